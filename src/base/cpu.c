@@ -1,4 +1,4 @@
-/* Affinity, cgroup quota and CPU features. */
+/* CPU affinity, cgroup quota and CPU features. */
 #include "base/cpu.h"
 
 #include <headrace/prepare.h>
@@ -15,7 +15,7 @@
 #endif
 
 #if defined(__x86_64__)
-/* clang does not know F16C by name before version 19. */
+/* clang recognises F16C by name only from version 19 on. */
 static int has_f16c(void)
 {
     unsigned a, b, c, d;
@@ -65,10 +65,11 @@ const char *hr_isa_name(void)
     return names[hr__isa()];
 }
 
-/* The cores this process may run on, for CPU_FREE, and the set's size; NULL: not to be had. */
+/* Returns the set of cores this process may run on and its size in bytes, or NULL if unknown. Free
+ * it with CPU_FREE. */
 static cpu_set_t *affinity(size_t *bytes)
 {
-    /* CPU_SETSIZE (1024) is too small for the largest machines: grow until it fits. */
+    /* CPU_SETSIZE (1024) is too small for the largest machines, so grow the set until it fits. */
     for (int cpus = 1024; cpus <= 1 << 18; cpus *= 4) {
         cpu_set_t *set = CPU_ALLOC((size_t)cpus);
         if (!set)
@@ -94,7 +95,7 @@ static int affinity_count(void)
     return online > 0 ? (int)online : 1;
 }
 
-/* Reads up to two integers ("max" reads as -1) of a small file; how many were read. */
+/* Reads up to two integers from a small file; "max" reads as -1. Returns how many it read. */
 static int read_two(const char *path, long long v[2])
 {
     char a[32], b[32];
@@ -110,16 +111,16 @@ static int read_two(const char *path, long long v[2])
     return n;
 }
 
-/* Cores that quota/period allow, rounded up; 0: no limit. */
+/* Converts a cgroup quota and period to cores, rounded up. 0: no limit. */
 static int quota_cores(long long quota, long long period)
 {
     return quota > 0 && period > 0 ? (int)((quota + period - 1) / period) : 0;
 }
 
 /*
- * The tightest quota between this process's cgroup and the root. Inside a
- * container the cgroup's own files are usually mounted at the root, so both
- * the path of /proc/self/cgroup and the bare mount are tried.
+ * Finds the lowest quota between this process's cgroup and the root. Containers usually mount the
+ * cgroup's own files at the root, so this tries both the path from /proc/self/cgroup and the bare
+ * mount.
  */
 static int cgroup_cores(void)
 {

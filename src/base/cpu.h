@@ -1,4 +1,4 @@
-/* Cores and instruction sets of the machine, as this process may use them. */
+/* CPU cores and instruction sets that this process can use. */
 #ifndef HR_BASE_CPU_H
 #define HR_BASE_CPU_H
 
@@ -10,12 +10,12 @@ enum hr__isa {
     HR__ISA_AVX512 = 2, /* F, BW, DQ, VL, VBMI, VBMI2, VNNI */
 };
 
-/* The best one of this machine and its kernel, lowered by the environment
- * variable HEADRACE_ISA=portable|avx2 (read once). Thread safe. */
+/* Returns the best instruction set that the machine and its kernel support. The environment
+ * variable HEADRACE_ISA=portable|avx2 lowers it; it is read once. Thread safe. */
 enum hr__isa hr__isa(void);
 
-/* Cores this process may use: CPU affinity and the cgroup (v1 or v2) quota,
- * whichever is less, rounded up; at least 1. */
+/* Returns the number of cores this process may use: the smaller of its CPU affinity and its cgroup
+ * (v1 or v2) quota, rounded up; at least 1. */
 int hr__cpu_count(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Errors, the log callback, and printable text. */
+/* Error messages, the log callback, and printable text. */
 #include "base/error.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ const char *hr_version(void)
 
 const char *hr__errno_text(int code)
 {
-    /* What a process lacks is the same wherever it shows, and so is the remedy. */
+    /* These errors have the same cause and remedy wherever they occur. */
     if (abs(code) == EMFILE)
         return "Too many open files in this process: raise the limit (ulimit -n)";
     if (abs(code) == ENFILE)
@@ -27,7 +27,8 @@ const char *hr__errno_text(int code)
     return strerror_r(abs(code), text, sizeof text);
 }
 
-/* Length of the well-formed UTF-8 sequence at s (Unicode 15, table 3-7), 0 if none. */
+/* Returns the length of the well-formed UTF-8 sequence at s (Unicode 15, table 3-7), or 0 if there
+ * is none. */
 static size_t utf8_length(const unsigned char *s)
 {
     unsigned char c = s[0];
@@ -81,7 +82,7 @@ void hr__printable(char *out, size_t capacity, const char *text)
     out[used] = 0;
 }
 
-/* A text that was cut in the middle of a character ends before it instead. */
+/* Removes the incomplete character at the end of a text that was cut in the middle of one. */
 static void drop_cut_character(char *text)
 {
     size_t length = strlen(text), last = length;
@@ -94,8 +95,8 @@ static void drop_cut_character(char *text)
         text[last - 1] = 0;
 }
 
-/* Formats into `out`, printable: arguments are often names of files, which may be
- * any bytes, and may be what `out` holds already. */
+/* Formats into `out` as printable text. Arguments are often file names and may contain any bytes.
+ * They may point into `out`, because the text is formatted into a buffer first. */
 static void format_printable(char *out, size_t capacity, const char *format, va_list args)
 {
     char raw[HR_ERROR_MESSAGE_BYTES];
@@ -116,7 +117,7 @@ int hr__fail(struct hr_error *error, int code, const char *format, ...)
     return code;
 }
 
-/* Guards the two words below; held only to copy them, never while logging. */
+/* Guards log_fn and log_arg. Held only to copy them, never during a call of log_fn. */
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 static hr_log_fn log_fn;
 static void *log_arg;

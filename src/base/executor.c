@@ -1,4 +1,4 @@
-/* The executor of callers that have no threads to give. */
+/* The serial executor, for callers without threads. */
 #include "base/executor.h"
 
 static void run_serial(void *self, size_t n, void (*fn)(void *arg, size_t i), void *arg)

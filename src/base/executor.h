@@ -1,8 +1,8 @@
 /*
- * A way to run things in parallel without starting threads.
+ * An interface for running work in parallel on the caller's threads.
  *
- * Only loader, bulk and agent start threads; rooms below it that have parallel work (the
- * walk of a folder) take one of these from their caller.
+ * Only loader, bulk and agent start threads. Lower rooms with parallel work (scanning a folder)
+ * take an executor from their caller.
  */
 #ifndef HR_BASE_EXECUTOR_H
 #define HR_BASE_EXECUTOR_H
@@ -10,10 +10,10 @@
 #include <stddef.h>
 
 struct hr__executor {
-    int threads; /* how many calls may run at once, the caller's included */
+    int threads; /* calls that may run at once, including the caller's */
     void *self;
-    /* Calls fn(arg, i) for every i in [0, n), on up to `threads` threads, and
-     * returns when all have returned. Not reentrant. */
+    /* Calls fn(arg, i) for every i in [0, n) on up to `threads` threads, and returns when all calls
+     * have returned. Not reentrant. */
     void (*run)(void *self, size_t n, void (*fn)(void *arg, size_t i), void *arg);
 };
 

@@ -1,4 +1,4 @@
-/* The forms by name: every room above may speak of them. */
+/* The names of the sample forms, here because every room uses them. */
 #include "base/form.h"
 
 #include <stddef.h>

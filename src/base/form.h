@@ -1,10 +1,10 @@
-/* The forms by name, as a list. */
+/* The names of the sample forms (enum hr_form). */
 #ifndef HR_BASE_FORM_H
 #define HR_BASE_FORM_H
 
 #include <headrace/form.h>
 
-/* By enum hr_form; NULL at the end. */
+/* Indexed by enum hr_form and terminated by NULL. */
 extern const char *const hr__form_names[];
 
 #endif

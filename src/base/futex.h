@@ -1,8 +1,8 @@
 /*
- * Sleeping on a word of memory until it moves on (futex(2)). Who moves it stores first, then
- * wakes; who sleeps says which value he saw, so that no wake-up is missed.
+ * Waiting until a word of memory changes (futex(2)). The waker stores the new value first, then
+ * wakes. The waiter passes the value it last saw, so it cannot miss a wake-up.
  *
- * `shared`: the word is in memory that other processes map, too.
+ * `shared`: non-zero if other processes map the word too.
  */
 #ifndef HR_BASE_FUTEX_H
 #define HR_BASE_FUTEX_H
@@ -16,12 +16,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* No limit. */
+/* No deadline. */
 #define HR__FUTEX_EVER UINT64_MAX
 
-/* Sleeps while *word is `seen`, until `until_ns` (hr__now_ns) at most. 0: woken, or it was
- * another value; -EINTR: a signal handler ran, with SA_RESTART too where there is a limit;
- * -ETIMEDOUT. */
+/* Sleeps while *word equals `seen`, until `until_ns` (on the clock of hr__now_ns) at the latest.
+ * Returns 0 if woken or if *word differs from `seen`; -EINTR if a signal handler ran (with a
+ * deadline, even under SA_RESTART); -ETIMEDOUT after `until_ns`. */
 static inline int hr__futex_wait(const atomic_uint *word, unsigned seen, uint64_t until_ns,
                                  int shared)
 {
@@ -34,7 +34,7 @@ static inline int hr__futex_wait(const atomic_uint *word, unsigned seen, uint64_
     return errno == EAGAIN ? 0 : -errno;
 }
 
-/* Wakes `count` of those who sleep on the word. */
+/* Wakes up to `count` threads that sleep on the word. */
 static inline void hr__futex_wake(atomic_uint *word, int count, int shared)
 {
     syscall(SYS_futex, word, FUTEX_WAKE | (shared ? 0 : FUTEX_PRIVATE_FLAG), count, NULL, NULL, 0);

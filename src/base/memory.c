@@ -1,7 +1,6 @@
 /*
- * Allocation with a small header before each block: its size, tag, pool and the
- * pointer that malloc gave. The header keeps 64-byte alignment possible without
- * a second table.
+ * Memory allocation with a small header before each block: the pointer from malloc, the size, the
+ * tag and the pool. The header allows 64-byte alignment without a separate table.
  */
 #include "base/memory.h"
 
@@ -16,11 +15,11 @@
 #endif
 
 struct header {
-    void *base;  /* what free() takes */
+    void *base;  /* the pointer to pass to free() */
     size_t size; /* bytes the caller asked for */
     uint32_t tag;
-    uint32_t size_class;     /* of a pool's block */
-    struct hr__blocks *pool; /* where hr__free puts the block; NULL: nowhere */
+    uint32_t size_class;     /* for blocks of a pool */
+    struct hr__blocks *pool; /* hr__free returns the block to this pool; NULL: to malloc */
 };
 
 _Static_assert(sizeof(struct header) % 16 == 0, "blocks keep malloc's alignment");
@@ -113,16 +112,16 @@ void *hr__alloc_aligned(enum hr__tag tag, size_t size, size_t slack)
 }
 
 /*
- * Pools keep blocks by size class, four classes to a power of two, from 16 KiB
- * (below, malloc serves from warm memory anyway) to 4 MiB. The lock is only ever
- * tried: who does not get it uses malloc and free, so nobody waits, and a child
- * forked while it was held is not stuck.
+ * Pools keep free blocks by size class, four classes to a power of two, from 16 KiB (malloc serves
+ * smaller blocks from warm memory anyway) to 4 MiB. Allocating and freeing only try the lock and
+ * fall back to malloc and free, so no thread waits, and a child forked while the lock was held does
+ * not hang.
  */
 #define POOL_LEAST_LOG2 14
 #define POOL_MOST_LOG2  22
 #define POOL_CLASSES    ((POOL_MOST_LOG2 - POOL_LEAST_LOG2) * 4)
 
-/* What a kept block holds in its own first bytes. */
+/* Stored in the first bytes of a kept block. */
 struct kept_block {
     struct kept_block *next;
 };
@@ -131,15 +130,15 @@ struct hr__blocks {
     enum hr__tag tag;
     size_t alignment;
     size_t retain_bytes;       /* most bytes to keep */
-    _Atomic size_t references; /* the creator's and one for each block in use */
-    pthread_mutex_t lock;      /* guards the three below */
+    _Atomic size_t references; /* one for the creator and one for each block in use */
+    pthread_mutex_t lock;      /* guards the next three members */
     size_t kept_bytes;
-    int closed; /* keep nothing more */
+    int closed; /* the pool is destroyed: keep no more blocks */
     struct kept_block *kept[POOL_CLASSES];
 };
 
 #if defined(__SANITIZE_ADDRESS__)
-/* A kept block is as forbidden as a freed one. */
+/* Poisons a kept block for AddressSanitizer, like a freed one. */
 static void forbid(void *block, size_t size)
 {
     __asan_poison_memory_region(block, size);
@@ -165,7 +164,8 @@ static size_t class_bytes(unsigned size_class)
     return octave + octave / 4 * (size_class % 4 + 1);
 }
 
-/* The smallest class that holds `size`; POOL_CLASSES: none of them is meant for it. */
+/* Returns the smallest class that holds `size`, or POOL_CLASSES if the pool does not keep blocks of
+ * that size. */
 static unsigned class_of(size_t size)
 {
     if (size <= (size_t)1 << POOL_LEAST_LOG2 || size > (size_t)1 << POOL_MOST_LOG2)
@@ -190,14 +190,14 @@ struct hr__blocks *hr__blocks_create(enum hr__tag tag, size_t alignment, size_t 
 
 static void release_pool(struct hr__blocks *pool)
 {
-    /* Acquire and release: the last one must see what the others did with it. */
+    /* Acquire and release: the last owner must see all writes of the others. */
     if (atomic_fetch_sub_explicit(&pool->references, 1, memory_order_acq_rel) > 1)
         return;
     pthread_mutex_destroy(&pool->lock);
     hr__free(pool);
 }
 
-/* Frees a pool's block that nobody uses. */
+/* Frees a block of a pool; the caller owns it. */
 static void free_block(enum hr__tag tag, void *block)
 {
     struct header *h = header_of(block);
@@ -211,8 +211,8 @@ void hr__blocks_destroy(struct hr__blocks **pool)
     if (!p)
         return;
     *pool = NULL;
-    /* Waiting is right here: holders are quick. In a forked child the holder may
-     * not exist; then what is kept is lost with the child. */
+    /* Waiting is safe because threads hold the lock only briefly. In a forked child the holder may
+     * not exist; then the kept blocks leak until the child exits. */
     struct timespec patience;
     clock_gettime(CLOCK_REALTIME, &patience);
     patience.tv_sec += 1;
@@ -229,7 +229,7 @@ void hr__blocks_destroy(struct hr__blocks **pool)
     release_pool(p);
 }
 
-/* A kept block of the class, if there is one and the lock is free. */
+/* Takes a kept block of the class. Returns NULL if there is none or the lock is busy. */
 static void *take_kept(struct hr__blocks *pool, unsigned size_class)
 {
     if (pthread_mutex_trylock(&pool->lock))

@@ -1,9 +1,9 @@
 /*
- * Allocation, tagged by purpose, so that memory can be told by room and so
- * that tests can make any allocation fail.
+ * Memory allocation. Each block carries a tag that says which room uses it, so memory use can be
+ * reported by room. Tests can make any allocation fail.
  *
- * Sizes are products checked for overflow. Nothing here aborts: NULL means out
- * of memory (or a failure that a test asked for).
+ * Products of sizes are checked for overflow. Nothing here aborts: NULL means out of memory, or a
+ * failure that a test requested.
  */
 #ifndef HR_BASE_MEMORY_H
 #define HR_BASE_MEMORY_H
@@ -27,50 +27,50 @@ enum hr__tag {
     HR__TAG_COUNT
 };
 
-/* Zeroed memory for count x size bytes; NULL when it overflows or is refused.
- * Freed with hr__free, which accepts NULL. */
+/* Allocates count x size zeroed bytes. Returns NULL if the product overflows or the allocation
+ * fails. Free the block with hr__free, which accepts NULL. */
 void *hr__alloc(enum hr__tag tag, size_t count, size_t size);
 
-/* Grows or shrinks; new bytes are not zeroed; on failure the old block stays. */
+/* Resizes a block. New bytes are not zeroed. On failure the old block stays valid. */
 void *hr__realloc(enum hr__tag tag, void *block, size_t count, size_t size);
 
-/* Uninitialised memory aligned to 64 bytes, with `slack` more bytes that may be
- * read (not relied upon) past its end: SIMD loads overrun. hr__free frees it. */
+/* Allocates uninitialised memory aligned to 64 bytes. The `slack` bytes past its end may be read,
+ * because SIMD loads overrun, but their values are undefined. Free it with hr__free. */
 void *hr__alloc_aligned(enum hr__tag tag, size_t size, size_t slack);
 
-/* The same at any alignment, a power of two of at least 64 (pages, for O_DIRECT). */
+/* Like hr__alloc_aligned, with any power of two of at least 64 as alignment (O_DIRECT needs whole
+ * pages). */
 void *hr__alloc_aligned_to(enum hr__tag tag, size_t size, size_t slack, size_t alignment);
 
 void hr__free(void *block);
 
 /*
- * A pool: blocks that hr__free gives back to it instead of to malloc, for
- * buffers that come and go quickly. A fresh page costs more than filling it
- * (measured: files read into new blocks took four times as long), and malloc
- * gives pages back to the kernel as soon as the newest blocks are freed.
+ * A pool for short-lived buffers: hr__free returns its blocks to the pool instead of to malloc. A
+ * fresh page costs more than filling it (measured: reading files into new blocks took four times as
+ * long), and malloc returns pages to the kernel as soon as the newest blocks are freed.
  */
 struct hr__blocks;
 
-/* Blocks at `alignment` (as above), at most `retain_bytes` of them kept for
- * reuse. NULL: out of memory. */
+/* Creates a pool of blocks aligned to `alignment` (as above). The pool keeps at most `retain_bytes`
+ * of free blocks for reuse. Returns NULL if out of memory. */
 struct hr__blocks *hr__blocks_create(enum hr__tag tag, size_t alignment, size_t retain_bytes);
 
-/* Frees what is kept and sets *pool to NULL; accepts NULL. Blocks still in use
- * stay valid until hr__free. */
+/* Frees the kept blocks and sets *pool to NULL; accepts NULL. Blocks still in use stay valid until
+ * hr__free. */
 void hr__blocks_destroy(struct hr__blocks **pool);
 
-/* Uninitialised memory of `size` bytes, of a block that may be larger by a
- * quarter; not for hr__realloc. Any thread; neither this nor hr__free of the
- * block ever waits for another thread. */
+/* Allocates `size` uninitialised bytes. The block may be up to a quarter larger; do not pass it to
+ * hr__realloc. Any thread may call this. Neither this function nor hr__free of the block ever waits
+ * for another thread. */
 void *hr__blocks_alloc(struct hr__blocks *pool, size_t size);
 
 char *hr__strdup(enum hr__tag tag, const char *text);
 
-/* Bytes allocated now under `tag`. */
+/* Returns the bytes now allocated under `tag`. */
 uint64_t hr__allocated(enum hr__tag tag);
 
-/* Tests: the n-th allocation from now fails (1 = the next), and with `onwards`
- * all after it too; 0 turns it off. */
+/* For tests: makes the n-th allocation from now fail (1: the next one), and with `onwards` all
+ * later ones too. 0 turns this off. */
 void hr__alloc_fail_at(uint64_t n, int onwards);
 
 #endif

@@ -1,4 +1,4 @@
-/* Descriptors that forked children must not keep; see own_fd.h. */
+/* Descriptors that forked children must not inherit; see own_fd.h. */
 #include "base/own_fd.h"
 
 #include "base/truncation.h"
@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Guards the list, and is held while a descriptor is opened. */
+/* Guards the list. Also held while a descriptor is opened, so that no fork comes between. */
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct hr__own_fd *list;
 static pthread_once_t handlers = PTHREAD_ONCE_INIT;
@@ -29,7 +29,7 @@ static void in_child(void)
 {
     for (struct hr__own_fd *own = list; own; own = own->next) {
         close(own->fd);
-        own->fd = -1; /* the number may soon be that of another file */
+        own->fd = -1; /* the number may soon refer to another file */
     }
     list = NULL;
     pthread_mutex_unlock(&list_lock);
@@ -46,7 +46,8 @@ static void begin(void)
     pthread_mutex_lock(&list_lock);
 }
 
-/* Ends what begin() began; 0 or a negative errno. */
+/* Adds the descriptor to the list and releases the lock that begin() took. Returns 0 or a negative
+ * errno. */
 static int enlist(struct hr__own_fd *own, int fd)
 {
     int r = fd < 0 ? -errno : 0;
@@ -90,7 +91,7 @@ void *hr__own_fd_map(const struct hr__own_fd *own, size_t bytes, int protection,
     char path[40];
     snprintf(path, sizeof path, "/proc/self/fd/%d", own->fd);
     int fd = open(path, (protection & PROT_WRITE ? O_RDWR : O_RDONLY) | O_CLOEXEC);
-    /* Without /proc the locks last as long as the children. */
+    /* Without /proc, forked children keep the locks for as long as they live. */
     void *memory = mmap(NULL, bytes, protection, MAP_SHARED | flags, fd < 0 ? own->fd : fd, 0);
     int code = errno;
     if (fd >= 0)

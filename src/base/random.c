@@ -1,4 +1,4 @@
-/* Philox4x32-10 and distributions over it. */
+/* Philox4x32-10 and the distributions based on it. */
 #include "base/random.h"
 
 void hr__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
@@ -22,9 +22,9 @@ void hr__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4
 }
 
 /*
- * (purpose, a, b) are 192 bits and a Philox counter has 128, of which a stream
- * needs some to count. So they are absorbed into the key, 128 bits at a time:
- * the key of the stream is a Philox output, and its counter counts blocks only.
+ * (purpose, a, b) are 192 bits, and a Philox counter has 128, some of which the stream needs to
+ * count its blocks. So this absorbs purpose and a into the key: the stream's key is half of a
+ * Philox output, and the other half and b form the base of its counter.
  */
 void hr__random_init(struct hr__random *r, uint64_t seed, uint64_t purpose, uint64_t a, uint64_t b)
 {

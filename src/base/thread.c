@@ -1,4 +1,4 @@
-/* Starts threads that leave signals to the program: see thread.h. */
+/* Starts threads that block signals; see thread.h. */
 #include "base/thread.h"
 
 sigset_t hr__signals_block(void)

@@ -1,8 +1,8 @@
 /*
- * The handler of SIGBUS; see truncation.h. It takes no lock: the guarded mappings are a table of
- * pairs of addresses. An entry is written by the thread that took it, and the handler believes
- * a pair only where its end was the same before and after its beginning was read. The mapping that
- * a fault was in cannot end meanwhile, because the thread that faulted uses it.
+ * The SIGBUS handler; see truncation.h. It takes no lock. The guarded mappings are a table of
+ * address pairs. Only the thread that claimed an entry writes it. The handler trusts a pair only if
+ * its end was the same before and after reading its beginning. The mapping of a fault cannot be
+ * removed meanwhile, because the faulting thread is using it.
  */
 #include "base/truncation.h"
 
@@ -26,17 +26,17 @@ struct guarded_mapping {
 #define TAKEN 1
 
 static struct guarded_mapping mappings[MAPPINGS];
-static _Atomic int used;           /* entries behind it were never taken */
-static _Atomic pid_t installed_by; /* the process that saw to the handler last */
-static struct sigaction previous;  /* constant while ours is installed */
+static _Atomic int used;           /* entries from this index on were never used */
+static _Atomic pid_t installed_by; /* the process that last checked or installed the handler */
+static struct sigaction previous;  /* constant while our handler is installed */
 
 static uintptr_t page_bytes(void)
 {
     return (uintptr_t)sysconf(_SC_PAGESIZE);
 }
 
-/* A bare system call: a handler may interrupt any function, and to ThreadSanitizer the C
- * library's mmap is a write that races with readers. */
+/* Uses a raw system call: a signal handler may interrupt any function, and ThreadSanitizer treats
+ * the C library's mmap as a write that races with readers. */
 static int map_zeros(uintptr_t begin, uintptr_t end)
 {
     long r = syscall(SYS_mmap, begin, end - begin, PROT_READ | PROT_WRITE,
@@ -44,7 +44,8 @@ static int map_zeros(uintptr_t begin, uintptr_t end)
     return r != -1;
 }
 
-/* Non-zero where the address was in a guarded mapping, and can be read now. */
+/* Maps zeros at a fault address. Returns non-zero if a guarded mapping contains the address and it
+ * can be read now. */
 static int replace(uintptr_t at)
 {
     int count = atomic_load(&used);
@@ -54,7 +55,7 @@ static int replace(uintptr_t at)
         if (at < begin || at >= end || atomic_load(&mappings[i].end) != end)
             continue;
         uintptr_t page = at / page_bytes() * page_bytes();
-        /* Where the system does not let so much be mapped, the page will do. */
+        /* If the system refuses to map that much, replace just the page. */
         return map_zeros(begin, end) || map_zeros(page, page + page_bytes());
     }
     return 0;
@@ -68,7 +69,8 @@ static void pass_on(int number, siginfo_t *info, void *context)
     } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
         previous.sa_handler(number);
     } else if (previous.sa_handler == SIG_DFL || is_fault) {
-        /* The instruction faults again when this returns; what was sent is sent again. */
+        /* A faulting instruction faults again after this handler returns. A signal that a process
+         * sent has to be raised again. */
         struct sigaction action = {.sa_handler = SIG_DFL};
         sigaction(number, &action, NULL);
         if (!is_fault)
@@ -84,8 +86,8 @@ static void handle(int number, siginfo_t *info, void *context)
     errno = code;
 }
 
-/* Once in a process: a forked child may have got another handler meanwhile, as the workers of
- * torch's DataLoader do. */
+/* Installs the handler once in each process. A forked child checks again, because it may have
+ * installed another handler, as the workers of torch's DataLoader do. */
 static void install(void)
 {
     struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK}, now;
@@ -95,7 +97,7 @@ static void install(void)
     sigaction(SIGBUS, NULL, &now);
     if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == handle)
         return;
-    /* First: another thread may fault as soon as the handler is there. */
+    /* Set `previous` first: another thread may fault as soon as the handler is installed. */
     previous = now;
     sigemptyset(&action.sa_mask);
     sigaction(SIGBUS, &action, NULL);

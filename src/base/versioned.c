@@ -1,4 +1,4 @@
-/* Copies between structs of different ages; see versioned.h. */
+/* Copies versioned structs between program and library; see versioned.h. */
 #include "base/versioned.h"
 
 #include "base/error.h"
@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* A larger size is not one that anybody set. */
+/* A larger size cannot be genuine: the member was not initialised. */
 #define MOST_BYTES 4096
 
 void hr__versioned_default(void *out, size_t size, const void *defaults, size_t known)

@@ -1,4 +1,4 @@
-/* Writing a file, whole or not at all; see write_file.h. */
+/* Writes a file atomically; see write_file.h. */
 #include "base/write_file.h"
 
 #include "base/clock.h"
@@ -71,7 +71,7 @@ int hr__write_file(const char *path, const char *text, size_t length, struct hr_
     struct stat st;
     int r;
     if (!strcmp(path, "-")) {
-        /* What the program has printed before comes before. */
+        /* Flush what the program has already printed, to keep the order. */
         fflush(stdout);
         r = hr__write_all(STDOUT_FILENO, text, length);
         return r ? hr__fail(error, r, "standard output: %s", hr__errno_text(r)) : 0;

@@ -1,4 +1,4 @@
-/* Writing to files: all bytes of a call, and a file whole or not at all. */
+/* Writing all bytes of a buffer, and replacing a file atomically. */
 #ifndef HR_BASE_WRITE_FILE_H
 #define HR_BASE_WRITE_FILE_H
 
@@ -6,15 +6,15 @@
 
 #include <stddef.h>
 
-/* Writes all of `bytes`, also where a call writes only some or a signal interrupts it. 0 or a
- * negative errno. */
+/* Writes all of `bytes`; continues after partial writes and interrupts. Returns 0 or a negative
+ * errno. */
 int hr__write_all(int fd, const void *bytes, size_t length);
 
 /*
- * Writes a file that appears at once: the text goes to a temporary file beside it, which is
- * synced and then takes the name. What is not a regular file (a pipe, /dev/null) is written as it
- * is; a symbolic link stays, and what it points to is replaced. "-" is standard output. Errors:
- * -errno of writing.
+ * Replaces a file atomically: writes a temporary file beside it, syncs it and renames it. If `path`
+ * is a symbolic link, its target is replaced and the link stays. A path that is not a regular file
+ * (a pipe, /dev/null) is written directly; "-" is standard output. Errors: the -errno of the failed
+ * call.
  */
 HR_NODISCARD int hr__write_file(const char *path, const char *text, size_t length,
                                 struct hr_error *error);

@@ -1,6 +1,6 @@
 /*
- * What a cache is underneath: the table that the private and the shared backing
- * fill in. Each function is as cache.h says of the one with its name.
+ * The interface that the private and the shared backing of a cache implement. Each function is
+ * specified in cache.h under the same name.
  */
 #ifndef HR_CACHE_BACKEND_H
 #define HR_CACHE_BACKEND_H
@@ -29,7 +29,7 @@ struct hr__cache_backend {
                     int asked);
 };
 
-/* The first member of each backing's own struct. Constant. */
+/* The first member of each backing's struct. Constant. */
 struct hr__cache {
     const struct hr__cache_backend *backend;
     uint64_t budget_bytes;

@@ -1,4 +1,4 @@
-/* The door to both backings; see cache.h. */
+/* The public entry to both backings; see cache.h. */
 #include "cache/backend.h"
 
 void hr__cache_destroy(struct hr__cache **cache)

@@ -1,26 +1,24 @@
 /*
- * A cache that never evicts: items of a dataset's samples, kept in memory from
- * the first time they are read until the cache is destroyed.
+ * A cache that never evicts. It keeps items of a dataset's samples in memory from their first read
+ * until the cache is destroyed.
  *
- * For an order that uses each sample once per epoch that is optimal: an epoch
- * reads exactly the samples that were not cached when it began (VLDB'21,
- * "Analyzing and Mitigating Data Stalls in DNN Training", MinIO).
+ * If the order uses each sample once per epoch, this is optimal: an epoch reads exactly the samples
+ * that were not cached when it began (VLDB'21, "Analyzing and Mitigating Data Stalls in DNN
+ * Training", MinIO).
  *
- * An item enters once. It is either admitted in its final form, or waits encoded
- * in staging until somebody converts it and settles it in its final form; staged
- * items are hits like all others. Final items lie side by side in one arena and
- * never move. When an item does not fit into the budget any more it is refused,
- * and what is cached stays. Staged bytes count in the budget, so staging needs no
- * bound of its own here; an item that grows by its conversion beyond the budget
- * is settled as it was.
+ * An item enters once. Either it is admitted in its final form, or it waits encoded in staging
+ * until a worker converts it and settles it in its final form. Staged items are hits like all
+ * others. Final items are adjacent in one arena and never move. An item that does not fit into the
+ * budget is refused; cached items stay. Staged bytes count in the budget, so staging has no limit
+ * of its own. If conversion would grow an item beyond the budget, the item is settled unconverted.
  *
- * There are two backings. The private one (private.c) is anonymous memory of this
- * process: nobody else can write to it, so its items carry no checksum. The shared one
- * (shared.c) is a segment of shared memory (store.h), whose items have checksums and
- * whose other users may be reading what this process misses.
+ * There are two backings. The private one (private.c) is anonymous memory of this process. No other
+ * process can write to it, so its items carry no checksum. The shared one (shared.c) is a segment
+ * of shared memory (store.h). Its items have checksums, and other processes may be reading a sample
+ * that this process misses.
  *
- * Samples are told by their index in the dataset. Each hit looks at the sample's file first
- * (dataset/stamp.h): one that has changed since it was read is a miss, whoever changed it.
+ * Samples are identified by their index in the dataset. Each hit first checks the sample's file
+ * (dataset/stamp.h): if the file has changed since it was read, by whomever, the hit is a miss.
  */
 #ifndef HR_CACHE_CACHE_H
 #define HR_CACHE_CACHE_H
@@ -31,7 +29,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Items are rounded up to 64 bytes, which adds so many at most. */
+/* Item sizes are rounded up to 64 bytes, which adds at most this many. */
 #define HR__CACHE_PADDING 63u
 
 struct hr__cache;
@@ -39,169 +37,168 @@ struct hr__cache_spec;
 struct hr__worth;
 
 struct hr__cache_options {
-    struct hr_dataset *dataset; /* whose files are looked at; NULL: nothing changes (tests) */
-    uint64_t samples;           /* of the dataset */
-    uint64_t budget_bytes;      /* of items, each rounded up to 64 bytes; address space for as
-                                   many is reserved, memory is taken as items come */
+    struct hr_dataset *dataset; /* the dataset, whose files are checked; NULL: no checks (tests) */
+    uint64_t samples;           /* number of samples in the dataset */
+    uint64_t budget_bytes;      /* limit on the items' bytes, each rounded up to 64. Address space
+                                 * of this size is reserved; memory is taken as items come */
 };
 
-/* A private backing, which takes its own reference to the dataset. On success *out is the caller's.
- * Errors: -EINVAL: a budget of 0; -ENOMEM names what was refused and the remedy. */
+/* Creates a cache with a private backing, which takes its own reference to the dataset. On success
+ * the caller owns *out. Errors: -EINVAL: a budget of 0; -ENOMEM, with what was refused and the
+ * remedy in the message. */
 int hr__cache_create(struct hr__cache **out, const struct hr__cache_options *options,
                      struct hr_error *error);
 
 /*
- * A shared backing: the dataset's segment, opened or made; `run` as in struct
- * hr__segment_wish. Takes its own reference to the dataset. On success *out is the
- * caller's. Errors: as hr_cache_open.
+ * Creates a cache with a shared backing: opens or creates the dataset's segment. `run`: as in
+ * struct hr__segment_wish. Takes its own reference to the dataset. On success the caller owns *out.
+ * Errors: as hr_cache_open.
  */
 int hr__cache_create_shared(struct hr__cache **out, struct hr_dataset *dataset,
                             const struct hr__cache_spec *spec, const char *run,
                             struct hr_error *error);
 
-/* Frees everything. Nothing is pinned, and no item is being converted, by then.
- * Accepts NULL. */
+/* Frees everything. No item may be pinned or in conversion. Accepts NULL. */
 void hr__cache_destroy(struct hr__cache **cache);
 
-/* The same in a forked child, to which the items were not passed on: takes no
- * lock, frees only what no thread can have been changing. */
+/* Frees the cache in a forked child, which did not inherit the items. Takes no lock, and frees only
+ * what no thread can have been changing at the fork. */
 void hr__cache_abandon(struct hr__cache **cache);
 
-/* A hit: an item's bytes where they lie, valid until hr__cache_unpin. */
+/* A hit: an item's bytes in place, valid until hr__cache_unpin. */
 struct hr__cache_item {
     const uint8_t *bytes; /* 64-byte aligned */
     size_t length;
     enum hr_form form;
-    uint64_t index; /* of the sample */
+    uint64_t index; /* index of the sample */
     int pinned;     /* private to the backing */
-    void *copy;     /* likewise */
+    void *copy;     /* private to the backing */
 };
 
-/* Looks a sample up and pins its item: 1, or 0 where it is not cached. Any
- * thread; takes no lock. Blocks for a look at the sample's file. */
+/* Looks up a sample. Returns 1 and pins its item, or 0 if it is not cached. Any thread; takes no
+ * lock. Blocks while it queries the sample's file. */
 int hr__cache_find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *item);
 
-/* Ends what find began; the bytes may go away. 0: they were not those of the item all the time,
- * because somebody truncated the segment's file: what was made of them is wrong. Else 1. Any
- * thread, no lock. */
+/* Ends the use of an item from hr__cache_find; its bytes may go away. Returns 0 if the bytes were
+ * not intact all the time, because somebody truncated the segment's file: discard what was made of
+ * them. Otherwise returns 1. Any thread, no lock. */
 int hr__cache_unpin(struct hr__cache *cache, const struct hr__cache_item *item);
 
-/* Non-zero where find would find it, as far as is known. Any thread, no lock. */
+/* Returns non-zero if hr__cache_find would probably find the sample. Any thread, no lock. */
 int hr__cache_has(struct hr__cache *cache, uint64_t index);
 
-/* Tells where this loader stands: `order` is a digest of all that its order follows from,
- * never 0; `position` goes on from epoch to epoch. Processes with the same order are kept
- * together. Any thread, no lock. */
+/* Records this loader's progress. `order` is a digest of everything that determines its order,
+ * never 0; `position` continues from epoch to epoch. The cache keeps processes with the same order
+ * close together. Any thread, no lock. */
 void hr__cache_note_place(struct hr__cache *cache, uint64_t order, uint64_t position);
 
 /* What a sample's reader has to do. */
 enum hr__claim {
-    HR__CLAIM_FOUND, /* nothing: it is cached */
-    HR__CLAIM_YOURS, /* read it; then hr__cache_offer, or hr__cache_unclaim where it failed */
-    HR__CLAIM_BUSY,  /* another process is reading it: ask again in a moment */
-    HR__CLAIM_ALONE, /* read it; whoever else does so is not to be waited for */
+    HR__CLAIM_FOUND, /* nothing: the sample is cached */
+    HR__CLAIM_YOURS, /* read it; then hr__cache_offer, or hr__cache_unclaim on failure */
+    HR__CLAIM_BUSY,  /* another process is reading it: ask again soon */
+    HR__CLAIM_ALONE, /* read it without waiting for other readers */
 };
 
-/* What a sample was known as when its read began: the claimer's, from the claim to the
- * offer, so that a file which changes meanwhile is told. Zeroed: of nothing. */
+/* The state of a sample's file when its read began, to detect changes during the read. The claimer
+ * keeps it from the claim to the offer. Zeroed: no state. */
 struct hr__cache_ticket {
     uint64_t key[2]; /* private to the backing */
-    int is_claimed;  /* others wait: it must end in hr__cache_offer or hr__cache_unclaim */
+    int is_claimed;  /* others wait: end it with hr__cache_offer or hr__cache_unclaim */
 };
 
 /*
- * Announces that this process reads a sample, so that all others need not. BUSY comes
- * only while the process that reads it lives and gets on with its reads, or one with the
- * same order catches up: asking again always comes to an end, in about two seconds at most. A
- * private backing says FOUND or ALONE. *ticket, which holds no claim before, holds one after YOURS
- * only. Any thread; blocks for a short lock, and for a look at the file where its size is not
- * known.
+ * Announces that this process reads a sample, so that others need not. The answer is BUSY only
+ * while the process that reads it is alive and makes progress, or while a process with the same
+ * order catches up. So repeated calls end, after about two seconds at most. A private backing
+ * answers FOUND or ALONE. *ticket must hold no claim before; it holds one afterwards only if the
+ * answer is YOURS. Any thread; blocks for a short lock, and for a query of the file if its size is
+ * unknown.
  */
 enum hr__claim hr__cache_claim(struct hr__cache *cache, uint64_t index,
                                struct hr__cache_ticket *ticket);
 
-/* Takes the announcement back; nothing where the ticket holds none. Any thread. */
+/* Withdraws the announcement; does nothing if the ticket holds no claim. Any thread. */
 void hr__cache_unclaim(struct hr__cache *cache, struct hr__cache_ticket *ticket);
 
-/* A sample that was read. */
+/* A sample that has been read. */
 struct hr__cache_offer {
     uint64_t index;
-    struct hr__cache_ticket *ticket; /* that claim gave; holds no claim afterwards. NULL: of a
-                                        private backing */
+    struct hr__cache_ticket *ticket; /* from hr__cache_claim; holds no claim afterwards. NULL: for a
+                                      * private backing */
     const void *bytes;               /* copied */
     size_t length;
-    size_t source_bytes; /* that the sample has on storage; 0: length */
-    enum hr_form form;   /* of the bytes */
-    int convert;         /* non-zero: it waits in staging for a conversion; 0: this is its
-                            final form */
-    size_t reserve;      /* bytes to keep free in the budget for what it is converted to;
-                            less than length: nothing more */
+    size_t source_bytes; /* the sample's size on storage; 0: length */
+    enum hr_form form;   /* form of the bytes */
+    int convert;         /* non-zero: stage it for a conversion; 0: this is its final form */
+    size_t reserve;      /* bytes to keep free in the budget for the converted item; if less than
+                          * length, no extra bytes */
 };
 
-/* Admits an item: 1; 0 where it was there already, does not fit, memory was refused, or
- * its file has changed since the claim; who waits for it in another process gets it all
- * the same, but for the last. Ends a claim. Any thread; blocks for a short lock, a look
- * at the file, and the copy. */
+/* Admits an item. Returns 1, or 0 if it was there already, does not fit, memory was refused, or its
+ * file has changed since the claim. Except in the last case, processes that wait for the item get
+ * it all the same. Ends the claim. Any thread; blocks for a short lock, a query of the file, and
+ * the copy. */
 int hr__cache_offer(struct hr__cache *cache, const struct hr__cache_offer *offer);
 
-/* An item that waits for its conversion, and is the taker's until settled. */
+/* An item in conversion. The worker that took it owns it until it is settled. */
 struct hr__cache_staged;
 
-/* The staged item that has waited longest, with its bytes in *item (not to be
- * unpinned); NULL where none waits. Any thread. */
+/* Takes the staged item that has waited longest and puts its bytes in *item (do not unpin them).
+ * Returns NULL if none waits. Any thread. */
 struct hr__cache_staged *hr__cache_take(struct hr__cache *cache, struct hr__cache_item *item);
 
-/* Bytes that a taken item may have after its conversion, as of now; `leave_free`
- * as below. Any thread. */
+/* Returns how many bytes a taken item may have after its conversion, as of now; `leave_free` as
+ * below. Any thread. */
 uint64_t hr__cache_room(struct hr__cache *cache, const struct hr__cache_staged *staged,
                         uint64_t leave_free);
 
-/* What an item became. */
+/* The result of a conversion. */
 struct hr__cache_final {
-    const void *bytes; /* copied; NULL: it stays as it is */
+    const void *bytes; /* copied; NULL: keep the item as it is */
     size_t length;
     enum hr_form form;
-    uint64_t leave_free; /* bytes of the budget that growth must not touch */
+    uint64_t leave_free; /* bytes of the budget that must stay free when the item grows */
 };
 
 /*
- * Gives a taken item its final form, and takes `staged`. 1: as `final` says; 0:
- * it stays encoded, because that was asked, or the budget has no room for its
- * growth, or memory was refused. It is a hit at every moment. Any thread.
+ * Settles a taken item in its final form and frees `staged`. Returns 1 if the item is now as in
+ * `final`. Returns 0 if it stays encoded: as requested, or because the budget has no room for its
+ * growth, or memory was refused. The item is a hit at every moment. Any thread.
  */
 int hr__cache_settle(struct hr__cache *cache, struct hr__cache_staged *staged,
                      const struct hr__cache_final *final);
 
-/* Of now; each is read by itself. */
+/* A snapshot; each value is read separately. */
 struct hr__cache_counts {
-    uint64_t items[3];     /* by form; staged ones are encoded */
-    uint64_t bytes;        /* of all items, rounded up to 64 each */
-    uint64_t reserved;     /* of the budget: bytes, and room kept for conversions */
-    uint64_t source_bytes; /* that the cached samples had when they were read: what an
-                              epoch need not read any more */
-    uint64_t staged;       /* items that wait for a conversion, or are in one */
-    uint64_t staged_bytes; /* of them, in bytes */
-    uint64_t refused;      /* offers that did not fit, ever */
+    uint64_t items[3];     /* by form; staged items count as encoded */
+    uint64_t bytes;        /* of all items, each rounded up to 64 */
+    uint64_t reserved;     /* of the budget: bytes, plus room kept for conversions */
+    uint64_t source_bytes; /* total size on storage of the cached samples: what an epoch no longer
+                            * has to read */
+    uint64_t staged;       /* items waiting for conversion or in it */
+    uint64_t staged_bytes; /* their bytes */
+    uint64_t refused;      /* offers that did not fit, since the start */
 };
 
 void hr__cache_get_counts(struct hr__cache *cache, struct hr__cache_counts *counts);
 
-/* Bytes of items at most. Constant. */
+/* Returns the most bytes that items may have. Constant. */
 uint64_t hr__cache_budget(const struct hr__cache *cache);
 
-/* Non-zero where items outlive the run. Constant. */
+/* Returns non-zero if items outlive the run. Constant. */
 int hr__cache_is_kept(const struct hr__cache *cache);
 
-/* Publishes what was measured and which form was chosen, for those who look at the
- * cache from outside. `asked`: HR_FORM_AUTO, or the form that was asked for. */
+/* Publishes the measured costs and the chosen form, for programs that inspect the cache. `asked`:
+ * HR_FORM_AUTO, or the form requested. */
 void hr__cache_publish(struct hr__cache *cache, const struct hr__worth *worth, enum hr_form form,
                        int asked);
 
-/* Tells the user, in a line of the log, what a kept cache leaves in memory and how it is
- * dropped, unless somebody else goes on using it. Nothing for a cache that is not kept. */
+/* Logs what a kept cache leaves in memory and how to drop it, unless another process still uses it.
+ * Does nothing for a cache that is not kept. */
 void hr__cache_tell_kept(struct hr__cache *cache);
 
-/* Items that wait to be taken, without the lock: a hint. */
+/* Returns how many items wait to be taken. Takes no lock: the number is a hint. */
 uint64_t hr__cache_waiting(const struct hr__cache *cache);
 
 #endif

@@ -1,4 +1,4 @@
-/* What limits memory; see capacity.h. */
+/* Reads and checks the limits on memory; see capacity.h. */
 #include "cache/capacity.h"
 
 #include "base/error.h"
@@ -14,7 +14,7 @@
 
 #define UNKNOWN UINT64_MAX
 
-/* The beginning of a small file, as text: its length, or -1. */
+/* Reads the start of a small file as text. Returns its length, or -1. */
 static ssize_t read_text(const char *path, char *out, size_t capacity)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -29,7 +29,7 @@ static ssize_t read_text(const char *path, char *out, size_t capacity)
     return n < 0 ? -1 : (ssize_t)length;
 }
 
-/* The number of the line "NAME NUMBER"; `none` where there is no such line. */
+/* Returns the number of the line "NAME NUMBER"; `none` if there is no such line. */
 static uint64_t number_of(const char *text, const char *prefix, const char *name, uint64_t none)
 {
     size_t before = strlen(prefix), length = strlen(name);
@@ -54,7 +54,7 @@ uint64_t hr__capacity_reclaimable(const char *text, const char *prefix)
            number_of(text, prefix, "active_file", 0) / 2;
 }
 
-/* Non-zero where `word` is among the words of [list, list + length), divided by commas. */
+/* Returns non-zero if `word` is one of the comma-separated words of [list, list + length). */
 static int has_word(const char *list, size_t length, const char *word)
 {
     size_t size = strlen(word);
@@ -68,7 +68,7 @@ static int has_word(const char *list, size_t length, const char *word)
     return 0;
 }
 
-/* Lines are NUMBER:CONTROLLERS:PATH; version 2 has number 0 and no controllers. */
+/* The lines are NUMBER:CONTROLLERS:PATH; version 2 has number 0 and no controllers. */
 int hr__capacity_group_path(const char *text, const char *controller, char *out, size_t capacity)
 {
     for (const char *line = text; *line;) {
@@ -99,12 +99,12 @@ uint64_t hr__capacity_limit(const char *text)
     return strtoull(text, NULL, 10);
 }
 
-/* The files of a version of control groups. */
+/* The files of a cgroup version. */
 struct group_files {
     const char *mount, *limit, *usage, *prefix;
 };
 
-/* Reads a file of a group's folder; 0 where it is not there. */
+/* Reads a file of a cgroup's directory. Returns 0 if it does not exist. */
 static int read_group_file(const char *folder, const char *name, char *out, size_t capacity)
 {
     char path[400];
@@ -112,7 +112,7 @@ static int read_group_file(const char *folder, const char *name, char *out, size
            read_text(path, out, capacity) > 0;
 }
 
-/* What one group limits, and leaves. */
+/* Reads the limit of one cgroup and the memory it has left. */
 static void read_group(struct hr__capacity *out, const struct group_files *files,
                        const char *folder)
 {
@@ -124,7 +124,7 @@ static void read_group(struct hr__capacity *out, const struct group_files *files
         out->group_limit = limit;
         snprintf(out->group_file, sizeof out->group_file, "%.250s/%.40s", folder, files->limit);
     }
-    /* Version 1 says "no limit" by a number that no machine has. */
+    /* Version 1 expresses "no limit" as a number larger than any machine's memory. */
     if (limit > HR__SIZE_END || !read_group_file(folder, files->usage, text, 64))
         return;
     used = hr__capacity_limit(text);
@@ -140,8 +140,8 @@ static void read_group(struct hr__capacity *out, const struct group_files *files
     }
 }
 
-/* The least of a group and those above it. Which of them are visible differs between
- * containers: what is not there limits nothing. */
+/* Reads a cgroup and all above it, and keeps the lowest values. Containers differ in which of them
+ * are visible; one that is not visible counts as no limit. */
 static void read_groups(struct hr__capacity *out, const struct group_files *files, char *path)
 {
     char folder[251];
@@ -171,7 +171,7 @@ void hr__capacity_read(struct hr__capacity *out, int directory)
                                  .total = UNKNOWN,
                                  .group_limit = UNKNOWN,
                                  .group_left = UNKNOWN};
-    /* A tmpfs without a size has no blocks. */
+    /* A tmpfs without a size limit reports no blocks. */
     if (directory >= 0 && !fstatvfs(directory, &files) && files.f_blocks) {
         out->files_free = (uint64_t)files.f_bavail * files.f_frsize;
         out->files_total = (uint64_t)files.f_blocks * files.f_frsize;
@@ -193,7 +193,7 @@ void hr__capacity_read(struct hr__capacity *out, int directory)
             read_groups(out, &versions[i], path);
 }
 
-/* "23.5 GiB", "512 MiB"; rounded down, so that it can be written as a size. */
+/* Formats "23.5 GiB" or "512 MiB", rounded down so that the user can use it as a size. */
 static const char *text_of(char out[32], uint64_t bytes)
 {
     if (bytes >= UINT64_C(10) << 30)
@@ -246,7 +246,7 @@ int hr__capacity_check(const struct hr__capacity *c, const struct hr__capacity_w
     return 0;
 }
 
-/* What a cache leaves of so much memory for everything else. */
+/* Returns how much of `total` bytes a cache leaves for everything else. */
 static uint64_t reserve_of(uint64_t total)
 {
     const uint64_t least = UINT64_C(32) << 20, most = UINT64_C(1) << 30;

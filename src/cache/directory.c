@@ -1,8 +1,8 @@
 /*
- * Opening, making and dropping segments in their directory; see directory.h.
+ * Opens, creates and drops segments in their directory; see directory.h.
  *
- * Everything here happens under the directory's lock. Whether a file is in use is asked
- * of its locks, which works for damaged files and those of other versions too.
+ * Everything here runs under the directory's lock. A file is in use if a process holds one of its
+ * locks; this also works for damaged files and those of other versions.
  */
 #include "cache/directory.h"
 
@@ -23,9 +23,9 @@
 #include <xxhash.h>
 
 #define RUN_PREFIX "run+"
-#define DIGEST     32 /* digits */
+#define DIGEST     32 /* number of digits */
 
-/* ---- names ---- */
+/* ---- file names ---- */
 
 static void name_file(char out[128], const struct hr__segment_wish *wish,
                       const struct hr__secret *secret)
@@ -35,15 +35,14 @@ static void name_file(char out[128], const struct hr__segment_wish *wish,
         uint32_t version;
     } what = {.version = HR__SEGMENT_VERSION};
     memcpy(what.identity, wish->identity, sizeof what.identity);
-    /* Who has another secret, or none, could use nothing of it. */
+    /* Processes with another secret, or none, cannot use its items, so they get another file. */
     XXH128_hash_t digest = XXH3_128bits_withSeed(&what, sizeof what, hr__secret_mark(secret));
     const char *name = wish->spec->name;
     snprintf(out, 128, "%s%s.%016" PRIx64 "%016" PRIx64, *name ? "" : RUN_PREFIX,
              *name ? name : wish->run, (uint64_t)digest.high64, (uint64_t)digest.low64);
 }
 
-/* Non-zero where `file` is the name of a segment, and of the kept name `name`, if that is
- * not NULL. */
+/* Returns non-zero if `file` is a segment's name and, unless `name` is NULL, of that kept name. */
 static int is_segment(const char *file, const char *name)
 {
     const char *dot = strrchr(file, '.');
@@ -59,9 +58,9 @@ static int is_private(const char *file)
     return !strncmp(file, RUN_PREFIX, strlen(RUN_PREFIX));
 }
 
-/* ---- what is there ---- */
+/* ---- existing files ---- */
 
-/* How many users a file has, by its locks alone. */
+/* Counts a file's users by its locks. */
 static int count_users(int fd)
 {
     uint64_t from = HR__SEGMENT_USER_LOCK, end = from + HR__SEGMENT_USERS, found = 0;
@@ -75,14 +74,14 @@ static int count_users(int fd)
     return count;
 }
 
-/* What is wrong is the file, and not this process's memory or limits. */
+/* Returns non-zero if the file is at fault, and not this process's memory or limits. */
 static int is_damage(int code)
 {
     return code == -EBADMSG || code == -EPROTO || code == -EACCES || code == -ELOOP ||
            code == -EISDIR || code == -ENXIO;
 }
 
-/* Fills in all but the name: 0, or a negative errno: -ENOENT: there is no such file. */
+/* Fills in all but the name. Returns 0 or a negative errno; -ENOENT: the file does not exist. */
 static int look_at(struct hr__directory *d, struct hr__directory_file *f)
 {
     struct stat st;
@@ -195,22 +194,22 @@ void hr__directory_sweep(void)
 {
     struct hr__directory d;
     if (hr__directory_lock(&d, HR__DIRECTORY_OWN, 0, NULL))
-        return; /* mostly because there is none */
+        return; /* usually because the directory does not exist */
     hr__directory_sweep_locked(&d);
     hr__directory_unlock(&d);
 }
 
-/* ---- room in a name's size ---- */
+/* ---- room within a name's size ---- */
 
-/* What the segments of a name have, and may lose. */
+/* The segments of a name and their memory. */
 struct name_use {
     struct hr__directory_file *files;
     size_t count;
-    uint64_t items;  /* of all */
-    uint64_t in_use; /* of those that cannot be dropped */
+    uint64_t items;  /* memory of all */
+    uint64_t in_use; /* memory of those that cannot be dropped */
 };
 
-/* All of the name but the file `except`. */
+/* Reads all segments of the name except the file `except`. */
 static int read_name(struct name_use *use, struct hr__directory *d, const char *name,
                      const char *except)
 {
@@ -231,7 +230,7 @@ static int read_name(struct name_use *use, struct hr__directory *d, const char *
     return 0;
 }
 
-/* The unused one whose last use lies furthest back; NULL: none. */
+/* Returns the unused segment with the oldest last use, or NULL. */
 static struct hr__directory_file *oldest(struct name_use *use)
 {
     struct hr__directory_file *found = NULL;
@@ -243,8 +242,8 @@ static struct hr__directory_file *oldest(struct name_use *use)
     return found;
 }
 
-/* Drops segments until all have at most `most` bytes; `dry`: only says what memory that
- * would give back. */
+/* Drops segments until the rest have at most `most` bytes. With `dry`, only adds up the memory that
+ * this would free. */
 static int shrink_name(struct name_use *use, struct hr__directory *d, uint64_t most, uint64_t *dry)
 {
     while (use->items > most) {
@@ -265,8 +264,7 @@ static int shrink_name(struct name_use *use, struct hr__directory *d, uint64_t m
     return 0;
 }
 
-/* Non-zero where the file that is in the directory under the segment's name is another
- * one, or none. */
+/* Returns non-zero if the directory no longer has this segment's file under its name. */
 static int is_dropped(const struct hr__directory *d, const struct hr__segment *s)
 {
     struct stat ours, there;
@@ -279,18 +277,18 @@ static int make_room_locked(struct hr__directory *d, struct hr__segment *s, uint
 {
     if (is_dropped(d, s))
         return -ENOSPC;
-    /* Staging is on top of the size. */
+    /* Staging does not count in the size. */
     if (!s->header->is_kept || !bytes)
         return 0;
     char name[sizeof s->header->name];
     memcpy(name, s->header->name, sizeof name);
     name[sizeof name - 1] = 0;
-    /* An arena is a whole number of units. */
+    /* Round up, because an arena is a whole number of units. */
     uint64_t size = (s->header->size_bytes + HR__SEGMENT_ALIGN - 1) & -(uint64_t)HR__SEGMENT_ALIGN;
     uint64_t wanted = hr__segment_books(s).arena_allocated + bytes;
     struct name_use use;
     int r = read_name(&use, d, name, s->file);
-    /* Where all that may be dropped would not do, nothing is. */
+    /* If dropping everything possible would not suffice, drop nothing. */
     if (!r && (wanted > size || (drop ? use.in_use : use.items) > size - wanted))
         r = -ENOSPC;
     if (!r)
@@ -322,7 +320,7 @@ int hr__directory_make_room(struct hr__segment *s, uint64_t bytes, int drop,
 
 /* ---- opening ---- */
 
-/* A damaged file makes way: -ENOENT, or why it does not. */
+/* Removes a damaged file. Returns -ENOENT, or an error if it cannot be removed. */
 static int discard(struct hr__directory *d, const char *file, int code, struct hr_error *error)
 {
     struct hr__directory_file f = {.code = 0};
@@ -360,7 +358,7 @@ static int attach(struct hr__segment **out, struct hr__directory *d, const char 
     return hr__fail(error, r, "%s", why.message);
 }
 
-/* Is there memory for it, counting what would be dropped for it? */
+/* Checks whether there is memory for a new segment, counting what would be dropped for it. */
 static int check_capacity(struct hr__directory *d, const struct hr__segment_wish *wish,
                           const char *file, struct hr_error *error)
 {
@@ -402,8 +400,8 @@ static int check_capacity(struct hr__directory *d, const struct hr__segment_wish
     return r;
 }
 
-/* Segments of a kept name that another version of Headrace made would never be found again:
- * those that nobody uses make way. */
+/* Drops unused segments of a kept name that other versions of Headrace created, because nothing
+ * would ever find them again. */
 static void drop_other_versions(struct hr__directory *d, const char *name)
 {
     struct hr__directory_file *files;
@@ -443,7 +441,7 @@ static int create(struct hr__segment **out, struct hr__directory *d,
     return hr__segment_create(out, d->own.fd, file, &shape, error);
 }
 
-/* Numbers this use, behind all others of the directory. */
+/* Gives this use the highest number in the directory. */
 static void number_use(struct hr__directory *d, struct hr__segment *s)
 {
     struct hr__directory_file *files;
@@ -511,7 +509,7 @@ void hr__directory_close(struct hr__segment **segment)
     if (!s)
         return;
     int is_ours = s->pid == getpid() && s->user;
-    /* The header may have been cut off since: the name tells as well. */
+    /* The header may have been truncated since; the name also shows that the segment is private. */
     if (!is_ours || !is_private(s->file) ||
         hr__directory_lock_again(&d, s->directory.fd, HR__DIRECTORY_PATIENCE_NS)) {
         hr__segment_detach(segment);

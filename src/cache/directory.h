@@ -1,19 +1,19 @@
 /*
- * Where segments are: files of /dev/shm/headrace-UID/, or of
- * /dev/shm/headrace-gGID/ for a group, which only the owner or the group may enter.
- * HEADRACE_SHM names another place than /dev/shm (tests; a tmpfs of its own).
+ * The directories of segments. Segments are files of /dev/shm/headrace-UID/, or for a group of
+ * /dev/shm/headrace-gGID/, which only the owner or the group may enter. HEADRACE_SHM names another
+ * place than /dev/shm (tests; a separate tmpfs).
  *
  *   NAME.DIGEST      kept; DIGEST: 32 hexadecimal digits of the dataset's identity and
- *                    the format's version, so that versions do not meet
+ *                    the format's version, so that versions never share a segment
  *   run+RUN.DIGEST   private to a run
  *
- * Making, opening and removing files happens under a lock of the directory (flock,
- * ended by the kernel with its holder), so that nobody removes a segment between
- * another's opening it and becoming its user. The directory is removed when it is
- * empty, so that nothing is left of caches that are gone.
+ * Files are created, opened and removed under a lock of the directory (flock; the kernel releases
+ * it when its holder dies). So no process removes a segment after another has opened it and before
+ * that one has become its user. An empty directory is removed, so that nothing is left of deleted
+ * caches.
  *
- * What counts against the size of a name is memory for items; a segment's index and
- * staging come on top. Nothing here depends on clocks: last uses are numbered.
+ * Only memory for items counts against the size of a name; a segment's index and staging are extra.
+ * Nothing here depends on clocks: last uses are numbered.
  */
 #ifndef HR_CACHE_DIRECTORY_H
 #define HR_CACHE_DIRECTORY_H
@@ -22,66 +22,66 @@
 #include "cache/segment.h"
 #include "cache/spec.h"
 
-/* A segment to open or to make. */
+/* A segment to open or create. */
 struct hr__segment_wish {
     const struct hr__cache_spec *spec;
-    const char *run;      /* of a private cache: hr_cache_run */
+    const char *run;      /* for a private cache: hr_cache_run */
     uint8_t identity[16]; /* digest of the dataset's identity */
-    const char *dataset;  /* the same, for people */
-    uint64_t items;       /* that there will be, about */
+    const char *dataset;  /* the identity in readable form */
+    uint64_t items;       /* expected number of items */
 };
 
 /*
- * Opens the segment, or makes it. A damaged one is dropped and made anew, and that is
- * logged; who uses it keeps what it has mapped. On success *out is the caller's, for
- * hr__directory_close. Errors: as hr_cache_open; -EAGAIN: the directory is locked too long;
- * -EUSERS: it has as many users as it can have. Blocks for moments.
+ * Opens or creates the segment. Drops a damaged one, creates it anew, and logs this; its users keep
+ * what they have mapped. On success the caller owns *out; close it with hr__directory_close.
+ * Errors: as hr_cache_open; -EAGAIN: the directory stays locked too long; -EUSERS: the segment has
+ * the maximum number of users. Blocks briefly.
  */
 int hr__directory_open(struct hr__segment **out, const struct hr__segment_wish *wish,
                        struct hr_error *error);
 
-/* Ends the use. The last user of a private segment removes it. Accepts NULL. */
+/* Ends the use of a segment. The last user of a private segment removes it. Accepts NULL. */
 void hr__directory_close(struct hr__segment **segment);
 
 /*
- * Called by a segment that wants `bytes` more of memory for items, or 0, for its staging: where its
- * name's size, all segments counted, allows it, calls take(segment, arg) under the directory's lock
- * and returns what that returns. `drop`: unused segments of the name are dropped for it where need
- * be (logged). Errors: -ENOSPC: the size does not allow it, or the segment was dropped; -EAGAIN:
- * the directory is locked too long.
+ * Requests `bytes` more memory for a segment's items, or 0 for its staging. If the size of the
+ * segment's name, over all its segments, allows it, calls take(segment, arg) under the directory's
+ * lock and returns its result. `drop`: drops unused segments of the name if necessary (logged).
+ * Errors: -ENOSPC: the size does not allow it, or the segment was dropped; -EAGAIN: the directory
+ * stays locked too long.
  */
 int hr__directory_make_room(struct hr__segment *segment, uint64_t bytes, int drop,
                             int (*take)(struct hr__segment *segment, void *arg), void *arg);
 
-/* Removes private segments that nobody uses: of runs that were killed. Best effort. */
+/* Removes private segments without users, left by killed runs. Best effort. */
 void hr__directory_sweep(void);
 
-/* ---- of a locked directory ---- */
+/* ---- with the directory locked ---- */
 
-/* A file in it. */
+/* A segment's file in the directory. */
 struct hr__directory_file {
     char file[128];
     int is_private;
-    int users;         /* live ones, of other descriptions than the caller's */
-    int code;          /* why it cannot be attached: -EBADMSG and the like; else 0 */
-    char problem[256]; /* the same in words */
-    uint64_t last_use; /* 0 where it is damaged */
-    uint64_t items;    /* bytes of memory for items; damaged: all of its memory */
-    uint64_t memory;   /* bytes of memory that it has, by the file system */
+    int users;         /* live users, other than through the caller's descriptors */
+    int code;          /* 0, or why it cannot be attached (-EBADMSG and others) */
+    char problem[256]; /* the same as text */
+    uint64_t last_use; /* 0 if it is damaged */
+    uint64_t items;    /* bytes of memory for items; if damaged: all its memory */
+    uint64_t memory;   /* bytes of memory it occupies in the file system */
     char dataset[512];
     uint64_t device, inode;
 };
 
-/* The files of a kept name, of all names where `name` is NULL, by name. On success
- * *files is the caller's, for hr__free. Errors: -ENOMEM, -EMFILE and the like. */
+/* Lists the files of a kept name, or of all names if `name` is NULL, sorted by name. On success the
+ * caller frees *files with hr__free. Errors: -ENOMEM, -EMFILE and others. */
 int hr__directory_files(struct hr__directory *d, const char *name,
                         struct hr__directory_file **files, size_t *count);
 
-/* Removes a file, and notes `why` where that is not NULL. 0 or a negative errno. */
+/* Removes a file, and logs `why` unless that is NULL. Returns 0 or a negative errno. */
 int hr__directory_remove(struct hr__directory *d, const struct hr__directory_file *file,
                          const char *why);
 
-/* The same as hr__directory_sweep. */
+/* Like hr__directory_sweep, in a locked directory. */
 void hr__directory_sweep_locked(struct hr__directory *d);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * Making, checking and locking directories of segments; see directory_lock.h.
+ * Creates, checks and locks directories of segments; see directory_lock.h.
  *
- * The lock is flock's on a description of our own, so that it excludes the threads of
- * this process as well; no forked child keeps it (base/own_fd.h).
+ * The lock is flock's, on an open file of our own, so it also excludes the other threads of this
+ * process. Forked children do not keep it (base/own_fd.h).
  */
 #include "cache/directory_lock.h"
 
@@ -26,7 +26,7 @@
 
 #define PLACE "/dev/shm"
 
-/* A line that waits to be logged. */
+/* A line waiting to be logged. */
 struct hr__directory_note {
     struct hr__directory_note *next;
     enum hr_log_level level;
@@ -55,7 +55,7 @@ int hr__directory_is_member(int64_t group)
     return member;
 }
 
-/* By name, or -1. */
+/* Finds a group by name. Returns its number, or -1. */
 static int64_t find_group(const char *name)
 {
     struct group entry, *found = NULL;
@@ -96,7 +96,8 @@ int hr__directory_group(const char *name, int64_t *group, struct hr_error *error
     return 0;
 }
 
-/* Its owner or group gets it as a whole: it is made under another name. */
+/* Creates a group's directory under a temporary name, so that it appears with its owner and group
+ * set. */
 static int make_shared(const char *path, gid_t group)
 {
     char other[300];
@@ -166,7 +167,7 @@ static int open_checked(struct hr__directory *d, int64_t group, int may_make,
         if (r)
             return r;
         r = hr__own_fd_open(&d->own, AT_FDCWD, d->path, flags, 0);
-        if (r == -ENOENT) /* removed again meanwhile: the caller tries once more */
+        if (r == -ENOENT) /* removed again meanwhile: the caller retries */
             return -ESTALE;
     }
     if (r == -ELOOP || r == -ENOTDIR)
@@ -183,7 +184,7 @@ static int open_checked(struct hr__directory *d, int64_t group, int may_make,
     return r;
 }
 
-/* Non-zero where the directory is still the one at its path. */
+/* Returns non-zero if the directory is still the one at its path. */
 static int is_there(const struct hr__directory *d)
 {
     struct stat ours, there;
@@ -263,7 +264,7 @@ void hr__directory_note(struct hr__directory *d, enum hr_log_level level, const 
     d->notes = note;
 }
 
-/* The last line was put first. */
+/* The list begins with the newest line; log it in the original order. */
 static void log_notes(struct hr__directory_note *notes)
 {
     struct hr__directory_note *ordered = NULL;
@@ -286,8 +287,8 @@ void hr__directory_unlock(struct hr__directory *d)
     if (d->own.fd < 0)
         return;
     if (is_there(d))
-        rmdir(d->path); /* succeeds where it is empty */
-    /* By name: a child of vfork has a copy until it calls exec. */
+        rmdir(d->path); /* succeeds if it is empty */
+    /* Unlock explicitly: a child of vfork has a copy of the descriptor until it calls exec. */
     flock(d->own.fd, LOCK_UN);
     hr__own_fd_close(&d->own);
     log_notes(d->notes);

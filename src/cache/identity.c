@@ -1,6 +1,6 @@
 /*
- * See identity.h. Digests are XXH3-128: they tell apart what is different by chance, not
- * by intent; who may write to a segment is trusted anyway.
+ * Computes identities and keys; see identity.h. Digests are XXH3-128, which is not safe against
+ * deliberate collisions. That is acceptable: a user who may write to a segment is trusted anyway.
  */
 #include "cache/identity.h"
 
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* A digest that grows by one text after the other. */
+/* A digest that texts are appended to. */
 struct digest {
     XXH128_hash_t state;
 };
@@ -36,8 +36,8 @@ static void add_text(struct digest *d, const char *text)
     add(d, text, strlen(text));
 }
 
-/* The canonical form of a path, or as it is where there is none. Of the working
- * directory: "". On success *out is the caller's. */
+/* Returns a path in canonical form, or unchanged if it has none; "" for the working directory. On
+ * success the caller owns *out. */
 static int canonical(char **out, const char *path)
 {
     char *resolved = realpath(*path ? path : ".", NULL);
@@ -57,8 +57,8 @@ static int add_canonical(struct digest *d, const char *path)
     return 0;
 }
 
-/* The text for people: `what` with the first bytes of the digest, where it alone would
- * not tell. */
+/* Makes the readable form: `what`, with the first digits of the digest if `what` alone would be
+ * ambiguous. */
 static void describe(struct hr__identity *out, const char *what, const struct digest *d)
 {
     char text[HR__IDENTITY_TEXT];
@@ -125,7 +125,7 @@ static int of_list(struct hr__identity *out, struct digest *d, const struct hr_d
         relative |= key[0] != '/';
         add(d, key, length < sizeof key ? length : sizeof key - 1);
     }
-    /* Absolute paths are the same from everywhere. */
+    /* Absolute paths do not depend on the base. */
     int r = relative ? canonical(&base, origin->base) : 0;
     if (r)
         return r;
@@ -160,7 +160,7 @@ int hr__identity_make(struct hr__identity *out, const struct hr_dataset *dataset
     return 0;
 }
 
-/* What the piece of a container is, beside the container's stamp. */
+/* What identifies a piece of a container, besides the container's stamp. */
 struct identity_piece {
     uint64_t container, offset, bytes, checksum;
 };

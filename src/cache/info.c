@@ -1,10 +1,9 @@
 /*
- * What a segment tells about itself, and where its memory lives.
+ * Reports a segment's contents and where its memory is.
  *
- * The kernel says of a process's own mapping how much of it is mapped in huge pages,
- * and on which node a page is that is mapped. So one page of every 2 MiB is mapped first,
- * without being read, since somebody may be writing to it; only where memory was
- * allocated, because that of a hole would be allocated then.
+ * The kernel reports huge pages and NUMA nodes only for pages that this process has mapped. So one
+ * page of every 2 MiB is mapped first, without reading it, since another process may be writing to
+ * it. Only allocated memory is mapped, because touching a hole would allocate it.
  */
 #include "cache/info.h"
 
@@ -20,13 +19,13 @@
 #include <unistd.h>
 
 #ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22 /* Linux 5.14; an older kernel tells less then */
+#define MADV_POPULATE_READ 22 /* Linux 5.14; with older kernels some values stay unknown */
 #endif
 
 #define STEP       (UINT64_C(2) << 20)
 #define SAMPLE_MAX 4096u
 
-/* Pieces of the file that are memory: index, ring, arena. */
+/* The parts of the file that have memory: index, ring, arena. */
 struct info_piece {
     uint64_t from, bytes;
 };
@@ -41,7 +40,7 @@ static void find_pieces(const struct hr__segment *s, const struct hr__books *boo
     out[2] = (struct info_piece){l->arena_offset, arena < l->arena_bytes ? arena : l->arena_bytes};
 }
 
-/* Maps a page of each step of each piece, and keeps some of the addresses; how many. */
+/* Maps one page of each step of each part, and stores some of the addresses. Returns how many. */
 static unsigned map_some(const struct hr__segment *s, const struct info_piece pieces[3],
                          void *sample[SAMPLE_MAX])
 {
@@ -79,7 +78,7 @@ uint64_t hr__info_huge_bytes(const char *smaps, uint64_t from, uint64_t to)
     return bytes;
 }
 
-/* All of a file of /proc, which the caller frees; NULL: not to be read. */
+/* Reads a file of /proc completely; the caller frees it. NULL: it cannot be read. */
 static char *read_all(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -121,7 +120,7 @@ static void tell_nodes(struct hr_cache_info *out, void **sample, unsigned count)
         out->node_bytes[0] = out->allocated_bytes;
         return;
     }
-    /* Containers may forbid it: then nothing is told. */
+    /* Containers may forbid this call; then the nodes stay unknown. */
     if (!count || syscall(SYS_move_pages, 0, (unsigned long)count, sample, NULL, status, 0))
         return;
     for (unsigned i = 0; i < count; i++)
@@ -154,7 +153,7 @@ static void tell_memory(struct hr_cache_info *out, struct hr__segment *s,
 
 static void tell_users(struct hr_cache_info *out, struct hr__segment *s)
 {
-    if (s->user) /* its own lock is none of others' */
+    if (s->user) /* its own lock does not count as another's */
         out->pids[out->users++] = atomic_load(&s->user->pid);
     out->users += hr__segment_users(s, out->pids + out->users, HR_CACHE_PIDS - out->users);
 }

@@ -1,8 +1,8 @@
 /*
- * Looking at caches from outside, and dropping them; see include/headrace/cache.h.
+ * Lists and drops caches from outside; see include/headrace/cache.h.
  *
- * Under the lock of a directory its segments are opened to look only; what takes longer
- * than that comes after it.
+ * Segments are opened for inspection under the directory's lock. Slower work follows after its
+ * release.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -21,7 +21,7 @@ struct hr_cache_list {
     size_t count, capacity;
 };
 
-/* ---- the directories that this process may look into ---- */
+/* ---- directories that this process may read ---- */
 
 struct segment_groups {
     int64_t *numbers; /* the first is HR__DIRECTORY_OWN */
@@ -39,7 +39,7 @@ static int add_group(struct segment_groups *groups, int64_t number)
     return 0;
 }
 
-/* The number in "headrace-gNUMBER"; -1: that is not what it is. */
+/* Parses "headrace-gNUMBER". Returns the number, or -1 for other names. */
 static int64_t number_of(const char *name)
 {
     static const char prefix[] = "headrace-g";
@@ -65,8 +65,8 @@ static int find_groups(struct segment_groups *groups)
     return r;
 }
 
-/* Locks a directory: 1; 0 where there is none, or it is a group's that is not in order, which
- * is logged; or an error. */
+/* Locks a directory. Returns 1; 0 if it does not exist, or if it is a group's and refused (logged);
+ * or an error. */
 static int enter(struct hr__directory *d, int64_t group, struct hr_error *error)
 {
     struct hr_error why = {.code = 0};
@@ -97,7 +97,7 @@ static int add_info(struct hr_cache_list *list, const struct hr_cache_info *info
     return 0;
 }
 
-/* Of one that cannot be attached. */
+/* Describes a segment that cannot be attached. */
 static void tell_damaged(struct hr_cache_info *info, const struct hr__directory *d,
                          const struct hr__directory_file *f)
 {
@@ -105,7 +105,7 @@ static void tell_damaged(struct hr_cache_info *info, const struct hr__directory 
     size_t name = (size_t)(strrchr(f->file, '.') - f->file);
     if (!f->is_private && name < sizeof info->name)
         memcpy(info->name, f->file, name);
-    /* Neither is as long as it may be. */
+    /* Truncation cannot happen: both parts are shorter than their limits. */
     if (snprintf(info->path, sizeof info->path, "%s/%s", d->path, f->file) < 0)
         info->path[0] = 0;
     memcpy(info->problem, f->problem, sizeof info->problem);
@@ -113,8 +113,8 @@ static void tell_damaged(struct hr_cache_info *info, const struct hr__directory 
     info->users = f->users;
 }
 
-/* One directory's segments: the damaged ones are added, the others are left open for a look
- * after the lock. */
+/* Opens a directory's segments. Adds the damaged ones to the list; leaves the others open for
+ * inspection after the lock is released. */
 static int open_all(struct hr_cache_list *list, struct hr__directory *d,
                     const struct hr__directory_file *files, size_t count, struct hr__segment **open)
 {
@@ -123,7 +123,7 @@ static int open_all(struct hr_cache_list *list, struct hr__directory *d,
         struct hr_cache_info info;
         if (!files[i].code) {
             r = hr__segment_attach(&open[i], d->own.fd, files[i].file, 0, NULL);
-            /* Damaged in this very moment: it is told of the next time. */
+            /* It was damaged just now; the next call lists it. */
             r = r == -EBADMSG || r == -EPROTO ? 0 : r;
             continue;
         }
@@ -216,7 +216,7 @@ void hr_cache_list_destroy(struct hr_cache_list **list)
 
 /* ---- dropping ---- */
 
-/* What is dropped, and what came of it. */
+/* What to drop, and the result. */
 struct dropping {
     const char *name, *dataset;
     int force;
@@ -241,7 +241,7 @@ static int drop_in(struct dropping *what, int64_t group, struct hr_error *error)
             continue;
         }
         r = hr__directory_remove(&d, &files[i], NULL);
-        /* Memory that is in use is given back when that ends. */
+        /* Memory in use is freed later, when its last user ends. */
         if (!r && !files[i].users)
             what->freed_bytes += files[i].memory;
     }

@@ -1,21 +1,21 @@
 /*
- * The backing of a cache for one process: anonymous memory.
+ * The cache backing for one process: anonymous memory.
  *
- * The arena of final items is one range of addresses as long as the budget, made
- * usable piece by piece, so that a huge budget costs nothing until it is used.
- * Staged items lie in chunks that are given back to the system when the last of
- * their items has left; items leave in the order in which they came, nearly.
+ * The arena of final items is one address range as long as the budget. It is made accessible piece
+ * by piece, so a huge budget costs nothing until it is used. Staged items are in chunks. A chunk is
+ * returned to the system when the last of its items has left; items leave in nearly the order in
+ * which they came.
  *
- * One entry a sample (32 bytes) says where its item is, and what its file was like when it was
- * read: a hit looks whether it still is. An item of a file that has changed is dropped; its
- * place in the arena is not used again, so that whoever reads it there may go on. Readers take no
- * lock: a final item never moves, and a staged one is pinned by a count in its entry, which is
- * raised before the entry is looked at again; whoever moves the item changes the entry before
- * looking at the count. Both use sequentially consistent operations, so at least one sees the
+ * Each sample has one entry (32 bytes), with the place of its item and the state of its file when
+ * it was read: a hit checks that the file is unchanged. If it has changed, the item is dropped; its
+ * place in the arena is not reused, so readers of the old bytes may continue. Readers take no lock.
+ * A final item never moves. A staged item is pinned by a count in its entry: a reader raises the
+ * count and then reads the entry again; a thread that moves the item changes the entry and then
+ * reads the count. Both use sequentially consistent operations, so at least one of them sees the
  * other.
  *
- * The lock guards space and lists. Bytes are copied outside it; the page faults
- * of that are then the writer's own, on its own NUMA node.
+ * The lock guards space and lists. Bytes are copied outside the lock. The page faults of the copy
+ * are then the writing thread's, which allocates the memory on its own NUMA node.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -35,43 +35,43 @@
 
 #define ALIGNMENT 64u
 
-/* Where memory was refused it is asked for again after so long. */
+/* How long to wait before asking for memory again after a refusal. */
 #define RETRY_NS UINT64_C(5000000000)
 
-/* The arena becomes usable in such steps, and staging comes in such chunks. */
+/* The step in which the arena becomes accessible, and the size of staging chunks. */
 #define ARENA_STEP  (UINT64_C(32) << 20)
 #define CHUNK_BYTES (UINT64_C(8) << 20)
 #define HUGE_BYTES  (UINT64_C(2) << 20)
 
-/* Words of an entry: the address of the item, which has six low bits to spare,
- * with its state and form in them. 0: not cached. */
+/* An entry's word holds the item's address, whose six low bits are zero, with state and form in
+ * those bits. 0: not cached. */
 enum { STATE_BUSY = 1, STATE_STAGED = 2, STATE_FINAL = 3, STATE_MASK = 3 };
 #define FORM_SHIFT 2
 #define FORM_MASK  3u
 
 struct entry {
     _Atomic uint64_t word;
-    _Atomic uint32_t staged_length; /* written before the word says staged */
-    _Atomic uint32_t final_length;  /* written before the word says final */
-    _Atomic uint32_t pins;          /* of the staged bytes */
-    _Atomic uint64_t of; /* digest of the stamp of its file: of the item's, where there is one,
-                            else as last seen; 0: not yet */
+    _Atomic uint32_t staged_length; /* written before the word becomes staged */
+    _Atomic uint32_t final_length;  /* written before the word becomes final */
+    _Atomic uint32_t pins;          /* on the staged bytes */
+    _Atomic uint64_t of; /* digest of a stamp of its file: the item's if there is an item, else the
+                          * last one seen; 0: none yet */
 };
 
-/* Staged items, one behind the other. */
+/* A chunk of adjacent staged items. */
 struct chunk {
-    uint8_t *memory; /* mapped */
+    uint8_t *memory; /* a mapping */
     uint64_t size;   /* of the mapping */
     uint64_t used;
-    unsigned live; /* items in it that have not left */
+    unsigned live; /* items in it that have not left yet */
     struct chunk *before, *after;
 };
 
 struct hr__cache_staged {
     uint64_t index;
     struct chunk *chunk;
-    uint64_t padded;  /* bytes of it in the budget */
-    uint64_t reserve; /* more bytes that are kept free for its conversion */
+    uint64_t padded;  /* bytes that it occupies in the budget */
+    uint64_t reserve; /* further bytes reserved for its conversion */
     struct hr__cache_staged *next;
 };
 
@@ -79,24 +79,24 @@ struct private
 {
     struct hr__cache cache;
 
-    /* Constant from create on. */
-    struct hr_dataset *dataset; /* a reference; NULL: files are not looked at */
+    /* Constant after creation. */
+    struct hr_dataset *dataset; /* a reference; NULL: do not check files */
     uint64_t samples;
     uint8_t *arena; /* address space for arena_size bytes */
     uint64_t arena_size;
     struct entry *entries;
 
-    _Atomic uint64_t waiting; /* items in the list of that name */
+    _Atomic uint64_t waiting; /* length of the list from `first` */
 
-    pthread_mutex_t lock;                   /* guards everything below */
-    uint64_t arena_used;                    /* bytes given to final items */
-    uint64_t arena_committed;               /* bytes that may be touched */
-    int is_refused;                         /* more memory; it has been logged */
-    uint64_t refused_ns;                    /* when it was refused last; 0: never */
-    char why[HR__CAPACITY_WHY];             /* it was */
-    struct chunk *chunks;                   /* all; the first is the one that is being filled */
-    struct hr__cache_staged *first, **last; /* waiting for a conversion */
-    struct hr__cache_staged *leaving;       /* final now, but their staged bytes were pinned */
+    pthread_mutex_t lock;                   /* guards the members below */
+    uint64_t arena_used;                    /* bytes occupied by final items */
+    uint64_t arena_committed;               /* bytes made accessible */
+    int is_refused;                         /* memory was refused; this has been logged */
+    uint64_t refused_ns;                    /* time of the last refusal; 0: never */
+    char why[HR__CAPACITY_WHY];             /* reason for the refusal */
+    struct chunk *chunks;                   /* all chunks; the first is being filled */
+    struct hr__cache_staged *first, **last; /* items waiting for conversion */
+    struct hr__cache_staged *leaving;       /* settled items whose staged bytes are still pinned */
     struct hr__cache_counts counts;
 };
 
@@ -121,9 +121,9 @@ static uint64_t make_word(const uint8_t *bytes, enum hr_form form, uint64_t stat
 }
 
 /*
- * Address space for `bytes`, a multiple of HUGE_BYTES, and aligned to it: a fresh
- * huge page costs a fifth of as many small ones. Cached items would only make forks
- * slow, and a child must not use them.
+ * Maps `bytes`, a multiple of HUGE_BYTES, aligned to it: a fresh huge page costs a fifth of the
+ * small ones it replaces. The mapping is excluded from forked children, which must not use cached
+ * items; copying their page tables would only slow forks.
  */
 static void *map(uint64_t bytes, int protection)
 {
@@ -161,7 +161,7 @@ int hr__cache_create(struct hr__cache **out, const struct hr__cache_options *opt
     c->samples = options->samples;
     c->cache.budget_bytes = options->budget_bytes;
     c->entries = hr__alloc(HR__TAG_CACHE, options->samples, sizeof *c->entries);
-    /* Half of all addresses: beyond what mmap can give, and no sum overflows. */
+    /* A limit far beyond what mmap can provide, so that no sum overflows. */
     if (options->budget_bytes < UINT64_C(1) << 62) {
         c->arena_size = hr__round_up(options->budget_bytes, ARENA_STEP);
         c->arena = map(c->arena_size, PROT_NONE);
@@ -222,7 +222,7 @@ static void destroy(struct hr__cache *cache)
 static void abandon(struct hr__cache *cache)
 {
     struct private *c = of(cache);
-    /* Where the items were, the child may have mapped something else. */
+    /* The child may have mapped something else at these addresses, so unmap nothing. */
     hr_dataset_unref(&c->dataset);
     hr__free(c->entries);
     hr__free(c);
@@ -234,7 +234,7 @@ static int has(struct hr__cache *cache, uint64_t index)
     return (word & STATE_MASK) >= STATE_STAGED;
 }
 
-/* Digest of what the sample's file is like now; 0: it cannot be looked at. */
+/* Returns the digest of the stamp that the sample's file has now; 0 if it cannot be queried. */
 static uint64_t look(const struct private *c, uint64_t index, struct hr__stamp *stamp)
 {
     if (!c->dataset)
@@ -242,8 +242,8 @@ static uint64_t look(const struct private *c, uint64_t index, struct hr__stamp *
     return hr__stamp_now(stamp, c->dataset, index) ? 0 : hr__stamp_digest(stamp);
 }
 
-/* Drops the item of a file that has changed. One that is staged stays until it is final: it is
- * a miss till then. */
+/* Drops the item of a file that has changed. A staged item stays until it is final, and is a miss
+ * until then. */
 static void drop(struct private *c, uint64_t index, uint64_t word, uint64_t now)
 {
     struct entry *e = &c->entries[index];
@@ -257,7 +257,8 @@ static void drop(struct private *c, uint64_t index, uint64_t word, uint64_t now)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Pins what an entry has now: 1; 0: nothing; -EAGAIN: that was replaced meanwhile. */
+/* Pins the item of an entry. Returns 1; 0 if there is none; -EAGAIN if it was replaced
+ * meanwhile. */
 static int pin(struct entry *e, struct hr__cache_item *item)
 {
     uint64_t word = atomic_load_explicit(&e->word, memory_order_acquire);
@@ -274,7 +275,7 @@ static int pin(struct entry *e, struct hr__cache_item *item)
     item->bytes = word_bytes(word);
     item->length = item->pinned ? e->staged_length : e->final_length;
     item->form = (enum hr_form)(word >> FORM_SHIFT & FORM_MASK);
-    /* The length may be that of an item that has come in its place. */
+    /* The length could belong to a newer item, so check that the word is unchanged. */
     if (atomic_load_explicit(&e->word, memory_order_relaxed) == word)
         return 1;
     if (item->pinned)
@@ -306,14 +307,14 @@ static int find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *
 
 static int unpin(struct hr__cache *cache, const struct hr__cache_item *item)
 {
-    /* Release: the reads of the bytes come before whoever sees 0 frees them. */
+    /* Release: the reads of the bytes precede the decrement after which they may be freed. */
     if (item->pinned)
         atomic_fetch_sub(&of(cache)->entries[item->index].pins, 1);
     return 1;
 }
 
-/* The bytes of a staged item that left are free. The chunk that is being filled
- * stays, and begins anew when it is empty. */
+/* Marks the bytes of a staged item that left as free. The chunk being filled is kept, and starts
+ * again from its beginning when empty. */
 static void unstage_locked(struct private *c, struct chunk *chunk)
 {
     if (--chunk->live)
@@ -324,7 +325,7 @@ static void unstage_locked(struct private *c, struct chunk *chunk)
         free_chunk(c, chunk);
 }
 
-/* Frees what was still being read when it left. */
+/* Frees items that were still being read when they left. */
 static void reclaim_locked(struct private *c)
 {
     struct hr__cache_staged **at = &c->leaving;
@@ -347,8 +348,8 @@ static void refuse_locked(struct private *c)
              "the system refuses it; make the cache smaller, or give the process more memory");
 }
 
-/* Whether space for `padded` bytes, staged or in the arena, takes more memory. Where that was
- * refused it is asked for again after a while. */
+/* Returns whether space for `padded` bytes, staged or in the arena, needs more memory. After a
+ * refusal, waits a while before asking again. */
 static int must_grow_locked(const struct private *c, uint64_t padded, int is_staged)
 {
     const struct chunk *chunk = c->chunks;
@@ -358,8 +359,9 @@ static int must_grow_locked(const struct private *c, uint64_t padded, int is_sta
                      : c->arena_used + padded > c->arena_committed;
 }
 
-/* Locks before space for `padded` bytes is taken. Where that takes more memory, what the system has
- * is read first, without the lock, for it takes many microseconds: returns `now`, else NULL. */
+/* Takes the lock before space for `padded` bytes is taken. If that needs more memory, first reads
+ * the system's limits without the lock, because this takes many microseconds; then returns `now`,
+ * else NULL. */
 static const struct hr__capacity *lock_for(struct private *c, uint64_t padded, int is_staged,
                                            struct hr__capacity *now)
 {
@@ -373,7 +375,8 @@ static const struct hr__capacity *lock_for(struct private *c, uint64_t padded, i
     return now;
 }
 
-/* How much of `wanted` bytes there is memory for: all, `least`, or 0. now: of lock_for. */
+/* Returns how many of `wanted` bytes there is memory for: all, `least`, or 0. now: from
+ * lock_for. */
 static uint64_t allowed_locked(struct private *c, const struct hr__capacity *now, uint64_t least,
                                uint64_t wanted)
 {
@@ -386,7 +389,7 @@ static uint64_t allowed_locked(struct private *c, const struct hr__capacity *now
     return bytes;
 }
 
-/* Space for `padded` bytes in the arena, or NULL. */
+/* Takes space for `padded` bytes in the arena. Returns NULL if there is none. */
 static uint8_t *arena_take_locked(struct private *c, uint64_t padded,
                                   const struct hr__capacity *now)
 {
@@ -394,7 +397,7 @@ static uint8_t *arena_take_locked(struct private *c, uint64_t padded,
     if (end > c->arena_size)
         return NULL;
     if (end > c->arena_committed) {
-        /* Under strict overcommit this is where memory is granted or refused. */
+        /* With strict overcommit, the kernel grants or refuses memory here. */
         uint64_t from = c->arena_committed;
         uint64_t more = allowed_locked(c, now, hr__round_up(end, HUGE_BYTES) - from,
                                        hr__round_up(end, ARENA_STEP) - from);
@@ -411,7 +414,7 @@ static uint8_t *arena_take_locked(struct private *c, uint64_t padded,
     return space;
 }
 
-/* A chunk with room for `padded` bytes, or NULL. */
+/* Returns a chunk with room for `padded` bytes, or NULL. */
 static struct chunk *chunk_with_room_locked(struct private *c, uint64_t padded,
                                             const struct hr__capacity *now)
 {
@@ -468,7 +471,7 @@ static void tell_refused(struct private *c)
             now.bytes, c->cache.budget_bytes, why);
 }
 
-/* Space for an offer, within the budget; NULL: refused. */
+/* Takes space for an offer within the budget. Returns NULL if it is refused. */
 static uint8_t *admit(struct private *c, const struct hr__cache_offer *offer,
                       struct hr__cache_staged *staged, uint64_t padded, uint64_t reserve)
 {
@@ -506,8 +509,8 @@ static void wait_for_conversion(struct private *c, struct hr__cache_staged *stag
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Makes an empty entry this thread's: non-zero where the file is as it was when its read
- * began, and was not being written then. What it is like now is remembered. */
+/* Reserves an empty entry for this thread. Returns non-zero if the file is the same as when its
+ * read began and was not being written then. Stores the file's present state. */
 static int take_entry(struct private *c, const struct hr__cache_offer *given)
 {
     struct entry *e = &c->entries[given->index];
@@ -593,8 +596,8 @@ static struct hr__cache_staged *take(struct hr__cache *cache, struct hr__cache_i
     return staged;
 }
 
-/* Bytes that a staged item may become: its own and what was kept for it, and of
- * the free ones those above `leave_free`. */
+/* Returns how many bytes a staged item may become: its own, those reserved for it, and the free
+ * ones beyond `leave_free`. */
 static uint64_t room_locked(const struct private *c, const struct hr__cache_staged *staged,
                             uint64_t leave_free)
 {
@@ -613,8 +616,8 @@ static uint64_t room(struct hr__cache *cache, const struct hr__cache_staged *sta
     return room;
 }
 
-/* Space in the arena for what a staged item becomes, with the books brought up
- * to date; NULL: no room. */
+/* Takes space in the arena for a converted item and updates the counts. Returns NULL if there is no
+ * room. */
 static uint8_t *replace_locked(struct private *c, const struct hr__cache_staged *staged,
                                uint64_t padded, uint64_t leave_free, const struct hr__capacity *now)
 {
@@ -630,8 +633,8 @@ static uint8_t *replace_locked(struct private *c, const struct hr__cache_staged 
     return space;
 }
 
-/* Gives up what was kept for the conversion of an item that stays in staging
- * because the arena has no memory for it. */
+/* Releases what was reserved for the conversion of an item that stays in staging because there is
+ * no memory for it in the arena. */
 static void keep_staged_locked(struct private *c, struct hr__cache_staged *staged)
 {
     c->counts.reserved -= staged->reserve;

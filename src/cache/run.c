@@ -1,4 +1,4 @@
-/* Which run a process belongs to; see run.h. */
+/* Determines the run a process belongs to; see run.h. */
 #include "cache/run.h"
 
 #include <headrace/cache.h>
@@ -13,7 +13,7 @@
 
 uint64_t hr__run_started(const char *stat)
 {
-    /* Field 22 of proc(5). The second is a name in parentheses, with anything in it. */
+    /* Field 22 of proc(5). Field 2 is a name in parentheses that may contain anything. */
     const char *at = strrchr(stat, ')');
     for (int field = 2; at && field < 22; field++) {
         at = strchr(at, ' ');

@@ -1,4 +1,5 @@
-/* See secret.h. Bytes are read as little-endian numbers, as the function is defined. */
+/* Key files and SipHash tags; see secret.h. As SipHash is defined, bytes are read as little-endian
+ * numbers. */
 #include "cache/secret.h"
 
 #include "base/error.h"
@@ -51,7 +52,7 @@ void hr__mac_add(struct hr__mac *tag, const void *bytes, size_t length)
 {
     const uint8_t *at = bytes, *end = at + length;
     uint64_t v[4], word;
-    /* Bytes that do not fill a word wait in `tail`. */
+    /* Bytes that do not fill a word are kept in `tail`. */
     for (; at < end && tag->length % 8; tag->length++) {
         tag->tail |= (uint64_t)*at++ << (8 * (tag->length % 8));
         if (tag->length % 8 == 7) {
@@ -110,7 +111,7 @@ static int check_file(int fd, const char *path, struct hr_error *error)
     return 0;
 }
 
-/* The key is made of all bytes, by itself with the first ones as the key. */
+/* Derives the key from all bytes of the file: hashes them with the first bytes as the key. */
 static int make_key(struct hr__secret *out, const uint8_t *bytes, size_t length)
 {
     struct hr__secret first = {.is_set = 1};
@@ -134,7 +135,7 @@ int hr__secret_read(struct hr__secret *out, const char *path, struct hr_error *e
     *out = (struct hr__secret){.is_set = 0};
     if (!*path)
         return 0;
-    /* O_NONBLOCK: a FIFO in its place must not hold us up */
+    /* O_NONBLOCK: do not wait if the file is a FIFO */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
         return hr__fail(error, -errno, "cannot open key_file=%s: %s", path, hr__errno_text(errno));

@@ -1,14 +1,14 @@
 /*
- * A secret from a file, and the tags that only who knows it can make: SipHash-2-4 with 64 bits
+ * A secret from a key file, and the tags that only its holders can make: SipHash-2-4 with 64 bits
  * (J.-P. Aumasson, D. J. Bernstein, "SipHash: a fast short-input PRF", 2012).
  *
- * Items of servers and of segments have a checksum, which finds damage. With a secret it is
- * a tag instead, which finds malice as well: who reaches a server or may write to a segment
- * cannot put an item of his own in the place of another. To guess a tag takes 2^63 tries on
- * the mean, each of which is seen.
+ * Items of servers and segments have a checksum, which detects damage. With a secret they have a
+ * tag instead, which also detects forgery: a program that can reach a server or write to a segment
+ * cannot replace an item by its own. Guessing a tag takes 2^63 tries on average, each of which is
+ * noticed.
  *
- * It is our own because a tag of an item is all that is wanted: the function is forty lines
- * with published test vectors, and a library that has a keyed hash is two megabytes.
+ * We use our own implementation because only this function is needed: forty lines with published
+ * test vectors, whereas a library with a keyed hash is two megabytes.
  */
 #ifndef HR_CACHE_SECRET_H
 #define HR_CACHE_SECRET_H
@@ -18,28 +18,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HR__KEY_FILE 256 /* a path of a key file, with its end */
+#define HR__KEY_FILE 256 /* room for a key file's path with its final zero */
 
-/* Bytes of a key file at least, and those that are read of it at most. */
+/* Least bytes in a key file, and most bytes read from it. */
 #define HR__KEY_LEAST 16
 #define HR__KEY_MOST  4096
 
 struct hr__secret {
     uint64_t key[2];
-    int is_set; /* 0: there is none, tags are not used */
+    int is_set; /* 0: there is no secret, and tags are not used */
 };
 
 /*
- * Reads a key file; the path "" gives none. Its messages never have anything of the contents.
- * Errors: -EACCES: it is not the owner's alone (mode 0600 or less, of this user or root);
- * -EINVAL: it is no file, or shorter than HR__KEY_LEAST; those of opening it.
+ * Reads a key file; the path "" means no secret. Messages never contain any of the file's contents.
+ * Errors: -EACCES: accessible to others than its owner (required: mode 0600 or less, owned by this
+ * user or root); -EINVAL: not a file, or shorter than HR__KEY_LEAST; those of opening it.
  */
 int hr__secret_read(struct hr__secret *out, const char *path, struct hr_error *error);
 
-/* Tells secrets apart without telling what they are; 0 where there is none. Pure. */
+/* Returns a number that distinguishes secrets without revealing them; 0 if there is none. Pure. */
 uint64_t hr__secret_mark(const struct hr__secret *secret);
 
-/* A tag that is being made. */
+/* A tag in progress. */
 struct hr__mac {
     uint64_t v[4], tail, length;
 };

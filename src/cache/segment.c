@@ -1,9 +1,9 @@
 /*
- * Making, opening and leaving a segment, and who lives; see segment.h. The books are
- * in segment_books.c.
+ * Creates, opens and leaves segments, and tracks live users; see segment.h. The books are in
+ * segment_books.c.
  *
- * A forked child must not inherit the locks that say that its parent lives: see
- * base/own_fd.h. There the segment counts as broken.
+ * A forked child must not inherit the locks that show that its parent is alive (base/own_fd.h). In
+ * the child the segment counts as broken.
  */
 #include "cache/segment_inside.h"
 
@@ -28,13 +28,13 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* linux/mempolicy.h, which libc does not wrap. */
+/* From linux/mempolicy.h; libc has no wrapper for this. */
 #define INTERLEAVE 3
 
 #define PAGE       UINT64_C(4096)
 #define HUGE_BYTES (UINT64_C(2) << 20)
 
-/* Staging: a sixteenth of the budget, within these. */
+/* Staging gets a sixteenth of the budget, within these limits. */
 #define RING_MIN (UINT64_C(4) << 20)
 #define RING_MAX (UINT64_C(64) << 20)
 
@@ -44,7 +44,7 @@
      sizeof((struct hr__segment_header *)0)->checksum)
 #define CHECKSUM_TO offsetof(struct hr__segment_header, constant_end)
 
-/* The last word of the file. */
+/* The mark: the last word of the file. */
 #define MARK UINT64_C(0x646e652e45484352)
 
 void (*hr__segment_test_step)(int step);
@@ -68,12 +68,12 @@ int hr__segment_lock_byte(int fd, int command, int type, uint64_t from, uint64_t
     return 1;
 }
 
-/* Everything about a segment that follows from its budget and slots of its index. */
+/* Computes a segment's layout from its budget and the number of index slots. */
 static int make_layout(struct hr__segment_layout *out, uint64_t budget, uint64_t slots)
 {
     if (!budget || budget >= UINT64_C(1) << 50 || !slots || slots >= UINT64_C(1) << 40)
         return -EINVAL;
-    /* First of all, so that the arena's bytes give the same layout again. */
+    /* Round first, so that the resulting arena size gives the same layout again. */
     budget = hr__round_up(budget, HR__SEGMENT_ALIGN);
     uint64_t ring = hr__round_up(budget / 16, HUGE_BYTES);
     ring = ring < RING_MIN ? RING_MIN : ring > RING_MAX ? RING_MAX : ring;
@@ -90,11 +90,11 @@ static int make_layout(struct hr__segment_layout *out, uint64_t budget, uint64_t
 
 int hr__segment_plan(struct hr__segment_layout *out, uint64_t budget, uint64_t items)
 {
-    /* A quarter more: searches are short, and changed files find room. */
+    /* A quarter more slots keep searches short and leave room for changed files. */
     return items >= UINT64_C(1) << 39 ? -EINVAL : make_layout(out, budget, items + items / 4 + 64);
 }
 
-/* Memory of several nodes is used by turns: who reads is as likely on one as another. */
+/* Interleaves the memory over the NUMA nodes, because readers may run on any of them. */
 static void interleave(void *memory, uint64_t bytes)
 {
     FILE *f = fopen("/sys/devices/system/node/online", "re");
@@ -165,7 +165,7 @@ static uint64_t constant_checksum(const struct hr__segment_header *h)
     return XXH3_64bits((const char *)h + CHECKSUM_FROM, CHECKSUM_TO - CHECKSUM_FROM);
 }
 
-/* Pages of [from, from + bytes) are given back. */
+/* Frees the pages of [from, from + bytes). */
 static void depopulate(struct hr__segment *s, uint64_t from, uint64_t bytes)
 {
     if (fallocate(s->own.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)bytes))
@@ -183,11 +183,11 @@ int hr__segment_populate(struct hr__segment *s, uint64_t from, uint64_t bytes,
     do {
         r = madvise((char *)s->header + begin, end - begin, MADV_POPULATE_WRITE) ? errno : 0;
     } while (r == EINTR || r == EAGAIN);
-    if (r == EINVAL) /* before Linux 5.14: the same, but without huge pages */
+    if (r == EINVAL) /* before Linux 5.14: the same without huge pages */
         r = posix_fallocate(s->own.fd, (off_t)begin, (off_t)(end - begin));
     if (!r)
         return 0;
-    /* What was begun stays out of use; the page before `from` may be in use. */
+    /* Free what was allocated. The page that `from` lies in may be in use, so keep it. */
     uint64_t whole = hr__round_up(from, PAGE);
     if (end > whole)
         depopulate(s, whole, end - whole);
@@ -232,7 +232,7 @@ static int check_limit(uint64_t bytes, struct hr_error *error)
     return 0;
 }
 
-/* By a system call, which takes one page and no huge one. */
+/* Uses a system call, which allocates one small page; a store might allocate a huge one. */
 static int write_mark(struct hr__segment *s, struct hr_error *error)
 {
     const uint64_t mark = MARK;
@@ -324,7 +324,7 @@ static int check_file(struct hr__segment *s, uint64_t *bytes, struct hr_error *e
     return 0;
 }
 
-/* The header, whose pages were allocated before it said that it is ready. */
+/* Checks the header. Its pages were allocated before it was marked ready. */
 static int check_header(struct hr__segment *s, const struct hr__segment_header *h,
                         uint64_t file_bytes, struct hr_error *error)
 {
@@ -365,7 +365,7 @@ static int look_at_header(struct hr__segment *s, struct hr_error *error)
     return r;
 }
 
-/* What a user who was killed left: its claims, and items it was converting. */
+/* Cleans up after a killed user: its claims and unfinished conversions. */
 static int clear_up(struct hr__segment *s, unsigned slot)
 {
     /* Its last transaction may not be in the index yet. */
@@ -416,7 +416,8 @@ static int take_slot(struct hr__segment *s, struct hr_error *error)
         struct hr__segment_user *user = &s->header->users[slot];
         if (atomic_load(&user->pid)) {
             if (clear_up(s, slot)) {
-                /* Somebody was stopped in a transaction: leave it to the next one. */
+                /* A process was stopped inside a transaction: leave the clean-up to the next
+                 * user. */
                 hr__segment_lock_byte(s->own.fd, F_OFD_SETLK, F_UNLCK, HR__SEGMENT_USER_LOCK + slot,
                                       1, NULL);
                 continue;
@@ -461,7 +462,8 @@ void hr__segment_detach(struct hr__segment **segment)
     int mine = s->pid == getpid();
     if (mine && s->user && hr__segment_is_sound(s)) {
         add_counters(s->header, s->user);
-        /* With claims that were not ended it looks as if it had been killed. */
+        /* A user with unfinished claims is left like a killed one, for the next user to clean
+         * up. */
         if (!atomic_load(&s->user->open))
             atomic_store(&s->user->pid, 0);
     }
@@ -499,13 +501,13 @@ int hr__segment_is_alive(const struct hr__segment *s, unsigned slot)
                                  &found) != 0;
 }
 
-/* Zero where the file was truncated, also where it is as long as it was by now; says so once. */
+/* Returns zero if the file was truncated, even if it has its length again; logs it once. */
 static int is_whole(struct hr__segment *s)
 {
     struct stat st;
-    /* Bytes of the segment that were read before come before the mark. */
+    /* All earlier reads of the segment's bytes precede the read of the mark. */
     atomic_thread_fence(memory_order_acquire);
-    /* The length first: the program may have taken the handler of SIGBUS away. */
+    /* Check the length first: the program may have replaced the SIGBUS handler. */
     if (!fstat(s->own.fd, &st) && st.st_size >= (off_t)s->layout.file_bytes &&
         atomic_load(s->mark) == MARK)
         return 1;

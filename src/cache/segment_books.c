@@ -1,9 +1,9 @@
 /*
- * Transactions: the books and one entry change together, or not at all, whenever the
- * process is killed; see segment.h.
+ * Transactions: the books and one entry change together or not at all, no matter when the process
+ * is killed; see segment.h.
  *
- * What comes from the file is checked before it is used: another process, or a stray
- * write, may have put anything there, at any moment. So books are copied before they are checked.
+ * Data from the file is checked before use, because another process or a stray write may change it
+ * at any moment. So the books are copied first and the copy is checked.
  */
 #include "base/clock.h"
 #include "cache/segment_inside.h"
@@ -14,9 +14,9 @@
 #include <string.h>
 #include <time.h>
 
-/* How long the lock is waited for, once. Transactions take microseconds, on a machine with
- * many more runnable threads than cores tens of milliseconds; only a process that was
- * stopped holds it for longer. */
+/* How long to wait for the lock, once. Transactions take microseconds, or tens of milliseconds
+ * on a machine with many more runnable threads than cores. Only a stopped process holds the lock
+ * longer. */
 #define PATIENCE_NS UINT64_C(250000000)
 
 #define FORM_SHIFT    3
@@ -95,15 +95,15 @@ static int are_sane(const struct hr__segment *s, const struct hr__books *b)
            b->ring_cursor <= b->ring_head && b->change <= l->index_slots;
 }
 
-/* Writes the entry that belongs to `books` into the index; again where that was done. */
+/* Writes the changed entry of `books` into the index. May be repeated. */
 static void apply(struct hr__segment *s, const struct hr__books *books)
 {
     if (books->change) {
         struct hr__entry *e = &s->entries[books->change - 1];
         struct hr__word word = hr__word_unpack(books->after.word);
         word.version = (unsigned)books->sequence;
-        /* Readers look at the word before and after the fields: it must differ before the
-         * first field does. */
+        /* Readers compare the word before and after reading the fields, so it must change before
+         * the first field does. */
         struct hr__word between = {.state = HR__ENTRY_CHANGING, .version = word.version};
         atomic_store_explicit(&e->word, hr__word_pack(&between), memory_order_relaxed);
         atomic_thread_fence(memory_order_release);
@@ -119,8 +119,8 @@ static void apply(struct hr__segment *s, const struct hr__books *books)
     atomic_store(&s->header->applied, books->sequence);
 }
 
-/* Comes before apply, which notes that all is done: a killed process's books are shown by
- * the next one. */
+/* Publishes the books. Precedes apply, which records completion: if this process is killed between,
+ * the next one publishes again. */
 static void show(struct hr__segment *s, const struct hr__books *books)
 {
     uint64_t words[SHOWN];
@@ -129,7 +129,7 @@ static void show(struct hr__segment *s, const struct hr__books *books)
         atomic_store_explicit(&s->header->shown[i], words[i], memory_order_relaxed);
 }
 
-/* Current books, whose entry is in the index; NULL: they are not to be believed. */
+/* Returns a copy of the current books, with their entry in the index; NULL if they are wrong. */
 static struct hr__books *current_locked(struct hr__segment *s)
 {
     struct hr__segment_header *h = s->header;

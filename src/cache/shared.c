@@ -1,20 +1,20 @@
 /*
- * The backing of a cache that processes share: the items of a segment (store.h), by
- * the keys of a dataset's samples (identity.h).
+ * The cache backing that processes share: items of a segment (store.h), found by the keys of a
+ * dataset's samples (identity.h).
  *
- * A key holds what the sample's file was like. So a hit is believed only after a look at the
- * file: each hit costs a statx, which is a miss where the file has changed. The key that
- * belongs to a stamp is kept, so that making it costs nothing while the file stays as it is.
+ * A key includes the state of the sample's file. So a hit needs a check of the file: each costs one
+ * statx, and is a miss if the file has changed. The key for the last stamp is kept, so it is
+ * computed again only after the file changes.
  *
- * The first question, whether somebody else reads the sample, does without a look: the key of
- * the last one, or of what the scan saw, is good enough, because a wrong answer costs one read.
+ * The first question, whether another process is reading the sample, is asked without a check: the
+ * key of the last check or of the scan is good enough, because a wrong answer costs one read.
  *
- * A sample is offered under the key that its read began with, and only if the file is
- * still like that afterwards. A key that is not any more is replaced.
+ * A sample is offered under the key with which its read began, and only if the file is unchanged
+ * afterwards. An outdated key is replaced.
  *
- * Keys are written by several threads without order. Both halves of one that was read
- * while it was written are of some state of the file, and together of none: it is a miss,
- * and what is read for it is not admitted. `of` tells a key of this stamp from all others.
+ * Threads write keys without synchronisation. A key read during a write may combine halves of two
+ * states of the file and then matches neither: it is a miss, and the sample read for it is not
+ * admitted. `of` shows whether a key belongs to a given stamp.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -31,7 +31,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The key of a sample as this process saw its file last; both halves 0: not yet. */
+/* The key of a sample when this process last checked its file; both halves 0: not yet. */
 struct seen {
     _Atomic uint64_t high, low;
     _Atomic uint64_t of; /* digest of the file's stamp ^ high ^ low */
@@ -40,12 +40,12 @@ struct seen {
 struct shared {
     struct hr__cache cache;
 
-    /* Constant from create on. */
+    /* Constant after creation. */
     struct hr__store *store;
     struct hr_dataset *dataset; /* a reference */
     struct hr__identity identity;
 
-    struct seen *seen; /* one a sample */
+    struct seen *seen; /* one per sample */
 };
 
 static struct shared *of(struct hr__cache *cache)
@@ -115,7 +115,7 @@ void hr__cache_tell_kept(struct hr__cache *cache)
     if (cache->backend != &backend || !cache->is_kept)
         return;
     struct hr__segment *segment = hr__store_segment(c->store);
-    /* After a drop by force the name is gone, and the memory goes with the last user. */
+    /* After a forced drop the name is gone, and the last user frees the memory. */
     struct stat st;
     if (fstat(segment->own.fd, &st) || !st.st_nlink)
         return;
@@ -144,7 +144,7 @@ static void abandon(struct hr__cache *cache)
     free_all(c);
 }
 
-/* In a child that inherited it the cache is empty: the segment sees to that. */
+/* In a child that inherited it the cache is empty; the segment reports this. */
 static int is_usable(const struct shared *c)
 {
     return !hr__segment_is_broken(hr__store_segment(c->store));
@@ -160,7 +160,7 @@ static void remember(struct shared *c, uint64_t index, const struct hr__key *key
                           memory_order_relaxed);
 }
 
-/* The key of the last look, whatever the file is like now. */
+/* Gets the key of the last check, whatever the file's present state. */
 static int recall(const struct shared *c, uint64_t index, struct hr__key *key)
 {
     key->high = atomic_load_explicit(&c->seen[index].high, memory_order_relaxed);
@@ -175,7 +175,7 @@ static int is_of(const struct shared *c, uint64_t index, const struct hr__key *k
     return of == (hr__stamp_digest(stamp) ^ key->high ^ key->low);
 }
 
-/* Looks at the file: its key as of now, and its stamp. 0 or -errno. */
+/* Checks the file: gets its present key and stamp. Returns 0 or -errno. */
 static int look(struct shared *c, uint64_t index, struct hr__key *key, struct hr__stamp *stamp)
 {
     int r = hr__stamp_now(stamp, c->dataset, index);
@@ -187,7 +187,7 @@ static int look(struct shared *c, uint64_t index, struct hr__key *key, struct hr
     return r;
 }
 
-/* A key without looking at the file, if there is another way to a guess: 1, or 0. */
+/* Gets a key without a check, from the last check or the scan. Returns 1, or 0 if there is none. */
 static int guessed_key(struct shared *c, uint64_t index, struct hr__key *key)
 {
     struct hr__stamp stamp;
@@ -236,7 +236,7 @@ static enum hr__claim claim(struct hr__cache *cache, uint64_t index,
     struct shared *c = of(cache);
     struct hr__key key;
     *ticket = (struct hr__cache_ticket){.is_claimed = 0};
-    /* A file that cannot be looked at is read, so that it is told why. */
+    /* If the file cannot be queried, let the caller read it and get the error. */
     if (!is_usable(c) || !guessed_key(c, index, &key))
         return HR__CLAIM_ALONE;
     enum hr__claim answer = hr__store_claim(c->store, &key);
@@ -258,7 +258,8 @@ static void unclaim(struct hr__cache *cache, struct hr__cache_ticket *ticket)
         hr__store_unclaim(of(cache)->store, &key);
 }
 
-/* The file is as it was when its read began, and was not being written then. */
+/* Returns non-zero if the file is the same as when its read began and was not being written
+ * then. */
 static int is_unchanged(struct shared *c, uint64_t index, const struct hr__key *key)
 {
     struct hr__stamp stamp;

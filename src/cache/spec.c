@@ -1,6 +1,6 @@
 /*
- * Reading what a cache is asked for with; the grammar is in include/headrace/cache.h, its
- * words, numbers and sizes are read by text.h.
+ * Parses the text that specifies a cache. The grammar is in include/headrace/cache.h; text.h parses
+ * words, numbers and sizes.
  */
 #include "cache/spec.h"
 
@@ -12,13 +12,13 @@
 #include <errno.h>
 #include <string.h>
 
-/* What is being read, for messages. */
+/* The parser's state. */
 struct spec_reader {
-    struct hr__piece text; /* all of it, without blanks around */
+    struct hr__piece text; /* all of it, with blanks at both ends stripped */
     struct hr__cache_spec *out;
     struct hr_error *error;
     int seen_size, seen_share, seen_group, seen_form, seen_key;
-    struct hr__piece share; /* applied when the size is known, wherever it stands */
+    struct hr__piece share; /* applied once the size is known, wherever it stands in the text */
 };
 
 #define SCHEME "shm:"
@@ -28,7 +28,7 @@ struct spec_reader {
 
 int hr__hosts_is(const char *text)
 {
-    /* As the reader does: blanks before it are passed over. */
+    /* Skip leading blanks, as the parser does. */
     while (*text == ' ' || (*text >= '\t' && *text <= '\r'))
         text++;
     return !strncmp(text, HR__HOSTS_SCHEME, sizeof HR__HOSTS_SCHEME - 1);
@@ -49,7 +49,7 @@ static int apply_share(struct spec_reader *r)
     struct hr__piece p = hr__piece_trim(r->share);
     struct hr__number number = hr__number_find(p);
     uint64_t bytes = number.length == p.length && p.length ? hr__number_times(&number, size) : 0;
-    /* In (0, 1]: 1.00000000000000001 is not, whatever it rounds to. */
+    /* In (0, 1], compared exactly: 1.00000000000000001 is outside, although it rounds to 1. */
     int one = number.whole.length &&
               hr__number_times(&(struct hr__number){.whole = number.whole}, 1) == 1;
     int more =

@@ -1,6 +1,5 @@
 /*
- * What a cache is asked for with, as a text (include/headrace/cache.h has its
- * grammar). Pure.
+ * Parses the text that specifies a cache (grammar: include/headrace/cache.h). Pure.
  */
 #ifndef HR_CACHE_SPEC_H
 #define HR_CACHE_SPEC_H
@@ -13,27 +12,28 @@
 
 #define HR__CACHE_NAME 64
 
-/* No form was asked for. */
+/* No form was specified. */
 #define HR__FORM_UNSAID (-2)
 
 struct hr__cache_spec {
     char name[HR__CACHE_NAME];   /* letters, digits, '-' and '_'; "": private */
-    char group[HR__CACHE_NAME];  /* "": the owner alone */
-    uint64_t size_bytes;         /* of the name; of a private cache, of this dataset; > 0 */
-    uint64_t share_bytes;        /* of them, for this dataset */
+    char group[HR__CACHE_NAME];  /* "": only the owner */
+    uint64_t size_bytes;         /* limit for the name; if private, for this dataset; > 0 */
+    uint64_t share_bytes;        /* part of it for this dataset */
     char key_file[HR__KEY_FILE]; /* "": none */
     int form;                    /* enum hr_form, HR_FORM_AUTO or HR__FORM_UNSAID */
 };
 
-/* Non-zero where a text asks for a kept cache: it begins with "shm:". */
+/* Returns non-zero if a text specifies a kept cache: it begins with "shm:". */
 int hr__cache_spec_is_kept(const char *text);
 
 #define HR__HOSTS_SCHEME "memcached:"
 
-/* Non-zero where a cache's text names servers of several hosts: it begins with "memcached:". */
+/* Returns non-zero if a cache's text names servers on several hosts: it begins with
+ * "memcached:". */
 int hr__hosts_is(const char *text);
 
-/* Errors: -EINVAL says what is wrong with `text`, where, and what to write. */
+/* Errors: -EINVAL, with what is wrong in `text`, where, and what to write instead. */
 int hr__cache_spec_parse(struct hr__cache_spec *out, const char *text, struct hr_error *error);
 
 #endif

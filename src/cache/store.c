@@ -1,9 +1,8 @@
 /*
- * Finding, claiming and admitting items; see store.h. What happens to those that wait
- * for a conversion is in store_staging.c.
+ * Finds, claims and admits items; see store.h. Conversions are in store_staging.c.
  *
- * The index is searched linearly from where the key says. Entries are never taken out,
- * so a search ends at the first that was never used.
+ * The index is searched linearly from a start that the key determines. Entries are never removed,
+ * so a search ends at the first unused one.
  */
 #include "cache/store_inside.h"
 
@@ -18,26 +17,26 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-/* How long a process that gets on with none of its reads is waited for, and any one read. */
+/* How long to wait for a process that makes no progress, and for any single read. */
 #define PATIENCE_NS UINT64_C(2000000000)
 #define CLAIM_NS    UINT64_C(10000000000)
-/* How long an answer to "is anybody else there" is good for. */
+/* How long the number of other users stays valid before it is updated. */
 #define OTHERS_NS UINT64_C(100000000)
 
-/* One who is ahead waits so long, and a fiftieth of all time, for those behind who have moved
- * lately; not for those too far behind to catch up. */
+/* A user that is ahead waits this long, plus a fiftieth of all time, for users behind it that have
+ * moved lately, unless they are too far behind to catch up. */
 #define AHEAD_NS       UINT64_C(1000000000)
 #define AHEAD_SHARE    50
 #define AHEAD_PAUSE_NS UINT64_C(5000000)
 #define MOVED_NS       UINT64_C(200000000)
 #define CATCH_UP       64
 
-/* More memory is asked for in such steps. */
+/* The step in which the arena grows. */
 #define GROWTH (UINT64_C(32) << 20)
 
-/* Entries that a search looks at: a full index is no reason to walk all of it. */
+/* Most entries per search, so that a full index is not searched completely. */
 #define MAX_PROBES 4096u
-/* Looks at an entry that is being changed, before its writer is taken for dead. */
+/* How often to look at a changing entry before its writer counts as dead. */
 #define MAX_LOOKS 10000
 
 struct hr__key hr__key_of(const void *bytes, size_t length, uint64_t seed)
@@ -51,7 +50,7 @@ static uint64_t checksum_seed(const struct hr__key *key, enum hr_form form)
     return key->low + (uint64_t)form;
 }
 
-/* The tag of an item, as far as it follows from its key, form and length. */
+/* Starts an item's tag with its key, form and length. */
 static void begin_tag(struct hr__mac *tag, const struct hr__segment *s, const struct hr__key *key,
                       const uint64_t about[2])
 {
@@ -119,7 +118,7 @@ int hr__store_look(struct hr__segment *s, uint64_t index, int locked, struct hr_
             return 0;
         out->word = hr__word_unpack(word);
         if (out->word.state == HR__ENTRY_CHANGING) {
-            /* Its writer died: the next transaction ends what it began. */
+            /* Its writer died: the next transaction finishes the change. */
             if (locked)
                 return 0;
             if (looks % MAX_LOOKS == MAX_LOOKS - 1 && hr__segment_begin(s))
@@ -142,16 +141,16 @@ int hr__store_look(struct hr__segment *s, uint64_t index, int locked, struct hr_
     return 0;
 }
 
-/* A staged item that the ring has come round to, and entries without an item, may be
- * given to another key. */
+/* Returns non-zero if an entry may be reused for another key: it has no item, or its staged item
+ * was overwritten in the ring. */
 static int is_free(const struct hr__segment *s, const struct hr__found *found)
 {
     return found->word.state == HR__ENTRY_VACANT ||
            (found->word.state == HR__ENTRY_STAGED && !hr__ring_is_valid(s, found->offset));
 }
 
-/* The entry of a key: 1; 0: none, and in *free the index of one that it may have, or
- * UINT64_MAX. */
+/* Searches for the entry of a key. Returns 1, or 0 if there is none; *free is then the index of an
+ * entry it may use, or UINT64_MAX. */
 static int search(struct hr__segment *s, const struct hr__key *key, int locked,
                   struct hr__found *out, uint64_t *free)
 {
@@ -195,8 +194,8 @@ int hr__store_is_right(const struct hr__segment *s, const struct hr__found *foun
                               found->length) == found->checksum;
 }
 
-/* In the arena: in place; with a secret copied out, so that nobody changes it after it was
- * compared. 0: out of memory; -EBADMSG: it cannot be what was put there. */
+/* Finds an item in the arena, in place. With a secret, copies it, so that it cannot change after
+ * the check. Returns 0 if out of memory, -EBADMSG if the item is impossible. */
 static int find_final(struct hr__segment *s, const struct hr__found *found,
                       struct hr__cache_item *item)
 {
@@ -215,7 +214,7 @@ static int find_final(struct hr__segment *s, const struct hr__found *found,
     return hr__store_is_right(s, found, item->bytes) ? 1 : -EBADMSG;
 }
 
-/* In the ring: copied out. 0: it is gone by now. */
+/* Copies an item out of the ring. Returns 0 if it is no longer there. */
 static int find_staged(struct hr__segment *s, const struct hr__found *found,
                        struct hr__cache_item *item)
 {
@@ -235,7 +234,7 @@ int hr__store_find(struct hr__store *store, const struct hr__key *key, struct hr
     uint64_t free;
     int r = 0;
     *item = (struct hr__cache_item){.copy = NULL};
-    /* An item that leaves the ring may be in the arena now. */
+    /* An item that left the ring meanwhile may be in the arena now, so search again. */
     for (int tries = 0; !r && tries < 3; tries++) {
         if (!hr__segment_is_sound(s) || !search(s, key, 0, &found, &free) || !is_hit(s, &found))
             return 0;
@@ -267,7 +266,7 @@ void hr__store_clear(struct hr__cache_item *item)
     item->bytes = NULL;
 }
 
-/* Asked of the system ten times a second at most. */
+/* Returns the number of other users; asks the system at most ten times a second. */
 static int has_others(struct hr__store *store)
 {
     uint64_t now = hr__now_ns();
@@ -279,8 +278,8 @@ static int has_others(struct hr__store *store)
     return atomic_load(&store->others);
 }
 
-/* Non-zero while the user of a slot lives and gets on with its reads. `since_ns`: when it
- * began this one. */
+/* Returns non-zero while the user of a slot is alive and its reads make progress. `since_ns`: when
+ * it began this read. */
 static int is_getting_on(struct hr__store *store, unsigned slot, uint64_t since_ns)
 {
     uint64_t now = hr__now_ns();
@@ -297,7 +296,7 @@ static int is_getting_on(struct hr__store *store, unsigned slot, uint64_t since_
     return hr__segment_is_alive(store->segment, slot);
 }
 
-/* What an entry says about who reads its sample; HR__CLAIM_YOURS: nobody does. */
+/* Derives from an entry who reads its sample; HR__CLAIM_YOURS: nobody. */
 static enum hr__claim judge(struct hr__store *store, const struct hr__found *found)
 {
     struct hr__segment *s = store->segment;
@@ -312,7 +311,7 @@ static enum hr__claim judge(struct hr__store *store, const struct hr__found *fou
     return hr__segment_is_alive(s, found->word.owner) ? HR__CLAIM_ALONE : HR__CLAIM_YOURS;
 }
 
-/* Makes a key's entry say that this user reads its sample. */
+/* Claims a key: records in its entry that this user reads the sample. */
 static enum hr__claim claim(struct hr__store *store, const struct hr__key *key)
 {
     struct hr__segment *s = store->segment;
@@ -343,8 +342,8 @@ static enum hr__claim claim(struct hr__store *store, const struct hr__key *key)
     return HR__CLAIM_YOURS;
 }
 
-/* Zero where nobody is there to wait for a claim, and one who comes meanwhile would not find
- * the item either. */
+/* Returns zero if a claim is useless: no user could wait for it, and later ones would not find the
+ * item either. */
 static int is_of_use(struct hr__store *store)
 {
     return !atomic_load_explicit(&store->crowded, memory_order_relaxed) || has_others(store);
@@ -359,20 +358,21 @@ void hr__store_note_place(struct hr__store *store, uint64_t order, uint64_t posi
     atomic_store_explicit(&user->position, position, memory_order_relaxed);
 }
 
-/* Positions of an order whose items fill half of the ring; UINT64_MAX: there is no telling. */
+/* Returns how many positions of an order have items that fill half of the ring; UINT64_MAX if
+ * unknown. */
 static uint64_t window_of(const struct hr__segment *s)
 {
     struct hr__books now = hr__segment_books(s);
     uint64_t items = now.items[0] + now.items[1] + now.items[2];
-    uint64_t all = s->layout.index_slots / 5 * 4; /* of the dataset, about */
+    uint64_t all = s->layout.index_slots / 5 * 4; /* samples of the dataset, roughly */
     if (!items || items >= all)
         return UINT64_MAX;
-    double bytes = (double)now.source_bytes / (double)items; /* of a sample */
+    double bytes = (double)now.source_bytes / (double)items; /* per sample */
     double passing = bytes * (double)(all - items) / (double)all;
     return passing < 1 ? UINT64_MAX : (uint64_t)((double)s->layout.ring_bytes / 2 / passing);
 }
 
-/* Non-zero where another user has moved in its order lately. */
+/* Returns non-zero if another user has moved in its order lately. */
 static int is_moving(struct hr__store *store, unsigned slot, uint64_t position, uint64_t now_ns)
 {
     if (atomic_load(&store->place[slot]) != position || !atomic_load(&store->place_ns[slot])) {
@@ -383,8 +383,8 @@ static int is_moving(struct hr__store *store, unsigned slot, uint64_t position, 
     return now_ns - atomic_load(&store->place_ns[slot]) < MOVED_NS;
 }
 
-/* Non-zero where a user of the same order is so far behind that the ring will not hold what
- * is read now until it gets here. */
+/* Returns non-zero if a user with the same order is so far behind that the ring will have lost the
+ * items read now when it needs them. */
 static int leads(struct hr__store *store, uint64_t now_ns)
 {
     struct hr__segment *s = store->segment;
@@ -408,7 +408,7 @@ static int leads(struct hr__store *store, uint64_t now_ns)
     return 0;
 }
 
-/* The same, while there is time left to wait. */
+/* Like leads, but only while there is waiting time left. */
 static int must_wait(struct hr__store *store)
 {
     uint64_t now = hr__now_ns(), waited = atomic_load(&store->waited_ns);
@@ -446,7 +446,7 @@ static int is_mine(const struct hr__segment *s, const struct hr__found *found)
     return found->word.state == HR__ENTRY_CLAIMED && found->word.owner == (unsigned)s->slot;
 }
 
-/* Ends a claim in a transaction that has nothing else to do, which it ends too. */
+/* Ends a claim, in a transaction that does nothing else, and commits it. */
 static void vacate(struct hr__segment *s, struct hr__books *books, const struct hr__found *found)
 {
     struct hr__word word = {.state = HR__ENTRY_VACANT};
@@ -480,19 +480,19 @@ void hr__store_unclaim(struct hr__store *store, const struct hr__key *key)
         hr__segment_abort(s);
 }
 
-/* How far the arena is to grow, and why it did not. */
+/* How far the arena should grow, and why it did not. */
 struct growth {
     uint64_t to;
-    char why[HR__CAPACITY_WHY]; /* "": its name's size is used up */
+    char why[HR__CAPACITY_WHY]; /* "": the size of its name is used up */
 };
 
-/* What hr__directory_make_room calls; `arg` is a struct growth. */
+/* Called by hr__directory_make_room; `arg` is a struct growth. */
 static int take_memory(struct hr__segment *s, void *arg)
 {
     struct growth *growth = arg;
     uint64_t to = growth->to;
-    /* What is refused is given back, so where it begins must be right, even if a process was
-     * killed before it showed its books. */
+    /* Refused memory is freed from `from` on, so it must be correct even if a process was killed
+     * before publishing its books. A transaction gives the correct value. */
     const struct hr__books *now = hr__segment_begin(s);
     if (!now)
         return -EAGAIN;
@@ -517,14 +517,14 @@ static uint64_t at_most(uint64_t n, uint64_t most)
     return n < most ? n : most;
 }
 
-/* `drop`: other segments of the name may be dropped for it. */
+/* Grows the arena. `drop`: other segments of the name may be dropped for it. */
 static int grow_to(struct hr__segment *s, struct growth *growth, int drop)
 {
     uint64_t from = hr__segment_books(s).arena_allocated, to = growth->to;
     return to > from ? hr__directory_make_room(s, to - from, drop, take_memory, growth) : 0;
 }
 
-/* Non-zero where the arena has memory for `bytes` more. */
+/* Returns non-zero if the arena has memory for `bytes` more. */
 static int is_enough(const struct hr__books *now, uint64_t bytes)
 {
     return now->arena_used + now->promised + bytes <= now->arena_allocated;
@@ -547,7 +547,7 @@ int hr__store_grow(struct hr__store *store, uint64_t bytes)
         growth.to = need;
         if (r == -ENOSPC || r == -ENOMEM)
             r = grow_to(s, &growth, 1);
-        /* Of a file that was cut another line says why there is no more. */
+        /* For a truncated file, another log line gives the reason. */
         if ((r == -ENOSPC || r == -ENOMEM) && hr__segment_is_sound(s) &&
             !atomic_exchange(&s->full, 1))
             hr__log(HR_LOG_WARNING,
@@ -575,7 +575,7 @@ uint64_t hr__store_write(struct hr__segment *s, struct hr__books *books,
     return offset;
 }
 
-/* 0, or -ENOMEM. */
+/* Computes an offer's checksum or tag. Returns 0 or -ENOMEM. */
 static int checksum_of(const struct hr__segment *s, const struct hr__store_offer *offer,
                        uint64_t *out)
 {
@@ -603,18 +603,18 @@ static int checksum_of(const struct hr__segment *s, const struct hr__store_offer
     return 0;
 }
 
-/* How an offer is taken; SHORT: others have taken the memory that was there for it. */
+/* How an offer is stored. SHORT: other threads have used the memory that was there for it. */
 enum store_way { REFUSED, PASSES, STAGED, ADMITTED, SHORT };
 
-/* Bytes of the arena that an offer takes, and keeps for what it is converted to. */
+/* Returns the bytes of the arena that an offer occupies or reserves for its conversion. */
 static uint64_t room_for(const struct hr__store_offer *offer)
 {
     uint64_t bytes = hr__store_padded(offer->length), reserve = hr__store_padded(offer->reserve);
     return offer->convert && reserve > bytes ? reserve : bytes;
 }
 
-/* `grown`: hr__store_grow's answer; `staging`: the transaction has made room for it in the
- * ring. What the arena has free may be less by now than it was when those were decided. */
+/* Decides how to store an offer. `grown`: the result of hr__store_grow; `staging`: the transaction
+ * has made room in the ring. The free space of the arena may have shrunk since then. */
 static enum store_way way_of(const struct hr__segment *s, const struct hr__books *books,
                              const struct hr__store_offer *offer, int grown, int staging,
                              int others)
@@ -637,7 +637,7 @@ static void enter(struct hr__books *books, const struct hr__store_offer *offer)
     books->source_bytes += offer->source_bytes;
 }
 
-/* Puts an offer into its place; the books and the entry say so then. */
+/* Writes an offer to its place, and records it in the books and the entry. */
 static void place(struct hr__segment *s, struct hr__books *books,
                   const struct hr__store_offer *offer, enum store_way way)
 {
@@ -664,7 +664,7 @@ static void place(struct hr__segment *s, struct hr__books *books,
     after->word = hr__word_pack(&word);
 }
 
-/* An offer while it is made. */
+/* An offer in progress. */
 struct offering {
     const struct hr__store_offer *offer;
     int has_checksum;
@@ -672,7 +672,7 @@ struct offering {
     int grown, staging; /* see way_of */
 };
 
-/* The rest of an offer, in a transaction that it ends. -EAGAIN: once more. */
+/* Completes an offer in the given transaction, and ends that. Returns -EAGAIN to retry. */
 static int offer_locked(struct hr__store *store, struct hr__books *books,
                         const struct offering *making)
 {
@@ -713,7 +713,7 @@ static int offer_locked(struct hr__store *store, struct hr__books *books,
     return way != PASSES;
 }
 
-/* Makes room for an offer and puts it there. -EAGAIN: others took the room, once more. */
+/* Makes room for an offer and stores it. Returns -EAGAIN to retry if others took the room. */
 static int make_offer(struct hr__store *store, struct offering *making, int others)
 {
     struct hr__segment *s = store->segment;
@@ -722,7 +722,7 @@ static int make_offer(struct hr__store *store, struct offering *making, int othe
     struct hr__books now = hr__segment_books(s);
     int fits = hr__store_padded(offer->length) <= hr__store_free(s, &now);
     atomic_store_explicit(&store->crowded, !fits, memory_order_relaxed);
-    /* Nobody would get it, now or later. */
+    /* No process could find it, now or later. */
     if (!fits && !others) {
         atomic_fetch_add_explicit(&s->user->refused, 1, memory_order_relaxed);
         hr__store_unclaim(store, &offer->key);
@@ -750,7 +750,7 @@ int hr__store_offer(struct hr__store *store, const struct hr__store_offer *offer
         return 0;
     }
     int others = has_others(store), r;
-    /* Each turn but the last is one in which somebody else has put something there. */
+    /* Every repetition means that another process has stored an item meanwhile. */
     do {
         r = make_offer(store, &making, others);
     } while (r == -EAGAIN);

@@ -1,4 +1,4 @@
-/* See store_ring.h. */
+/* The ring of a segment; see store_ring.h. */
 #include "cache/store_ring.h"
 
 #include "base/round.h"
@@ -16,7 +16,7 @@ static uint64_t padded(uint64_t length)
 
 int hr__ring_takes(const struct hr__segment *s, uint64_t length)
 {
-    /* A quarter: several threads stage at once, and nobody loses what was just staged. */
+    /* At most a quarter: several threads stage at once, and none must lose what was just staged. */
     return padded(length) <= s->layout.ring_bytes / 4;
 }
 
@@ -42,8 +42,8 @@ int hr__ring_allocate(struct hr__segment *s)
         return 0;
     if (atomic_load(&s->no_ring))
         return -ENOSPC;
-    /* Under the directory's lock: who is refused gives back what it was granted, and that
-     * must not be what another process has begun to use. */
+    /* Under the directory's lock: a process that is refused frees what it was granted, which
+     * another process must not have begun to use. */
     int r = hr__directory_make_room(s, 0, 0, take_ring, NULL);
     if (r == -ENOSPC || r == -ENOMEM)
         atomic_store(&s->no_ring, 1);
@@ -108,7 +108,7 @@ static void write_header(struct hr__segment *s, const struct hr__ring_header *he
                 sizeof *header / sizeof(uint64_t));
 }
 
-/* Bytes of several pieces as words, the last filled up with zeros. */
+/* Copies several pieces as words; fills the last word up with zeros. */
 static void write_pieces(uint8_t *to, const struct hr__store_piece *piece, size_t length)
 {
     uint64_t words[512];

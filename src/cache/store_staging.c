@@ -1,6 +1,6 @@
 /*
- * Items that wait for their conversion: making room for them in the ring, handing
- * them out, and settling them in the arena; see store.h.
+ * Items that wait for conversion: makes room for them in the ring, hands them out, and settles them
+ * in the arena; see store.h.
  */
 #include "cache/store_inside.h"
 
@@ -9,21 +9,20 @@
 #include <errno.h>
 #include <string.h>
 
-/* Transactions that make room for one item: the ring holds no more items than that
- * need one each. */
+/* Most transactions to make room for one item: one for each item that the ring can hold. */
 #define MAX_SETTLED 100000
 
 struct hr__store_staged {
     struct hr__key key;
-    uint64_t index;    /* of its entry */
-    uint64_t position; /* of its bytes in the ring */
+    uint64_t index;    /* index of its entry */
+    uint64_t position; /* position of its bytes in the ring */
     uint32_t length, source_bytes;
-    uint64_t reserve; /* bytes */
+    uint64_t reserve; /* reserved bytes */
     enum hr_form form;
-    uint8_t *bytes; /* a copy; hr__free */
+    uint8_t *bytes; /* a copy; freed with hr__free */
 };
 
-/* Entry `index`, if it still is the item at `position` of the ring. Of a transaction. */
+/* Checks that entry `index` still is the item at `position` of the ring. Within a transaction. */
 static int is_staged_at(struct hr__segment *s, uint64_t index, uint64_t position,
                         struct hr__found *out)
 {
@@ -31,7 +30,7 @@ static int is_staged_at(struct hr__segment *s, uint64_t index, uint64_t position
            out->word.pending && out->offset == position;
 }
 
-/* The books and the entry, when a pending item gets its final form. */
+/* Updates the books and the entry when a pending item gets its final form. */
 static void settle_locked(struct hr__segment *s, struct hr__books *books,
                           const struct hr__found *found, const struct hr__store_piece *piece,
                           enum hr_form form, uint64_t checksum)
@@ -50,7 +49,7 @@ static void settle_locked(struct hr__segment *s, struct hr__books *books,
     books->after.word = hr__word_pack(&word);
 }
 
-/* Room for what a pending item becomes was promised, and memory with it. */
+/* Checks the room for a pending item's result, which was promised together with its memory. */
 static int has_room(const struct hr__segment *s, const struct hr__books *books,
                     const struct hr__found *found, uint64_t bytes, uint64_t leave_free)
 {
@@ -62,12 +61,12 @@ static int has_room(const struct hr__segment *s, const struct hr__books *books,
 }
 
 /*
- * Moves the tail over one item, settling it as it is where it is pending: 1; or 0 where that
- * ended the transaction. Negative: the ring is damaged, or the promise was none.
+ * Moves the tail past one item; settles it unconverted if it is pending. Returns 1, or 0 if that
+ * ended the transaction. Negative: the ring is damaged, or the promised room is missing.
  */
 static int pop(struct hr__segment *s, struct hr__books *books)
 {
-    /* It never gets to the head: what is written is a quarter of the ring at most. */
+    /* The tail never reaches the head, because an item is at most a quarter of the ring. */
     uint64_t tail = atomic_load(&s->header->ring_tail), position = tail + HR__SEGMENT_ALIGN;
     struct hr__ring_header header;
     struct hr__found found;
@@ -111,8 +110,8 @@ struct hr__books *hr__store_begin_staging(struct hr__store *store, uint64_t leng
     return NULL;
 }
 
-/* The next pending item that nobody converts, behind the cursor: 1, and the cursor is
- * behind it. Of a transaction. */
+/* Finds the next pending item after the cursor that nobody converts, and moves the cursor past it.
+ * Returns 1 if there is one. Within a transaction. */
 static int next_waiting(struct hr__segment *s, struct hr__books *books, struct hr__found *out)
 {
     uint64_t tail = atomic_load(&s->header->ring_tail);
@@ -134,7 +133,7 @@ static int next_waiting(struct hr__segment *s, struct hr__books *books, struct h
     return 0;
 }
 
-/* Frees what was handed out, which this user has ended. */
+/* Frees an item that was handed out and that this user has finished. */
 static void free_staged(struct hr__segment *s, struct hr__store_staged *staged)
 {
     if (hr__segment_is_sound(s))
@@ -159,7 +158,7 @@ struct hr__store_staged *hr__store_take(struct hr__store *store, struct hr__cach
         staged->bytes =
             hr__alloc_aligned(HR__TAG_CACHE, hr__store_padded(found.length), HR__SEGMENT_ALIGN);
     else
-        books->waiting = 0; /* whatever was counted */
+        books->waiting = 0; /* there is none, whatever was counted */
     if (!staged->bytes) {
         hr__segment_commit(s);
         hr__free(staged);
@@ -184,11 +183,11 @@ struct hr__store_staged *hr__store_take(struct hr__store *store, struct hr__cach
         .bytes = staged->bytes,
     };
     if (!hr__ring_copy(s, staged->position, staged->bytes, staged->length)) {
-        /* The ring came round to it, and it was settled. */
+        /* The ring reached the item, so it was settled meanwhile. */
         free_staged(s, staged);
         return NULL;
     }
-    /* What it becomes gets a checksum of its own, so this is where damage is found. */
+    /* The converted item gets a new checksum, so damage has to be detected here. */
     if (!hr__store_is_right(s, &found, staged->bytes)) {
         hr__segment_reject(s);
         free_staged(s, staged);
@@ -199,7 +198,7 @@ struct hr__store_staged *hr__store_take(struct hr__store *store, struct hr__cach
     return staged;
 }
 
-/* Begins a transaction in which a taken item still is what was taken; NULL: it is not. */
+/* Begins a transaction if a taken item is still unchanged. Returns NULL if it is not. */
 static struct hr__books *begin_with(struct hr__segment *s, const struct hr__store_staged *staged,
                                     struct hr__found *found)
 {

@@ -1,4 +1,4 @@
-/* See text.h. */
+/* Parses numbers, sizes and durations; see text.h. */
 #include "cache/text.h"
 
 #include "cache/secret.h"
@@ -73,7 +73,7 @@ uint64_t hr__number_times(const struct hr__number *n, uint64_t scale)
     uint64_t whole = 0, fraction = 0;
     for (size_t i = 0; i < n->whole.length && whole < HR__SIZE_END; i++)
         whole = whole * 10 + (uint64_t)(n->whole.at[i] - '0');
-    /* From the last digit on: rounding down at each step is rounding down once. */
+    /* Start from the last digit: rounding down at each step equals rounding down once. */
     for (size_t i = n->fraction.length; i--;)
         fraction = ((uint64_t)(n->fraction.at[i] - '0') * scale + fraction) / 10;
     if (whole > HR__SIZE_END / scale)
@@ -82,7 +82,7 @@ uint64_t hr__number_times(const struct hr__number *n, uint64_t scale)
     return result < HR__SIZE_END ? result : HR__SIZE_END;
 }
 
-/* Bytes of a unit; 0: it is none. */
+/* Returns the bytes of a unit; 0 if it is not a unit. */
 static uint64_t unit_bytes(struct hr__piece unit)
 {
     static const struct {
@@ -138,7 +138,7 @@ int hr__size_read(uint64_t *out, const struct hr__asked *asked, struct hr_error 
     return 0;
 }
 
-/* "300s", in the largest unit that it is a multiple of. */
+/* Formats "300s" and so on, in the largest unit that divides it. */
 static const char *duration_text(char out[32], uint64_t ms)
 {
     if (ms % 1000)

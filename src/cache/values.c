@@ -1,9 +1,8 @@
 /*
- * Keeping something of one's own: values by key, in a segment; see
- * include/headrace/cache.h.
+ * Stores a program's own values in a segment, by key; see include/headrace/cache.h.
  *
- * Nothing here works in a forked child, whose locks and mappings are its parent's: there
- * nothing is found and nothing is kept.
+ * Nothing here works in a forked child, whose locks and mappings are its parent's: it finds nothing
+ * and stores nothing.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -20,7 +19,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-/* Keys of values have nothing to do with those of samples. */
+/* Separates the keys of values from those of samples. */
 #define KEY_SEED      UINT64_C(0x76616c7565730001)
 #define IDENTITY_SEED UINT64_C(0x76616c7565730002)
 
@@ -31,7 +30,7 @@
 
 struct hr_cache {
     struct hr__store *store;
-    pid_t pid; /* that opened it */
+    pid_t pid; /* of the process that opened it */
 };
 
 void hr_cache_options_init(struct hr_cache_options *options, size_t size)
@@ -123,7 +122,7 @@ static int find(struct hr_cache *cache, const struct hr__key *key, struct hr_cac
     return 1;
 }
 
-/* Waits a little, longer each time: 0 or -EINTR. */
+/* Waits a little, longer each time. Returns 0 or -EINTR. */
 static int wait_more(uint64_t *pause, uint64_t end)
 {
     uint64_t now = hr__now_ns(), left = now < end ? end - now : 0;
@@ -141,7 +140,7 @@ int hr_cache_get(struct hr_cache *cache, const void *key, size_t key_length, int
     struct hr__key k = hr__key_of(key, key_length, KEY_SEED);
     uint64_t end = hr__now_ns() + (wait_ms > 0 ? (uint64_t)wait_ms : 0) * 1000000;
     uint64_t pause = PAUSE_LEAST_NS;
-    int gone = 0; /* times that it was there, and then was not */
+    int gone = 0; /* how often the value was there and then was not */
     for (;;) {
         if (find(cache, &k, value))
             return 1;
@@ -193,7 +192,7 @@ int hr_cache_put(struct hr_cache *cache, const void *key, size_t key_length,
     }
     if (r) {
         hr_cache_give_up(cache, key, key_length);
-        return r == -ENOMEM ? 0 : r; /* without memory there is no room for it */
+        return r == -ENOMEM ? 0 : r; /* without memory there is no room for the value */
     }
     for (size_t i = 0; i < piece_count; i++)
         copied[i] = (struct hr__store_piece){.bytes = pieces[i].bytes, .length = pieces[i].length};

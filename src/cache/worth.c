@@ -1,14 +1,14 @@
-/* When converting repays; see worth.h. */
+/* Decides when converting pays off; see worth.h. */
 #include "cache/worth.h"
 
-/* Values after which a mean forgets: it follows a run that changes. */
+/* From this many values on a mean forgets old ones, so that it follows changes in a run. */
 #define MEMORY 256
 
-/* Values from which on a mean is believed. */
+/* A mean is used from this many values on. */
 #define ENOUGH 16
 
-/* In proportion to preparing an encoded sample (bytes: to its own), from
- * photographs of 500 x 375 on one core; only until there are measurements. */
+/* Estimates until there are measurements: cost relative to preparing an encoded sample, and bytes
+ * relative to its own. From photographs of 500 x 375 on one core. */
 static const double typical_prepare[HR__FORMS] = {1, 0.3, 0.2};
 static const double typical_convert[HR__FORMS] = {0, 5, 3};
 static const double typical_growth[HR__FORMS] = {1, 1.4, 4.5};
@@ -64,7 +64,7 @@ int hr__worth_convert(const struct hr__worth *worth, enum hr_form form,
 {
     if (!worth->prepare_ns[HR_FORM_ENCODED].count || (moment->uses_known && !moment->uses))
         return 0;
-    /* There is no room for more, and somebody may wait for what was kept for it. */
+    /* There is no room for more, and other items may be waiting for the space reserved for it. */
     if (form == HR_FORM_ENCODED)
         return 1;
     if (moment->idle)
@@ -75,17 +75,17 @@ int hr__worth_convert(const struct hr__worth *worth, enum hr_form form,
     return after <= HR__WORTH_SHARE * (double)moment->working_ns;
 }
 
-/* What a sample's read costs where storage is the slow side: more than any form saves. */
+/* The cost of a sample's read when storage is the bottleneck: more than any form saves. */
 #define PRICELESS_NS 1e15
 
-/* A form: bytes of the item over bytes of its sample, and what having it saves in each
- * epoch against reading the sample. */
+/* A form: its item's bytes relative to its sample's, and the time that having it saves in each
+ * epoch compared with reading the sample. */
 struct point {
     enum hr_form form;
     double weight, value;
 };
 
-/* The forms that are worth considering, and how many. */
+/* Lists the forms worth considering. Returns how many. */
 static int points(const struct hr__worth *worth, const struct hr__worth_space *space,
                   const struct hr__worth_moment *moment, struct point out[HR__FORMS])
 {
@@ -106,8 +106,8 @@ static int points(const struct hr__worth *worth, const struct hr__worth_space *s
     return count;
 }
 
-/* Their upper convex hull, seen from where nothing is taken and nothing saved, by weight;
- * returns how many are on it. */
+/* Computes the upper convex hull of the forms by weight, starting from the point where nothing is
+ * stored and nothing saved. Returns the number of forms on it. */
 static int hull(const struct hr__worth *worth, const struct hr__worth_space *space,
                 const struct hr__worth_moment *moment, struct point out[HR__FORMS])
 {
@@ -127,7 +127,7 @@ static int hull(const struct hr__worth *worth, const struct hr__worth_space *spa
             break;
         last = out[on++] = *best;
     }
-    /* Reads cost nothing, and nothing else saves: the cache may as well have them. */
+    /* Reads cost nothing and no form saves time: cache the encoded items anyway. */
     if (!on)
         out[on++] = all[0];
     return on;
@@ -141,7 +141,7 @@ enum hr_form hr__worth_choose(const struct hr__worth *worth, size_t length,
     int count = hull(worth, space, moment, on), i = 0;
     double left = (double)space->budget_bytes - (double)space->settled_bytes;
     double undecided = (double)space->missing_bytes + (double)space->staged_bytes;
-    /* The larger one, where all others can still have the smaller. */
+    /* Choose the larger form while all other samples can still have the smaller one. */
     while (i < count - 1 &&
            on[i].weight * undecided + (on[i + 1].weight - on[i].weight) * (double)length < left)
         i++;

@@ -1,16 +1,15 @@
 /*
- * When converting a cached item repays: pure functions of measured costs. No
- * clock, no memory, no threads.
+ * Decides when converting a cached item pays off: pure functions of measured costs. No clock, no
+ * allocation, no threads.
  *
- * Costs are nanoseconds of CPU time of one thread, as moving means: of preparing a sample
- * whose item has a form, of converting to a form, of reading a sample that is not
- * cached. Until a form has been seen often enough its costs are taken in
- * proportion to those of encoded items.
+ * Costs are nanoseconds of one thread's CPU time, as moving means: of preparing a sample from an
+ * item of a form, of converting an item to a form, and of reading a sample that is not cached.
+ * Until a form has enough measurements, its costs are estimated in proportion to those of encoded
+ * items.
  *
- * The rules: a conversion must save more time over the uses that remain than it
- * takes; workers that have work convert on at most a tenth of their time; idle
- * ones whenever an item will be used again. And a form is never worth more than the
- * fetches that its bytes displace.
+ * The rules: a conversion must save more time over the remaining uses than it takes. Busy workers
+ * spend at most a tenth of their time on conversions; idle workers convert whenever an item will be
+ * used again. A form's saving never outweighs the fetches that its extra bytes would displace.
  */
 #ifndef HR_CACHE_WORTH_H
 #define HR_CACHE_WORTH_H
@@ -22,82 +21,82 @@
 
 #define HR__FORMS 3
 
-/* Share of their time that busy workers may convert. */
+/* The share of their time that busy workers may convert. */
 #define HR__WORTH_SHARE 0.1
 
-/* Uses of an item of a cache that outlives the run. */
+/* Number of uses of an item in a cache that outlives the run. */
 #define HR__WORTH_FOREVER UINT64_MAX
 
 struct hr__mean {
     double value;
-    uint64_t count; /* values that went in */
+    uint64_t count; /* number of values */
 };
 
 void hr__mean_add(struct hr__mean *mean, double value);
 
-/* What was measured. All zero: nothing yet. */
+/* The measurements. All zero: none yet. */
 struct hr__worth {
-    struct hr__mean prepare_ns[HR__FORMS]; /* one sample, by the form of its bytes */
-    struct hr__mean convert_ns[HR__FORMS]; /* one item, by the form that it got */
-    struct hr__mean growth[HR__FORMS];     /* bytes after over bytes before, likewise */
-    struct hr__mean read_ns;               /* one sample that is not cached */
-    struct hr__mean read_bytes;            /* likewise */
+    struct hr__mean prepare_ns[HR__FORMS]; /* per sample, by the form of its item */
+    struct hr__mean convert_ns[HR__FORMS]; /* per item, by its new form */
+    struct hr__mean growth[HR__FORMS];     /* bytes after / bytes before, by its new form */
+    struct hr__mean read_ns;               /* per sample that is not cached */
+    struct hr__mean read_bytes;            /* per sample that is not cached */
 };
 
-/* What a conversion takes, and bytes after over bytes before, as far as is known. */
+/* The cost of a conversion, and bytes after / bytes before, as measured or estimated. */
 double hr__worth_convert_ns(const struct hr__worth *worth, enum hr_form form);
 double hr__worth_growth(const struct hr__worth *worth, enum hr_form form);
 
-/* What is asked about a conversion. */
+/* The circumstances of a decision. */
 struct hr__worth_moment {
     int uses_known;
-    uint64_t uses;          /* of each item, after this epoch; HR__WORTH_FOREVER */
+    uint64_t uses;          /* of each item, after this epoch; or HR__WORTH_FOREVER */
     int idle;               /* the worker that asks has nothing else to do */
-    uint64_t working_ns;    /* of all workers so far, conversions included */
-    uint64_t converting_ns; /* of them, converting */
+    uint64_t working_ns;    /* of all workers so far, with conversions */
+    uint64_t converting_ns; /* the part of it spent on conversions */
 };
 
-/* Non-zero where an item should be converted to `form` now; encoded: settled as it is. */
+/* Returns non-zero if an item should be converted to `form` now. For HR_FORM_ENCODED: settled
+ * unconverted. */
 int hr__worth_convert(const struct hr__worth *worth, enum hr_form form,
                       const struct hr__worth_moment *moment);
 
-/* Non-zero where conversion takes less time than `uses` of the result save. */
+/* Returns non-zero if the conversion takes less time than `uses` of its result save. */
 int hr__worth_repays(const struct hr__worth *worth, enum hr_form form, uint64_t uses);
 
-/* The cache, when it is asked what an item may take. Bytes are of items, but for missing
- * ones, which are as on storage. */
+/* The state of the cache when deciding what an item may take. Bytes are those of items, except
+ * missing_bytes, which are sizes on storage. */
 struct hr__worth_space {
     uint64_t budget_bytes;
-    uint64_t settled_bytes; /* of the budget: taken by what is decided, or kept for it */
+    uint64_t settled_bytes; /* of the budget: used or kept for items already decided */
     uint64_t staged_bytes;  /* of items that wait for a conversion and may be decided anew */
     uint64_t missing_bytes; /* of the samples that are not cached */
-    uint64_t converted;     /* items, so far */
+    uint64_t converted;     /* items converted so far */
     uint64_t staged;        /* items that wait for a conversion */
-    int asked;              /* HR_FORM_AUTO, or the only form beside encoded */
-    int fetch_bound;        /* storage is the slow side: nothing is worth a fetch */
+    int asked;              /* HR_FORM_AUTO, or the only form allowed besides encoded */
+    int fetch_bound;        /* storage is the bottleneck: no form is worth a fetch */
 };
 
 /*
- * The form that the next item, of `length` bytes before, should get, so that an epoch is as short
- * as can be when everything is decided. Undecided are the samples that are missing or staged, and
- * what the others have left of the budget. Of each form is known what it saves and what it takes;
- * the most is saved by the forms on the upper convex hull of these points, and by one or two
- * neighbours on it, whose mean takes what there is for a sample (Sinha and Zoltners, "The
- * multiple-choice knapsack problem", 1979). The larger one comes first: that leaves less and less,
- * until it is just enough for the smaller one.
+ * Returns the form for the next item, of `length` bytes now, such that an epoch is as short as
+ * possible once all items are decided. Undecided are the missing and the staged samples, which
+ * share what the others leave of the budget. Each form has a size and a saving. The best mix uses
+ * forms on the upper convex hull of these points: one form, or two neighbours whose mean size fits
+ * the space per sample (Sinha and Zoltners, "The multiple-choice knapsack problem", 1979). The
+ * larger of the two is given first, until the space left is just enough for the smaller one.
  */
 enum hr_form hr__worth_choose(const struct hr__worth *worth, size_t length,
                               const struct hr__worth_space *space,
                               const struct hr__worth_moment *moment);
 
-/* Bytes of budget to keep for an item of `length` bytes that is to be converted to `form`:
- * what it will take where a conversion will come, else 0. */
+/* Returns the bytes of budget to reserve for an item of `length` bytes that is to be converted to
+ * `form`: its expected size if a conversion is likely to come, else 0. */
 size_t hr__worth_reserve(const struct hr__worth *worth, enum hr_form form, size_t length,
                          const struct hr__worth_space *space,
                          const struct hr__worth_moment *moment);
 
-/* Bytes of budget that conversions to `form` must leave free for samples yet to come:
- * that they need in the next smaller form of the hull. */
+/* Returns the bytes of budget that conversions to `form` must leave free for samples yet to come:
+ * what those need in the next smaller form of the hull. */
 uint64_t hr__worth_leave_free(const struct hr__worth *worth, enum hr_form form,
                               const struct hr__worth_space *space,
                               const struct hr__worth_moment *moment);

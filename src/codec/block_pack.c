@@ -1,11 +1,11 @@
 /*
- * Packing a block, in two passes.
+ * Packs a block in two passes.
  *
- * The first finds the non-zero coefficients as a map in zigzag order, takes the
- * values out of the block and counts how many need how many bits: eight counters
- * in one word, whose running sums a multiplication gives. From these follow the
- * two widths that make the block smallest. The second turns values into codes,
- * which compilers do in vectors, and packs four at a time.
+ * The first finds the non-zero coefficients as a map in zigzag order, takes their values out of the
+ * block and counts how many need how many bits. The counts are eight counters in one word; one
+ * multiplication gives their running sums. From these follow the two widths that make the block
+ * smallest. The second pass converts values to codes, in loops that compilers vectorise, and packs
+ * four at a time.
  */
 #include "codec/block_pack.h"
 
@@ -15,19 +15,19 @@
 #include <string.h>
 
 #define WIDTH_MOST 7
-#define EXCEPTION  24 /* bits of one */
-#define COUNT_BITS 8  /* bits of their number */
+#define EXCEPTION  24 /* bits per exception */
+#define COUNT_BITS 8  /* bits of the exception count */
 
 #define EVERY_BYTE UINT64_C(0x0101010101010101)
 
-/* Values that share a width. */
+/* The values that share a width. */
 struct block_pack_group {
-    int16_t value[48 + 8]; /* in zigzag order; what is behind them counts as zeros */
+    int16_t value[48 + 8]; /* in zigzag order, followed by zeros */
     unsigned count;
-    uint64_t needs; /* counters as of struct hr__block_tables */
+    uint64_t needs; /* counters, as in struct hr__block_tables */
 };
 
-/* Bits of a value: v of w bits is -2^(w-1)..-1 or 1..2^(w-1). */
+/* Returns the bits that a value needs: w bits hold -2^(w-1)..-1 and 1..2^(w-1). */
 static unsigned bits_of(int v)
 {
     unsigned magnitude = (unsigned)(v < 0 ? -v : v), w = 1;
@@ -59,9 +59,8 @@ void hr__block_limits_fill(struct hr__block_limits *limits, const uint16_t quant
     }
 }
 
-/* Non-zero where no pair of columns is too large. Everything stays below 2^15:
- * a product of clamped values is at most 2 x most, and so is a sum before it is
- * clamped. */
+/* Returns non-zero if no pair of columns exceeds the limit. All intermediate values stay below
+ * 2^15: a product of clamped values is at most 2 x most, and so is a sum before it is clamped. */
 static int is_held(const struct hr__block_limits *limits, const int16_t block[64])
 {
     const int16_t most = HR__COLUMN_LIMIT + 1;
@@ -81,7 +80,7 @@ static int is_held(const struct hr__block_limits *limits, const int16_t block[64
     return !pairs && block[0] >= -2048 && block[0] <= 2047;
 }
 
-/* Zigzag positions of AC coefficients that are not 0. */
+/* Returns the map of the zigzag positions of non-zero AC coefficients. */
 static uint64_t map_of(const struct hr__block_tables *tables, const int16_t block[64])
 {
     uint8_t set[64];
@@ -96,7 +95,7 @@ static uint64_t map_of(const struct hr__block_tables *tables, const int16_t bloc
     return map & ~UINT64_C(1);
 }
 
-/* Takes the values of the positions in `map` out of the block. */
+/* Collects the values at the positions in `map`. */
 static inline void gather(struct block_pack_group *g, const struct hr__block_tables *tables,
                           const int16_t block[64], uint64_t map)
 {
@@ -113,17 +112,17 @@ static inline void gather(struct block_pack_group *g, const struct hr__block_tab
     g->needs = needs;
 }
 
-/* The width that makes a group smallest, with exceptions and without, and its bits. */
+/* The best width of a group and its cost in bits, with exceptions and without. */
 struct choice {
     unsigned width, bits, exceptions;
-    unsigned whole, whole_bits; /* without exceptions; many where there is none */
+    unsigned whole, whole_bits; /* without exceptions; huge if impossible */
 };
 
 static inline struct choice choose(const struct block_pack_group *g)
 {
     struct choice c = {.whole = 1};
     unsigned n = g->count, best = ~0u;
-    uint64_t sums = g->needs * EVERY_BYTE; /* byte w - 1: values that w bits hold */
+    uint64_t sums = g->needs * EVERY_BYTE; /* byte w - 1: number of values that w bits hold */
     if (!n)
         return (struct choice){0};
     for (unsigned w = 1; w <= WIDTH_MOST; w++, sums >>= 8) {
@@ -139,14 +138,14 @@ static inline struct choice choose(const struct block_pack_group *g)
     return c;
 }
 
-/* A stream of bits, from the lowest on. */
+/* A bit stream, from the lowest bit on. */
 struct bits {
     uint8_t *at;    /* the byte of the next bit */
-    uint64_t word;  /* bits of it that are there already */
-    unsigned count; /* of them, 0..7 */
+    uint64_t word;  /* bits of that byte written so far */
+    unsigned count; /* their number, 0..7 */
 };
 
-/* Four numbers of w <= 7 bits, 16 bits apart, side by side. */
+/* Joins four numbers of w <= 7 bits that are 16 bits apart. */
 static inline uint64_t join(uint64_t four, unsigned w)
 {
     uint64_t two =
@@ -178,8 +177,8 @@ static inline void put_group(struct bits *b, const struct block_pack_group *g, u
     }
 }
 
-/* The values of a group, whose first position is the map's lowest, that its width
- * does not hold. */
+/* Writes the values of a group that its width cannot hold. The map's lowest position is the group's
+ * first. */
 static uint8_t *put_exceptions(uint8_t *out, const struct block_pack_group *g, uint64_t map,
                                unsigned w)
 {

@@ -1,32 +1,31 @@
 /*
- * One block of the form `coefficients` (its layout: coefficients.h), packed: what
- * the packer does some thousand times an image.
+ * Packs one block of the form `coefficients` (layout: coefficients.h). The packer does this some
+ * thousand times per image.
  */
 #ifndef HR_CODEC_BLOCK_PACK_H
 #define HR_CODEC_BLOCK_PACK_H
 
 #include <stdint.h>
 
-/* Tables that are the same for every image. */
+/* Tables that are the same for all images. */
 struct hr__block_tables {
-    uint64_t zigzag[8][256]; /* by row and its map of columns: the map in zigzag order */
-    uint64_t need[256];      /* by value + 128: 1 in byte w - 1 where the value needs w
-                                bits, in byte 7 where 7 are too few */
+    uint64_t zigzag[8][256]; /* for a row and a bit map of its columns: the map in zigzag order */
+    uint64_t need[256];      /* index: value + 128. 1 in byte w - 1 if the value needs w bits, in
+                              * byte 7 if it needs more than 7 */
 };
 void hr__block_tables_fill(struct hr__block_tables *tables);
 
-/* What a component's coefficients are checked against, from its quantisation. */
+/* Limits for a component's coefficients, derived from its quantisation. */
 struct hr__block_limits {
-    int16_t quant[64]; /* no larger than what any value would be too large for */
-    int16_t value[64]; /* a magnitude that is too large anyway */
+    int16_t quant[64]; /* the quantiser, capped where every non-zero value is too large */
+    int16_t value[64]; /* a magnitude that is too large in any case */
 };
 void hr__block_limits_fill(struct hr__block_limits *limits, const uint16_t quant[64]);
 
 /*
- * Writes the block at `out`, in as few bits as one width for each group allows, and
- * returns the byte behind it; NULL where a coefficient, or the sum of a pair of
- * columns, is beyond what the form holds. Up to 8 bytes behind the block may be
- * written too. Thread safe.
+ * Writes the block to `out`, in as few bits as possible with one width for each group. Returns the
+ * end of the block, or NULL if a coefficient, or the sum of a pair of columns, exceeds what the
+ * form can hold. May write up to 8 bytes past the block. Thread safe.
  */
 uint8_t *hr__block_pack(const struct hr__block_tables *tables,
                         const struct hr__block_limits *limits, const int16_t block[64],

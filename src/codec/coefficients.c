@@ -1,6 +1,6 @@
 /*
- * The form `coefficients`: where things are in an item. Every section is checked
- * to lie inside it once; an offset of the index is checked where it is followed.
+ * The form `coefficients`: finds the parts of an item. Opening checks that every section is inside
+ * the item; following an offset of the index checks the offset.
  */
 #include "codec/coefficients.h"
 
@@ -14,7 +14,7 @@ static uint64_t align8(uint64_t n)
     return (n + 7) & ~UINT64_C(7);
 }
 
-/* Groups of a row of component c. */
+/* Returns the groups per row of a component. */
 static uint64_t groups_x(const struct hr__coefficients *c, int component)
 {
     return (c->blocks_x[component] + HR__GROUP_BLOCKS - 1) / HR__GROUP_BLOCKS;

@@ -1,20 +1,20 @@
 /*
- * Blocks of the form `coefficients` to samples with AVX2 and BMI2: the same samples
- * as coefficients_portable.c. Two blocks at once, one 128-bit lane each;
- * coefficients_vector.h explains their order.
+ * Unpacks blocks of the form `coefficients` to samples with AVX2 and BMI2; gives the same samples
+ * as coefficients_portable.c. It processes two blocks at once, one in each 128-bit lane;
+ * coefficients_vector.h explains the order of coefficients.
  *
- * Staging: a shuffle and a multiplication cut eight codes out of the stream, and a
- * shuffle from a table by a byte of the map puts them at its positions. (PDEP does
- * both, but no faster where it is fast, and it is microcode on AMD before Zen 3.)
+ * Staging: a shuffle and a multiplication extract eight codes from the stream. A shuffle, from a
+ * table indexed by a byte of the map, moves them to their positions. (PDEP could do both, but is no
+ * faster where it is fast, and is microcode on AMD before Zen 3.)
  *
- * Transform: odd and even parts as sums of products of two (PMADDWD); all sums are
- * exact, so this arrangement rounds as any other. Between the passes values are cut
- * to 16 bits, which changes none that the packer lets through.
+ * Transform: odd and even parts are sums of two products (PMADDWD). All sums are exact, so this
+ * order rounds like any other. Between the passes values are clamped to 16 bits, which changes none
+ * that the packer accepts.
  */
 #include "codec/coefficients_vector.h"
 
-/* Zigzag position p as an index into 16 positions from `from` on; 0x80, which
- * PSHUFB makes 0, where it is not among them. */
+/* Index of zigzag position p among the 16 positions from `from` on; 0x80 if it is not among them,
+ * which makes PSHUFB produce 0. */
 #define AMONG(p, from) ((p) >= (from) && (p) < (from) + 16 ? (p) - (from) : 0x80)
 #define PICK_(from, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p)                                \
     {                                                                                              \
@@ -29,7 +29,7 @@
         PICK(0, __VA_ARGS__), PICK(16, __VA_ARGS__), PICK(32, __VA_ARGS__), PICK(48, __VA_ARGS__)  \
     }
 
-/* Of each quarter of the zigzag, the values for slots 16 k .. 16 k + 15. */
+/* For each quarter of the zigzag, the values for slots 16 k .. 16 k + 15. */
 static const uint8_t picks[4][4][16] __attribute__((aligned(64))) = {
     QUARTERS(HR__SLOTS_0),
     QUARTERS(HR__SLOTS_1),
@@ -42,13 +42,12 @@ static const uint8_t picks[4][4][16] __attribute__((aligned(64))) = {
         v, v, v, v, v, v, v, v, v, v, v, v, v, v, v, v                                             \
     }
 
-/* By width: the code of the least positive value. */
+/* By width: the code of the smallest positive value. */
 static const uint8_t halves[8][16] __attribute__((aligned(64))) = {
     SAME16(0), SAME16(1), SAME16(2), SAME16(4), SAME16(8), SAME16(16), SAME16(32), SAME16(64)};
 
-/* How eight codes are cut, by their width w and the bit of a byte that the first
- * begins at: the two bytes that hold each, and the factor that moves it to the top of
- * them. */
+/* How to extract eight codes of width w, the first of which begins at bit s of a byte: the two
+ * bytes that hold each code, and the factor that shifts it to the top of them. */
 #define AT(w, s, i)     ((s) + (i) * (w))
 #define BYTES(w, s, i)  AT(w, s, i) / 8, AT(w, s, i) / 8 + 1
 #define FACTOR(w, s, i) (uint16_t)(1u << (16 - (w)-AT(w, s, i) % 8))
@@ -70,8 +69,8 @@ static const struct {
 } cuts[8][8] __attribute__((aligned(64))) = {CUTS(0), CUTS(1), CUTS(2), CUTS(3),
                                              CUTS(4), CUTS(5), CUTS(6), CUTS(7)};
 
-/* By a byte of the map: the number of each position's code among its codes; 0x80, which
- * PSHUFB makes 0, where it has none. */
+/* For a byte of the map: the number of each position's code among its codes; 0x80 if it has none,
+ * which makes PSHUFB produce 0. */
 #define BITS(m)                                                                                    \
     (((m)&1) + ((m) >> 1 & 1) + ((m) >> 2 & 1) + ((m) >> 3 & 1) + ((m) >> 4 & 1) +                 \
      ((m) >> 5 & 1) + ((m) >> 6 & 1))
@@ -88,7 +87,7 @@ static const struct {
 static const uint8_t spread_order[256][8]
     __attribute__((aligned(64))) = {ORDER_64(0), ORDER_64(64), ORDER_64(128), ORDER_64(192)};
 
-/* One run's constants. */
+/* Constants for a run of blocks. */
 struct constants {
     uint16_t quant[64]; /* by slot */
 } __attribute__((aligned(32)));
@@ -104,7 +103,7 @@ HR__INLINE __m256i lanes(const void *low, const void *high)
                                    _mm_loadu_si128(high), 1);
 }
 
-/* Returns 0 where a quantiser has more than 8 bits. */
+/* Returns 0 if a quantiser has more than 8 bits. */
 static int prepare(struct constants *c, const uint16_t *quant)
 {
     __m128i all = _mm_setzero_si128();
@@ -119,7 +118,7 @@ static int prepare(struct constants *c, const uint16_t *quant)
     return _mm_testz_si128(all, _mm_set1_epi16((short)0xFF00));
 }
 
-/* Eight codes in 16 bits each, from `bit` of the stream on; the next 8 bytes are read. */
+/* Extracts eight codes, to 16 bits each, from `bit` of the stream on. Reads 8 bytes. */
 HR__INLINE __m128i cut_codes(const uint8_t *stream, unsigned bit, unsigned width)
 {
     __m128i codes = _mm_loadl_epi64((const void *)(stream + bit / 8));
@@ -128,7 +127,7 @@ HR__INLINE __m128i cut_codes(const uint8_t *stream, unsigned bit, unsigned width
     return _mm_srl_epi16(codes, _mm_cvtsi32_si128(16 - (int)width));
 }
 
-/* Codes, one more each, of the 16 positions of two bytes of the map; 0 at the others. */
+/* Returns the codes plus one of the 16 positions in two bytes of the map; 0 at empty positions. */
 HR__INLINE __m128i spread_codes(unsigned map, const uint8_t *stream, unsigned bit, unsigned width)
 {
     unsigned low = map & 0xFF, high = map >> 8 & 0xFF;
@@ -171,8 +170,8 @@ HR__INLINE __m256i dot(__m256i sum, __m256i pairs, int number)
     return _mm256_add_epi32(sum, product(pairs, number));
 }
 
-/* One pass over four of each block's columns or rows: pairs of inputs (0,4), (1,5),
- * (2,6), (3,7) to 8 outputs, not shifted. */
+/* One pass over four columns or rows of each block: input pairs (0,4), (1,5), (2,6), (3,7) to 8
+ * outputs, not shifted yet. */
 HR__INLINE void transform(const __m256i in[4], __m256i round, __m256i out[8])
 {
     __m256i e0 = dot(round, in[0], HR__F04_0), e1 = dot(round, in[0], HR__F04_1);
@@ -189,7 +188,7 @@ HR__INLINE void transform(const __m256i in[4], __m256i round, __m256i out[8])
     }
 }
 
-/* 8 vectors of 32 bits to 4 of 16. */
+/* Shifts and narrows 8 vectors of 32 bits to 4 of 16. */
 HR__INLINE void narrow(const __m256i in[8], int shift, __m256i out[4])
 {
     for (int i = 0; i < 4; i++)
@@ -197,14 +196,14 @@ HR__INLINE void narrow(const __m256i in[8], int shift, __m256i out[4])
                                     _mm256_srai_epi32(in[2 * i + 1], shift));
 }
 
-/* Every second element of 32 bits, from the even or the odd ones on. */
+/* Takes every second 32-bit element: the even ones, or the odd ones. */
 HR__INLINE __m256i elements(__m256i a, __m256i b, int odd)
 {
     __m256 x = _mm256_castsi256_ps(a), y = _mm256_castsi256_ps(b);
     return _mm256_castps_si256(odd ? _mm256_shuffle_ps(x, y, 0xDD) : _mm256_shuffle_ps(x, y, 0x88));
 }
 
-/* Results of four columns, 8 rows, to two pairs of each row's inputs: rows 0..3 and
+/* Rearranges the results of four columns, 8 rows, to two input pairs for each row: rows 0..3 and
  * 4..7. */
 HR__INLINE void transpose(const __m256i row[8], __m256i upper[2], __m256i lower[2])
 {
@@ -216,14 +215,14 @@ HR__INLINE void transpose(const __m256i row[8], __m256i upper[2], __m256i lower[
     }
 }
 
-/* Results of four rows, 8 columns, to samples of both blocks. */
+/* Stores the results of four rows, 8 columns, as samples of both blocks. */
 HR__INLINE void store(const __m256i column[8], uint8_t *out, ptrdiff_t stride)
 {
     const __m256i turn = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
     __m256i two[4], four[2];
     narrow(column, HR__SHIFT_2, two);
-    for (int i = 0; i < 2; i++) /* four columns of one row after the other */
+    for (int i = 0; i < 2; i++) /* each: four columns of one row, then of the next */
         four[i] = _mm256_shuffle_epi8(_mm256_packus_epi16(two[2 * i], two[2 * i + 1]), turn);
     for (int i = 0; i < 2; i++, out += 2 * stride) {
         __m256i rows =
@@ -234,7 +233,7 @@ HR__INLINE void store(const __m256i column[8], uint8_t *out, ptrdiff_t stride)
     }
 }
 
-/* Quantised coefficients of both blocks by slot, from codes in zigzag order. */
+/* Converts codes in zigzag order to quantised coefficients of both blocks, by slot. */
 HR__INLINE void decode(const struct hr__staged s[2], __m256i out[4])
 {
     __m256i value[4];
@@ -242,7 +241,7 @@ HR__INLINE void decode(const struct hr__staged s[2], __m256i out[4])
         __m256i code = lanes(s[0].value + 16 * j, s[1].value + 16 * j);
         __m256i half =
             j ? lanes(halves[s[0].w2], halves[s[1].w2]) : lanes(halves[s[0].w1], halves[s[1].w1]);
-        __m256i less = _mm256_add_epi8(code, _mm256_set1_epi8(-1)); /* 255 where there is none */
+        __m256i less = _mm256_add_epi8(code, _mm256_set1_epi8(-1)); /* 255 at empty positions */
         value[j] = _mm256_sub_epi8(_mm256_subs_epu8(code, half), _mm256_subs_epu8(half, less));
     }
     for (int k = 0; k < 4; k++) {

@@ -1,18 +1,17 @@
 /*
- * Blocks of the form `coefficients` to samples with AVX-512 (VBMI, VBMI2, VNNI):
- * the same samples as coefficients_portable.c. Two blocks in a vector, and two such
- * pairs step by step, because each waits for its results; coefficients_vector.h
- * explains their order.
+ * Unpacks blocks of the form `coefficients` to samples with AVX-512 (VBMI, VBMI2, VNNI); gives the
+ * same samples as coefficients_portable.c. A vector holds two blocks, and two such pairs alternate
+ * step by step, because each has to wait for its results. coefficients_vector.h explains the order
+ * of coefficients.
  *
- * Staging: the values of one width lie w bits apart, so the eight of a quadword
- * begin w bytes after those of the one before; one byte permutation and one
- * multishift cut out 64 of them. Values of the second width are cut as if all before
- * them were of that width too, so that both kinds come out at their number and are
- * blended. Expansion by the map puts them at their zigzag positions.
+ * Staging: values of one width are w bits apart, so each group of eight begins w bytes after the
+ * previous one. One byte permutation and one multishift extract 64 of them. Values of the second
+ * width are extracted as if all values before them had that width too. So both kinds end up at
+ * their index and can be blended. An expansion by the map moves them to their zigzag positions.
  *
- * Transform: odd and even parts as sums of products of two, which VPDPWSSD adds up;
- * all sums are exact, so this arrangement rounds as any other. Between the passes
- * values are cut to 16 bits, which changes none that the packer lets through.
+ * Transform: odd and even parts are sums of two products, added up by VPDPWSSD. All sums are exact,
+ * so this order rounds like any other. Between the passes values are clamped to 16 bits, which
+ * changes none that the packer accepts.
  */
 #include "codec/coefficients_vector.h"
 
@@ -33,12 +32,12 @@
         ROW64(GATHER, w), ROW64(SHIFT, w), ROW64(MASK, w), ROW64(HALF, w)                          \
     }
 
-/* How values of each width are cut. */
+/* How to extract values of each width. */
 static const struct {
-    uint8_t gather[64]; /* byte of the stream for each byte */
-    uint8_t shift[64];  /* bit of the quadword where each value begins */
+    uint8_t gather[64]; /* for each byte: the stream's byte to load */
+    uint8_t shift[64];  /* bit of the quadword at which each value begins */
     uint8_t mask[64];
-    uint8_t half[64]; /* code of the least positive value */
+    uint8_t half[64]; /* code of the smallest positive value */
 } widths[8] __attribute__((aligned(64))) = {
     WIDTH(0), WIDTH(1), WIDTH(2), WIDTH(3), WIDTH(4), WIDTH(5), WIDTH(6), WIDTH(7),
 };
@@ -46,21 +45,21 @@ static const struct {
 static const uint8_t slot_positions[64]
     __attribute__((aligned(64))) = {HR__SLOTS_0, HR__SLOTS_1, HR__SLOTS_2, HR__SLOTS_3};
 
-/* Byte of two vectors for each sample of 4 rows of both blocks, see store(). */
+/* For each sample of 4 rows of both blocks: its byte in two vectors; see store(). */
 #define COLUMN(x)    (((x)&4) << 4 | ((x)&3) << 2)
 #define SAMPLE(y, i) (COLUMN(i) | (y) | ((i)&8) << 1)
 #define ROW16(y)     EIGHT(SAMPLE, y, 0), EIGHT(SAMPLE, y, 8)
 static const uint8_t sample_order[64]
     __attribute__((aligned(64))) = {ROW16(0), ROW16(1), ROW16(2), ROW16(3)};
 
-/* One run's constants. */
+/* Constants for a run of blocks. */
 struct avx512_constants {
-    __m512i order[4]; /* bytes of two blocks' values for the pairs of rows r and r + 4 */
+    __m512i order[4]; /* byte positions of both blocks' values, for rows r and r + 4 */
     __m512i quant[4]; /* for both blocks */
     uint16_t quant_slot[64];
 };
 
-/* Returns 0 where a quantiser has more than 8 bits. */
+/* Returns 0 if a quantiser has more than 8 bits. */
 static int prepare(struct avx512_constants *c, const uint16_t *quant)
 {
     __m512i large = _mm512_or_si512(_mm512_loadu_si512(quant), _mm512_loadu_si512(quant + 32));
@@ -82,11 +81,11 @@ static int prepare(struct avx512_constants *c, const uint16_t *quant)
     return 1;
 }
 
-/* All values of a block in the order of the stream. */
+/* Extracts all values of a block, in the order of the stream. */
 HR__INLINE __m512i cut_values(const struct hr__packed_block *b)
 {
     __mmask64 first = _bzhi_u64(~UINT64_C(0), b->n1);
-    int skip = (int)b->n1 * ((int)b->w1 - (int)b->w2); /* bits; what is before comes from `first` */
+    int skip = (int)b->n1 * ((int)b->w1 - (int)b->w2); /* in bits */
     __m512i stream = _mm512_loadu_si512(b->values);
     __m512i gather = _mm512_add_epi8(_mm512_load_si512(widths[b->w2].gather),
                                      _mm512_set1_epi8((char)(skip >> 3)));
@@ -134,7 +133,7 @@ HR__INLINE __m512i product(__m512i pairs, int factors)
     return _mm512_madd_epi16(pairs, factor(factors));
 }
 
-/* One pass: pairs of inputs (0,4), (1,5), (2,6), (3,7) to 8 outputs, not shifted. */
+/* One pass: input pairs (0,4), (1,5), (2,6), (3,7) to 8 outputs, not shifted yet. */
 HR__INLINE void transform(const __m512i in[4], __m512i round, __m512i out[8])
 {
     __m512i e0 = dot(round, in[0], HR__F04_0), e1 = dot(round, in[0], HR__F04_1);
@@ -151,12 +150,12 @@ HR__INLINE void transform(const __m512i in[4], __m512i round, __m512i out[8])
 }
 
 /*
- * Results of the columns, 8 rows, to the pairs of the rows. Rows of the first
- * block's upper half, the second's, and both lower halves stand in one lane each.
+ * Rearranges the results of the columns, 8 rows, to the input pairs of the rows. Each lane then has
+ * rows of half a block: the upper halves of the first and the second block, then the lower halves.
  */
 HR__INLINE void transpose(const __m512i row[8], __m512i pairs[4])
 {
-    /* Bits 11..26 of both elements of a quadword, to each half of it. */
+    /* Extracts bits 11..26 of both elements of a quadword, into each half of it. */
     const __m512i cut = _mm512_set1_epi64(0x332B130B332B130B);
     __m512i two[4];
     for (int i = 0; i < 4; i++)
@@ -170,14 +169,14 @@ HR__INLINE void transpose(const __m512i row[8], __m512i pairs[4])
     pairs[3] = _mm512_shuffle_i64x2(c, d, 0xDD);
 }
 
-/* Results of the rows, 8 columns, to 8 rows of two blocks' samples. */
+/* Stores the results of the rows, 8 columns, as 8 rows of both blocks' samples. */
 HR__INLINE void store(const __m512i column[8], uint8_t *out, ptrdiff_t stride)
 {
     const __m512i order = _mm512_load_si512(sample_order);
     __m512i v[8], four[2];
     for (int i = 0; i < 8; i++)
         v[i] = _mm512_srai_epi32(column[i], HR__SHIFT_2);
-    /* a lane: 4 columns of 4 rows each */
+    /* each lane: 4 columns of 4 rows */
     for (int i = 0; i < 2; i++)
         four[i] = _mm512_packus_epi16(_mm512_packs_epi32(v[4 * i], v[4 * i + 1]),
                                       _mm512_packs_epi32(v[4 * i + 2], v[4 * i + 3]));
@@ -219,7 +218,7 @@ HR__INLINE void inverse_dct(const struct hr__staged *s, int count, const void *c
                             const struct hr__block_run *run, uint8_t *out)
 {
     __m512i pairs[2][4], results[2][8], round[2];
-    /* Both pairs step by step: one waits for results while the other goes on. */
+    /* Alternate between the pairs: one waits for results while the other proceeds. */
     for (int j = 0; j < count; j++)
         load_pairs(s + 2 * j, constants, pairs[j], &round[j]);
     for (int j = 0; j < count; j++)

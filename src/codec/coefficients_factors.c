@@ -1,6 +1,6 @@
 /*
- * The factors of the inverse DCT's vector versions. inverse_dct.c has the transform as
- * rotations; here the products of each input are added up.
+ * The factors of the inverse DCT's vector versions. inverse_dct.c expresses the transform as
+ * rotations; here all products of each input are combined into one factor.
  */
 #include "codec/coefficients_factors.h"
 

@@ -1,16 +1,16 @@
 /*
- * Factors of the inverse DCT's vector versions: each output as a sum over the inputs
- * 0 and 4, 2 and 6, 1 and 5, 3 and 7, whose two factors multiply together. In memory
- * rather than in the code: there are more of them than registers, and instructions
- * broadcast them from there.
+ * Factors of the inverse DCT's vector versions. Each output is a sum over the input pairs 0 and 4,
+ * 2 and 6, 1 and 5, 3 and 7, and each pair's two factors are multiplied in one instruction. The
+ * factors are in memory because there are more of them than registers; instructions broadcast them
+ * from there.
  */
 #ifndef HR_CODEC_COEFFICIENTS_FACTORS_H
 #define HR_CODEC_COEFFICIENTS_FACTORS_H
 
 #include <stdint.h>
 
-/* HR__Fab_i: of inputs a and b for output i. Those that are not here are the same,
- * or the same with another sign. */
+/* HR__Fab_i: the factors of inputs a and b for output i. Those missing are equal to a listed one,
+ * up to sign. */
 enum hr__factor {
     HR__F04_0,
     HR__F04_1,
@@ -29,7 +29,7 @@ enum hr__factor {
     HR__FACTORS,
 };
 
-/* In 2^-13. */
+/* In units of 2^-13. */
 extern const int16_t hr__block_factors[HR__FACTORS][2];
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * The packer of the form `coefficients`; the layout is in coefficients.h, blocks
- * are packed in block_pack.c.
+ * The packer of the form `coefficients`. The layout is in coefficients.h; block_pack.c packs the
+ * blocks.
  *
- * The item grows in one buffer, behind room for the header and the index, whose
- * size is known when it begins (only an image whose rows are longer than 64 KiB
- * needs the wide index, and is moved at the end).
+ * The item grows in one buffer, after space for the header and the index, whose size is known at
+ * the start. Only an image with rows longer than 64 KiB needs the wide index; then the data is
+ * moved at the end.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -23,8 +23,8 @@ struct hr__packer {
     uint16_t quant[3][64];
     struct hr__block_limits limits[3];
     uint32_t blocks_x[3], blocks_y[3];
-    int component; /* of the next row */
-    uint32_t row;  /* the next row in it */
+    int component; /* component of the next row */
+    uint32_t row;  /* number of the next row in it */
     size_t limit;
     uint8_t *bytes; /* the item; its data begins at data_at */
     size_t capacity, data_at, length;
@@ -69,7 +69,7 @@ static size_t data_offset(const struct hr__packer *p, size_t group_bytes)
            align8(p->row_total * 4) + align8(p->group_total * group_bytes);
 }
 
-/* Room for `more` bytes behind what is there. */
+/* Makes room for `more` bytes after the existing ones. */
 static int reserve(struct hr__packer *p, size_t more, struct hr_error *error)
 {
     size_t wanted = p->length + more;
@@ -174,7 +174,7 @@ int hr__packer_row(struct hr__packer *packer, const int16_t (*blocks)[64], struc
     return 0;
 }
 
-/* The longest row needs offsets of 4 bytes: its data moves to where they end. */
+/* The longest row needs 4-byte offsets: moves the data to the end of the larger index. */
 static int make_wide(struct hr__packer *p, struct hr_error *error)
 {
     size_t to = data_offset(p, 4), bytes = p->length - p->data_at;

@@ -1,11 +1,10 @@
 /*
- * Blocks of the form `coefficients` to samples with what every machine has: the
- * reference for all other versions.
+ * Unpacks blocks of the form `coefficients` to samples on any machine; the reference for all other
+ * versions.
  *
- * Values are taken from the stream four at a time, turned into numbers in the four
- * lanes of a word, and put where the map's next bits say. Several blocks are
- * unpacked before the first is transformed: its wide loads would else wait for the
- * narrow stores.
+ * It takes values from the stream four at a time, converts them to numbers in the four lanes of a
+ * word, and stores them where the map's next bits say. Several blocks are unpacked before the first
+ * is transformed; otherwise the transform's wide loads would wait for the narrow stores.
  */
 #include "base/error.h"
 #include "codec/coefficients.h"
@@ -17,18 +16,18 @@
 
 #define BATCH 8
 
-/* A block as it lies in an item. */
+/* A parsed block of an item. */
 struct portable_block {
-    uint64_t map; /* zigzag positions that are not zero */
+    uint64_t map; /* zigzag positions with non-zero values */
     int dc;
-    unsigned w1, w2; /* bits of a value */
-    unsigned n1, n2; /* values of each width */
+    unsigned w1, w2; /* bits per value */
+    unsigned n1, n2; /* number of values of each width */
     unsigned exceptions;
-    const uint8_t *values, *extra; /* the stream of bits; the exceptions */
-    const uint8_t *next;           /* the block behind it */
+    const uint8_t *values, *extra; /* the bit stream; the exceptions */
+    const uint8_t *next;           /* the next block */
 };
 
-/* Numbers of bits set in the lower two bytes and in the upper six. */
+/* Counts the bits set in the lower two bytes and in the upper six. */
 static inline void count_bits(uint64_t map, unsigned *low, unsigned *high)
 {
     uint64_t n = map - (map >> 1 & UINT64_C(0x5555555555555555));
@@ -39,8 +38,8 @@ static inline void count_bits(uint64_t map, unsigned *low, unsigned *high)
     *high = all - *low;
 }
 
-/* Finds the parts of the block at p; returns 0 where it does not lie before `end`.
- * Reads at most 12 bytes from p on. */
+/* Parses the block at p. Returns 0 if it does not end before `end`. Reads at most 12 bytes from p
+ * on. */
 static inline int parse(struct portable_block *b, const uint8_t *p, const uint8_t *end)
 {
     uint32_t head;
@@ -80,10 +79,10 @@ static inline uint64_t load64(const uint8_t *p)
 
 /* The positions that share a width. */
 struct span {
-    uint8_t shift;     /* the first one in the map */
-    uint8_t place[64]; /* natural position of each bit of the map from there on. The last
-                          ones stand for no value: what goes there is replaced by the DC
-                          coefficient. */
+    uint8_t shift;     /* the first position in the map */
+    uint8_t place[64]; /* natural position for each bit of the map from there on. The last ones
+                        * stand for no value: what is stored there is overwritten by the DC
+                        * coefficient. */
 };
 #define NO_VALUES (UINT64_C(15) << 60)
 
@@ -93,12 +92,11 @@ static const struct span high_span = {16, {12, 19, 26, 33, 40, 48, 41, 34, 27, 2
                                            29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45,
                                            38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63}};
 
-/* Numbers of one width in four lanes of 16 bits. */
+/* Four 16-bit lanes, each with the value 1. */
 #define LANES UINT64_C(0x0001000100010001)
 
-/* Reads the n values of `map`, w bits each, that begin at `bit` of the stream. Four at
- * a time: that is what stays in a word as numbers of 16 bits, and there are fewer
- * turns to guess. */
+/* Reads the n values of `map`, w bits each, from `bit` of the stream on. Four at a time, because
+ * that many 16-bit numbers fit in a word, and fewer iterations mean fewer mispredicted branches. */
 static inline void read_values(const struct portable_block *b, const struct span *span,
                                uint64_t map, unsigned bit, unsigned n, unsigned w,
                                int16_t *coefficient)
@@ -111,15 +109,15 @@ static inline void read_values(const struct portable_block *b, const struct span
         uint64_t v = (uint32_t)(load64(b->values + bit / 8) >> bit % 8);
         v = (v | v << (32 - 2 * w)) & pairs;
         v = (v | v << (16 - w)) & lanes;
-        /* The upper half of the codes, which stands for 1 and more, has the highest bit.
-         * The bias keeps lanes from borrowing of each other. */
+        /* Codes in the upper half, for values from 1 on, have the highest bit set. The bias
+         * prevents borrows between lanes. */
         v = (v + (2 * v >> w & LANES) + bias) ^ 0x8000 * LANES;
         for (int k = 0; k < 4; k++, v >>= 16, map &= map - 1)
             coefficient[span->place[__builtin_ctzll(map)]] = (int16_t)v;
     }
 }
 
-/* The block's coefficients, quantised. `coefficient` is zero before. */
+/* Reads the block's quantised coefficients. `coefficient` must be zero. */
 static inline void read_block(const struct portable_block *b, int16_t *coefficient)
 {
     read_values(b, &low_span, b->map & 0xFFFF, 0, b->n1, b->w1, coefficient);
@@ -131,7 +129,7 @@ static inline void read_block(const struct portable_block *b, int16_t *coefficie
     }
 }
 
-/* A block of one colour: what the transform makes of a DC coefficient alone. */
+/* Fills a block of one colour: the transform of a DC coefficient alone. */
 static void fill(int dc, uint16_t quant, uint8_t *out, ptrdiff_t stride)
 {
     int level = (int16_t)((unsigned)dc * quant);

@@ -1,10 +1,9 @@
 /*
- * Regions of the form `coefficients`.
+ * Decodes regions of the form `coefficients`.
  *
- * A region needs the block rows and columns under the samples that its pixels
- * depend on (ycc.h). Blocks have no fixed size, so a row is entered at the group
- * of 4 blocks before the first wanted one, which the index finds, and unpacked
- * from there to the last wanted one.
+ * A region needs the block rows and columns with the samples that its pixels depend on (ycc.h).
+ * Blocks vary in size. So in each row, unpacking starts at the group of 4 blocks that contains the
+ * first needed one, which the index locates, and ends with the last needed one.
  */
 #include "codec/coefficients.h"
 
@@ -74,10 +73,10 @@ static int coefficients_info(void *state, const struct hr__encoded *in, struct h
     return 0;
 }
 
-/* The blocks of one component that a region needs, and where they go. */
+/* The blocks of one component that a region needs, and the layout of their samples. */
 struct cover {
-    uint32_t x, y, columns, rows; /* blocks; x at the beginning of a group */
-    size_t stride, bytes;         /* of the plane of their samples */
+    uint32_t x, y, columns, rows; /* in blocks; x is the start of a group */
+    size_t stride, bytes;         /* of the plane with their samples */
 };
 
 static struct cover cover_window(const struct hr_region *window)

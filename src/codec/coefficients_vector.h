@@ -1,15 +1,15 @@
 /*
- * What the vector versions of unpacking have in common: a block taken apart, the
- * order in which its coefficients enter the transform, and the transform's factors.
+ * Shared by the vector versions of unpacking: parsing a block, the order in which its coefficients
+ * enter the transform, and the transform's constants.
  *
- * The transform multiplies and adds pairs of 16-bit numbers, so rows r and r + 4
- * are interleaved from the start: a block's 64 coefficients stand in the order of
- * its slots, 16 for each r of 0..3, which are rows r and r + 4 of the columns 0 4 1 5
- * 2 6 3 7 in turn. Results of neighbouring columns are then the pairs of the next
- * pass. Zigzag positions have to be permuted anyway; this order costs no more.
+ * The transform multiplies and adds pairs of 16-bit numbers, so rows r and r + 4 are interleaved
+ * from the start. A block's 64 coefficients are ordered by slot: 16 slots for each r of 0..3, with
+ * rows r and r + 4 of the columns 0 4 1 5 2 6 3 7 in turn. The results of neighbouring columns are
+ * then the pairs of the next pass. Zigzag positions have to be permuted anyway, so this order costs
+ * nothing.
  *
- * A batch of blocks is staged before it is transformed: what is written piecemeal has
- * left the store queue when vectors read it.
+ * A batch of blocks is staged before it is transformed: by the time vectors read the data, the
+ * narrow stores that wrote it have left the store queue.
  */
 #ifndef HR_CODEC_COEFFICIENTS_VECTOR_H
 #define HR_CODEC_COEFFICIENTS_VECTOR_H
@@ -25,17 +25,17 @@
 
 #define HR__INLINE static inline __attribute__((always_inline))
 
-/* Blocks that are staged before they are transformed; a multiple of 4. */
+/* Blocks staged before they are transformed; a multiple of 4. */
 #define HR__BATCH 16
 
-/* Shifts and rounding of the two passes, see inverse_dct.h; samples are 128 above what
- * the second gives. */
+/* Shifts and rounding of the two passes; see inverse_dct.h. Samples are 128 above the result of the
+ * second. */
 #define HR__SHIFT_1 (HR__DCT_CONST_BITS - HR__DCT_PASS1_BITS)
 #define HR__SHIFT_2 (HR__DCT_CONST_BITS + HR__DCT_PASS1_BITS + 3)
 #define HR__ROUND_1 (1 << (HR__SHIFT_1 - 1))
 #define HR__ROUND_2 ((1 << (HR__SHIFT_2 - 1)) + (128 << HR__SHIFT_2))
 
-/* Zigzag positions of the slots. */
+/* Zigzag position of each slot. */
 #define HR__SLOTS_0 0, 10, 14, 39, 1, 19, 15, 45, 5, 23, 27, 52, 6, 32, 28, 54
 #define HR__SLOTS_1 2, 20, 16, 46, 4, 22, 26, 51, 7, 33, 29, 55, 13, 38, 42, 60
 #define HR__SLOTS_2 3, 21, 25, 50, 8, 34, 30, 56, 12, 37, 41, 59, 17, 47, 43, 61
@@ -48,28 +48,28 @@ static const uint8_t hr__slot_of[64] = {
     58, 7, 19, 45, 57, 61, 35, 23, 11, 62, 15, 27, 39, 51, 55, 43, 31, 47, 59, 63,
 };
 
-/* A block as it lies in an item. */
+/* A parsed block of an item. */
 struct hr__packed_block {
-    const uint8_t *values, *extra; /* the stream of bits; the exceptions */
+    const uint8_t *values, *extra; /* the bit stream; the exceptions */
     uint64_t map;
     int dc;
-    unsigned w1, w2; /* bits of a value */
-    unsigned n1;     /* values of w1 bits */
+    unsigned w1, w2; /* bits per value */
+    unsigned n1;     /* number of values with w1 bits */
     unsigned exceptions;
 };
 
-/* What the transform takes. */
+/* The input of the transform. */
 struct hr__staged {
-    uint8_t value[64]; /* zigzag order; 0 where the others say more. AVX-512: the quantised
-                          coefficients; AVX2: their codes, one more each */
-    int16_t extra[64]; /* dequantised, by slot: the exceptions; only with `patched` */
+    uint8_t value[64]; /* zigzag order; 0 where dc or extra apply. AVX-512: the quantised
+                        * coefficients; AVX2: their codes plus one */
+    int16_t extra[64]; /* dequantised exceptions, by slot; only if `patched` */
     int dc;            /* dequantised, x 2^13 */
     int patched;
-    unsigned w1, w2; /* bits of a value */
+    unsigned w1, w2; /* bits per value */
 } __attribute__((aligned(64)));
 
-/* Takes the block at p apart; returns the byte behind it, NULL where it leaves the
- * item. Reads up to 12 bytes from p on, which is at most `end`. */
+/* Parses the block at p. Returns its end, or NULL if it exceeds the item. Reads up to 12 bytes from
+ * p on; p is at most `end`. */
 HR__INLINE const uint8_t *hr__block_parse(struct hr__packed_block *b, const uint8_t *p,
                                           const uint8_t *end)
 {
@@ -80,7 +80,7 @@ HR__INLINE const uint8_t *hr__block_parse(struct hr__packed_block *b, const uint
     b->w1 = head >> 12 & 7;
     b->w2 = head >> 15 & 7;
     b->exceptions = head >> 24 & 63 & (0 - more);
-    uint64_t near, far; /* both, because where the next block begins is waited for */
+    uint64_t near, far; /* load both, because the start of the next block depends on the result */
     memcpy(&near, p + 3, sizeof near);
     memcpy(&far, p + 4, sizeof far);
     b->map = _bzhi_u64(more ? far : near, 8 * n) & ~UINT64_C(1);
@@ -98,8 +98,8 @@ HR__INLINE const uint8_t *hr__block_parse(struct hr__packed_block *b, const uint
     return p;
 }
 
-/* Puts the exceptions of a block where they belong; returns their map, in which the
- * stream's values do not count. `quant`: by slot. */
+/* Stores the exceptions of a block. Returns the map of their positions, where the stream's values
+ * do not apply. `quant`: by slot. */
 HR__INLINE uint64_t hr__block_patch(struct hr__staged *s, struct hr__packed_block *b,
                                     const uint16_t *quant)
 {
@@ -123,16 +123,16 @@ HR__INLINE int hr__block_level(int dc, unsigned quant)
     return (int16_t)((unsigned)dc * quant) * (1 << HR__DCT_CONST_BITS);
 }
 
-/* How one instruction set does the rest; inlined into hr__block_unpack. */
+/* The steps that depend on the instruction set; inlined into hr__block_unpack. */
 struct hr__block_steps {
     void (*stage)(struct hr__staged *s, struct hr__packed_block *b, const void *constants);
-    /* `pairs` of blocks, 1 or 2, one beside the other */
+    /* transforms 1 or 2 `pairs` of adjacent blocks */
     void (*transform)(const struct hr__staged *s, int pairs, const void *constants,
                       const struct hr__block_run *run, uint8_t *out);
 };
 
-/* Stages a batch of blocks, then transforms it. A last block without a second is
- * doubled into the room behind it. */
+/* Stages and transforms blocks in batches. If the last block has no partner, a copy of it is
+ * written to the room after it. */
 HR__INLINE int hr__block_unpack(const struct hr__block_run *run, const void *constants,
                                 const struct hr__block_steps steps)
 {

@@ -1,11 +1,10 @@
 /*
- * The converter: one interface over the forms.
+ * The converter: one interface for all forms.
  *
- * Before an item is given out its pixels are compared with those of
- * libjpeg-turbo's decode of the file, by rows, so that no more than one of the
- * two images is whole in memory. What is wrong with a file as a source of items
- * (a kind that is not known, pixels that differ) is -ENOTSUP: the file is then
- * kept as it is.
+ * Before an item is returned, its pixels are compared with libjpeg-turbo's decode of the file. The
+ * comparison goes by groups of rows, so that at most one of the two images is in memory as a whole.
+ * If a file cannot become an item (unsupported kind, or pixels that differ), the result is
+ * -ENOTSUP, and the file stays as it is.
  */
 #include "codec/converter.h"
 #include "base/error.h"
@@ -17,23 +16,23 @@
 #include <errno.h>
 #include <string.h>
 
-/* As the recipe's: what Pillow refuses as a decompression bomb. */
+/* Same limit as the recipe's: Pillow refuses larger images as decompression bombs. */
 #define DEFAULT_MAX_PIXELS UINT64_C(178956970)
 
 /* Rows compared at once. */
 #define STRIP_ROWS 64
 
-/* Bytes of an item of coefficients by those of its JPEG and its blocks: fitted to
- * photographs of 500x375 at 4.3 bits a pixel and of 1600x1200 at 1.3, and within
- * some 5 % of both. */
+/* Estimated bytes of an item of coefficients, from the bytes of its JPEG and its number of blocks.
+ * Fitted to photographs of 500x375 at 4.3 bits per pixel and of 1600x1200 at 1.3; within some 5 %
+ * of both. */
 #define EXPECTED_PER_BYTE  1.21
 #define EXPECTED_PER_BLOCK 2.4
 
 struct hr_converter {
     struct hr_converter_options options;
     struct hr__transcoder *transcoder;
-    struct hr__decoder *files, *items; /* of the two sides of a comparison */
-    struct hr__png_writer *png;        /* made at the first use */
+    struct hr__decoder *files, *items; /* for the two sides of the comparison */
+    struct hr__png_writer *png;        /* created on first use */
 };
 
 void hr_converter_options_init(struct hr_converter_options *options, size_t size)
@@ -143,7 +142,7 @@ static size_t limit_of(const struct hr_converter *c, size_t length)
     return limit <= 0 || limit >= (double)SIZE_MAX ? 0 : limit < 1 ? 1 : (size_t)limit;
 }
 
-/* Reads the header of a file that is to become an item. */
+/* Reads the header of a file that should become an item. */
 static int examine(struct hr_converter *c, const struct hr__encoded *file,
                    struct hr_image_info *info, struct hr_error *error)
 {
@@ -225,7 +224,7 @@ int hr_converter_restore(struct hr_converter *converter, const void *bytes, size
         return 0;
     }
     int r = hr__decoder_info(c->items, bytes, length, &info, error);
-    if (!r) /* before memory is taken for what a header says */
+    if (!r) /* before allocating memory for the size in the header */
         r = hr__check_pixels(&info, c->options.max_pixels, error);
     if (r)
         return r;

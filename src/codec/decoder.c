@@ -1,8 +1,7 @@
 /*
- * The decoder: recognises the format by the first bytes, keeps one state per
- * format, and owns the planes that a region is decoded into. Names of files
- * are never looked at. Bytes of formats that are not decoded here are named,
- * because "what is this file" is the first question of whoever gets the error.
+ * The decoder: recognises the format by the first bytes, keeps one state per format, and owns the
+ * planes that a region is decoded into. It never uses file names. Errors name known formats that it
+ * does not support, because users first ask what kind of file it is.
  */
 #include "codec/codec.h"
 
@@ -21,10 +20,10 @@ static const struct hr__format *const formats[] = {&hr__format_jpeg, &hr__format
 enum { FORMATS = sizeof formats / sizeof formats[0] };
 
 struct hr__decoder {
-    void *state[FORMATS]; /* made at the first image of the format */
+    void *state[FORMATS]; /* created at the first image of the format */
     struct hr__codec_scratch planes;
     enum hr_damaged damaged;
-    struct hr_error damage; /* of the image that was taken all the same; code 0: none */
+    struct hr_error damage; /* of an image accepted nevertheless; code 0: none */
 };
 
 int hr__scratch_reserve(struct hr__codec_scratch *scratch, size_t bytes, struct hr_error *error)
@@ -86,8 +85,8 @@ const char *hr__decoder_damage(const struct hr__decoder *decoder)
     return decoder->damage.code ? decoder->damage.message : NULL;
 }
 
-/* After a strict try that failed: non-zero where a lenient one may be made. The first damage of
- * an image is what is told of it. */
+/* After a strict attempt failed, returns non-zero if a lenient one may follow. Only the first
+ * damage of an image is reported. */
 static int may_accept(struct hr__decoder *decoder, struct hr__encoded *in, int code,
                       const struct hr_error *error)
 {
@@ -105,7 +104,7 @@ struct signature {
     const char *bytes;
 };
 
-/* Files that are decoded here; items are told by hr__item_recognise. */
+/* File formats decoded here; hr__item_recognise recognises items. */
 static const struct signature decoded_files[] = {
     {"JPEG", 0, 2, "\xFF\xD8"},
     {"PNG", 0, 8, "\x89PNG\r\n\x1A\n"},
@@ -114,7 +113,7 @@ static const enum hr_image_format decoded_ids[] = {HR_IMAGE_JPEG, HR_IMAGE_PNG};
 
 enum { DECODED_FILES = sizeof decoded_files / sizeof decoded_files[0] };
 
-/* Formats that people have in image folders; longer signatures first. */
+/* Other formats common in image folders; longer signatures first. */
 static const struct signature other_formats[] = {
     {"WebP", 8, 4, "WEBP"},
     {"AVIF", 4, 8, "ftypavif"},
@@ -159,7 +158,7 @@ static int looks_like_text(const uint8_t *bytes, size_t length)
     return 1;
 }
 
-/* The error for bytes that no format here takes. */
+/* Reports the error for bytes of an unsupported format. */
 static int refuse(const uint8_t *bytes, size_t length, struct hr_error *error)
 {
     if (!length)
@@ -210,7 +209,7 @@ static enum hr_image_format recognise(const struct hr__encoded *in)
                                                                : HR_IMAGE_COEFFICIENTS;
 }
 
-/* Finds the format of the bytes, with its state. */
+/* Finds the format of the bytes and its state. */
 static int find_format(struct hr__decoder *decoder, const struct hr__encoded *in, int *which,
                        struct hr_error *error)
 {
@@ -245,7 +244,7 @@ int hr__decoder_info(struct hr__decoder *decoder, const void *bytes, size_t leng
     return rc;
 }
 
-/* A side as the limit of pixels counts it, see hr__check_pixels. */
+/* For the limit on pixels, sides count as at least this; see hr__check_pixels. */
 #define LEAST_SIDE   32
 #define SMALL_ANYWAY (UINT64_C(1) << 24)
 
@@ -298,7 +297,7 @@ int hr__decoder_region(struct hr__decoder *decoder, const void *bytes, size_t le
         return rc;
     if (info->format != formats[which]->id)
         return hr__fail(error, -EINVAL, "the image info is not that of these bytes");
-    /* At most 2^31 each, so the products fit in 64 bits. */
+    /* Both are at most 2^31, so the products fit in 64 bits. */
     size_t stride = ((size_t)region->width + 63) & ~(size_t)63;
     size_t plane_bytes = stride * (size_t)region->height;
     rc = hr__scratch_reserve(&decoder->planes, 3 * plane_bytes, error);
@@ -309,7 +308,7 @@ int hr__decoder_region(struct hr__decoder *decoder, const void *bytes, size_t le
     job.out.stride = (ptrdiff_t)stride;
     job.out.width = region->width;
     job.out.height = region->height;
-    /* Its header may have been damaged already. */
+    /* The header may have been found damaged already. */
     job.in.lenient = decoder->damage.code != 0;
     do
         rc = formats[which]->region(decoder->state[which], &job, &why);

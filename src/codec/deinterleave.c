@@ -1,10 +1,10 @@
 /*
- * De-interleaving of RGB rows.
+ * De-interleaves RGB rows.
  *
- * Both vector versions use one fact: with n pixels in three vectors of n bytes
- * and n a power of two, the n bytes of a channel lie at n different positions
- * modulo n, because 3 and n have no common divisor. So two blends gather a
- * channel's bytes in one vector, and one byte permutation orders them.
+ * Both vector versions use one fact. If n pixels are in three vectors of n bytes and n is a power
+ * of two, the n bytes of a channel have n different positions modulo n, because 3 and n are
+ * coprime. So two blends gather a channel's bytes in one vector, and one byte permutation orders
+ * them.
  */
 #include "codec/deinterleave.h"
 
@@ -55,7 +55,7 @@ deinterleave_avx2(const uint8_t *rgb, uint8_t *const plane[3], size_t pixels)
     const __m256i third0 = EVERY_THIRD_16(0);
     const __m256i pick0 = PICK_16(0), pick1 = PICK_16(1), pick2 = PICK_16(2);
     for (size_t i = 0; i < pixels; i += 32, rgb += 96) {
-        /* Each 128-bit half holds 16 pixels over the three vectors. */
+        /* Each 128-bit half of the three vectors holds 16 pixels. */
         __m256i a = load_halves(rgb), b = load_halves(rgb + 16), c = load_halves(rgb + 32);
         __m256i red = _mm256_blendv_epi8(_mm256_blendv_epi8(a, b, third2), c, third1);
         __m256i green = _mm256_blendv_epi8(_mm256_blendv_epi8(a, b, third0), c, third2);

@@ -1,6 +1,6 @@
 /*
- * Rows of interleaved RGB to three rows of one channel each. One portable and
- * two vector versions that give the same bytes.
+ * Splits rows of interleaved RGB into three rows of one channel each. One portable and two vector
+ * versions give the same bytes.
  */
 #ifndef HR_CODEC_DEINTERLEAVE_H
 #define HR_CODEC_DEINTERLEAVE_H
@@ -10,14 +10,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What is processed at once: `rgb` is readable for 3 x pixels rounded up to
- * this, and the planes are writable for pixels rounded up to it; what lands
- * behind `pixels` is unspecified. */
+/* Pixels processed at once. `rgb` must be readable for 3 x `pixels` rounded up to this, and the
+ * planes writable for `pixels` rounded up to it; bytes written after `pixels` are unspecified. */
 #define HR__DEINTERLEAVE_PIXELS 64
 
 typedef void hr__deinterleave_fn(const uint8_t *rgb, uint8_t *const plane[3], size_t pixels);
 
-/* The version for `isa`, which must not be above this machine's. */
+/* Returns the version for `isa`, which the machine must support. */
 hr__deinterleave_fn *hr__deinterleave(enum hr__isa isa);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * The one EXIF value that decides how an image is to be turned.
+ * Reads the one EXIF value that matters here: the orientation.
  *
- * The block is outside bytes: every offset is checked against its length, and
- * whatever does not fit reads as "no orientation". Only the first directory is
- * looked at, where the standard puts the tag.
+ * The block is untrusted: every offset is checked against its length, and anything out of range
+ * counts as "no orientation". Only the first directory is read, which is where the standard puts
+ * the tag.
  */
 #include "codec/format.h"
 

@@ -1,4 +1,4 @@
-/* The form of an item by its first bytes; names of forms: base/form.c. */
+/* Determines the form of an item from its first bytes; the names of forms are in base/form.c. */
 #include "codec/item.h"
 
 enum hr_form hr_form_of(const void *bytes, size_t length)

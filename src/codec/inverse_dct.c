@@ -1,6 +1,6 @@
 /*
- * The inverse DCT in plain C: what all other versions are compared with. Numbers
- * wrap rather than overflow, because blocks may come from anywhere.
+ * The inverse DCT in plain C, the reference for all other versions. Arithmetic wraps on overflow,
+ * because blocks are untrusted.
  */
 #include "codec/inverse_dct.h"
 
@@ -38,7 +38,7 @@ static inline int32_t descale(int32_t v, int bits)
     return add(v, 1 << (bits - 1)) >> bits;
 }
 
-/* Eight frequencies to eight samples, scaled by 2^13. */
+/* Transforms eight frequencies to eight samples, scaled by 2^13. */
 static inline void transform(const int32_t in[8], int32_t out[8])
 {
     int32_t z = mul(add(in[2], in[6]), F_0_541);

@@ -1,11 +1,10 @@
 /*
- * The inverse DCT of one block, dequantisation and clamping to samples included.
+ * The inverse DCT of one block, with dequantisation and clamping to samples.
  *
- * It is that of C. Loeffler, A. Ligtenberg and G. Moschytz, "Practical fast 1-D
- * DCT algorithms with 11 multiplications" (ICASSP 1989), in the fixed point of
- * libjpeg's accurate integer method: constants of 13 bits, two more bits kept
- * between the passes, columns first. All sums are exact, so it may be arranged
- * freely; only where it rounds is fixed.
+ * It is the algorithm of C. Loeffler, A. Ligtenberg and G. Moschytz, "Practical fast 1-D DCT
+ * algorithms with 11 multiplications" (ICASSP 1989), in the fixed point of libjpeg's accurate
+ * integer method: constants with 13 bits, two extra bits between the passes, columns first. All
+ * sums are exact, so implementations may reorder them; only the places of rounding are fixed.
  */
 #ifndef HR_CODEC_INVERSE_DCT_H
 #define HR_CODEC_INVERSE_DCT_H
@@ -17,16 +16,16 @@
 #define HR__DCT_PASS1_BITS 2
 
 /*
- * `coefficient` (quantised, 16-byte aligned) and `quant` are in natural order;
- * `out` takes 8 rows of 8 samples. Any values may come; the versions agree on
- * those that the packer lets through (HR__COLUMN_LIMIT).
+ * `coefficient` (quantised, 16-byte aligned) and `quant` are in natural order; `out` takes 8 rows
+ * of 8 samples. Any values are allowed; the versions agree on those that the packer accepts
+ * (HR__COLUMN_LIMIT).
  */
 typedef void hr__inverse_dct_fn(const int16_t coefficient[64], const uint16_t quant[64],
                                 uint8_t *out, ptrdiff_t stride);
 
-hr__inverse_dct_fn hr__inverse_dct_plain; /* C */
+hr__inverse_dct_fn hr__inverse_dct_plain; /* C version */
 
-/* What every machine of an architecture has: the plain one, or a faster one. */
+/* The best version for every machine of the architecture: the plain one or a faster one. */
 #ifdef __SSE2__
 hr__inverse_dct_fn hr__inverse_dct_sse2;
 #define hr__inverse_dct hr__inverse_dct_sse2

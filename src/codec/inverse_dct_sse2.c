@@ -1,7 +1,7 @@
 /*
- * The inverse DCT with SSE2, which every x86-64 has. Odd and even parts are sums
- * of products of two (PMADDWD). Between the passes values are cut to 16 bits,
- * which changes none that the packer lets through.
+ * The inverse DCT with SSE2, which every x86-64 has. Odd and even parts are sums of two products
+ * (PMADDWD). Between the passes values are clamped to 16 bits, which changes none that the packer
+ * accepts.
  */
 #include "codec/inverse_dct.h"
 
@@ -17,7 +17,7 @@ static inline __m128i sum2(__m128i a, __m128i fa, __m128i b, __m128i fb)
     return _mm_add_epi32(_mm_madd_epi16(a, fa), _mm_madd_epi16(b, fb));
 }
 
-/* Four columns: pairs of inputs (0,4), (2,6), (1,3), (5,7). */
+/* Transforms four columns: input pairs (0,4), (2,6), (1,3), (5,7). */
 static inline void transform_half(const __m128i pair[4], __m128i round, int bits, __m128i out[8])
 {
     __m128i e0 = _mm_add_epi32(_mm_madd_epi16(pair[0], PAIR(8192, 8192)), round);
@@ -38,7 +38,7 @@ static inline void transform_half(const __m128i pair[4], __m128i round, int bits
     }
 }
 
-/* One pass over eight vectors: frequencies to samples across them. */
+/* One pass over eight vectors: transforms frequencies to samples across them. */
 static inline void transform(__m128i v[8], __m128i round, int bits)
 {
     __m128i low[4] = {_mm_unpacklo_epi16(v[0], v[4]), _mm_unpacklo_epi16(v[2], v[6]),
@@ -60,7 +60,7 @@ static inline void interleave(const __m128i in[8], __m128i out[8])
     }
 }
 
-/* Columns of 16-bit samples to rows of bytes. */
+/* Stores columns of 16-bit samples as rows of bytes. */
 static inline void store(const __m128i v[8], uint8_t *out, ptrdiff_t stride)
 {
     __m128i a[4], b[4];
@@ -95,10 +95,10 @@ void hr__inverse_dct_sse2(const int16_t coefficient[64], const uint16_t quant[64
         v[i] = _mm_mullo_epi16(_mm_load_si128((const __m128i *)coefficient + i),
                                _mm_loadu_si128((const __m128i *)quant + i));
     transform(v, _mm_set1_epi32(1 << (first - 1)), first);
-    interleave(v, t); /* three times: transposed */
+    interleave(v, t); /* three times makes a transposition */
     interleave(t, v);
     interleave(v, t);
-    /* 128 is what samples are above zero */
+    /* samples are 128 above the transform's result */
     transform(t, _mm_set1_epi32((1 << (second - 1)) + (128 << second)), second);
     store(t, out, stride);
 }

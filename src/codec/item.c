@@ -1,6 +1,5 @@
 /*
- * The header of an item: the checks that all forms share. What lies behind it is
- * checked by the form.
+ * Checks the header of an item, which all forms share. Each form checks what follows the header.
  */
 #include "codec/item.h"
 

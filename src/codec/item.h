@@ -1,14 +1,14 @@
 /*
- * Items: what the forms `coefficients` and `planes` look like in memory.
+ * Items: the memory layout common to the forms `coefficients` and `planes`.
  *
- * An item is one block of bytes without pointers, little-endian, that begins
- * with struct hr__item_header; `encoded` items are the image file itself and
- * have none. Items come from shared memory and files that others may have
- * written: hr__item_parse checks the header once, and whoever follows an offset
- * checks that. A checksum over the whole item is its container's (pack, cache).
+ * An item is one block of bytes without pointers, little-endian, that begins with struct
+ * hr__item_header. `encoded` items are the image file itself and have no header. Items come from
+ * shared memory and files that others may have written. hr__item_parse checks the header once; code
+ * that follows an offset has to check it. A checksum of the whole item is kept by its container
+ * (pack, cache).
  *
- * Every item ends with HR__ITEM_PAD zero bytes, so that vectors may be loaded at
- * the end of its data; they count in `bytes`.
+ * Every item ends with HR__ITEM_PAD zero bytes, so that vectors can be loaded at the end of its
+ * data; they count in `bytes`.
  */
 #ifndef HR_CODEC_ITEM_H
 #define HR_CODEC_ITEM_H
@@ -22,14 +22,14 @@
 #error "items are little-endian, and so are the machines that Headrace knows"
 #endif
 
-/* No image format begins so. */
+/* No image format begins like this. */
 #define HR__ITEM_MAGIC       "\x8AHRI"
 #define HR__ITEM_MAGIC_BYTES 4
 #define HR__ITEM_VERSION     1
 #define HR__ITEM_PAD         64
 
 enum hr__item_flags {
-    HR__ITEM_WIDE = 1,        /* coefficients: the group index has 4 bytes an entry, not 2 */
+    HR__ITEM_WIDE = 1,        /* coefficients: the group index has 4 bytes per entry, not 2 */
     HR__ITEM_PROGRESSIVE = 2, /* the JPEG was progressive */
 };
 
@@ -39,30 +39,29 @@ struct hr__item_header {
     uint8_t form;           /* enum hr_form: coefficients or planes */
     uint8_t components;     /* 1: grey; 3: Y, Cb, Cr */
     uint8_t orientation;    /* EXIF, 1..8 */
-    uint32_t width, height; /* of the image, pixels; 1..65535 */
+    uint32_t width, height; /* of the image in pixels; 1..65535 */
     uint8_t h, v;           /* luma samples per chroma sample: 1 or 2; 1 x 1 for grey */
     uint8_t flags;          /* enum hr__item_flags */
     uint8_t reserved[5];    /* 0 */
-    uint64_t bytes;         /* of the whole item */
+    uint64_t bytes;         /* size of the whole item */
 };
 
-/* Samples of component c on one axis of the image: `extent` pixels, `per` (h or
- * v) luma samples per chroma sample. */
+/* Returns the number of samples of component c on one axis of the image: `extent` pixels, `per` (h
+ * or v) luma samples per chroma sample. */
 static inline uint32_t hr__item_samples(uint32_t extent, uint8_t per, int c)
 {
     return c ? (extent + per - 1u) / per : extent;
 }
 
 /*
- * Copies the header of an item that begins at `bytes` (any alignment) after
- * checking it against the length and itself: magic, version, form, components,
- * sides, sampling, orientation, bytes == length.
- * Errors: -EBADMSG: damaged; -ENOTSUP: a version this build does not know.
+ * Copies the header of the item at `bytes` (any alignment) and checks it against the length and
+ * itself: magic, version, form, components, sides, sampling, orientation, bytes == length. Errors:
+ * -EBADMSG: damaged; -ENOTSUP: a version unknown to this build.
  */
 int hr__item_parse(struct hr__item_header *out, const void *bytes, size_t length,
                    struct hr_error *error);
 
-/* Non-zero where the bytes begin as an item does. */
+/* Returns non-zero if the bytes begin like an item. */
 int hr__item_recognise(const void *bytes, size_t length);
 
 #endif

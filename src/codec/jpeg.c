@@ -1,21 +1,18 @@
 /*
- * JPEG through libjpeg-turbo, whole or any region of it.
+ * Decodes JPEG with libjpeg-turbo: the whole image or any region of it.
  *
- * A region costs the entropy decoding of the rows above it and of its own rows;
- * inverse DCT, upsampling and colour conversion are done for its columns and
- * rows alone. Columns are limited with jpeg_crop_scanline to the region and a
- * margin, because chroma upsampling looks one chroma sample to either side;
- * rows above are passed over with jpeg_skip_scanlines, which keeps the rows
- * that upsampling needs. Where these functions are not exact the whole width
- * or all rows are decoded (see plan_window): pixels are always those of a full
- * decode with the accurate integer DCT and fancy upsampling.
+ * A region costs the entropy decoding of the rows above it and of its own rows. Inverse DCT,
+ * upsampling and colour conversion run only for its own columns and rows. jpeg_crop_scanline limits
+ * the columns to the region and a margin, because chroma upsampling uses one chroma sample on
+ * either side. jpeg_skip_scanlines skips the rows above, but keeps those that upsampling needs.
+ * Where these functions are not exact, the whole width or all rows are decoded (see plan_window).
+ * So pixels are always those of a full decode with the accurate integer DCT and fancy upsampling.
  *
- * Decoding stops after the region's last row, so damage behind it is not seen;
- * a region that reaches the last row of the image also checks its end. Every
- * warning of libjpeg after which pixels would be guessed is an error, unless the
- * caller is lenient: then the whole image is decoded, so that guesses do not
- * depend on the region. Changed bytes that still read as Huffman codes are found
- * by no JPEG decoder.
+ * Decoding stops after the region's last row, so damage after it is not noticed. A region that
+ * reaches the image's last row also checks its end. Every libjpeg warning after which pixels would
+ * be guessed is an error, unless the caller is lenient: then the whole image is decoded, so that
+ * guesses do not depend on the region. No JPEG decoder can detect changed bytes that are still
+ * valid Huffman codes.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -26,21 +23,20 @@
 #include <errno.h>
 #include <string.h>
 
-/* Rows de-interleaved at once: what libjpeg gives (1..4) is too little after
- * each other's stores, and more would leave the nearest cache. */
+/* Rows to de-interleave at once. The 1..4 that libjpeg returns are too few, because loads would
+ * follow the stores too closely; more would not fit in the nearest cache. */
 #define ROWS 4
 
-/* libjpeg-turbo writes rows that are aligned to a vector past the caches, which
- * would make us read them from memory; this shift takes the alignment away.
- * A full 500x375 image went from 950 to 785 us with it. */
+/* libjpeg-turbo writes vector-aligned rows past the caches, so we would read them from memory. This
+ * offset makes rows unaligned. It reduced a full 500x375 image from 950 to 785 us. */
 #define ROW_SHIFT 8
 
-/* Columns beside the region that its pixels depend on: chroma upsampling takes
- * the neighbouring chroma sample, which covers up to two columns. */
+/* Columns beside the region that its pixels depend on: chroma upsampling uses the neighbouring
+ * chroma sample, which covers up to two columns. */
 #define MARGIN 2
 
-/* A window narrower than this is widened where the image allows, so that no
- * upsampler sees the few samples for which it has a special case. */
+/* Narrower windows are widened if the image allows, because upsamplers treat rows of very few
+ * samples differently. */
 #define LEAST_WINDOW 32
 
 struct jpeg {
@@ -49,11 +45,11 @@ struct jpeg {
     hr__deinterleave_fn *deinterleave;
 };
 
-/* The columns that are decoded, and how the rows above the region are passed. */
+/* The columns to decode, and how to skip the rows above the region. */
 struct jpeg_window {
     JDIMENSION x, width;
     int crop; /* limit the columns with jpeg_crop_scanline */
-    int skip; /* pass over rows with jpeg_skip_scanlines instead of decoding them */
+    int skip; /* skip rows with jpeg_skip_scanlines instead of decoding them */
 };
 
 static void jpeg_state_destroy(void **state)
@@ -131,9 +127,8 @@ static struct jpeg_window plan_window(const struct jpeg_decompress_struct *cinfo
 }
 
 /*
- * Inverted ("Adobe") CMYK to RGB as Pillow converts it: with c = 255 - C and so
- * on, R = nk - c * nk / 255, rounded, nk = 255 - k. libjpeg has turned YCCK
- * into CMYK before.
+ * Converts inverted ("Adobe") CMYK to RGB like Pillow: with c = 255 - C and so on, R = nk - c * nk
+ * / 255, rounded, nk = 255 - k. libjpeg has already converted YCCK to CMYK.
  */
 static void store_cmyk(const uint8_t *cmyk, uint8_t *const plane[3], size_t pixels)
 {
@@ -146,7 +141,7 @@ static void store_cmyk(const uint8_t *cmyk, uint8_t *const plane[3], size_t pixe
     }
 }
 
-/* Stores `count` rows of the window as rows `at`... of the region's planes. */
+/* Stores `count` rows of the window in the region's planes, from row `at` on. */
 static void store_rows(const struct jpeg *j, const struct hr__decode_job *job, JSAMPARRAY rows,
                        int at, int count, size_t column)
 {
@@ -195,7 +190,8 @@ static int read_rows(struct jpeg *j, const struct hr__decode_job *job, struct jp
         rows[i] = j->rows.bytes + (size_t)i * pitch + ROW_SHIFT;
     JDIMENSION first = (JDIMENSION)region->y;
     JDIMENSION end = first + (JDIMENSION)region->height;
-    /* Whether a damaged file is taken does not depend on the region either. */
+    /* In lenient mode decode to the end, so that accepting a damaged file does not depend on the
+     * region. */
     JDIMENSION last = j->library.lenient ? cinfo->output_height : end;
     if (window.skip && first)
         jpeg_skip_scanlines(cinfo, first);

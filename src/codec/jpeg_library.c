@@ -1,7 +1,7 @@
 /*
- * libjpeg-turbo for our purposes: a memory source that ends where the bytes end,
- * errors that leave through longjmp with a message for the caller, and warnings
- * after which pixels would be guessed taken for errors, unless these are wanted.
+ * Sets up libjpeg-turbo: a memory source that ends where the bytes end, errors that leave through
+ * longjmp with a message for the caller, and warnings that count as errors if pixels would be
+ * guessed after them, unless the caller is lenient.
  */
 #include "codec/jpeg_library.h"
 
@@ -12,17 +12,16 @@
 
 #include <jerror.h>
 
-/* Scans that a file may have; encoders write some ten, and each costs a pass
- * over the whole image. */
+/* Most scans in a file. Encoders write some ten, and each costs a pass over the whole image. */
 #define MOST_SCANS 500
 
-/* The code of one of libjpeg's errors. */
+/* Returns our code for a libjpeg error. */
 static int error_code(int message)
 {
     switch (message) {
     case JERR_OUT_OF_MEMORY:
         return -ENOMEM;
-#if JPEG_LIB_VERSION < 70 /* Ubuntu builds with the interface of libjpeg 8, which lacks it */
+#if JPEG_LIB_VERSION < 70 /* missing in the libjpeg 8 interface, which Ubuntu uses */
     case JERR_ARITH_NOTIMPL:
 #endif
     case JERR_BAD_LIB_VERSION:
@@ -42,7 +41,7 @@ static int error_code(int message)
     }
 }
 
-/* Leaves libjpeg with its current message; also its error_exit. */
+/* Leaves libjpeg with its current message; also used as its error_exit. */
 static void fail_out(j_common_ptr common)
 {
     struct hr__jpeg *j = common->client_data;
@@ -54,18 +53,18 @@ static void fail_out(j_common_ptr common)
     longjmp(j->escape, 1);
 }
 
-/* Leaves libjpeg with a message of our own about the number `n`. */
+/* Leaves libjpeg with a message of our own that formats the number `n`. */
 void hr__jpeg_fail(struct hr__jpeg *j, int code, const char *format, int n)
 {
     j->code = hr__fail(j->error, code, format, n);
     longjmp(j->escape, 1);
 }
 
-/* Warnings that leave every pixel as the file says it. */
+/* Returns non-zero for warnings that do not affect pixels. */
 static int warning_is_harmless(int message)
 {
     switch (message) {
-    case JWRN_ADOBE_XFORM:     /* libjpeg takes YCbCr or YCCK, as all decoders do */
+    case JWRN_ADOBE_XFORM:     /* libjpeg assumes YCbCr or YCCK, like all decoders */
     case JWRN_BOGUS_ICC:       /* profiles are not used */
     case JWRN_EXTRANEOUS_DATA: /* padding before a marker */
     case JWRN_JFIF_MAJOR:
@@ -87,8 +86,8 @@ static void ignore_output(j_common_ptr common)
 {
 }
 
-/* The source is one block of memory, so asking for more is the end of it. Only the marker of
- * the end may be missing, and only from damaged files that are taken. */
+/* The source is one block of memory, so a request for more means its end. Only the end marker may
+ * be missing, and only if damaged files are accepted. */
 static boolean source_fill(j_decompress_ptr cinfo)
 {
     static const JOCTET end[] = {0xFF, JPEG_EOI};
@@ -119,7 +118,7 @@ static void source_nothing(j_decompress_ptr cinfo)
 {
 }
 
-/* Missing or wrong restart markers mean lost rows: resynchronised where these may be guessed. */
+/* Missing or wrong restart markers mean lost rows: resynchronise only if those may be guessed. */
 static boolean source_resync(j_decompress_ptr cinfo, int desired)
 {
     const struct hr__jpeg *j = cinfo->client_data;
@@ -151,8 +150,8 @@ void hr__jpeg_init(struct hr__jpeg *j)
     j->progress.progress_monitor = watch_scans;
 }
 
-/* What libjpeg does not tell about the header: the orientation, and a frame
- * type that it may or may not know. Stops at the first scan. */
+/* Finds what libjpeg does not report about the header: the orientation, and a frame type that it
+ * may not support. Stops at the first scan. */
 void hr__jpeg_walk_markers(const struct hr__encoded *in, int *orientation, int *lossless)
 {
     const uint8_t *p = in->bytes + 2, *end = in->bytes + in->length;
@@ -160,7 +159,7 @@ void hr__jpeg_walk_markers(const struct hr__encoded *in, int *orientation, int *
     *lossless = 0;
     while (end - p >= 4) {
         if (p[0] != 0xFF || p[1] == 0xFF || p[1] == 0) {
-            p++; /* fill or extraneous bytes, which libjpeg passes over too */
+            p++; /* fill or extraneous bytes, which libjpeg skips too */
             continue;
         }
         int marker = p[1];
@@ -185,10 +184,9 @@ void hr__jpeg_walk_markers(const struct hr__encoded *in, int *orientation, int *
 }
 
 /*
- * Makes cinfo and reads the header into it; leaves with longjmp on errors. A
- * libjpeg object keeps its tables from image to image, and a damaged file that
- * lacks one would be decoded with that of the file before. So each image gets
- * its own, which costs a microsecond.
+ * Creates cinfo and reads the header into it; leaves with longjmp on errors. A libjpeg object keeps
+ * its tables from image to image, so a damaged file that lacks a table would be decoded with that
+ * of the previous file. Therefore each image gets its own object, which costs a microsecond.
  */
 void hr__jpeg_read_header(struct hr__jpeg *j, const struct hr__encoded *in)
 {
@@ -207,8 +205,8 @@ void hr__jpeg_read_header(struct hr__jpeg *j, const struct hr__encoded *in)
         hr__jpeg_fail(j, -ENOTSUP, "unsupported JPEG: %d colour components", n);
 }
 
-/* A progressive file whose scans do not give every coefficient in full is
- * smoothed across blocks, and cropping changes what the smoothing sees. */
+/* If the scans of a progressive file do not give every coefficient in full, libjpeg smooths across
+ * blocks, and cropping changes the input of the smoothing. */
 int hr__jpeg_is_smoothed(const struct jpeg_decompress_struct *cinfo)
 {
     if (!cinfo->progressive_mode || !cinfo->coef_bits)

@@ -1,6 +1,6 @@
 /*
- * Reading coefficients and planes out of JPEG files, and writing files again; see
- * jpeg_transcode.h. Which files can become items is decided in check_kind alone.
+ * Reads coefficients and planes from JPEG files, and writes files again; see jpeg_transcode.h. Only
+ * check_kind decides which files can become items.
  */
 #include "codec/jpeg_transcode.h"
 
@@ -14,23 +14,23 @@
 
 #include <jerror.h>
 
-/* First size of a file that is being written. */
+/* Initial size of the buffer for a file being written. */
 #define FIRST_BYTES ((size_t)64 << 10)
 
-/* Lines that libjpeg gives at once at most: 4 block rows, of odd grey files. */
+/* Most lines that libjpeg returns at once: 4 block rows, for unusual grey files. */
 #define LINES_MOST 32
 
-/* Coefficients of 8-bit pixels are less in magnitude; DC also exactly -1024. */
+/* Coefficients of 8-bit pixels are smaller in magnitude; only DC may also be exactly -1024. */
 #define COEFFICIENT_LIMIT 1024
 
 struct hr__transcoder {
     struct hr__jpeg library;
     struct hr__packer *packer;
     struct hr__codec_scratch planes; /* an item of planes */
-    struct hr__codec_scratch lines;  /* what libjpeg writes of one row of MCUs */
+    struct hr__codec_scratch lines;  /* what libjpeg writes for one row of MCUs */
     struct jpeg_compress_struct writer;
     struct jpeg_destination_mgr destination;
-    uint8_t *file; /* being written */
+    uint8_t *file; /* the file being written */
     size_t file_bytes, capacity;
 };
 
@@ -66,7 +66,7 @@ size_t hr__transcoder_memory(const struct hr__transcoder *t)
            t->capacity;
 }
 
-/* 0, or -ENOTSUP with the reason why the file cannot be an item. */
+/* Returns 0, or -ENOTSUP with the reason why the file cannot become an item. */
 static int check_kind(const struct jpeg_decompress_struct *cinfo, struct hr_error *error)
 {
     const jpeg_component_info *c = cinfo->comp_info;
@@ -90,7 +90,8 @@ static int check_kind(const struct jpeg_decompress_struct *cinfo, struct hr_erro
                     c[2].h_samp_factor, c[2].v_samp_factor);
 }
 
-/* Reads the header and what of it goes into an item's. Leaves with longjmp. */
+/* Reads the header and the part of it that an item's header needs. Leaves with longjmp on
+ * errors. */
 static void read_shape(struct hr__transcoder *t, const struct hr__encoded *in,
                        struct hr__item_header *shape)
 {
@@ -154,9 +155,9 @@ static int begin_item(struct hr__transcoder *t, const struct hr__item_header *sh
 }
 
 /*
- * Whether libjpeg can write these blocks again: T.81 gives the coefficients of 8-bit
- * pixels 10 bits and a sign (F.1.2), and differences of DC one bit more. Readers take
- * larger ones; an item of them could not become a file any more.
+ * Returns whether libjpeg can write these blocks again. T.81 gives coefficients of 8-bit pixels 10
+ * bits and a sign (F.1.2), and differences of DC one bit more. Decoders accept larger ones, but an
+ * item with them could not be written as a file again.
  */
 static int are_writable(const int16_t (*blocks)[64], size_t count)
 {
@@ -170,7 +171,7 @@ static int are_writable(const int16_t (*blocks)[64], size_t count)
         return 1;
     if (least < -COEFFICIENT_LIMIT || most >= COEFFICIENT_LIMIT)
         return 0;
-    for (size_t i = 0; i < count; i++) /* black at quality 100: a DC of -1024 alone */
+    for (size_t i = 0; i < count; i++) /* black at quality 100: only a DC may be -1024 */
         for (int k = 1; k < 64; k++)
             if (blocks[i][k] == -COEFFICIENT_LIMIT)
                 return 0;
@@ -229,12 +230,12 @@ int hr__transcode_coefficients(struct hr__transcoder *t, const struct hr__encode
 /* The lines of one component in a row of MCUs, and its plane in the item. */
 struct plane {
     uint8_t *at;            /* next line of the item */
-    uint32_t width, height; /* samples; lines still to come */
-    int lines;              /* in a row of MCUs */
+    uint32_t width, height; /* in samples; lines still to come */
+    int lines;              /* lines in a row of MCUs */
     JSAMPROW line[LINES_MOST];
 };
 
-/* Lays out the item's planes and libjpeg's lines, which are as wide as whole MCUs. */
+/* Sets up the item's planes and libjpeg's lines, which are as wide as whole MCUs. */
 static int begin_planes(struct hr__transcoder *t, const struct hr__item_header *shape,
                         struct plane plane[3])
 {
@@ -319,7 +320,7 @@ static void destination_begin(j_compress_ptr writer)
     writer->dest->free_in_buffer = t->capacity;
 }
 
-/* The buffer is full: it doubles. */
+/* The buffer is full: doubles it. */
 static boolean destination_grow(j_compress_ptr writer)
 {
     struct hr__transcoder *t = writer->client_data;
@@ -341,8 +342,8 @@ static void destination_end(j_compress_ptr writer)
     t->file_bytes = t->capacity - writer->dest->free_in_buffer;
 }
 
-/* libjpeg's errors arrive with the object that failed: the writer's go the way of
- * the reader's. */
+/* libjpeg passes its errors with the object that failed; this passes the writer's on like the
+ * reader's. */
 static void writer_failed(j_common_ptr common)
 {
     struct hr__transcoder *t = common->client_data;
@@ -359,7 +360,7 @@ static void writer_warned(j_common_ptr common, int level)
         writer_failed(common);
 }
 
-/* The image's tables and components as the item says them. */
+/* Sets the writer's tables and components from the item. */
 static void describe(j_compress_ptr writer, const struct hr__coefficients *item)
 {
     const struct hr__item_header *h = &item->header;
@@ -387,7 +388,7 @@ static void describe(j_compress_ptr writer, const struct hr__coefficients *item)
         jpeg_simple_progression(writer);
 }
 
-/* An EXIF block with nothing but the orientation (Exif 2.32, section 4.6). */
+/* Writes an EXIF block with only the orientation (Exif 2.32, section 4.6). */
 static void write_orientation(j_compress_ptr writer, uint8_t orientation)
 {
     uint8_t exif[32] = {'E',  'x',  'i', 'f', 0, 0, 'I', 'I', 42, 0, 8, 0, 0, 0, /* header */

@@ -1,7 +1,6 @@
 /*
- * The form `planes` as a format of the decoder: a region is upsampled and
- * converted straight out of the item's bytes. Any sample values make pixels, so
- * there is nothing to check but sizes.
+ * The form `planes` as a format of the decoder: upsamples and converts a region directly from the
+ * item's bytes. All sample values are valid, so only sizes need checks.
  */
 #include "codec/planes.h"
 

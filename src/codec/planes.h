@@ -1,29 +1,28 @@
 /*
  * The form `planes`: the decoded samples of each component, at its own resolution.
  *
- * An item is struct hr__item_header, then the planes of Y, Cb and Cr (grey: Y
- * alone) one after the other, rows tightly packed at the component's true width
- * (hr__item_samples), then HR__ITEM_PAD zero bytes. Its size follows from the
- * header. Pixels come out of it by ycc.h alone.
+ * An item is struct hr__item_header, then the planes of Y, Cb and Cr (grey: only Y) one after the
+ * other, with rows tightly packed at the component's true width (hr__item_samples), then
+ * HR__ITEM_PAD zero bytes. The header determines its size. ycc.h converts the planes to pixels.
  */
 #ifndef HR_CODEC_PLANES_H
 #define HR_CODEC_PLANES_H
 
 #include "codec/item.h"
 
-/* Where an item's planes are, after hr__planes_open. */
+/* The planes of an item, set by hr__planes_open. */
 struct hr__planes {
     struct hr__item_header header;
-    uint32_t width[3], height[3]; /* samples; 0 for components that are not there */
-    const uint8_t *at[3];         /* inside the item; rows of `width` bytes */
+    uint32_t width[3], height[3]; /* in samples; 0 for missing components */
+    const uint8_t *at[3];         /* pointers into the item; rows of `width` bytes */
 };
 
-/* Bytes of an item of planes of this shape (its components, sides and sampling), at
- * most some 13 GB: no overflow. */
+/* Returns the size of an item of planes of this shape (components, sides and sampling); at most
+ * some 13 GB, so it cannot overflow. */
 uint64_t hr__planes_bytes(const struct hr__item_header *shape);
 
-/* Checks the header, and that the item is as large as it says. Keeps pointers into
- * `bytes`. Errors: -EBADMSG: damaged, or an item of another form; -ENOTSUP. */
+/* Checks the header, and that the item has the size it implies. Keeps pointers into `bytes`.
+ * Errors: -EBADMSG: damaged, or an item of another form; -ENOTSUP. */
 int hr__planes_open(struct hr__planes *out, const void *bytes, size_t length,
                     struct hr_error *error);
 

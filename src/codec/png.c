@@ -1,16 +1,14 @@
 /*
- * PNG through libspng: every colour type and depth to 8-bit RGB as Pillow's
- * convert("RGB") does it: alpha is dropped, transparency and gamma are ignored,
- * of 16-bit samples the high byte stays, and an index behind the palette's end
- * is black. One difference: 16-bit grey, which Pillow clips at 255, is scaled
- * like the other 16-bit types, because clipping leaves white and little else.
+ * Decodes PNG with libspng: every colour type and depth to 8-bit RGB like Pillow's convert("RGB").
+ * Alpha is dropped, transparency and gamma are ignored, 16-bit samples keep their high byte, and a
+ * palette index past the end is black. One difference: 16-bit grey, which Pillow clips at 255, is
+ * scaled like the other 16-bit types, because clipping makes nearly everything white.
  *
- * Only IHDR, PLTE, IDAT and IEND decide the pixels, so libspng is given a
- * stream from which all ancillary chunks are left out: their text and profiles
- * are neither inflated nor stored. Scanlines are taken one by one and their
- * part of the region is stored at once, interlaced or not, so memory beyond the
- * region is a few scanlines. Rows after the region are not decoded, and damage
- * in them is not seen; a region that reaches the last row checks all of IDAT.
+ * Only IHDR, PLTE, IDAT and IEND determine the pixels. So libspng gets a stream without ancillary
+ * chunks, and their text and profiles are neither inflated nor stored. Scanlines are decoded one by
+ * one, interlaced or not, and their part of the region is stored at once, so memory beyond the
+ * region is a few scanlines. Rows after the region are not decoded, and damage in them is not
+ * noticed; a region that reaches the last row checks all of IDAT.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -27,30 +25,30 @@ enum { SIGNATURE_BYTES = 8, CHUNK_HEADER_BYTES = 8, CHUNK_FRAME_BYTES = 12, IHDR
 /* The file without its ancillary chunks. */
 struct critical_stream {
     const uint8_t *at, *end;
-    size_t left; /* bytes of the current chunk, or signature, not yet given out */
+    size_t left; /* bytes of the current chunk or signature not yet returned */
 };
 
 struct png {
     struct hr__codec_scratch row;    /* one scanline as stored */
-    struct hr__codec_scratch mended; /* a damaged file that is taken */
+    struct hr__codec_scratch mended; /* a repaired copy of a damaged file */
     uint8_t map[3][256];             /* sample or palette index of at most 8 bits to R, G, B */
     hr__deinterleave_fn *deinterleave;
 };
 
-/* How pixels lie in a scanline. */
+/* The layout of pixels in a scanline. */
 struct layout {
-    unsigned depth;    /* bits of a sample */
-    unsigned channels; /* samples of a pixel */
+    unsigned depth;    /* bits per sample */
+    unsigned channels; /* samples per pixel */
     int colour;        /* R, G and B differ: channels 0, 1, 2 */
     int mapped;        /* samples go through png.map */
 };
 
-/* Pixels of one scanline, and where they go. */
+/* Pixels of one scanline, and their destination. */
 struct run {
     const uint8_t *row;
     size_t first, count; /* pixels of the scanline */
-    uint8_t *plane[3];   /* where the first of them goes */
-    size_t step;         /* distance of neighbours there */
+    uint8_t *plane[3];   /* destination of the first of them */
+    size_t step;         /* distance between neighbours there */
 };
 
 static uint32_t read_be32(const uint8_t *p)
@@ -58,7 +56,7 @@ static uint32_t read_be32(const uint8_t *p)
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* Moves to the next chunk that matters; 0 at the end of the bytes. */
+/* Moves to the next chunk that is kept. Returns 0 at the end of the bytes. */
 static int next_critical(struct critical_stream *s)
 {
     for (;;) {
@@ -95,9 +93,8 @@ static int read_critical(spng_ctx *ctx, void *user, void *to, size_t length)
     return 0;
 }
 
-/* libspng's allocation hooks get no context, and it reports zlib's lack of
- * memory as a damaged stream. Whether memory was refused during the current
- * call is therefore noted per thread. */
+/* libspng's allocation hooks get no context, and it reports lack of memory in zlib as a damaged
+ * stream. So this records, per thread, whether memory was refused during the current call. */
 static _Thread_local int memory_refused;
 
 static void *note_refusal(void *block)
@@ -137,8 +134,8 @@ static int fail_png(int code, struct hr_error *error)
     }
 }
 
-/* The checksum of a chunk's type and its `length` bytes. The CRC-32 of PNG, third edition,
- * annex D. */
+/* Computes the checksum of a chunk's type and its `length` bytes: PNG's CRC-32 (third edition,
+ * annex D). */
 static uint32_t checksum(const uint8_t *chunk, size_t length)
 {
     uint32_t crc = ~0u;
@@ -151,8 +148,8 @@ static uint32_t checksum(const uint8_t *chunk, size_t length)
     return ~crc;
 }
 
-/* libspng tells of a wrong header checksum only when rows are read, but sizes
- * are relied upon before. */
+/* libspng reports a wrong header checksum only when rows are read, but the sizes are used
+ * earlier. */
 static int header_is_intact(const struct hr__encoded *in)
 {
     const uint8_t *header = in->bytes + SIGNATURE_BYTES;
@@ -160,8 +157,9 @@ static int header_is_intact(const struct hr__encoded *in)
            checksum(header, IHDR_BYTES) == read_be32(header + CHUNK_HEADER_BYTES + IHDR_BYTES);
 }
 
-/* Makes `in` a copy whose pixel data has the right checksums: Pillow does not look at those, but
- * at all others and, as libspng, at the checksum within the compressed data. */
+/* Replaces `in` by a copy whose IDAT chunks have correct checksums, which Pillow does not check.
+ * All other checksums still count, for Pillow as for libspng, including the one inside the
+ * compressed data. */
 static int mend_checksums(struct png *png, struct hr__encoded *in, struct hr_error *error)
 {
     int rc = hr__scratch_reserve(&png->mended, in->length, error);
@@ -184,7 +182,7 @@ static int mend_checksums(struct png *png, struct hr__encoded *in, struct hr_err
     return 0;
 }
 
-/* Makes a context on `stream` with the header read. */
+/* Creates a context on `stream` and reads the header. */
 static int open_png(spng_ctx **out, const struct hr__encoded *in, struct critical_stream *stream,
                     struct spng_ihdr *header, struct hr_error *error)
 {
@@ -209,8 +207,8 @@ static int open_png(spng_ctx **out, const struct hr__encoded *in, struct critica
     return 0;
 }
 
-/* Orientation from the eXIf chunk (PNG third edition, 11.3.4.5), which may lie
- * anywhere in the file. */
+/* Returns the orientation from the eXIf chunk (PNG third edition, 11.3.4.5), which may be anywhere
+ * in the file. */
 static int find_orientation(const struct hr__encoded *in)
 {
     size_t at = SIGNATURE_BYTES;
@@ -265,7 +263,7 @@ static int png_info(void *state, const struct hr__encoded *in, struct hr_image_i
     return 0;
 }
 
-/* Fills in the map of an image whose samples have at most 8 bits. */
+/* Fills the map for an image whose samples have at most 8 bits. */
 static int make_map(struct png *png, spng_ctx *ctx, const struct spng_ihdr *header)
 {
     unsigned top = (1u << header->bit_depth) - 1;
@@ -300,7 +298,7 @@ static void store_mapped(const struct png *png, const struct run *run, unsigned 
     }
 }
 
-/* Stores samples of 8 or 16 bits; of the latter the first, high, byte. */
+/* Stores samples of 8 or 16 bits; of 16 bits only the first byte, which is the high one. */
 static void store_samples(const struct png *png, const struct run *run, const struct layout *l)
 {
     size_t sample = l->depth / 8, pixel = sample * l->channels;
@@ -316,7 +314,7 @@ static void store_samples(const struct png *png, const struct run *run, const st
     }
 }
 
-/* Stores what a scanline has of the region. */
+/* Stores the part of a scanline that is in the region. */
 static void store_scanline(const struct png *png, const struct hr__decode_job *job,
                            const struct layout *l, const struct spng_row_info *at, int interlaced)
 {
@@ -343,7 +341,7 @@ static void store_scanline(const struct png *png, const struct hr__decode_job *j
         store_samples(png, &run, l);
 }
 
-/* Decodes scanlines up to the region's last. Returns one of libspng's codes. */
+/* Decodes scanlines up to the region's last. Returns a libspng code. */
 static int read_scanlines(struct png *png, spng_ctx *ctx, const struct hr__decode_job *job,
                           const struct critical_stream *stream)
 {
@@ -373,9 +371,8 @@ static int read_scanlines(struct png *png, spng_ctx *ctx, const struct hr__decod
     if (rc != SPNG_EOI)
         return rc;
     if (job->in.lenient)
-        return 0; /* nobody looks at what follows the last row */
-    /* The checksum of what the last scanlines came from; Pillow, too, accepts a
-     * file without its IEND. */
+        return 0; /* the rest does not matter */
+    /* Check the checksum of the last scanlines' data. Pillow also accepts a file without IEND. */
     rc = spng_decode_chunks(ctx);
     return rc == SPNG_IO_EOF && !stream->left ? 0 : rc;
 }

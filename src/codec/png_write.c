@@ -1,4 +1,4 @@
-/* Rows of planes, interleaved one at a time, into a PNG in memory. */
+/* Interleaves rows of planes, one at a time, into a PNG file in memory. */
 #include "codec/png_write.h"
 
 #include "base/error.h"
@@ -13,8 +13,8 @@
 
 struct hr__png_writer {
     struct hr__codec_scratch row;
-    char exif[26]; /* the block being written: libspng keeps no copy of it */
-    void *file;    /* the last one; from malloc, as libspng makes it */
+    char exif[26]; /* the EXIF block being written: libspng keeps no copy of it */
+    void *file;    /* the last file; libspng allocates it with malloc */
     size_t length;
 };
 
@@ -50,7 +50,7 @@ static void interleave(const struct hr__planar *pixels, int y, int channels, uin
 static int describe(struct hr__png_writer *w, spng_ctx *context, const struct hr_image_info *info,
                     int channels)
 {
-    /* A TIFF header and a directory of one entry: the orientation. */
+    /* A TIFF header and a directory with one entry: the orientation. */
     static const char exif[sizeof w->exif] = {'I', 'I',  42,   0, 8, 0, 0, 0, 1,
                                               0,   0x12, 0x01, 3, 0, 1, 0, 0, 0};
     struct spng_ihdr header = {

@@ -1,11 +1,10 @@
 /*
- * Upsampling and colour of a region: which rows and columns it takes, what is at
- * the edges of a component, and one row after the other through the kernels.
+ * Upsamples and converts a region: determines its rows and columns, handles the edges of
+ * components, and passes one row after the other to the kernels.
  *
- * libjpeg-turbo's upsamplers (jdsample.c) clamp at the component's true edges: a
- * missing neighbour is the sample itself, which the filter then leaves as it is.
- * With components of at most two samples across, an h2 sampling is replicated,
- * both ways; an h1v2 sampling is always filtered.
+ * libjpeg-turbo's upsamplers (jdsample.c) clamp at the component's true edges: a missing neighbour
+ * is replaced by the sample itself, which the filter then leaves unchanged. For components with at
+ * most two samples across, h2 samplings are replicated in both directions; h1v2 is always filtered.
  */
 #include "codec/ycc.h"
 
@@ -17,21 +16,21 @@
 #include <errno.h>
 #include <string.h>
 
-/* Components of at most so many samples across are not filtered but replicated. */
+/* Components with at most this many samples across are replicated, not filtered. */
 #define REPLICATED_MOST 2
 
 struct hr__ycc {
     const struct hr__ycc_kernels *kernels;
-    struct hr__codec_scratch rows; /* Cb's and Cr's row in between */
+    struct hr__codec_scratch rows; /* intermediate rows of Cb and Cr */
 };
 
-/* How the chroma of a region is made of samples. */
+/* How the chroma of a region is computed from samples. */
 enum ycc_way {
     WAY_GREY,
     WAY_SAME,     /* 4:4:4 */
     WAY_BETWEEN,  /* h1v2 */
     WAY_DOUBLED,  /* h2v1, h2v2 */
-    WAY_REPEATED, /* the same, few samples across */
+    WAY_REPEATED, /* h2v1, h2v2 with few samples across */
 };
 
 static enum ycc_way find_way(const struct hr__item_header *shape)
@@ -44,8 +43,8 @@ static enum ycc_way find_way(const struct hr__item_header *shape)
                                                                          : WAY_REPEATED;
 }
 
-/* Samples that the pixels [*at, *at + *count) of one axis depend on, of `samples`; with `filter`
- * an even pixel takes its sample's left neighbour too, an odd one the right. */
+/* Finds the samples, of `samples`, that the pixels [*at, *at + *count) of one axis depend on. With
+ * `filter` an even pixel also needs its sample's left neighbour, an odd one the right. */
 static void find_span(int *at, int *count, int samples, int filter)
 {
     int first = *at, last = *at + *count - 1;
@@ -99,14 +98,14 @@ size_t hr__ycc_memory(const struct hr__ycc *ycc)
     return sizeof *ycc + ycc->rows.capacity;
 }
 
-/* Sample (x, y) of component c, which its window holds. */
+/* Returns sample (x, y) of component c, which must be in its window. */
 static const uint8_t *sample(const struct hr__ycc_planes *planes, int c, int x, int y)
 {
     const struct hr_region *window = &planes->window[c];
     return planes->at[c] + (y - window->y) * planes->stride[c] + (x - window->x);
 }
 
-/* The chroma rows that pixel row y takes most and least of. */
+/* Finds the chroma row that pixel row y is in, and the nearest other one. */
 static void find_rows(const struct hr__item_header *shape, int y, int *near, int *far)
 {
     int rows = (int)hr__item_samples(shape->height, shape->v, 1);
@@ -119,16 +118,16 @@ static void find_rows(const struct hr__item_header *shape, int y, int *near, int
         *far = *near;
 }
 
-/* What one call works with. */
+/* The state of one call. */
 struct job {
     const struct hr__ycc_planes *planes;
     struct hr_region region;
-    struct hr_region window; /* chroma that the region takes */
-    uint8_t *scratch[2];     /* Cb's and Cr's part, each of the same size */
+    struct hr_region window; /* chroma samples that the region needs */
+    uint8_t *scratch[2];     /* the parts of Cb and Cr, of equal size */
 };
 
-/* Bytes of one component's part of the scratch: 16-bit samples with one more at either side, in
- * whole vectors, plus one that the last vector of pixels may read. */
+/* Returns the bytes of one component's part of the scratch: 16-bit samples with one more on either
+ * side, in whole vectors, plus one that the last vector of pixels may read. */
 static size_t scratch_bytes(const struct job *job)
 {
     size_t samples =
@@ -136,7 +135,7 @@ static size_t scratch_bytes(const struct job *job)
     return (samples * 2 + 4 * HR__YCC_PIXELS) & ~(size_t)(HR__YCC_PIXELS - 1);
 }
 
-/* The first of the mixed samples lies here, so that there is one before it. */
+/* Position of the first mixed sample, which leaves room for one before it. */
 #define BEFORE (HR__YCC_PIXELS / 2)
 
 static void row_doubled(const struct hr__ycc *ycc, const struct job *job, int y,
@@ -144,7 +143,7 @@ static void row_doubled(const struct hr__ycc *ycc, const struct job *job, int y,
 {
     const struct hr__item_header *shape = job->planes->shape;
     int first = job->region.x / 2, last = (job->region.x + job->region.width - 1) / 2;
-    int lead = first - job->window.x; /* neighbours that the window has: 1 or 0 */
+    int lead = first - job->window.x; /* left neighbours in the window: 1 or 0 */
     int near, far;
     struct hr__ycc_mixed mixed = {.odd = job->region.x & 1,
                                   .rounding = {shape->v == 2 ? 8 : 4, shape->v == 2 ? 7 : 8}};
@@ -154,7 +153,7 @@ static void row_doubled(const struct hr__ycc *ycc, const struct job *job, int y,
         ycc->kernels->mix(sample(job->planes, k + 1, job->window.x, near),
                           sample(job->planes, k + 1, job->window.x, far), mix - lead,
                           job->window.width);
-        /* At an edge of the component, or not needed. */
+        /* The window has no neighbour, at an edge of the component or where none is needed. */
         if (!lead)
             mix[-1] = mix[0];
         if (job->window.width - lead == last - first + 1)
@@ -222,7 +221,7 @@ int hr__ycc_run(struct hr__ycc *ycc, const struct hr__ycc_planes *planes,
         int rc = hr__scratch_reserve(&ycc->rows, 2 * bytes, error);
         if (rc)
             return rc;
-        /* Vectors of the last pixels read samples that nobody has set. */
+        /* Vectors of the last pixels read samples that are otherwise uninitialised. */
         memset(ycc->rows.bytes, 0, ycc->rows.capacity);
     }
     for (size_t k = 0; k < 2; k++)

@@ -1,28 +1,28 @@
-/* The kernels of upsampling and colour in plain C, the reference of all others,
- * and the choice among them. */
+/* The kernels of upsampling and colour in plain C, the reference for all others, and the selection
+ * of a version. */
 #include "codec/ycc_rows.h"
 
 #include "codec/ycc.h"
 
-/* Pixels whose chroma is made at once, on the stack. */
+/* Pixels whose chroma is computed at once, on the stack. */
 enum { ROW_CHUNK = HR__YCC_PIXELS };
 
-/* 16 bits in and out: vectors of them need no steps through 32 bits. */
+/* 16 bits in and out, so that vectorised code needs no 32-bit steps. */
 static inline uint8_t clamp_255(int16_t v)
 {
     v = v < 0 ? 0 : v;
     return (uint8_t)(v > 255 ? 255 : v);
 }
 
-/* Half of the upper half of a product of 16 bits, rounded. */
+/* Half of the upper half of a 16-bit product, rounded. */
 static inline int16_t scaled(int16_t twice, int16_t factor)
 {
     int16_t upper = (int16_t)(twice * factor >> 16);
     return (int16_t)((upper + 1) >> 1);
 }
 
-/* The upper half of a sum of two products, rounded, in 16 bits throughout: half of
- * the sum of the lower halves tells what is carried. */
+/* The upper half of a sum of two products, rounded, using only 16 bits: half of the sum of the
+ * lower halves gives the carry. */
 static inline int16_t scaled_sum(int16_t a, int16_t fa, int16_t b, int16_t fb)
 {
     int16_t upper = (int16_t)((int16_t)(a * fa >> 16) + (int16_t)(b * fb >> 16));
@@ -32,9 +32,9 @@ static inline int16_t scaled_sum(int16_t a, int16_t fa, int16_t b, int16_t fb)
 }
 
 /*
- * Colour of `n` pixels from `at` on; chroma without its 128. libjpeg rounds red and
- * blue each and the sum of green's parts once; >> is a floor. Whole multiples of
- * chroma are taken out of the products, so that compilers find 16-bit factors.
+ * Converts the colour of `n` pixels from `at` on; chroma has 128 subtracted. libjpeg rounds red and
+ * blue separately, and the sum of green's parts once; >> rounds down. Whole multiples of chroma are
+ * kept out of the products, so that compilers can use 16-bit factors.
  */
 static inline void store_pixels(const struct hr__ycc_row *row, int at, int n,
                                 const int16_t *restrict cb, const int16_t *restrict cr)
@@ -77,15 +77,15 @@ static void same_portable(const struct hr__ycc_row *row, const uint8_t *const ch
     }
 }
 
-/* A sample of chroma, without its 128, out of the row of sums of two rows. */
+/* Computes a chroma sample, minus 128, from the row of sums of two rows. */
 static inline int16_t chroma_of(uint16_t near, uint16_t far, uint16_t rounding)
 {
     uint16_t sum = (uint16_t)(3 * near + far + rounding);
     return (int16_t)((sum >> 4) - 128);
 }
 
-/* ROW_CHUNK pixels of one component from the samples at s on, see spread() of the
- * vector versions. */
+/* Computes ROW_CHUNK pixels of one component from the samples at s on; see spread() of the vector
+ * versions. */
 static inline void spread(const uint16_t *restrict s, const struct hr__ycc_mixed *mixed,
                           int16_t *restrict out)
 {

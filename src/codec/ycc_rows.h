@@ -1,12 +1,12 @@
 /*
- * Between ycc.c, which knows windows, edges and rows, and its kernels for one
- * instruction set each. All versions give the same pixels.
+ * The interface between ycc.c, which handles windows, edges and rows, and the row kernels for each
+ * instruction set. All versions give the same pixels.
  *
- * Vertically, a chroma row is mixed out of the row that covers the pixel row and
- * the nearest other one, three to one; horizontally each sample gives an even
- * pixel, mixed with its left neighbour, and an odd one, mixed with its right.
- * With a mean taken only once, after both, and different roundings for even and
- * odd, that is libjpeg-turbo's h2v2; of one row mixed with itself it is h2v1.
+ * Vertically, a chroma row is mixed three to one from the row that covers the pixel row and the
+ * nearest other row. Horizontally, each sample gives an even pixel, mixed with its left neighbour,
+ * and an odd pixel, mixed with its right one. The mean is taken only once, after both, with
+ * different rounding for even and odd pixels: this is libjpeg-turbo's h2v2. With one row mixed with
+ * itself it is h2v1.
  */
 #ifndef HR_CODEC_YCC_ROWS_H
 #define HR_CODEC_YCC_ROWS_H
@@ -15,8 +15,8 @@
 
 #include <stdint.h>
 
-/* What is processed at once: every input is readable, and every output writable,
- * for its count rounded up to this. */
+/* Pixels processed at once: every input must be readable and every output writable for its count
+ * rounded up to this. */
 #define HR__YCC_PIXELS 64
 
 /* JFIF's factors (T.871) in units of 2^-16, rounded, as libjpeg has them. */
@@ -25,19 +25,19 @@
 #define HR__YCC_CR_GREEN 46802
 #define HR__YCC_CB_GREEN 22554
 
-/* A row of pixels to be made. */
+/* A row of output pixels. */
 struct hr__ycc_row {
     const uint8_t *luma;
     uint8_t *rgb[3];
     int pixels;
 };
 
-/* Chroma of half the pixels' width, after `mix`. */
+/* Chroma at half the pixels' width, after `mix`. */
 struct hr__ycc_mixed {
-    const uint16_t *chroma[2]; /* Cb, Cr: the sample that covers the first pixel; its left
-                                  neighbour, and the right one of the last, are there */
-    int odd;                   /* the first pixel is an odd one: the second of its sample */
-    int rounding[2];           /* in sixteenths, of even and odd pixels */
+    const uint16_t *chroma[2]; /* Cb, Cr: the sample that covers the first pixel; its left neighbour
+                                * and the last sample's right one are readable */
+    int odd;                   /* the first pixel is odd: the second pixel of its sample */
+    int rounding[2];           /* in sixteenths, for even and odd pixels */
 };
 
 struct hr__ycc_kernels {
@@ -46,10 +46,10 @@ struct hr__ycc_kernels {
     /* out[i] = (3 near[i] + far[i] + rounding) / 4 */
     void (*between)(const uint8_t *near, const uint8_t *far, uint8_t *out, int samples,
                     int rounding);
-    /* Colour, with chroma of the pixels' width: Cb, Cr */
+    /* Converts colour; chroma (Cb, Cr) has the pixels' width. */
     void (*same)(const struct hr__ycc_row *row, const uint8_t *const chroma[2]);
-    /* Upsampling and colour, with chroma of half of it. Reads the row of chroma from one
-     * sample before to one behind what whole vectors of pixels take. */
+    /* Upsamples and converts colour; chroma has half the pixels' width. Reads each chroma row from
+     * one sample before to one after what whole vectors of pixels use. */
     void (*doubled)(const struct hr__ycc_row *row, const struct hr__ycc_mixed *mixed);
 };
 

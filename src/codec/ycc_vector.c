@@ -1,13 +1,13 @@
 /*
- * The kernels of upsampling and colour in vectors: this file is compiled for
- * AVX2 and for AVX-512, and HR__YCC_KERNELS says what its table is called there.
- * Everything stays within 128-bit lanes (unpacking spreads the bytes of a lane
- * over two vectors, packing brings them back), so both widths are one source.
+ * The kernels of upsampling and colour with vectors. This file is compiled for AVX2 and for
+ * AVX-512, with HR__YCC_KERNELS as the name of its table. Everything stays within 128-bit lanes
+ * (unpacking spreads the bytes of a lane over two vectors, packing brings them back), so both
+ * widths share one source.
  *
- * In 16 bits: with c = chroma - 128, red's rounded 1.402 c is c plus the rounded
- * product of c and 13173 / 2^15, and blue's 1.772 c is 2 c minus that of 7471; the
- * first is equal to libjpeg's for all 256 values, the second by definition. Green
- * has two products under one rounding, in 32 bits: -22554 cb + 18734 cr, and less cr.
+ * In 16 bits, with c = chroma - 128: red's rounded 1.402 c is c plus the rounded product of c and
+ * 13173 / 2^15, and blue's 1.772 c is 2 c minus the rounded product of c and 7471 / 2^15. The first
+ * equals libjpeg's for all 256 values, the second by definition. Green has two products with one
+ * rounding, in 32 bits: -22554 cb + 18734 cr, and less cr.
  */
 #include "codec/ycc.h"
 #include "codec/ycc_rows.h"
@@ -21,7 +21,7 @@ typedef __m512i vec;
 #define STORE(p, v) _mm512_storeu_si512(p, v)
 #define WIDEN(p)    _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(p)))
 #define ZERO        _mm512_setzero_si512()
-/* sum + the two products of each pair of 16 bits */
+/* sum + the two products of each pair of 16-bit numbers */
 #define ADD_PRODUCTS(sum, pair, factors) _mm512_dpwssd_epi32(sum, pair, factors)
 #else
 typedef __m256i vec;
@@ -35,7 +35,7 @@ typedef __m256i vec;
 
 enum { BYTES = sizeof(vec), SHORTS = BYTES / 2 };
 
-/* Pixels of half a vector each, 16 bits: the low and high eight bytes of each lane. */
+/* A vector of pixels as 16-bit numbers: the low and the high eight bytes of each lane. */
 struct halves {
     vec low, high;
 };
@@ -49,7 +49,7 @@ static inline struct halves unpack(vec bytes)
     return (struct halves){V(unpacklo_epi8)(bytes, ZERO), V(unpackhi_epi8)(bytes, ZERO)};
 }
 
-/* cb and cr without their 128 */
+/* cb and cr have 128 subtracted */
 static inline __attribute__((always_inline)) struct color to_color(vec y, vec cb, vec cr)
 {
     const vec factors = V(set1_epi32)(18734 * 65536 | (-HR__YCC_CB_GREEN & 65535));
@@ -63,7 +63,7 @@ static inline __attribute__((always_inline)) struct color to_color(vec y, vec cb
                           V(add_epi16)(y, blue)};
 }
 
-/* Converts and stores the vector of pixels that begins with pixel i. */
+/* Converts and stores one vector of pixels, from pixel i on. */
 static inline __attribute__((always_inline)) void store_pixels(const struct hr__ycc_row *row, int i,
                                                                struct halves cb, struct halves cr)
 {
@@ -111,15 +111,15 @@ static void same(const struct hr__ycc_row *row, const uint8_t *const chroma[2])
     }
 }
 
-/* (3 a + b + rounding) / 16 - 128; the rounding has the 128 in it */
+/* (3 a + b + rounding) / 16 - 128; the rounding includes the 128 */
 static inline vec blend(vec a, vec b, vec rounding)
 {
     vec twice = V(add_epi16)(a, a);
     return V(srai_epi16)(V(add_epi16)(V(add_epi16)(twice, a), V(add_epi16)(b, rounding)), 4);
 }
 
-/* A vector of pixels out of half as many samples, the first of them at s: each sample's even
- * pixel before its odd one, or its odd one before the next sample's even one. */
+/* Computes a vector of pixels from half as many samples, the first of them at s. The order is each
+ * sample's even pixel before its odd one, or its odd one before the next sample's even one. */
 static inline __attribute__((always_inline)) struct halves
 spread(const uint16_t *s, int odd, vec even_rounding, vec odd_rounding)
 {

@@ -1,9 +1,9 @@
 /*
- * The catalog's layout, and the checks that make a block from outside safe.
+ * The catalog's layout, and the checks that make an untrusted block safe.
  *
- * hr__catalog_adopt trusts nothing: an index beside shared data may have been
- * written by somebody else. After it, every offset lies in the arena, every
- * name is one path component, and every directory is below its class.
+ * hr__catalog_adopt trusts nothing in the block: somebody else may have written an index beside
+ * shared data. After its checks, every offset lies in the arena, every name is one path component,
+ * and every directory is inside its class.
  */
 #include "dataset/catalog.h"
 
@@ -18,7 +18,7 @@
 #define BYTE_ORDER_MARK 0x01020304u
 #define CHECKSUM_FROM   (offsetof(struct hr__catalog_header, checksum) + sizeof(uint64_t))
 
-/* Byte offsets of the sections for given counts. */
+/* The byte offsets of the sections. */
 struct catalog_layout {
     uint64_t directories, class_names, names, sizes, mtimes_ns, changes, labels;
     uint64_t ranges, containers;
@@ -26,7 +26,7 @@ struct catalog_layout {
     uint64_t total;
 };
 
-/* Places a section of count x size at *at and moves it behind, 8-byte aligned. */
+/* Places a section of count x size bytes at *at and advances *at past it, 8-byte aligned. */
 static int place(uint64_t *at, uint64_t *section, uint64_t count, uint64_t size)
 {
     uint64_t bytes;
@@ -126,7 +126,7 @@ uint64_t hr__catalog_checksum(const struct hr__catalog_header *block)
     return XXH3_64bits((const char *)block + CHECKSUM_FROM, block->bytes - CHECKSUM_FROM);
 }
 
-/* Non-zero when text is one path component that names an entry. */
+/* Returns non-zero if text is one path component and neither "." nor "..". */
 static int is_component(const char *text, size_t length)
 {
     if (!length || memchr(text, '/', length))
@@ -142,7 +142,7 @@ static int name_is_safe(const struct hr__catalog *c, uint64_t offset)
     return is_component(name, strlen(name));
 }
 
-/* Non-zero when the path is that of its class or below it, in plain components. */
+/* Returns non-zero if the path is its class's directory or below it, in plain components. */
 static int path_is_safe(const struct hr__catalog *c, const struct hr__catalog_directory *d)
 {
     if (d->path >= c->header->arena_bytes || d->label >= c->header->classes)
@@ -162,7 +162,7 @@ static int path_is_safe(const struct hr__catalog *c, const struct hr__catalog_di
     }
 }
 
-/* Names below the directories of an image folder. */
+/* Checks the names in an image folder's directories. */
 static int folder_is_safe(const struct hr__catalog *c)
 {
     const struct hr__catalog_header *h = c->header;
@@ -180,7 +180,7 @@ static int folder_is_safe(const struct hr__catalog *c)
     return first == h->samples;
 }
 
-/* Names that are any texts, in one directory without a path. */
+/* Checks the names of a list: any non-empty texts, in one directory without a path. */
 static int list_is_safe(const struct hr__catalog *c)
 {
     const struct hr__catalog_header *h = c->header;

@@ -1,7 +1,7 @@
 /*
- * Each container has one atomic word for buffered and one for direct reads: not
- * opened yet, read by path, or the descriptor. Two threads that open the same
- * one at once both succeed; the second to finish closes its own.
+ * Each container has one atomic word for buffered reads and one for direct reads. Its value is "not
+ * opened yet", "read by path", or the descriptor. If two threads open the same container at once,
+ * both succeed; the second to finish closes its own descriptor.
  */
 #include "dataset/containers.h"
 
@@ -21,30 +21,30 @@
 #define NOT_OPENED -1
 #define BY_PATH    -2
 
-/* Descriptors that a dataset keeps: a quarter of the process's limit, because
- * there are other datasets, readers, sockets and the program's own files. */
+/* The share of the process's descriptor limit that a dataset keeps open: a quarter, because other
+ * datasets, readers, sockets and the program's own files need descriptors too. */
 #define LIMIT_SHARE 4
 #define KEPT_LEAST  8
 #define KEPT_MOST   16384
 
 struct container {
-    char *path;       /* that can be opened; owned */
-    atomic_int fd[2]; /* buffered, direct */
-    int given;        /* fd[0] was given: what is opened later must be the same file */
-    dev_t device;     /* of what was given */
-    ino_t inode;      /* likewise */
-    uint64_t bytes;   /* as the catalog says; 0: not known */
-    int64_t mtime_ns; /* likewise */
+    char *path;       /* can be opened; owned */
+    atomic_int fd[2]; /* for buffered and for direct reads */
+    int given;        /* fd[0] was given: files opened later must be the same file */
+    dev_t device;     /* of the given file */
+    ino_t inode;      /* of the given file */
+    uint64_t bytes;   /* as in the catalog; 0: unknown */
+    int64_t mtime_ns; /* as in the catalog; 0: unknown */
 };
 
 struct hr__containers {
     size_t count;
-    int kept_most;   /* descriptors */
-    atomic_int kept; /* open, or being opened */
+    int kept_most;   /* most descriptors to keep open */
+    atomic_int kept; /* descriptors open or being opened */
     struct container items[];
 };
 
-/* As os.path.join: an absolute path stands alone, no slash is doubled. */
+/* Like os.path.join: an absolute path replaces the base; a slash is not doubled. */
 static char *join(const char *base, const char *path)
 {
     size_t length = strlen(base);
@@ -136,7 +136,7 @@ static int refuse(const struct container *item, int code, struct hr_error *error
     return hr__fail(error, code, "cannot open %s: %s", item->path, hr__errno_text(code));
 }
 
-/* Whether the open file is the one that the catalog tells of. */
+/* Checks that the open file is the one described in the catalog. */
 static int check(const struct container *item, int fd, struct hr_error *error)
 {
     struct stat st;
@@ -154,10 +154,10 @@ static int check(const struct container *item, int fd, struct hr_error *error)
     return 0;
 }
 
-/* A descriptor, or a negative errno. */
+/* Opens a container. Returns a descriptor or a negative errno. */
 static int open_one(const struct container *item, int direct, struct hr_error *error)
 {
-    /* O_NONBLOCK: a FIFO in its place must not hold us up */
+    /* O_NONBLOCK: do not wait if a FIFO has replaced the file */
     const int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
     int fd = open(item->path, flags | (direct ? O_DIRECT : 0));
     if (fd < 0 && errno == EINVAL && direct)
@@ -165,7 +165,7 @@ static int open_one(const struct container *item, int direct, struct hr_error *e
     if (fd < 0)
         return refuse(item, -errno, error);
     int r = check(item, fd, error);
-    /* and reads of a regular file may wait */
+    /* reads of the regular file may wait */
     if (!r && fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK))
         r = refuse(item, -errno, error);
     if (!r)
@@ -179,7 +179,7 @@ int hr__containers_open(struct hr__containers *c, size_t i, int direct, int *fd,
 {
     struct container *item = &c->items[i];
     atomic_int *word = &item->fd[direct != 0];
-    /* acquire: with the number comes the file that the opener made */
+    /* acquire: see the file that the opening thread created with the number */
     int now = atomic_load_explicit(word, memory_order_acquire);
     if (now == NOT_OPENED) {
         int mine = open_one(item, direct, error);

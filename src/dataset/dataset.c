@@ -1,6 +1,6 @@
 /*
- * Datasets as the public API shows them: reference counts, subsets, and what
- * can be asked about a sample. Opening is in bulk, which has threads.
+ * Datasets as in the public API: reference counts, subsets, and queries about samples. Datasets are
+ * opened in bulk, which has threads.
  */
 #include "dataset/dataset.h"
 
@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-/* Names of empty classes that a message lists. */
+/* Most names of empty classes in a message. */
 #define NAMED_CLASSES 5
 
 void hr_dataset_options_init(struct hr_dataset_options *options, size_t size)
@@ -41,7 +41,7 @@ static int allocate(struct hr_dataset **out, struct hr_error *error)
     return 0;
 }
 
-/* Remembers the working directory. Where it has been deleted, there is none. */
+/* Stores the working directory; none if it has been deleted. */
 static int note_directory(struct hr_dataset *d, struct hr_error *error)
 {
     char path[PATH_MAX];
@@ -96,7 +96,7 @@ struct hr_dataset *hr__dataset_origin(struct hr_dataset *dataset)
     return dataset->parent ? dataset->parent : dataset;
 }
 
-/* The catalog behind a dataset, and the sample's place in it. */
+/* Returns the catalog behind a dataset and converts *index to the sample's index in it. */
 static const struct hr__catalog *resolve(const struct hr_dataset *d, size_t *index)
 {
     if (!d->parent)
@@ -146,7 +146,7 @@ void hr_dataset_unref(struct hr_dataset **dataset)
 {
     struct hr_dataset *d = *dataset;
     *dataset = NULL;
-    /* acq_rel: what others did with the dataset happens before it is freed */
+    /* acq_rel: all uses by other threads happen before it is freed */
     if (!d || atomic_fetch_sub_explicit(&d->references, 1, memory_order_acq_rel) != 1)
         return;
     if (d->background.self)
@@ -205,7 +205,7 @@ int64_t hr__dataset_total_bytes(const struct hr_dataset *dataset)
 {
     const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
     int64_t total = 0;
-    /* acquire: with the flag come the sizes */
+    /* acquire: if the flag is set, see the sizes too */
     if (!atomic_load_explicit(&origin->sizes_known, memory_order_acquire))
         return HR_SIZE_UNKNOWN;
     for (size_t i = 0; i < dataset->count; i++) {
@@ -215,7 +215,7 @@ int64_t hr__dataset_total_bytes(const struct hr_dataset *dataset)
     return total;
 }
 
-/* Text that is cut to a capacity while its whole length is counted. */
+/* Writes text that is cut to a capacity, and counts its whole length. */
 struct dataset_writer {
     char *buffer;
     size_t capacity, length;
@@ -268,7 +268,7 @@ size_t hr_dataset_path(const struct hr_dataset *dataset, size_t index, char *buf
         put_key(&w, c, index);
         return finish(&w);
     }
-    /* as os.path.join: an absolute key stands alone, no slash is doubled */
+    /* like os.path.join: an absolute key stands alone; a slash is not doubled */
     if (*d->base && *hr__catalog_at(c, c->names[index]) != '/') {
         put(&w, d->base);
         if (d->base[strlen(d->base) - 1] != '/')

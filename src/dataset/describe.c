@@ -1,4 +1,4 @@
-/* See describe.h. */
+/* Records and digests what a dataset was opened from; see describe.h. */
 #include "dataset/describe.h"
 
 #include "base/error.h"
@@ -45,7 +45,7 @@ int hr__source_absolute(char **out, const struct hr__dataset_source *source, con
     return 0;
 }
 
-/* A digest of a stream in blocks, each hashed together with the digest of those before it. */
+/* Digests a stream in blocks. Each block is hashed together with the digest of those before it. */
 struct hasher {
     size_t used;
     struct {
@@ -114,7 +114,7 @@ void hr__dataset_digest(const struct hr_dataset *dataset, uint8_t digest[HR__DIG
     memcpy(digest, bytes.digest, HR__DIGEST_BYTES);
 }
 
-/* Bytes of the longest directory path that all keys begin with. */
+/* Returns the length of the longest directory path that all keys begin with. */
 static size_t common_directory(const struct hr_dataset *dataset)
 {
     char first[PATH_MAX], key[PATH_MAX];

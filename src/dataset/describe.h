@@ -1,7 +1,7 @@
 /*
- * What a dataset was made of, so that another process can make the same one: the kind, the
- * path as it was given, and the options that change what is in it. Relative paths are read
- * as they were then, also when the process has gone to another directory since.
+ * Describes what a dataset was opened from, so that another process can open the same one: the
+ * kind, the path as passed, and the options that affect the contents. Relative paths refer to the
+ * working directory at the time of opening, even if the process has changed it since.
  */
 #ifndef HR_DATASET_DESCRIBE_H
 #define HR_DATASET_DESCRIBE_H
@@ -11,24 +11,23 @@
 #define HR__DIGEST_BYTES 16
 
 /*
- * Says what `dataset` was opened from; `path` is copied, `options` may be NULL where they do
- * not matter. By whoever opens it, before others see it. Until then it is one of paths.
- * Errors: -ENOMEM.
+ * Records what `dataset` was opened from. `path` is copied; `options` may be NULL if they do not
+ * matter. The function that opens the dataset calls this before others use it. Without the call,
+ * the kind is HR__SOURCE_PATHS. Errors: -ENOMEM.
  */
 int hr__dataset_set_source(struct hr_dataset *dataset, enum hr__source_kind kind, const char *path,
                            const struct hr_dataset_options *options, struct hr_error *error);
 
 /*
- * `path` as an absolute one, if it was relative when the dataset was opened. *out is the
- * caller's, freed with hr__free. Errors: -ENOENT: the working directory was not known then;
- * -ENOMEM.
+ * Makes `path` absolute, relative to the working directory when the dataset was opened. The caller
+ * frees *out with hr__free. Errors: -ENOENT: that directory is unknown; -ENOMEM.
  */
 int hr__source_absolute(char **out, const struct hr__dataset_source *source, const char *path);
 
 /*
- * A digest of what a file or folder stood for when it was opened: keys, labels and classes in
- * their order, and where the pieces of containers lie. Of a subset: its parent's. XXH3-128.
- * Any thread. Looks at each sample: about 0.1 s for a million.
+ * Computes a digest (XXH3-128) of the contents that the source had when it was opened: keys, labels
+ * and classes in order, and the positions of pieces in containers. For a subset, the parent's
+ * digest. Any thread. Loops over all samples: about 0.1 s for a million.
  */
 void hr__dataset_digest(const struct hr_dataset *dataset, uint8_t digest[HR__DIGEST_BYTES]);
 

@@ -1,10 +1,9 @@
 /*
- * Index files: where they are, reading with validation, writing atomically.
+ * Index files: finding them, reading with validation, and writing atomically.
  *
- * The file is read into memory, not mapped: another process may replace or cut
- * it at any time. The root directory's own times are not used: with an index
- * beside the data writing it changes them, so the root is listed again, which
- * costs one directory of class names.
+ * The file is read into memory, not mapped, because another process may replace or truncate it at
+ * any time. The root directory's own times are not compared: writing an index beside the data
+ * changes them. Instead the root is listed again, which costs one directory of class names.
  */
 #include "dataset/index.h"
 
@@ -29,7 +28,7 @@
 #define SPOT_CHECK_FILES    64
 #define DIRECTORIES_A_CHUNK 64
 
-/* Of an index: a folder's, complete. */
+/* The flags of an index: of a folder and complete. */
 #define FLAGS (HR__CATALOG_SIZES | HR__CATALOG_CHANGES)
 
 static int join(char **out, const char *format, const char *a, const char *b)
@@ -58,7 +57,7 @@ int hr__index_locate(char **path, const char *root, enum hr_index_policy policy)
         char name[64];
         snprintf(name, sizeof name, "%016llx%016llx.idx", (unsigned long long)h.high64,
                  (unsigned long long)h.low64);
-        /* a relative XDG_CACHE_HOME is to be ignored (XDG Base Directory 0.8) */
+        /* ignore a relative XDG_CACHE_HOME (XDG Base Directory 0.8) */
         const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
         if (cache && *cache == '/')
             r = join(path, "%s/headrace/index/%s", cache, name);
@@ -89,7 +88,7 @@ static int read_all(int fd, char *block, size_t bytes)
 static int read_index(struct hr__catalog **out, const char *path)
 {
     struct stat st;
-    /* O_NONBLOCK: a FIFO in its place must not hold us up */
+    /* O_NONBLOCK: do not wait if a FIFO has replaced the file */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return -errno;
@@ -106,7 +105,7 @@ static int read_index(struct hr__catalog **out, const char *path)
     if (!r)
         r = ((struct hr__catalog_header *)block)->flags == FLAGS
                 ? hr__catalog_adopt(out, block, (size_t)st.st_size)
-                : -EBADMSG; /* no folder's */
+                : -EBADMSG; /* not a folder's index */
     if (r)
         hr__free(block);
     close(fd);
@@ -167,8 +166,8 @@ int hr__index_load(struct hr__catalog **out, const char *path, const char *root,
     int r = read_index(&c, path);
     if (r)
         return r;
-    /* Beside the data the root may have moved with it; in the cache another
-     * root under the same name is a collision of hashes. */
+    /* An index beside the data may have moved together with the root. In the user cache, another
+     * root under the same name is a hash collision. */
     if (policy == HR_INDEX_USER_CACHE) {
         char *canonical = realpath(root, NULL);
         if (!canonical || strcmp(canonical, hr__catalog_at(c, c->header->root)))
@@ -183,7 +182,7 @@ int hr__index_load(struct hr__catalog **out, const char *path, const char *root,
     return r;
 }
 
-/* Makes the directories that lead to the file at `path`, for the owner only. */
+/* Creates the parent directories of `path`, for the owner only. */
 static int make_parents(const char *path)
 {
     char *copy = hr__strdup(HR__TAG_DATASET, path);
@@ -200,10 +199,9 @@ static int make_parents(const char *path)
 }
 
 /*
- * A new file beside `path`, readable by the owner only, which goes away by itself
- * when this process ends before it is published. *name is "" then; where the file
- * system has no such files it is the name of an ordinary one. A descriptor or a
- * negative errno.
+ * Creates a file beside `path` that only the owner may read. With O_TMPFILE it has no name (*name
+ * becomes "") and vanishes if this process ends before naming it. On file systems without O_TMPFILE
+ * it is an ordinary file, and *name is its name. Returns a descriptor or a negative errno.
  */
 static int open_temporary(const char *path, char *name)
 {
@@ -225,7 +223,7 @@ static int open_temporary(const char *path, char *name)
     return fd < 0 ? -errno : fd;
 }
 
-/* Gives the nameless file `fd` the name "path.<process>-<clock>", at *name. */
+/* Names the unnamed file `fd` "path.<process>-<clock>", and stores the name in *name. */
 static int give_name(int fd, const char *path, char **name)
 {
     struct timespec now;

@@ -1,13 +1,11 @@
 /*
- * The index file: a catalog kept on storage, so that the next open need not
- * list and look at every file again.
+ * The index file: a catalog stored in a file, so that the next open need not list and stat every
+ * file again.
  *
- * A catalog is believed only after its checksum and contents have been checked
- * (catalog.h), every directory in it still is the one it was (inode, times of
- * content and of status), the root has the same classes, and a spot check of
- * files finds the same sizes and times. A catalog that is `untrusted` is never
- * written: a change within the clock step of its listing would go unseen (the
- * "racy" entries of git's index).
+ * A catalog from an index is used only if its checksum and contents are valid (catalog.h), every
+ * directory in it is unchanged (inode, mtime and ctime), the root has the same classes, and a spot
+ * check of files finds the same sizes and times. An `untrusted` catalog is never written: a change
+ * within the clock step of its listing would go unnoticed (like the "racy" entries of git's index).
  */
 #ifndef HR_DATASET_INDEX_H
 #define HR_DATASET_INDEX_H
@@ -16,26 +14,24 @@
 #include "dataset/catalog.h"
 
 /*
- * Where the index of the folder `root` is, by policy; *path is the caller's
- * (hr__free). -ENOENT where there is none (HR_INDEX_NONE, no home directory),
- * -ENOMEM.
+ * Finds the path of the index of folder `root` under a policy. The caller frees *path with
+ * hr__free. Errors: -ENOENT if there is none (HR_INDEX_NONE, no home directory), -ENOMEM.
  */
 int hr__index_locate(char **path, const char *root, enum hr_index_policy policy);
 
 /*
- * Reads and validates the index at `path` of the folder `root`. On success
- * *out is the caller's. Errors: -ESTALE: no longer true; -EBADMSG: not an
- * index, of another version, or damaged; -EPERM: written by another user;
- * -ENOENT and what open and read give. Blocks.
+ * Reads and validates the index at `path` of the folder `root`. On success the caller owns *out.
+ * Errors: -ESTALE: outdated; -EBADMSG: not an index, another version, or damaged; -EPERM: written
+ * by another user; -ENOENT and other errors of open and read. Blocks.
  */
 int hr__index_load(struct hr__catalog **out, const char *path, const char *root,
                    enum hr_index_policy policy, const struct hr__executor *executor);
 
 /*
- * Writes the catalog, whose sizes must be known, to `path`: to a temporary
- * file that only the owner may read, synchronised and renamed, so that a reader
- * sees the old one or the new one. Directories of the user cache are made.
- * Errors: -ESTALE: the catalog is untrusted; what the system gives. Blocks.
+ * Writes the catalog, whose sizes must be known, to `path`. Writes a temporary file that only the
+ * owner may read, syncs it and renames it, so readers see either the old file or the new one.
+ * Creates the directories of the user cache. Errors: -ESTALE: the catalog is untrusted; errors of
+ * system calls. Blocks.
  */
 int hr__index_save(struct hr__catalog *catalog, const char *path, enum hr_index_policy policy);
 

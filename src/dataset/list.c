@@ -1,7 +1,6 @@
 /*
- * The parser of list files. Two passes over the text: the first checks every
- * line and counts, so that the second can write straight into a catalog of the
- * right size.
+ * Parses list files in two passes: the first checks every line and counts, so that the second can
+ * write directly into a catalog of the right size.
  */
 #include "dataset/list.h"
 
@@ -21,7 +20,7 @@ struct line {
     int64_t label;
 };
 
-/* A whole signed decimal number; 0 or -EINVAL. */
+/* Parses a whole signed decimal number. Returns 0 or -EINVAL. */
 static int parse_label(const char *text, size_t length, int64_t *label)
 {
     int64_t value = 0;
@@ -48,7 +47,8 @@ static int is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
-/* 1 and the line's fields, 0 for a line to pass over, or what is wrong. */
+/* Parses a line. Returns 1 and its fields, 0 if the line is to be ignored, or -EINVAL with what is
+ * wrong in *wrong. */
 static int parse_line(const char *text, size_t length, struct line *out, const char **wrong)
 {
     while (length && (is_blank(text[length - 1]) || text[length - 1] == '\r'))
@@ -80,7 +80,7 @@ static int parse_line(const char *text, size_t length, struct line *out, const c
 
 struct cursor {
     const char *at, *end;
-    uint64_t line; /* number of the line last returned, from 1 */
+    uint64_t line; /* number of the last line returned, from 1 */
 };
 
 static void cursor_begin(struct cursor *c, const char *text, size_t length)
@@ -89,7 +89,7 @@ static void cursor_begin(struct cursor *c, const char *text, size_t length)
     *c = (struct cursor){text + (mark ? 3 : 0), text + length, 0};
 }
 
-/* The next sample: 1, 0 at the end, or -EINVAL. */
+/* Gets the next sample. Returns 1, 0 at the end, or -EINVAL. */
 static int cursor_next(struct cursor *c, struct line *line, const char **wrong)
 {
     while (c->at < c->end) {
@@ -105,7 +105,7 @@ static int cursor_next(struct cursor *c, struct line *line, const char **wrong)
     return 0;
 }
 
-/* A catalog with one directory, whose path is "" and which owns all samples. */
+/* Creates a catalog with one directory, with the path "", that has all samples. */
 static int create(struct hr__catalog **out, uint64_t samples, uint64_t text_bytes,
                   struct hr_error *error)
 {
@@ -153,14 +153,14 @@ int hr__list_parse(struct hr__catalog **out, const char *text, size_t length, co
     return 0;
 }
 
-/* The file's bytes at *text (hr__free) even where its size is not told ahead
- * (a pipe, /dev/stdin). */
+/* Reads the whole file into *text (free with hr__free), even if its size is not known in advance (a
+ * pipe, /dev/stdin). */
 static int read_text(int fd, char **text, size_t *length)
 {
     struct stat st;
     size_t capacity = 65536;
     if (!fstat(fd, &st) && S_ISREG(st.st_mode) && (size_t)st.st_size >= capacity)
-        capacity = (size_t)st.st_size + 1; /* the last read finds the end */
+        capacity = (size_t)st.st_size + 1; /* one more byte, so that the last read finds the end */
     *length = 0;
     *text = hr__alloc(HR__TAG_DATASET, capacity, 1);
     while (*text) {

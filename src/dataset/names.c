@@ -1,9 +1,9 @@
 /*
- * Names: Python's order, torchvision's extensions, and a sorted set of them.
+ * File names: Python's order, torchvision's extensions, and a sorted list.
  *
- * Sorting dominates the walk of large directories. Names of one directory
- * mostly share a prefix, so each is sorted by the eight bytes after the common
- * prefix as one integer, and compared in full only when these are equal.
+ * Sorting dominates the walk of large directories. Names in a directory mostly share a prefix, so
+ * each name gets the eight bytes after the common prefix as an integer key. Names are compared in
+ * full only if their keys are equal.
  */
 #include "dataset/names.h"
 
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Length of the well-formed UTF-8 sequence at p (RFC 3629), 0 where none is. */
+/* Returns the length of the well-formed UTF-8 sequence at p (RFC 3629), or 0 if there is none. */
 static int sequence_length(const unsigned char *p)
 {
     unsigned char low = 0x80, high = 0xBF;
@@ -27,15 +27,15 @@ static int sequence_length(const unsigned char *p)
     } else if (p[0] >= 0xE0 && p[0] <= 0xEF) {
         length = 3;
         if (p[0] == 0xE0)
-            low = 0xA0; /* shorter forms exist */
+            low = 0xA0; /* overlong forms excluded */
         else if (p[0] == 0xED)
-            high = 0x9F; /* surrogates */
+            high = 0x9F; /* surrogates excluded */
     } else if (p[0] >= 0xF0 && p[0] <= 0xF4) {
         length = 4;
         if (p[0] == 0xF0)
             low = 0x90;
         else if (p[0] == 0xF4)
-            high = 0x8F; /* beyond U+10FFFF */
+            high = 0x8F; /* at most U+10FFFF */
     } else {
         return 0;
     }
@@ -68,8 +68,8 @@ int hr__name_compare(const char *a, const char *b)
     size_t i = 0;
     while (x[i] == y[i] && x[i])
         i++;
-    /* Bytes below 0x80 are no part of a longer sequence: what is before them
-     * reads the same in both names, so they decide. */
+    /* A byte below 0x80 is never part of a longer sequence. So both names decode the same up to
+     * here, and these bytes decide. */
     if (x[i] < 0x80 && y[i] < 0x80)
         return (int)x[i] - (int)y[i];
     for (;;) {
@@ -116,7 +116,7 @@ int hr__names_add(struct hr__names *names, const char *name, size_t length)
 }
 
 struct keyed {
-    uint64_t key; /* eight bytes behind the common prefix, first byte highest */
+    uint64_t key; /* eight bytes after the common prefix, first byte highest */
     const char *name;
 };
 
@@ -138,7 +138,7 @@ static uint64_t key_of(const char *name)
     return key;
 }
 
-/* Bytes that all names begin with. */
+/* Returns the length of the prefix that all names share. */
 static size_t common_prefix(const struct hr__names *names)
 {
     size_t prefix = strlen(names->text);
@@ -168,7 +168,7 @@ int hr__names_sort(struct hr__names *names)
     int sorted = 1;
     for (size_t i = 0; i < names->count; i++, name += strlen(name) + 1) {
         keyed[i].name = name;
-        /* bytes decide only where all names are ASCII; otherwise keys stay equal */
+        /* bytes decide only if all names are ASCII; otherwise all keys are equal */
         keyed[i].key = names->non_ascii ? 0 : key_of(name + prefix);
         sorted = sorted && (!i || compare_keyed(&keyed[i - 1], &keyed[i]) <= 0);
     }

@@ -1,7 +1,6 @@
 /*
- * Reading packs: superblock and catalog come into memory with two reads, so that
- * opening costs by names and not by items; nothing is mapped, because a file may
- * be cut by others at any time.
+ * Reads packs. Two reads load the superblock and the catalog, so the cost of opening depends on the
+ * names and not on the items. Nothing is mapped, because others may truncate the file at any time.
  */
 #include "dataset/pack.h"
 
@@ -35,7 +34,7 @@ static uint64_t checksum_of(const struct hr__pack_superblock *super)
     return XXH3_64bits((const char *)super + CHECKSUM_FROM, sizeof *super - CHECKSUM_FROM);
 }
 
-/* Bytes of the texts that a pack's catalog holds, zeros included. */
+/* Returns the bytes of all texts in a pack's catalog, with their zeros. */
 static uint64_t text_bytes(const struct hr_dataset *dataset)
 {
     uint64_t bytes = 1;
@@ -177,7 +176,7 @@ static int check_super(const struct hr__pack_superblock *s, uint64_t file_bytes,
     return 0;
 }
 
-/* What a pack's catalog is beyond what every one is. */
+/* Checks the requirements of packs beyond those of every catalog. */
 static int check_items(const struct hr__catalog *c, const struct hr__pack_superblock *s)
 {
     if (!c->ranges || !c->labels || c->header->containers != 1 ||
@@ -252,7 +251,7 @@ int hr__pack_dataset(struct hr_dataset **out, const char *path, struct hr_error 
 {
     struct hr__catalog *catalog = NULL;
     *out = NULL;
-    /* O_NONBLOCK: a FIFO in its place must not hold us up */
+    /* O_NONBLOCK: do not wait if a FIFO has replaced the file */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
         return hr__pack_cannot_open(path, -errno, error);

@@ -1,4 +1,4 @@
-/* Progress: an atomic count, a callback at most ten times a second, a flag. */
+/* Progress: an atomic count, a callback at most ten times a second, and a cancel flag. */
 #include "dataset/progress.h"
 
 #include "base/clock.h"
@@ -53,7 +53,7 @@ int hr__progress_end(struct hr__progress *progress)
 
 void hr__progress_cancel(struct hr__progress *progress)
 {
-    /* the flag carries no data: whoever sees it only stops */
+    /* relaxed: the flag publishes no data; threads that see it only stop */
     atomic_store_explicit(&progress->cancelled, 1, memory_order_relaxed);
 }
 

@@ -1,7 +1,6 @@
 /*
- * Brace expansion, one pair at a time: what is between the first brace and its
- * partner is replaced by each thing it stands for, and the result is expanded
- * further.
+ * Brace expansion, one pair at a time: replaces the first pair of braces by each alternative and
+ * expands the results further.
  */
 #include "dataset/shards.h"
 
@@ -16,8 +15,8 @@
 
 #define SHARDS_MOST 1000000
 
-/* Longest pattern, with what its braces stand for; one level of expansion is on
- * the stack for each pair of braces. */
+/* Most pairs of braces in a pattern. Each pair is one level of recursion, with a path on the
+ * stack. */
 #define BRACES_MOST 16
 
 static int add(struct hr__shards *s, const char *path, struct hr_error *error)
@@ -39,7 +38,7 @@ static int add(struct hr__shards *s, const char *path, struct hr_error *error)
     return 0;
 }
 
-/* One number of a range. */
+/* Parses one bound of a range. */
 static int number(const char *text, size_t length, long *value)
 {
     char digits[20];
@@ -53,7 +52,7 @@ static int number(const char *text, size_t length, long *value)
 
 static int expand(struct hr__shards *s, const char *pattern, int depth, struct hr_error *error);
 
-/* The pattern with what is between its first braces replaced. */
+/* A pattern and the position of its first pair of braces. */
 struct braces {
     const char *pattern, *open, *close;
 };
@@ -80,7 +79,7 @@ static int count_up(struct hr__shards *s, const struct braces *b, const char *do
                         (int)(b->close - b->open) - 1, b->open + 1, b->pattern);
     int width = (int)(digits[0] > digits[1] ? digits[0] : digits[1]);
     int r = 0;
-    if (digits[0] != digits[1]) /* without leading zeros numbers are as long as they are */
+    if (digits[0] != digits[1]) /* no leading zeros */
         width = 1;
     for (long i = from; !r && i <= to; i++) {
         char text[32];

@@ -1,4 +1,4 @@
-/* Names of shards: one path, or a pattern that stands for many. */
+/* Shard names: one path, or a pattern that expands to many. */
 #ifndef HR_DATASET_SHARDS_H
 #define HR_DATASET_SHARDS_H
 
@@ -12,10 +12,10 @@ struct hr__shards {
 };
 
 /*
- * Expands braces as shells and WebDataset do: "train-{000..146}.tar" counts, with
- * leading zeros where both bounds have as many digits, "{a,b}.tar" lists; several of them multiply.
- * A text without braces is one path. On success hr__shards_clear frees what is in *shards. Errors:
- * -EINVAL: a brace without its partner, or more than a million shards; -ENOMEM.
+ * Expands braces like shells and WebDataset. "train-{000..146}.tar" counts, with leading zeros if
+ * both bounds have the same number of digits; "{a,b}.tar" lists; several braces multiply. A text
+ * without braces is one path. On success, free *shards with hr__shards_clear. Errors: -EINVAL:
+ * unmatched brace or more than a million shards; -ENOMEM.
  */
 int hr__shards_expand(struct hr__shards *shards, const char *pattern, struct hr_error *error);
 

@@ -1,7 +1,7 @@
 /*
- * Sizes: samples are looked at in pieces of one thread's work, by name below
- * their directory's descriptor, so that the kernel resolves one component per
- * file and not the whole path.
+ * Queries sizes in chunks of samples, one chunk per thread at a time. Files are looked up by name
+ * below their directory's descriptor, so the kernel resolves one component per file instead of the
+ * whole path.
  */
 #include "dataset/sizes.h"
 
@@ -21,15 +21,15 @@ struct fill {
     struct hr__progress *progress;
 };
 
-/* A directory's descriptor to look below; <base_fd> itself for the path "". */
+/* Opens a directory. Returns base_fd itself for the path "". */
 static int open_directory(const struct fill *f, uint64_t directory)
 {
     const char *path = hr__catalog_at(f->catalog, f->catalog->directories[directory].path);
     return *path ? openat(f->base_fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC) : f->base_fd;
 }
 
-/* What this process lacks for a moment says nothing about the files, and must
- * not be kept in an index. */
+/* Errors from a temporary lack of resources say nothing about the file and must not be stored in an
+ * index. */
 static int is_lack(int code)
 {
     return code == -EMFILE || code == -ENFILE || code == -ENOMEM;
@@ -52,7 +52,7 @@ static void fill_chunk(void *arg, size_t chunk)
     struct hr__catalog *c = f->catalog;
     uint64_t i = (uint64_t)chunk * CHUNK_SAMPLES, end = i + CHUNK_SAMPLES;
     uint32_t open_now = UINT32_MAX;
-    int fd = -1, result = 0; /* of opening the directory */
+    int fd = -1, result = 0; /* result of opening the directory */
     if (hr__progress_cancelled(f->progress))
         return;
     if (end > c->header->samples)
@@ -99,7 +99,7 @@ int hr__sizes_fill(struct hr__catalog *catalog, const char *base,
     return 0;
 }
 
-/* A number below `end`. */
+/* Returns a random number below `end`. */
 static uint64_t draw(uint64_t end)
 {
     uint64_t bits;
@@ -108,7 +108,7 @@ static uint64_t draw(uint64_t end)
     return (uint64_t)((unsigned __int128)bits * end >> 64);
 }
 
-/* The file of sample `i` is as the catalog says, or cannot be looked at as before. */
+/* Returns non-zero if the file of sample `i` matches the catalog, or still cannot be queried. */
 static int is_same(const struct fill *f, uint64_t i)
 {
     struct hr__catalog *c = f->catalog;
@@ -131,7 +131,7 @@ int hr__sizes_spot_check(struct hr__catalog *catalog, const char *base, uint64_t
     int same = f.base_fd >= 0 || f.base_fd == AT_FDCWD;
     if (count > samples)
         count = samples;
-    /* One of each of `count` stretches: all of a small dataset. */
+    /* Checks one random file in each of `count` equal stretches: all files of a small dataset. */
     for (uint64_t k = 0; same && k < count; k++) {
         uint64_t from = (uint64_t)((unsigned __int128)k * samples / count);
         uint64_t end = (uint64_t)((unsigned __int128)(k + 1) * samples / count);

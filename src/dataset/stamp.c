@@ -1,4 +1,4 @@
-/* See stamp.h. */
+/* Takes and digests stamps of files; see stamp.h. */
 #include "dataset/stamp.h"
 
 #include "base/memory.h"
@@ -14,8 +14,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-/* linux/magic.h, which does not have all of them: their clients make up inode numbers, and
- * other ones when they have forgotten a file. */
+/* From linux/magic.h, which lacks some. Clients of these file systems invent inode numbers, and
+ * invent new ones after forgetting a file. */
 #define FUSE_MAGIC UINT64_C(0x65735546)
 #define CIFS_MAGIC UINT64_C(0xff534d42)
 #define SMB2_MAGIC UINT64_C(0xfe534d42)
@@ -24,8 +24,8 @@
 #define BLOCK_BYTES UINT64_C(4096)
 #define BLOCKS      3
 
-/* Non-zero where a file keeps its inode number while it is there. Asked once for each device
- * that follows another: those of a dataset are mostly on one. */
+/* Returns non-zero if files keep their inode number while they exist. Asks the file system only
+ * when the device differs from the last one; most datasets are on one device. */
 static int has_lasting_inode(struct hr__catalog *c, const struct statx *st, int fd,
                              const char *name)
 {
@@ -110,8 +110,8 @@ int hr__stamp_is_fresh(const struct hr__stamp *stamp)
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     int64_t now_ns = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-    /* A modification time can be set to any; a time that is yet to come tells nothing, and
-     * would do so for ever. */
+    /* A modification time can be set to anything. A time in the future says nothing, and would
+     * count as fresh for ever. */
     int64_t since = stamp->change ? stamp->ctime_ns : stamp->mtime_ns;
     return now_ns >= since && now_ns - since < HR__STAMP_FRESH_NS;
 }
@@ -122,7 +122,8 @@ uint64_t hr__stamp_digest(const struct hr__stamp *stamp)
     return never_0(XXH3_64bits(what, sizeof what));
 }
 
-/* Where the blocks of so many bytes begin, and how long each is; returns how many. */
+/* Finds where the blocks begin in content of `length` bytes, and their size. Returns their
+ * number. */
 static int find_blocks(uint64_t length, uint64_t at[BLOCKS], uint64_t *bytes)
 {
     at[0] = 0;
@@ -191,7 +192,7 @@ int hr__content_look(uint64_t *out, const struct hr_dataset *dataset, uint64_t i
         return digest_file(out, range.fd, range.offset, range.bytes);
     if (!r && hr_dataset_path(dataset, index, path, sizeof path) >= sizeof path)
         return -ENAMETOOLONG;
-    /* O_NONBLOCK: a FIFO in its place must not hold us up */
+    /* O_NONBLOCK: do not wait if a FIFO has replaced the file */
     int fd = open(r ? range.path : path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
         return -errno;

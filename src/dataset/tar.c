@@ -1,9 +1,9 @@
 /*
- * The index pass over tar files, with libarchive; see tar.h.
+ * Scans tar files with libarchive; see tar.h.
  *
- * libarchive understands the dialects (GNU long names, pax headers, ustar). It
- * tells where it stands when the first block of a member's data is at hand, which
- * is where that data begins; the place is checked by reading it once more.
+ * libarchive handles the dialects (GNU long names, pax headers, ustar). When it returns the first
+ * block of a member's data, its position in the file is where that data begins. Reading those bytes
+ * once more verifies the position.
  */
 #include "dataset/tar.h"
 
@@ -26,14 +26,14 @@
 
 #define READ_BYTES ((size_t)64 << 10)
 
-/* Bytes of a member that are read again where it is said to be. */
+/* Bytes of a member that are read again to verify its position. */
 #define PROBE_BYTES 32
 
-/* A member that matters. */
+/* An image or label member. */
 struct tar_member {
-    size_t name; /* in the shard's text */
+    size_t name; /* offset in the shard's text */
     uint64_t offset, bytes;
-    uint64_t group; /* of members with the same key, side by side; from 0 in each shard */
+    uint64_t group; /* number of the run of members with the same key; from 0 in each shard */
     int64_t label;
     int is_label; /* non-zero: a .cls with `label`; else an image */
 };
@@ -46,7 +46,7 @@ struct shard {
     size_t count, capacity;
     char *text; /* names, 0-terminated */
     size_t text_bytes, text_capacity;
-    uint64_t passed_over; /* members that are neither */
+    uint64_t passed_over; /* members that are neither image nor label */
     struct hr_error error;
 };
 
@@ -75,7 +75,7 @@ static int grow(void **block, size_t *capacity, size_t wanted, size_t size)
     return 0;
 }
 
-/* Without the "./" that `tar c .` writes. */
+/* Strips the "./" that `tar c .` writes. */
 static const char *plain(const char *name)
 {
     while (name[0] == '.' && name[1] == '/')
@@ -89,7 +89,8 @@ static const char *base_of(const char *name)
     return slash ? slash + 1 : name;
 }
 
-/* Bytes of a member's name that tell its sample: up to the first dot of the last part. */
+/* Returns the length of the name's key, which identifies its sample: up to the first dot of the
+ * last path component. */
 static size_t key_bytes(const char *name)
 {
     const char *base = base_of(name);
@@ -118,7 +119,7 @@ static int add_member(struct shard *s, const char *name, const struct tar_member
     return 0;
 }
 
-/* A .cls: a whole number, and white space around it. */
+/* Reads a .cls member: an integer, with optional white space around it. */
 static int read_label(struct shard *s, struct archive *a, const char *name, int64_t *label)
 {
     char text[64], *end;
@@ -136,7 +137,7 @@ static int read_label(struct shard *s, struct archive *a, const char *name, int6
     return 0;
 }
 
-/* Where the member's data is. */
+/* Finds and verifies the position of a member's data. */
 static int locate(struct shard *s, struct archive *a, int fd, const char *name,
                   struct tar_member *m)
 {
@@ -210,7 +211,7 @@ static int read_members(struct shard *s, struct archive *a, int fd, struct tar_p
     return r;
 }
 
-/* What the file is that no tar header begins. */
+/* Reports what the file is instead of a tar file. */
 static int refuse(struct shard *s, int fd)
 {
     uint8_t first[6] = {0};
@@ -277,10 +278,10 @@ static void read_one(void *arg, size_t i)
     hr__progress_add(pass->progress, 1);
 }
 
-/* Of all shards together. */
+/* Sums over all shards. */
 struct totals {
     uint64_t images, labels, text_bytes, passed_over;
-    size_t prefix; /* bytes of the directory that all images are below, with its slash */
+    size_t prefix; /* length of the common directory of all images, with its slash */
     const char *first;
 };
 
@@ -319,7 +320,7 @@ static struct totals add_up(const struct shard *shards, size_t count)
     return t;
 }
 
-/* Gives the images of WebDataset's layout the labels of their groups. */
+/* WebDataset layout: gives the images the labels of their groups. */
 static int pair_labels(struct shard *s)
 {
     for (size_t i = 0; i < s->count;) {
@@ -343,8 +344,8 @@ static int pair_labels(struct shard *s)
     return 0;
 }
 
-/* The class of a name: its first directory below the common one; the last common
- * one where all are in it. */
+/* Finds the class of a name: its first directory below the common one; the last directory of the
+ * common one if all images are in it. */
 static int class_of(const struct totals *t, const char *name, const char **class_name,
                     size_t *length)
 {
@@ -366,7 +367,7 @@ static int class_of(const struct totals *t, const char *name, const char **class
     return 1;
 }
 
-/* The classes of an image folder's layout, each once, sorted. */
+/* Image folder layout: collects the class names, sorted and without duplicates. */
 static int collect_classes(struct hr__names *classes, struct shard *shards, size_t count,
                            const struct totals *t)
 {
@@ -490,7 +491,7 @@ int hr__tar_index(struct hr__catalog **out, char *const *paths, size_t count,
                   struct hr_error *error)
 {
     struct hr_error own;
-    struct hr_error *said = error ? error : &own; /* a message is composed in any case */
+    struct hr_error *said = error ? error : &own; /* needed even if the caller wants no message */
     *out = NULL;
     struct shard *shards = hr__alloc(HR__TAG_DATASET, count, sizeof *shards);
     if (!shards)

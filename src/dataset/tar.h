@@ -1,11 +1,10 @@
 /*
- * Tar files as datasets: one pass over the headers finds where each image is;
- * images are then read at random like any other sample.
+ * Tar files as datasets. One pass over the headers finds the position of each image; images are
+ * then read in any order, like other samples.
  *
- * Two layouts are known. WebDataset's: members whose paths are the same up to the
- * first dot of the name belong to one sample, side by side; one is an image and
- * one, ".cls", holds the label as a number. And an image folder's: no ".cls"
- * anywhere, and the directory of an image is its class.
+ * Two layouts are supported. WebDataset: adjacent members whose paths are equal up to the first dot
+ * of the name form a sample; one is an image and one, ".cls", holds the label as a number. Image
+ * folder: there is no ".cls" member, and an image's directory is its class.
  */
 #ifndef HR_DATASET_TAR_H
 #define HR_DATASET_TAR_H
@@ -14,16 +13,15 @@
 #include "dataset/catalog.h"
 #include "dataset/progress.h"
 
-/* Non-zero where a file that begins so (512 bytes are enough) is a tar file. */
+/* Returns non-zero if a file that begins with these bytes (512 are enough) is a tar file. */
 int hr__tar_recognise(const void *bytes, size_t length);
 
 /*
- * Looks through the tar files at `paths`, several at once, and makes a catalog
- * with ranges of their images: in the order of the files and of the members in
- * them. On success *out is the caller's. Errors name the file and the member:
- * -EBADMSG: damaged or cut off; -ENOTSUP: compressed, or not tar; -EINVAL: an image
- * without a label, two images or labels of one sample; -ENODATA: no image;
- * -ECANCELED; -ENOMEM; those of open and read. Blocks on I/O.
+ * Scans the tar files at `paths`, several in parallel, and makes a catalog with ranges of their
+ * images, in the order of the files and of the members in them. On success the caller owns *out.
+ * Messages name the file and the member. Errors: -EBADMSG: damaged or truncated; -ENOTSUP:
+ * compressed, or not tar; -EINVAL: an image without a label, or two images or labels of one sample;
+ * -ENODATA: no image; -ECANCELED; -ENOMEM; those of open and read. Blocks on I/O.
  */
 int hr__tar_index(struct hr__catalog **out, char *const *paths, size_t count,
                   const struct hr__executor *executor, struct hr__progress *progress,

@@ -1,16 +1,15 @@
 /*
- * The walk of an image folder.
+ * Walks an image folder.
  *
- * What torchvision does (datasets/folder.py): classes are the sorted names of
- * the directories directly under the root; for each, sorted(os.walk(class,
- * followlinks=True)) gives directories in the order of their whole paths, and in
- * each the sorted names of everything that is no directory and has an image
- * extension. Beyond it: a link to a directory that the path already went
- * through is left out, where os.walk descends until the kernel refuses; and a
- * directory that cannot be read is an error, where os.walk passes it over.
+ * The result is that of torchvision (datasets/folder.py). Classes are the sorted names of the
+ * directories directly under the root. In each, sorted(os.walk(class, followlinks=True)) gives the
+ * directories in the order of their whole paths, and each directory gives the sorted names of all
+ * entries that are not directories and have an image extension. There are two differences. A link
+ * to a directory already on the path is left out, where os.walk descends until the kernel refuses.
+ * A directory that cannot be read is an error, where os.walk skips it.
  *
- * Names come from getdents64 in large pieces with the entry's type; only links
- * and entries of unknown type cost a stat.
+ * Names come from getdents64 in large pieces, with the type of each entry; only links and entries
+ * of unknown type need a stat.
  */
 #include "dataset/walk.h"
 
@@ -30,7 +29,7 @@
 
 #define LISTING_BYTES 65536
 
-/* One directory of the walk. */
+/* A directory in the walk. */
 struct node {
     char *path;          /* below the root; owned; "" for the root itself */
     struct node *parent; /* NULL for the root */
@@ -40,13 +39,13 @@ struct node {
     struct hr__names files;
     struct hr__names directories;
     int untrusted; /* see hr__walk */
-    int is_loop;   /* the path went through it already: left out */
-    int result;    /* of listing it: 0 or a negative errno */
+    int is_loop;   /* it is on its own path already: left out */
+    int result;    /* result of listing it: 0 or a negative errno */
 };
 
 struct walk {
     int root_fd;
-    struct node **nodes; /* the root first, then level by level */
+    struct node **nodes; /* the root, then the directories level by level */
     size_t count, capacity;
     size_t level; /* first node of the level being listed */
     struct hr__progress *progress;
@@ -67,7 +66,7 @@ static void node_destroy(struct node *n)
     hr__free(n);
 }
 
-/* Non-zero when the directory is `n` or one that the path to `n` went through. */
+/* Returns non-zero if the directory is `n` or one of its ancestors on the path. */
 static int is_on_path(const struct node *n, uint64_t device, uint64_t inode)
 {
     for (; n; n = n->parent)
@@ -76,7 +75,7 @@ static int is_on_path(const struct node *n, uint64_t device, uint64_t inode)
     return 0;
 }
 
-/* DT_DIR, DT_REG for anything else, or DT_WHT for what is left out. */
+/* Returns DT_DIR, DT_REG for anything else, or DT_WHT for an entry to leave out. */
 static int resolve_type(int fd, const char *name, struct node *n)
 {
     struct stat st;
@@ -85,7 +84,7 @@ static int resolve_type(int fd, const char *name, struct node *n)
             return DT_REG;
         return is_on_path(n, st.st_dev, st.st_ino) ? DT_WHT : DT_DIR;
     }
-    /* What a link leads to can change without this directory's times moving. */
+    /* The link's target can change without a change of this directory's times. */
     n->untrusted = 1;
     return errno == ELOOP ? DT_WHT : DT_REG;
 }
@@ -101,7 +100,7 @@ static int take_entry(struct node *n, int fd, const struct dirent64 *entry)
     size_t length = strlen(name);
     if (type == DT_DIR)
         return hr__names_add(&n->directories, name, length);
-    /* files directly under the root belong to no class */
+    /* files directly in the root belong to no class */
     if (type != DT_WHT && n->parent && hr__name_is_image(name, length))
         return hr__names_add(&n->files, name, length);
     return 0;
@@ -135,8 +134,8 @@ static int list_entries(struct node *n, int fd, struct hr__progress *progress)
     return r;
 }
 
-/* Notes who the directory is, before it is listed: a change in between then
- * shows as another time at the next open. */
+/* Stores the directory's identity and times before it is listed. A change during the listing then
+ * shows as a different time at the next open. */
 static int identify(struct node *n, int fd)
 {
     struct stat st;
@@ -149,8 +148,8 @@ static int identify(struct node *n, int fd)
     n->mtime_ns = timespec_ns(&st.st_mtim);
     n->ctime_ns = timespec_ns(&st.st_ctim);
     n->listed_ns = timespec_ns(&now);
-    /* resolve_type sees links back into the path; this sees the root again
-     * below a link that leads above it */
+    /* resolve_type detects links back into the path; this detects the root again below a link that
+     * leads above it */
     n->is_loop = is_on_path(n->parent, n->device, n->inode);
     return 0;
 }
@@ -214,7 +213,7 @@ static int append(struct walk *w, struct node *parent, const char *name, uint32_
     return 0;
 }
 
-/* Appends what the nodes of the level lead to; the level moves on. */
+/* Appends the subdirectories found in the current level and makes them the next level. */
 static int descend(struct walk *w, const char *root, struct hr_error *error)
 {
     size_t end = w->count;
@@ -235,7 +234,7 @@ static int descend(struct walk *w, const char *root, struct hr_error *error)
         for (size_t k = 0; k < n->directories.count; k++)
             if (append(w, n, n->directories.items[k], n->parent ? n->label : (uint32_t)k))
                 return hr__fail(error, -ENOMEM, "out of memory while listing %s", root);
-        /* the classes' names are needed to the end, others only here */
+        /* class names are needed to the end, other names only here */
         if (n->parent)
             hr__names_clear(&n->directories);
     }
@@ -251,7 +250,7 @@ static int compare_nodes(const void *a, const void *b)
     return hr__name_compare(x->path, y->path);
 }
 
-/* Drops loops and puts all nodes but the root in dataset order. */
+/* Removes loops and puts all nodes but the root in dataset order. */
 static void arrange(struct walk *w)
 {
     size_t kept = 1;

@@ -1,16 +1,15 @@
 /*
- * Dealing an order's positions into batches of ranks, as torch's
- * DistributedSampler and DataLoader together do: global batch g is the next
- * batch_size x ranks positions, rank r takes every ranks-th of them from the
- * r-th on. Only the last global batch can be short; it is dropped, or padded
- * from the start of the order until the ranks have equal counts (with one rank:
- * it is simply shorter).
+ * Splits an order's positions into batches of ranks, as torch's DistributedSampler and DataLoader
+ * together do. Global batch g is the next batch_size x ranks positions; rank r takes every ranks-th
+ * of them, starting with the r-th. Only the last global batch can be short. It is dropped, or
+ * padded from the start of the order until all ranks have the same count (with one rank it is just
+ * shorter).
  */
 #include "order/order.h"
 
 #include <assert.h>
 
-/* Positions of one global batch; a product beyond 64 bits means "all". */
+/* Returns the positions in one global batch; UINT64_MAX (all) if the product overflows. */
 static uint64_t global_batch(const struct hr__cut *cut)
 {
     uint64_t product;
@@ -54,6 +53,6 @@ uint64_t hr__cut_position(const struct hr__cut *cut, uint64_t number)
     uint64_t done;
     if (__builtin_mul_overflow(number, global_batch(cut), &done) || done > remaining(cut))
         done = remaining(cut);
-    /* A state of a longer dataset must not read as more than everything. */
+    /* The state may come from a longer dataset; never return more than `samples`. */
     return (cut->start < cut->samples ? cut->start : cut->samples) + done;
 }

@@ -1,9 +1,9 @@
 /*
- * An epoch's order and the stand-ins for its bad samples.
+ * An epoch's order and the replacements of its bad samples.
  *
- * The permutation is held in full, in 4 bytes a sample wherever that is enough:
- * a computed permutation (Feistel, cycle walking) would need no memory, but is
- * uniform only in the sense of a cipher, and 4 bytes are little beside a path.
+ * The permutation is stored in full, with 4 bytes per sample where that suffices. A computed
+ * permutation (Feistel network with cycle walking) would need no memory, but is only pseudorandom
+ * in the cryptographic sense, not uniform; and 4 bytes are little compared with a path.
  */
 #include "order/order.h"
 
@@ -82,10 +82,9 @@ static uint64_t greatest_common_divisor(uint64_t a, uint64_t b)
 }
 
 /*
- * Tries walk the other positions from a random one with a random stride that
- * has no divisor in common with their number. So samples - 1 tries see each of
- * them once: one good sample is enough to be found, which independent draws
- * would not promise.
+ * The attempts visit the other positions, from a random start, with a random stride that is coprime
+ * to their number. So samples - 1 attempts visit each of them once and find a good sample if there
+ * is one, which independent draws would not guarantee.
  */
 uint64_t hr__order_replacement(uint64_t samples, uint64_t seed, uint64_t epoch, uint64_t position,
                                uint32_t attempt)

@@ -1,7 +1,6 @@
 /*
- * Fisher-Yates (Durstenfeld, "Algorithm 235: Random permutation", CACM 1964)
- * over counter-based random numbers: every permutation is equally likely as far
- * as the draws are uniform.
+ * Fisher-Yates shuffle (Durstenfeld, "Algorithm 235: Random permutation", CACM 1964) with
+ * counter-based random numbers. If the draws are uniform, every permutation is equally likely.
  */
 #include "order/shuffle.h"
 

@@ -1,6 +1,5 @@
 /*
- * Colour steps over whole pictures, row by row through the kernels of the
- * instruction set.
+ * Runs colour steps over whole pictures, row by row, with the kernels of the instruction set.
  */
 #include "recipe/color.h"
 
@@ -15,8 +14,8 @@ const struct hr__color_rows *hr__color_rows(enum hr__isa isa)
     return &hr__color_rows_portable;
 }
 
-/* Mean luma. Sums in double, in a fixed number of lanes, so that neither the
- * size of the image nor the width of vectors shows in the result. */
+/* Computes the mean luma. Sums in double, in a fixed number of lanes: large images lose no
+ * precision, and the width of vectors does not affect the result. */
 static double mean_luma(const struct hr__color_rows *rows, const struct hr__picture *p)
 {
     double lane[HR__LUMA_LANES] = {0};

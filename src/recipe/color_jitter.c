@@ -1,8 +1,7 @@
 /*
- * ColorJitter: brightness, contrast, saturation and hue with random factors, in
- * random order. Each step that does not always do nothing draws its factor
- * whether or not it comes first, so that the numbers of a step do not depend on
- * the permutation.
+ * ColorJitter: brightness, contrast, saturation and hue with random factors, in random order. All
+ * four factors are always drawn, in a fixed order, so that a step's factor does not depend on the
+ * permutation.
  */
 #include "recipe/operation.h"
 
@@ -11,7 +10,7 @@
 static const struct {
     const char *name;
     enum hr__step_kind kind;
-    double neutral, low, high; /* the factor that changes nothing; the allowed range */
+    double neutral, low, high; /* the factor without effect; the allowed range */
 } steps[4] = {
     {"brightness", HR__STEP_BRIGHTNESS, 1, 0, INFINITY},
     {"contrast", HR__STEP_CONTRAST, 1, 0, INFINITY},

@@ -1,14 +1,12 @@
 /*
- * The colour kernels, by rows: this file is compiled for each instruction set,
- * and HR__COLOR_ROWS says what its table is called there. Written so that
- * compilers vectorise them: no branches, only selections, and `restrict` planes.
- * No intrinsics: the same operations in the same order per element give the
- * same bits whatever the width of the vectors.
+ * The colour kernels, by rows. This file is compiled for each instruction set, with HR__COLOR_ROWS
+ * as the name of its table. It is written for compilers to vectorise: no branches, only selections,
+ * and `restrict` planes. It uses no intrinsics: the same operations in the same order per element
+ * give the same bits for every width of vectors.
  *
- * Hue goes through HSV as Smith, "Color gamut transform pairs" (SIGGRAPH'78).
- * The way back uses the closed form v - v s max(0, min(k, 4 - k, 1)), with
- * k = (n + 6h) mod 6 and n = 5, 3, 1 for red, green, blue, which equals the
- * table of six sectors without indexing.
+ * Hue goes through HSV as in Smith, "Color gamut transform pairs" (SIGGRAPH'78). The inverse uses
+ * the closed form v - v s max(0, min(k, 4 - k, 1)), with k = (n + 6h) mod 6 and n = 5, 3, 1 for
+ * red, green and blue. It equals the table of six sectors, without indexing.
  */
 #include "recipe/color_rows.h"
 
@@ -37,7 +35,7 @@ static void brightness_row(float *restrict p, int n, float factor)
         p[i] = clamp_255(p[i] * factor);
 }
 
-/* p x factor + offset, clamped: a blend with a constant. */
+/* p x factor + offset, clamped: blends with a constant. */
 static void blend_row(float *restrict p, int n, float factor, float offset)
 {
     for (int i = 0; i < n; i++)
@@ -92,7 +90,7 @@ static void hue_row(float *restrict r, float *restrict g, float *restrict b, int
         apart = red == high ? green - blue : apart;
         sector = red == high ? 0.0f : sector;
         float sixths = sector + apart / divisor;
-        /* -1..5 sixths, turned by -3..3: brought to 0..6 */
+        /* -1..5 sixths, turned by -3..3: bring the result to 0..6 */
         sixths = sixths + turn;
         sixths = sixths < 0.0f ? sixths + 6.0f : sixths;
         sixths = sixths >= 6.0f ? sixths - 6.0f : sixths;

@@ -1,7 +1,7 @@
 /*
- * CenterCrop and RandomCrop, with the padding that both may add, as
- * torchvision v2 computes them. Padding and crop are two steps of the plan; the
- * walk backwards keeps only the padding that the crop shows.
+ * CenterCrop and RandomCrop, with the padding that both may add, as in torchvision v2. Padding and
+ * crop are two steps of the plan; tracing the needed region backwards keeps only the padding that
+ * the crop shows.
  */
 #include "recipe/operation.h"
 
@@ -25,7 +25,7 @@ static int center_check(struct hr__bound *bound, struct hr__state *state, struct
     return 0;
 }
 
-/* Python's int(round(x / 2)): half to even. */
+/* Python's int(round(x / 2)): rounds half to even. */
 static int round_half(int x)
 {
     return (int)rint(x / 2.0);
@@ -54,7 +54,7 @@ static void random_defaults(struct hr_operation *operation)
     operation->u.random_crop.padding_mode = HR_PAD_CONSTANT;
 }
 
-/* The padding for an image of the given size: left, top, right, bottom. */
+/* Computes the padding for an image of the given size: left, top, right, bottom. */
 static void full_padding(const struct hr_operation *o, int width, int height, int padding[4])
 {
     for (int i = 0; i < 4; i++)

@@ -1,4 +1,4 @@
-/* RandomHorizontalFlip and RandomVerticalFlip: a mirror with probability p. */
+/* RandomHorizontalFlip and RandomVerticalFlip: mirror with probability p. */
 #include "recipe/operation.h"
 
 static void defaults(struct hr_operation *operation)

@@ -1,9 +1,9 @@
 /*
- * The fused pass: tables per job, then row by row through the ring; see
- * fused.h. What depends on the instruction set is behind fused_kernels.h.
+ * The fused pass: builds tables for a job, then processes row by row through the ring; see fused.h.
+ * fused_kernels.h separates the code for each instruction set.
  *
- * Tables are kept while the next job has the same axes, as all samples of one
- * size under a fixed resize do.
+ * Tables are kept while the next jobs have the same axes, as with samples of one size under a fixed
+ * resize.
  */
 #include "recipe/fused.h"
 
@@ -16,24 +16,24 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Sums of an output's integer weights. A filter of one tap needs no fractions:
- * its weight is 1, and values pass unchanged. */
+/* Sum of an output's integer weights. A filter with one tap needs no fractions: its weight is 1, so
+ * values pass unchanged. */
 #define SUM_BILINEAR 16256
 #define SUM_BICUBIC  8128
 
-/* A block of scratch memory that grows. */
+/* A block of scratch memory that can grow. */
 struct block {
     void *at;
     size_t bytes;
 };
 
-/* What the horizontal tables were made for. */
+/* The parameters of the current horizontal tables. */
 struct horizontal_key {
     struct hr__axis axis;
     int width, interpolation, antialias;
 };
 
-/* What the vertical tables were made for. */
+/* The parameters of the current vertical tables. */
 struct vertical_key {
     struct hr__axis axis;
     int interpolation, antialias, sum;
@@ -44,15 +44,15 @@ struct hr__fused {
     const struct hr__fused_kernels *kernels;
     struct hr__taps x, y;
     struct hr__horizontal horizontal;
-    int sum;                     /* of the horizontal weights */
+    int sum;                     /* sum of each output's horizontal weights */
     int first, last;             /* columns of the region that the outputs read */
     struct horizontal_key x_key; /* in == 0: no tables */
     struct vertical_key y_key;
     struct block begin, weight, table; /* of the horizontal filter */
     struct block column;               /* float [3][y.count][y.taps]: vertical weights */
-    struct block extent;               /* int [y.count]: taps without the zeros at their end */
+    struct block extent;               /* int [y.count]: taps without trailing zeros */
     struct block ring;                 /* float [NHWC: 3][y.taps][padded] */
-    struct block rows;                 /* float *[NHWC: 3][2 x y.taps]: into it */
+    struct block rows;                 /* float *[NHWC: 3][2 x y.taps]: pointers into the ring */
     struct block staged;               /* one output row; NHWC: also its channels */
 };
 
@@ -127,7 +127,7 @@ int hr__fused_fits(const struct hr__fused_job *job)
     return hr__taps_bound(&job->x, job->interpolation, job->antialias) <= HR__FUSED_MAX_TAPS;
 }
 
-/* Makes the block hold at least `bytes`; its contents are lost when it grows. */
+/* Makes the block hold at least `bytes`; if it grows, its contents are lost. */
 static int need(struct block *block, size_t bytes, struct hr_error *error)
 {
     if (bytes <= block->bytes)
@@ -141,9 +141,9 @@ static int need(struct block *block, size_t bytes, struct hr_error *error)
     return 0;
 }
 
-/* Moves `gap` units onto the weights of one output whose fractions are nearest
- * to being rounded the other way; the first one of equals. Only taps with
- * weight take part. */
+/* Distributes `gap` units over the weights of one output: each goes to the weight whose exact value
+ * exceeds its rounded one most in that direction (the first of equals). Taps with weight 0 get
+ * none. */
 static void settle(const struct hr__taps *taps, int j, double scale, int gap, int16_t *weight)
 {
     while (gap) {
@@ -162,14 +162,14 @@ static void settle(const struct hr__taps *taps, int j, double scale, int gap, in
     }
 }
 
-/* Adding and taking away 1.5 x 2^52 rounds a double to the nearest integer. */
+/* Adding and subtracting 1.5 x 2^52 rounds a double to the nearest integer. */
 static inline double round_double(double v)
 {
     const double magic = 6755399441055744.0;
     return v + magic - magic;
 }
 
-/* Rounds the weights of x.taps to integers of sum `sum` per output. */
+/* Rounds the weights of x.taps to integers with sum `sum` per output. */
 static void quantise(const struct hr__taps *taps, int sum, int pitch, int16_t *weight)
 {
     memset(weight, 0, taps->stride * (size_t)pitch * sizeof *weight);
@@ -249,7 +249,7 @@ static int vertical_tables(struct hr__fused *f, const struct hr__fused_job *job,
     for (size_t j = 0; j < count; j++)
         extent[j] = 1;
     for (size_t c = 0; c < 3; c++) {
-        /* Bicubic values are cut to 0..255 before they are scaled. */
+        /* Bicubic values are clamped to 0..255 before scaling. */
         double scale = (job->interpolation == HR_BICUBIC ? 1.0 : job->scale[c]) / f->sum;
         float *weight = (float *)f->column.at + c * count * taps;
         for (size_t t = 0; t < taps; t++)
@@ -277,19 +277,19 @@ static int memory_for_rows(struct hr__fused *f, const struct hr__fused_job *job,
     return result;
 }
 
-/* One channel's way through the rows: from the top of the crop down, also where
- * that is the last output row. */
+/* The state of one channel's pass over the crop's rows. They are read from the top down, even if
+ * the output is flipped and its last row comes first. */
 struct pass {
     const struct hr__fused *fused;
     const struct hr__fused_job *job;
     int channel;
-    float **rows; /* [2 x y.taps]: the ring's rows, twice over, so that the rows from
-                     any one on stand side by side */
-    int next;     /* first row of the crop that is not yet in the ring */
-    int slot;     /* of the ring for it */
+    float **rows; /* [2 x y.taps]: the ring's rows, listed twice, so that the rows from any one on
+                   * are consecutive */
+    int next;     /* first row of the crop that is not in the ring yet */
+    int slot;     /* slot of the ring for it */
 };
 
-/* Rows that are fetched into the cache ahead of the one being filtered. */
+/* How many rows to prefetch ahead of the one being filtered. */
 #define ROWS_AHEAD 5
 
 /* Filters one row of the crop into the ring. */
@@ -308,13 +308,13 @@ static void feed(struct pass *p)
     p->slot = p->slot + 1 < p->fused->y.taps ? p->slot + 1 : 0;
 }
 
-/* Sums the rows under output row j into the elements at `out`. */
+/* Sums the rows for output row j into `out`. */
 static void emit(struct pass *p, int j, void *out, int stream)
 {
     const struct hr__fused *f = p->fused;
     const struct hr__fused_job *job = p->job;
     int begin = f->y.begin[j], count = ((const int *)f->extent.at)[j], ring = f->y.taps;
-    if (p->next < begin) { /* filters without antialias leave rows out */
+    if (p->next < begin) { /* filters without antialias skip rows */
         p->next = begin;
         p->slot = 0;
     }
@@ -335,21 +335,21 @@ static void emit(struct pass *p, int j, void *out, int stream)
     f->kernels->vertical(&column, out);
 }
 
-/* Where the rows of the output go. */
+/* The destination of the output rows. */
 struct target {
     const struct hr__fused_kernels *kernels;
-    uint8_t *out, *staged; /* the rows; memory for one on its way there */
+    uint8_t *out, *staged; /* the output; a buffer for one row on its way there */
     ptrdiff_t row_bytes;
     int rows, flip;
     int stream; /* rows bypass the caches */
-    int ragged; /* ... but do not begin and end with lines: they are staged */
+    int ragged; /* rows would, but are not whole cache lines: go through `staged` */
 };
 
-/* Output rows whose edges are fetched ahead. */
+/* How many output rows ahead to prefetch edges. */
 #define EDGES_AHEAD 3
 
-/* The row that is written in place k of the order of work. Lines that two rows
- * share are written through the cache, and had better be in it by then. */
+/* Returns the output row that is written k-th. If rows share cache lines, those are written through
+ * the cache, so this prefetches them. */
 static int target_row(const struct target *target, int k)
 {
     int j = target->flip ? target->rows - 1 - k : k;
@@ -375,7 +375,7 @@ static struct target target_of(const struct hr__fused *f, const struct hr__fused
     };
 }
 
-/* Channel by channel: one output stream at a time, and filtering in between. */
+/* Channel by channel: one output stream at a time, interspersed with filtering. */
 static void run_planar(struct pass pass[3])
 {
     const struct hr__fused_job *job = pass->job;
@@ -393,7 +393,7 @@ static void run_planar(struct pass pass[3])
     }
 }
 
-/* Row by row: the channels of a row meet in L1. */
+/* Row by row: the three channels of a row meet in L1. */
 static void run_interleaved(struct pass pass[3])
 {
     const struct hr__fused_job *job = pass->job;
@@ -424,7 +424,7 @@ int hr__fused_run(struct hr__fused *fused, const struct hr__fused_job *job, stru
         return result;
     struct pass pass[3];
     for (int c = 0; c < 3; c++) {
-        /* Planar output is done with one channel's ring before the next begins. */
+        /* Planar output finishes one channel before the next begins, so they share a ring. */
         int apart = job->layout == HR_NHWC ? c : 0, taps = fused->y.taps;
         float **rows = (float **)fused->rows.at + (ptrdiff_t)apart * 2 * taps;
         pass[c] = (struct pass){.fused = fused, .job = job, .channel = c, .rows = rows};

@@ -1,16 +1,15 @@
 /*
- * The tensor pass: cropped planar bytes to a resized, flipped, normalised, cast
- * sample in one go.
+ * The fused tensor pass: turns cropped planar bytes into a resized, flipped, normalised and cast
+ * sample in one pass.
  *
- * Horizontally on bytes with integer weights into a ring of float rows;
- * vertically in float with scale and shift folded in; written with
- * non-temporal stores. The integer weights are the definition, so that every
- * instruction set gives the same bits: 14 bits that sum to 16256 (= 127 x 128)
- * for bilinear, 13 bits that sum to 8128 for bicubic, whose weights may exceed 1;
- * both split into a signed high part and a low one of 7 bits, for VNNI. They are
- * the weights of resample.h rounded to nearest, then moved by one, those of
- * largest remainder first, until the sum is right. Vertical sums are
- * multiply, then add, in tap order, never fused.
+ * It filters horizontally on bytes with integer weights into a ring of float rows, then vertically
+ * in float with scale and shift folded into the weights, and writes with non-temporal stores. The
+ * integer weights define the result, so every instruction set gives the same bits. Bilinear weights
+ * have 14 bits and sum to 16256 (= 127 x 128). Bicubic weights may exceed 1; they have 13 bits and
+ * sum to 8128. For VNNI, both are split into a signed high part and a low part of 7 bits. The
+ * integers are the weights of resample.h, rounded to nearest and then adjusted by one, largest
+ * remainder first, until the sum is right. Vertical sums multiply, then add, in tap order, never as
+ * fused multiply-add.
  */
 #ifndef HR_RECIPE_FUSED_H
 #define HR_RECIPE_FUSED_H
@@ -21,7 +20,8 @@
 
 #include <headrace/recipe.h>
 
-/* Horizontal taps that the pass can do: bilinear down to 1/15.5, bicubic 1/7.5. */
+/* Most horizontal taps of this pass: enough for scales down to 1/15.5 (bilinear) or 1/7.5
+ * (bicubic). */
 #define HR__FUSED_MAX_TAPS 32
 
 struct hr__fused_job {
@@ -30,35 +30,35 @@ struct hr__fused_job {
     enum hr_interpolation interpolation;
     int antialias;
     float scale[3], shift[3]; /* output = value (0..255) x scale + shift */
-    enum hr_dtype dtype;      /* UINT8: scale, shift are 1, 0; rounded half up, clamped */
+    enum hr_dtype dtype;      /* UINT8 requires scale 1 and shift 0; it rounds half up and clamps */
     enum hr_layout layout;
-    void *out;  /* one sample, count_y x count_x x 3, aligned to its elements; fastest
-                   where aligned to 64 bytes */
-    int cached; /* non-zero: the sample is read again soon, so it goes through the cache */
+    void *out;  /* one sample, count_y x count_x x 3, aligned to its elements; fastest if aligned to
+                 * 64 bytes */
+    int cached; /* non-zero: write through the cache, because the sample is read soon */
 };
 
 struct hr__fused; /* one thread's tables and ring */
 
-/* On success *out is the caller's. Errors: -ENOMEM. */
+/* On success the caller owns *out. Errors: -ENOMEM. */
 int hr__fused_create(struct hr__fused **out, struct hr_error *error);
 void hr__fused_destroy(struct hr__fused **fused);
 
-/* Bytes it holds: they grow to the largest job seen. */
+/* Returns the bytes it holds, which grow to the largest job seen. */
 size_t hr__fused_memory(const struct hr__fused *fused);
 
-/* Non-zero where the fused pass can do the job (taps within its limit). */
+/* Returns non-zero if the fused pass supports the job (its taps are within the limit). */
 int hr__fused_fits(const struct hr__fused_job *job);
 
 /*
- * Runs a job that fits. Reads of each plane the sources of the wanted outputs
- * (hr__axis_source), and up to HR__PIXEL_SLACK bytes past a row's last pixel.
- * The result is visible to other threads through the usual release and acquire:
- * streaming stores are fenced before the return. Errors: -ENOMEM only.
+ * Runs a job that fits. Of each plane it reads the sources of the wanted outputs (hr__axis_source),
+ * and up to HR__PIXEL_SLACK bytes past a row's last pixel. Streaming stores are fenced before the
+ * return, so the usual release and acquire make the result visible to other threads. Errors: only
+ * -ENOMEM.
  */
 int hr__fused_run(struct hr__fused *fused, const struct hr__fused_job *job, struct hr_error *error);
 
-/* Tests: runs on a lower instruction set from now on. Returns 0, or -ENOTSUP
- * where the machine does not have it. */
+/* For tests: uses a lower instruction set from now on. Returns 0, or -ENOTSUP if the machine does
+ * not support it. */
 int hr__fused_use(struct hr__fused *fused, enum hr__isa isa);
 
 #endif

@@ -1,12 +1,11 @@
 /*
- * The fused pass for AVX2 and F16C; compiled for them as a whole file.
+ * The fused pass for AVX2 and F16C; the whole file is compiled for them.
  *
- * Horizontally, 8 outputs at a time. The near loop loads 16 bytes for the first
- * four outputs and 16 for the others, and one byte shuffle picks two
- * neighbouring taps of each output, widened, for a multiply-add of pairs; the
- * next two taps are the same shuffle two bytes further on. Where four outputs
- * are too far apart for that, the far loop loads the taps of one output
- * after the other and sums across.
+ * Horizontally it computes 8 outputs at a time. The near loop loads 16 bytes for the first four
+ * outputs and 16 for the others. One byte shuffle selects two neighbouring taps of each output and
+ * widens them for a multiply-add of pairs. The next two taps use the same shuffle two bytes further
+ * on. If four outputs are too far apart for that, the far loop loads the taps of one output after
+ * the other and sums across.
  */
 #include "recipe/fused_kernels.h"
 
@@ -51,7 +50,7 @@ INLINE reals load_few(const float *in, size_t n)
     return _mm256_loadu_ps(some);
 }
 
-/* Packing works on halves: their groups are put back in order. */
+/* Packing works within halves, so the groups have to be reordered. */
 INLINE ints pack_bytes(ints a, ints b, ints c, ints d)
 {
     ints order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
@@ -77,12 +76,12 @@ INLINE ints select_nan(reals v, ints number, ints nan)
 
 #include "recipe/fused_vector.h"
 
-/* ---- horizontally ---- */
+/* ---- the horizontal filter ---- */
 
-/* Table of the near loop, a record for 8 outputs: this, then for every pair of
- * taps the weights, int16 [8][2]. */
+/* A record in the near loop's table, for 8 outputs. After it, for every pair of taps, follow the
+ * weights, int16 [8][2]. */
 struct avx2_group {
-    int32_t base[2]; /* columns under the windows of outputs 0..3 and 4..7 */
+    int32_t base[2]; /* columns where the windows of outputs 0..3 and 4..7 begin */
     uint8_t pad[24];
     uint8_t shuffle[32];
 };
@@ -94,8 +93,8 @@ INLINE size_t group_bytes(int pairs)
     return sizeof(struct avx2_group) + (size_t)pairs * 32;
 }
 
-/* Two taps of one output after the other fit into a window while the four
- * begin at most this far apart. */
+/* Four outputs and two taps of each fit into a window if the outputs begin at most this far
+ * apart. */
 #define NEAR_SPREAD 14
 
 INLINE __m256i load_windows(const uint8_t *low, const uint8_t *high)
@@ -126,7 +125,7 @@ INLINE void near_rows(const struct hr__horizontal *h, const uint8_t *row, float 
     }
 }
 
-/* One loop per number of pairs that is common, with and without the clamp. */
+/* Defines one loop for each common number of pairs, with and without the clamp. */
 #define NEAR(name, pairs, clamp)                                                                   \
     static void name(const struct hr__horizontal *h, const uint8_t *row, float *out)               \
     {                                                                                              \
@@ -152,13 +151,13 @@ static void prepare_near(struct hr__horizontal *h)
     for (int j = 0; j < h->count; j += 8) {
         struct avx2_group *g = (struct avx2_group *)(void *)table;
         const int32_t *begin = h->begin + j;
-        /* Positions rise, or fall when flipped. */
+        /* Positions ascend, or descend if flipped. */
         g->base[0] = begin[0] < begin[3] ? begin[0] : begin[3];
         g->base[1] = begin[4] < begin[7] ? begin[4] : begin[7];
         __m256i base = _mm256_set_m128i(_mm_set1_epi32(g->base[1]), _mm_set1_epi32(g->base[0]));
         __m256i apart =
             _mm256_sub_epi32(_mm256_loadu_si256((const __m256i *)(const void *)begin), base);
-        /* Bytes of an output: its first tap, zero, its second tap, zero. */
+        /* Bytes for an output: its first tap, zero, its second tap, zero. */
         __m256i shuffle = _mm256_add_epi32(_mm256_mullo_epi32(apart, _mm256_set1_epi32(0x10001)),
                                            _mm256_set1_epi32((int)0x80018000));
         _mm256_store_si256((__m256i *)(void *)g->shuffle, shuffle);
@@ -175,7 +174,7 @@ static void prepare_near(struct hr__horizontal *h)
         h->run = pairs <= 4 ? plain[pairs - 1] : near_any;
 }
 
-/* Sum over the taps of one output, in four parts. */
+/* Sums over the taps of one output, in four partial sums. */
 INLINE __m128i far_sum(const uint8_t *at, const int16_t *weight, int chunks)
 {
     if (!chunks) { /* at most 8 taps */
@@ -259,8 +258,8 @@ static void prepare(struct hr__horizontal *h)
 
 /* ---- interleaving ---- */
 
-/* Where byte `at` of 48 interleaved bytes comes from in 16 of one channel, for
- * elements of `e` bytes; 0x80: from another channel. */
+/* The source of byte `at` of 48 interleaved bytes in 16 bytes of one channel, for elements of `e`
+ * bytes. 0x80: it comes from another channel. */
 #define FROM(e, channel, at)                                                                       \
     ((at) % (3 * (e)) / (e) == (channel) ? (at) / (3 * (e)) * (e) + (at) % (e) : 0x80)
 #define FROM4(e, channel, at)                                                                      \

@@ -1,12 +1,10 @@
 /*
- * The fused pass for AVX-512 with VBMI and VNNI; compiled for them as a whole
- * file.
+ * The fused pass for AVX-512 with VBMI and VNNI; the whole file is compiled for them.
  *
- * Horizontally, 16 outputs at a time: one byte permutation of a window of up to
- * 64 bytes picks four neighbouring taps of each output, and two dot products
- * of bytes multiply them with the high parts and the low 7 bits of the weights;
- * the next four taps are the same permutation four bytes further on. Where 16
- * outputs are too far apart for that, the AVX2 loops do the row.
+ * Horizontally it computes 16 outputs at a time. One byte permutation of a window of up to 64 bytes
+ * selects four neighbouring taps of each output. Two dot products of bytes multiply them with the
+ * high parts and the low 7 bits of the weights. The next four taps use the same permutation four
+ * bytes further on. If 16 outputs are too far apart for that, the AVX2 loops process the row.
  */
 #include "recipe/fused_kernels.h"
 
@@ -47,7 +45,7 @@ INLINE reals load_few(const float *in, size_t n)
     return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), in);
 }
 
-/* Packing works on quarters: their groups of four are put in order. */
+/* Packing works within quarters, so the groups of four have to be reordered. */
 INLINE ints pack_bytes(ints a, ints b, ints c, ints d)
 {
     ints order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
@@ -78,15 +76,15 @@ INLINE ints select_nan(reals v, ints number, ints nan)
 
 #include "recipe/fused_vector.h"
 
-/* ---- horizontally ---- */
+/* ---- the horizontal filter ---- */
 
-/* Most quads of taps that the loop's records have room for. */
+/* Most quads of taps in the loop's records. */
 #define MAX_QUADS 12
 
-/* Table, a record for 16 outputs: this, then for every quad of taps the high
- * parts, int8 [16][4], and the low ones, uint8 [16][4]. */
+/* A record in the table, for 16 outputs. After it, for every quad of taps, follow the high parts,
+ * int8 [16][4], and the low ones, uint8 [16][4]. */
 struct avx512_group {
-    int32_t base[MAX_QUADS]; /* columns under the windows of the quads */
+    int32_t base[MAX_QUADS]; /* columns where the windows of the quads begin */
     uint8_t pad[16];
     uint8_t index[64];
 };
@@ -105,7 +103,7 @@ INLINE __m512i load_window(const uint8_t *at, int bytes)
     return _mm512_loadu_si512(at);
 }
 
-/* Sums of 16 outputs of one channel. */
+/* Sums 16 outputs of one channel. */
 INLINE __m512i sum_group(const uint8_t *row, const struct avx512_group *g, int quads, int window)
 {
     const __m512i *weight = (const __m512i *)(const void *)(g + 1);
@@ -141,8 +139,7 @@ INLINE void near_rows(const struct hr__horizontal *h, const uint8_t *row, float 
     }
 }
 
-/* One loop per number of quads that is common and window, with and without the
- * clamp. */
+/* Defines one loop for each common number of quads and each window, with and without the clamp. */
 #define NEAR(name, quads, window, clamp)                                                           \
     static void name(const struct hr__horizontal *h, const uint8_t *row, float *out)               \
     {                                                                                              \
@@ -169,7 +166,7 @@ static hr__horizontal_fn choose(const struct hr__horizontal *h, int quads, int s
     return near_any;
 }
 
-/* The parts of four taps' weights of 16 outputs from j on. */
+/* Splits the weights of four taps of 16 outputs, from j on, into the two parts. */
 static void split_weights(const struct hr__horizontal *h, int j, int quad, uint8_t *out)
 {
     int16_t weight[16][4];
@@ -192,13 +189,13 @@ static void prepare_near(struct hr__horizontal *h, int spread)
     for (int j = 0; j < h->count; j += 16) {
         struct avx512_group *g = (struct avx512_group *)(void *)table;
         const int32_t *begin = h->begin + j;
-        /* Positions rise, or fall when flipped. */
+        /* Positions ascend, or descend if flipped. */
         int base = begin[0] < begin[15] ? begin[0] : begin[15];
         __m512i apart = _mm512_sub_epi32(_mm512_loadu_si512(begin), _mm512_set1_epi32(base));
         __m512i index = _mm512_mullo_epi32(apart, _mm512_set1_epi32(0x01010101));
         _mm512_store_si512(g->index, _mm512_add_epi32(index, _mm512_set1_epi32(0x03020100)));
         for (int k = 0; k < quads; k++) {
-            /* A window that would begin beyond the last column has no weights. */
+            /* A window that would begin beyond the last column has only zero weights. */
             g->base[k] = base + 4 * k < h->width ? base + 4 * k : h->width - 1;
             split_weights(h, j, k, table + sizeof *g + (size_t)k * 128);
         }
@@ -223,8 +220,8 @@ static void prepare(struct hr__horizontal *h)
 
 /* ---- interleaving ---- */
 
-/* Where byte `at` of 192 interleaved ones comes from, for elements of `e` bytes:
- * 0..63 of the first channel, 64.. of the second, 128.. of the third. */
+/* The source of byte `at` of 192 interleaved bytes, for elements of `e` bytes: 0..63 in the first
+ * channel, from 64 on in the second, from 128 on in the third. */
 #define FROM(e, at)   ((at) % (3 * (e)) / (e)*64 + (at) / (3 * (e)) * (e) + (at) % (e))
 #define FROM4(e, at)  FROM(e, at), FROM(e, (at) + 1), FROM(e, (at) + 2), FROM(e, (at) + 3)
 #define FROM16(e, at) FROM4(e, at), FROM4(e, (at) + 4), FROM4(e, (at) + 8), FROM4(e, (at) + 12)

@@ -1,11 +1,11 @@
 /*
- * The fused pass with what every machine has: what the other versions must equal.
+ * The fused pass for every machine; the other versions must give the same results.
  *
- * Horizontally bytes become numbers of 16 bits, once a row, and are multiplied with
- * the weights of 14 bits eight at a time, pairs of products added; sums stay below
- * 2^24 in magnitude, so floats hold them exactly. Vectors are the compiler's own
- * (vector_size; without such registers it is plain code), only the sums of products
- * are asked for by name where there is an instruction for them.
+ * For the horizontal filter, each row of bytes is first converted to 16-bit numbers. Those are
+ * multiplied with the 14-bit weights, eight at a time, and pairs of products are added. Sums stay
+ * below 2^24 in magnitude, so floats hold them exactly. Vectors are the compiler's own
+ * (vector_size; without such registers it generates plain code). Only the sums of products use
+ * intrinsics, where there is an instruction for them.
  */
 #include "recipe/fused_kernels.h"
 #include "recipe/store.h"
@@ -28,7 +28,7 @@ typedef int16_t word8 __attribute__((vector_size(16)));
 #define SHUFFLE(a, b, i, j, k, l) __builtin_shuffle(a, b, (lane4){i, j, k, l})
 #endif
 
-/* The columns first.. of a row as numbers of 16 bits, in the table. */
+/* Columns of a row as 16-bit numbers, from `first` on, in the table. */
 struct columns {
     int16_t *value;
     int first, count;
@@ -42,7 +42,7 @@ static struct columns columns_of(const struct hr__horizontal *h)
     return c;
 }
 
-/* Products of neighbours, added in pairs. */
+/* Adds products of neighbours in pairs. */
 INLINE lane4 pairs(word8 a, word8 b)
 {
 #ifdef __SSE2__
@@ -62,7 +62,7 @@ INLINE word8 load8(const int16_t *at)
     return v;
 }
 
-/* Four numbers each from two places. */
+/* Loads four numbers from each of two places. */
 INLINE word8 load4_4(const int16_t *a, const int16_t *b)
 {
     typedef int64_t pair __attribute__((vector_size(16)));
@@ -72,7 +72,7 @@ INLINE word8 load4_4(const int16_t *a, const int16_t *b)
     return (word8)(pair){low, high};
 }
 
-/* Products of an output's taps, four sums of them. */
+/* Multiplies an output's taps and returns four partial sums. */
 INLINE lane4 products(const int16_t *value, const int16_t *weight, int pitch)
 {
     static const int16_t zero[4];
@@ -85,7 +85,7 @@ INLINE lane4 products(const int16_t *value, const int16_t *weight, int pitch)
     return sum;
 }
 
-/* The sum of each of four vectors. */
+/* Returns the sums of the elements of each of four vectors. */
 INLINE lane4 sums(lane4 a, lane4 b, lane4 c, lane4 d)
 {
     lane4 ab = SHUFFLE(a, b, 0, 4, 1, 5) + SHUFFLE(a, b, 2, 6, 3, 7);
@@ -93,7 +93,7 @@ INLINE lane4 sums(lane4 a, lane4 b, lane4 c, lane4 d)
     return SHUFFLE(ab, cd, 0, 1, 4, 5) + SHUFFLE(ab, cd, 2, 3, 6, 7);
 }
 
-/* Four outputs from `begin` on. */
+/* Computes four outputs, from `begin` on. */
 INLINE lane4 four(const int16_t *value, const int32_t *begin, const int16_t *weight, int pitch)
 {
     if (pitch == 4) {
@@ -107,8 +107,8 @@ INLINE lane4 four(const int16_t *value, const int32_t *begin, const int16_t *wei
                 products(value + begin[3], weight + 3 * pitch, pitch));
 }
 
-/* The weights behind an output's last tap are zeros, and outputs are padded to
- * fours, so that no loop has an odd end. */
+/* The weights after an output's last tap are zeros, and outputs are padded to fours, so the loop
+ * needs no remainder. */
 INLINE void filter(const struct hr__horizontal *h, const struct columns *c, float *out, int pitch)
 {
     const int16_t *weight = h->weight, *value = c->value - c->first;
@@ -141,7 +141,7 @@ static void horizontal_near(const struct hr__horizontal *h, const uint8_t *row, 
         filter(h, &c, out, h->pitch);
 }
 
-/* For filters whose taps are so far apart that converting whole rows would not pay. */
+/* For filters whose taps are so far apart that converting whole rows would not pay off. */
 static void horizontal_apart(const struct hr__horizontal *h, const uint8_t *row, float *out)
 {
     for (int j = 0; j < h->count; j++) {
@@ -156,8 +156,8 @@ static void horizontal_apart(const struct hr__horizontal *h, const uint8_t *row,
     }
 }
 
-/* As many columns as three times the weights are worth converting, which fit into
- * the table. */
+/* Converts rows only if they have at most three times as many columns as there are weights; that
+ * many fit into the table. */
 static void prepare(struct hr__horizontal *h)
 {
     size_t weights = (size_t)h->padded * (size_t)h->pitch;
@@ -187,8 +187,8 @@ static void cast(const float *in, size_t n, enum hr_dtype dtype, void *out)
     }
 }
 
-/* A row of floats from `taps` rows, 1..6: sums stay in registers. Their order is the
- * general one's: taps one after the other, then the shift. */
+/* Computes a row of floats from 1..6 rows, with the sums in registers. The order is that of the
+ * general loop: one tap after the other, then the shift. */
 INLINE void sum_rows(const struct hr__column *column, int taps, float *restrict out)
 {
     const float *rows[6], *weight = column->weight;
@@ -202,7 +202,7 @@ INLINE void sum_rows(const struct hr__column *column, int taps, float *restrict 
     }
 }
 
-/* Non-zero where it has done the row. */
+/* Returns non-zero if it computed the row. */
 static int vertical_floats(const struct hr__column *column, float *out)
 {
     switch (column->taps) {
@@ -229,8 +229,8 @@ static int vertical_floats(const struct hr__column *column, float *out)
     }
 }
 
-/* Outputs done at once: long enough for the compiler's vectors, short enough
- * for the sums to stay in L1. */
+/* Outputs computed at once: enough for the compiler's vectors, and few enough for the sums to stay
+ * in L1. */
 #define BLOCK 64
 
 static void vertical(const struct hr__column *column, void *out)

@@ -1,23 +1,23 @@
 /*
- * The fused pass with vectors: what fused_avx2.c and fused_avx512.c have in common, compiled for
- * each of them.
+ * The part of the fused pass that fused_avx2.c and fused_avx512.c share; each compiles it with its
+ * own vectors.
  *
- * Who includes this defines the operations of its instruction set before:
+ * Before including this, a file defines the operations of its instruction set:
  *
- * - LANES: elements of 32 bits in a vector; `reals` and `ints`: vectors of them.
- * - V(op): the intrinsic of that name; INTS(op): of whole vectors of integers.
- * - put(out, v, stream), put_half(out, v), put_few(out, v, bytes): write a vector (stream: past the
- *   caches), its lower half, its first bytes.
- * - load_few(in, n): the n < LANES elements that there are, then zeros.
- * - pack_bytes(a, b, c, d), pack_words(a, b): the low bytes of four vectors of 0..255, the low
- *   words of two of 0..65535, in order.
+ * - LANES: number of 32-bit elements in a vector; `reals` and `ints`: vectors of them.
+ * - V(op): the intrinsic of that name; INTS(op): the one for whole vectors of integers.
+ * - put(out, v, stream), put_half(out, v), put_few(out, v, bytes): write a vector (stream:
+ *   bypassing the caches), its lower half, its first bytes.
+ * - load_few(in, n): loads n < LANES elements and fills up with zeros.
+ * - pack_bytes(a, b, c, d), pack_words(a, b): the low bytes of four vectors with values 0..255, the
+ *   low words of two with values 0..65535, in order.
  * - pack_float16(a, b): two vectors cast to float16, in order.
- * - select_nan(v, number, nan): of each element of v, what it becomes as it is a number or none.
+ * - select_nan(v, number, nan): for each element of v, `nan` if it is a NaN, else `number`.
  */
 #ifndef HR_RECIPE_FUSED_VECTOR_H
 #define HR_RECIPE_FUSED_VECTOR_H
 
-/* Writes the sums of LANES outputs, aligned. */
+/* Writes the sums of LANES outputs to aligned memory. */
 INLINE void put_sums(const struct hr__horizontal *h, ints sum, float *out, int clamp)
 {
     if (clamp) {
@@ -27,7 +27,7 @@ INLINE void put_sums(const struct hr__horizontal *h, ints sum, float *out, int c
     V(store_ps)(out, V(cvtepi32_ps)(sum));
 }
 
-/* `count` vectors of sums of a column's rows from element i on. */
+/* Sums a column's rows into `count` vectors, from element i on. */
 INLINE void sum_rows(const struct hr__column *column, size_t i, int count, reals *v)
 {
     reals w = V(set1_ps)(column->weight[0]);
@@ -73,7 +73,7 @@ INLINE ints words_of(reals a, reals b, enum hr_dtype dtype)
     return dtype == HR_FLOAT16 ? pack_float16(a, b) : pack_words(bfloat16_of(a), bfloat16_of(b));
 }
 
-/* Casts `count` vectors: 4, 2, or of float32 1. */
+/* Casts and writes `count` vectors: 4 or 2, or with float32 also 1. */
 INLINE void put_block(const reals *v, int count, enum hr_dtype dtype, uint8_t *out, int stream)
 {
     if (dtype == HR_FLOAT32) {
@@ -89,7 +89,7 @@ INLINE void put_block(const reals *v, int count, enum hr_dtype dtype, uint8_t *o
     }
 }
 
-/* The same of the last elements of a row, n <= LANES. */
+/* Casts and writes the last n <= LANES elements of a row. */
 INLINE void put_last(reals v, size_t n, enum hr_dtype dtype, uint8_t *out)
 {
     ints cast = dtype == HR_FLOAT32 ? INTS(castps)(v)
@@ -98,7 +98,7 @@ INLINE void put_last(reals v, size_t n, enum hr_dtype dtype, uint8_t *out)
     put_few(out, cast, n * hr__element_bytes(dtype));
 }
 
-/* `count` vectors of what row_as() casts. */
+/* Gets `count` vectors of the row that row_as() casts. */
 INLINE void take_rows(const struct hr__column *column, const float *in, size_t i, int count,
                       reals *v)
 {
@@ -109,7 +109,7 @@ INLINE void take_rows(const struct hr__column *column, const float *in, size_t i
             v[k] = V(loadu_ps)(in + i + LANES * k);
 }
 
-/* Casts a row of n elements: a column's sums or, where that is NULL, `in`. */
+/* Casts a row of n elements: the sums of `column` or, if that is NULL, `in`. */
 INLINE void row_as(const struct hr__column *column, const float *in, size_t n, enum hr_dtype dtype,
                    int stream, uint8_t *out)
 {
@@ -131,7 +131,7 @@ INLINE void row_as(const struct hr__column *column, const float *in, size_t n, e
     }
     for (; i < n; i += LANES) {
         size_t few = n - i < LANES ? n - i : LANES;
-        if (column) /* its rows are padded */
+        if (column) /* rows of the ring are padded */
             sum_rows(column, i, 1, v);
         else
             v[0] = load_few(in + i, few);

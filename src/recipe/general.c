@@ -1,7 +1,7 @@
 /*
- * A picture is a window of the image at that step; before each step it is cut
- * down to what the step needs. Crops and vertical flips only move the window;
- * padding and resizing write to the other buffer.
+ * A picture is a window of the image at one step. Before each step it is narrowed to what the step
+ * needs. Crops and vertical flips only move the window; padding and resizing write to the other
+ * buffer.
  */
 #include "recipe/general.h"
 
@@ -33,7 +33,7 @@ int hr__picture_reserve(struct hr__scratch *scratch, int which, int width, int h
     return 0;
 }
 
-/* A picture for the window `need` of an image, in the buffer that is not in use. */
+/* Creates a picture for the window `need` of an image, in the buffer that is not in use. */
 static int next_picture(struct hr__scratch *scratch, int *which, const struct hr_region *need,
                         struct hr__picture *picture, struct hr_error *error)
 {
@@ -57,7 +57,7 @@ static void load(const struct hr__planar *pixels, struct hr__picture *picture)
     }
 }
 
-/* Cuts the window down to `need`, which lies inside it. */
+/* Narrows the window to `need`, which is inside it. */
 static void narrow(struct hr__picture *p, const struct hr_region *need)
 {
     for (int c = 0; c < 3; c++)
@@ -91,8 +91,8 @@ static void flip_y(struct hr__picture *p, int image_height)
     p->y = image_height - p->y - p->height;
 }
 
-/* One padded row from `from`, whose column 0 is column `at` of an image of
- * `width` pixels; NULL: a row of fill. */
+/* Computes one padded row from `from`, whose column 0 is column `at` of an image of `width` pixels.
+ * NULL: a row of fill. */
 static void pad_row(const struct hr__step *step, const float *from, int at, int width, float fill,
                     float *to)
 {
@@ -141,7 +141,7 @@ static int resize(const struct hr__step *step, const struct hr__picture *in, int
     return 0;
 }
 
-/* Runs one step on *p; width and height are those of the image before it. */
+/* Runs one step on *p. width and height: size of the image before the step. */
 static int run_step(struct hr__scratch *scratch, int *which, const struct hr__step *step, int width,
                     int height, struct hr__picture *p, struct hr_error *error)
 {

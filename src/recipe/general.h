@@ -1,6 +1,6 @@
 /*
- * The general path: a plan's steps one after the other on float planes, for
- * recipes that the fused pass cannot do. Exact first, fast second.
+ * The general path: runs a plan's steps one after the other on float planes, for recipes that the
+ * fused pass does not support. Favours exactness over speed.
  */
 #ifndef HR_RECIPE_GENERAL_H
 #define HR_RECIPE_GENERAL_H
@@ -9,15 +9,15 @@
 #include "recipe/scratch.h"
 
 /*
- * Makes `picture` a width x height image in one of the scratch's float buffers,
- * rows `stride` >= width apart. Errors: -ENOMEM.
+ * Makes `picture` a width x height image in one of the scratch's float buffers, with rows `stride`
+ * >= width apart. Errors: -ENOMEM.
  */
 int hr__picture_reserve(struct hr__scratch *scratch, int which, int width, int height,
                         ptrdiff_t stride, struct hr__picture *picture, struct hr_error *error);
 
 /*
- * Runs every step of the plan on `pixels`, which hold plan->source. *picture is
- * then the whole result, in the scratch's memory. Errors: -ENOMEM.
+ * Runs every step of the plan on `pixels`, which hold plan->source. *picture is then the complete
+ * result, in the scratch's memory. Errors: -ENOMEM.
  */
 int hr__general_run(struct hr__scratch *scratch, const struct hr__prepare_plan *plan,
                     const struct hr__planar *pixels, struct hr__picture *picture,

@@ -1,4 +1,4 @@
-/* RandomGrayscale: with probability p all channels become the luma. */
+/* RandomGrayscale: with probability p sets all channels to the luma. */
 #include "recipe/operation.h"
 
 static void defaults(struct hr_operation *operation)

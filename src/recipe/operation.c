@@ -1,8 +1,8 @@
 /*
- * The list of operations, and the checks that several of them share.
+ * The list of operations, and checks that several of them share.
  *
- * Checks are made once, when a recipe is created; messages name the operation
- * as torchvision does, its position counted from 1, and the remedy.
+ * Checks run once, when a recipe is created. Messages give the operation's torchvision name, its
+ * position counted from 1, and the remedy.
  */
 #include "recipe/operation.h"
 

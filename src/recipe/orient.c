@@ -1,7 +1,7 @@
 /*
- * Every orientation is a transposition or none, then mirrors: oriented pixel
- * (x, y) is stored pixel (x', y'), with x' and y' exchanged from 5 on and each
- * counted from the other end where the table says so.
+ * Every orientation is an optional transposition followed by mirrors. Oriented pixel (x, y) is
+ * stored pixel (x', y'); x' and y' are exchanged for orientations 5 to 8, and each is counted from
+ * the other end if the table says so.
  */
 #include "recipe/orient.h"
 

@@ -1,19 +1,18 @@
 /*
- * EXIF orientation (Exif 2.32, tag 0x0112): the eight ways to turn and mirror
- * an image, on regions and on planar pixels.
+ * EXIF orientation (Exif 2.32, tag 0x0112): eight combinations of rotation and mirroring, applied
+ * to regions and to planar pixels.
  */
 #ifndef HR_RECIPE_ORIENT_H
 #define HR_RECIPE_ORIENT_H
 
 #include "codec/codec.h"
 
-/* Where `region` of the oriented image lies in the stored one, whose size is
- * width x height. */
+/* Returns where `region` of the oriented image is in the stored image of width x height pixels. */
 struct hr_region hr__orient_region(const struct hr_region *region, int width, int height,
                                    int orientation);
 
-/* Copies the stored pixels `in` to `out` as orientation says. `out` has its
- * planes, stride and size set: in's size, with sides exchanged from 5 on. */
+/* Copies the stored pixels `in` to `out` in the given orientation. The caller sets out's planes,
+ * stride and size: in's size, with the sides exchanged for orientations 5 to 8. */
 void hr__orient_pixels(const struct hr__planar *in, int orientation, struct hr__planar *out);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * Building plans: appending steps, walking the wanted region backwards through
- * them, and folding them for the fused pass.
+ * Builds plans: appends steps, traces the needed region backwards through them, and folds them for
+ * the fused pass.
  *
- * The walk makes region pushdown exact by construction: weights of a resize
- * depend on the sizes of the whole axes only, never on the region, so that a
- * smaller region gives the same bits for the pixels it has.
+ * Computing only a region is exact by construction: the weights of a resize depend only on the
+ * sizes of the whole axes, never on the region, so a smaller region gives the same bits for its
+ * pixels.
  */
 #include "recipe/plan.h"
 
@@ -90,7 +90,7 @@ int hr__pad_index(int i, int size, enum hr_padding_mode mode)
         return -1;
     if (mode == HR_PAD_EDGE || size == 1)
         return i < 0 ? 0 : size - 1;
-    /* reflect leaves the edge pixel single, symmetric doubles it */
+    /* reflect does not repeat the edge pixel, symmetric does */
     int edge = mode == HR_PAD_REFLECT ? 1 : 0;
     int64_t period = 2 * ((int64_t)size - edge);
     int64_t k = i % period;
@@ -98,8 +98,8 @@ int hr__pad_index(int i, int size, enum hr_padding_mode mode)
     return (int)(k < size ? k : period - k - (1 - edge));
 }
 
-/* The pixels [*begin, *end) that the padded pixels [first, first + count) come
- * from; one pixel where all of them are fill, so that no region is empty. */
+/* Finds the pixels [*begin, *end) that the padded pixels [first, first + count) come from; one
+ * pixel if all of them are fill, so that no region is empty. */
 static void pad_source(int first, int count, int before, int size, enum hr_padding_mode mode,
                        int *begin, int *end)
 {
@@ -130,7 +130,7 @@ static struct hr_region resize_source(const struct hr__step *step, int width, in
     return source;
 }
 
-/* What `step` reads of its input of width x height, for `need` of its result. */
+/* Returns what `step` reads of its input of width x height for `need` of its result. */
 static struct hr_region step_source(const struct hr__step *step, int width, int height,
                                     const struct hr_region *need)
 {
@@ -158,7 +158,7 @@ static struct hr_region step_source(const struct hr__step *step, int width, int 
     case HR__STEP_FLIP_Y:
         source.y = height - need->y - need->height;
         break;
-    case HR__STEP_CONTRAST: /* the mean of the whole picture */
+    case HR__STEP_CONTRAST: /* needs the mean of the whole picture */
         source = (struct hr_region){0, 0, width, height};
         break;
     default:
@@ -179,9 +179,9 @@ static void walk_backwards(struct hr__prepare_plan *plan)
     plan->source = need;
 }
 
-/* Refuses an image that becomes larger inside the recipe than any image may be:
- * a long and narrow one, resized by its shorter side before a colour step that
- * needs all of it. Only the general path keeps such images. */
+/* Refuses an image that becomes larger inside the recipe than any image may be: for example a long
+ * and narrow one, resized by its shorter side before a colour step that needs all of it. Only the
+ * general path keeps such intermediate images. */
 static int check_inside(const struct hr__prepare_plan *plan, uint64_t max_pixels,
                         struct hr_error *error)
 {
@@ -202,8 +202,8 @@ static int check_inside(const struct hr__prepare_plan *plan, uint64_t max_pixels
     return 0;
 }
 
-/* Folding one direction: `begin`, `count` are the pixels of the crop before
- * the resize, the window of the result after it. */
+/* The folding of one direction. `begin` and `count` are pixels of the crop before the resize, and
+ * the window of the result after it. */
 struct fold {
     int before, in; /* crop before the resize: origin and pixels */
     int out;        /* pixels of the resized axis; 0: no resize yet */
@@ -236,7 +236,7 @@ static struct hr__axis fold_axis(const struct fold *f, int size)
     return axis;
 }
 
-/* Non-zero where all but the colour steps became the two axes. */
+/* Returns non-zero if all but the colour steps were folded into the two axes. */
 static int fold_steps(struct hr__prepare_plan *plan)
 {
     struct fold x = {.count = plan->width}, y = {.count = plan->height};
@@ -268,7 +268,7 @@ static int fold_steps(struct hr__prepare_plan *plan)
             break;
         case HR__STEP_PAD:
             return 0;
-        default: /* flips commute with every colour step, so they may follow it */
+        default: /* flips commute with every colour step, so they may follow one */
             colors++;
         }
     }
@@ -281,8 +281,8 @@ static int fold_steps(struct hr__prepare_plan *plan)
     return hr__fused_fits(&job);
 }
 
-/* What the fused pass reads; for flips before a resize it may differ by a pixel
- * from what the steps read one by one. */
+/* Returns what the fused pass reads. With flips before a resize it may differ by a pixel from what
+ * the single steps read. */
 static struct hr_region fused_source(const struct hr__prepare_plan *plan)
 {
     struct hr_region source;

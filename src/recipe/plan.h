@@ -1,16 +1,14 @@
 /*
- * One sample's plan: the drawn parameters as a list of plain steps, and what
- * part of the image each step needs.
+ * The plan of one sample: the drawn parameters as a list of simple steps, and the part of the image
+ * that each step needs.
  *
- * Drawing appends steps (crop, pad, resize, flip, colour), each of which knows
- * the size of its result. Then the wanted region is walked backwards from the
- * whole output to the image, so that only what the output needs is decoded and
- * computed. Where the steps have the shape crops and flips, at most one resize,
- * crops and flips, colours, they are also folded into one axis per direction
- * for the fused pass.
+ * Drawing appends steps (crop, pad, resize, flip, colour); each knows the size of its result. Then
+ * the needed region is traced backwards from the whole output to the image, so that only what the
+ * output needs is decoded and computed. If the steps are crops and flips, at most one resize, crops
+ * and flips, then colours, they are also folded into one axis per direction for the fused pass.
  *
- * All coordinates are those of the image after EXIF orientation, where that is
- * applied; only `region` is in the image as stored.
+ * All coordinates refer to the image after EXIF orientation, where that is applied; only `region`
+ * refers to the image as stored.
  */
 #ifndef HR_RECIPE_PLAN_H
 #define HR_RECIPE_PLAN_H
@@ -25,7 +23,7 @@ enum hr__step_kind {
     HR__STEP_CROP = 1,
     HR__STEP_PAD,
     HR__STEP_RESIZE,
-    HR__STEP_FLIP_X, /* left and right change places */
+    HR__STEP_FLIP_X, /* mirrors left and right */
     HR__STEP_FLIP_Y,
     HR__STEP_BRIGHTNESS,
     HR__STEP_CONTRAST,
@@ -36,8 +34,8 @@ enum hr__step_kind {
 
 struct hr__step {
     enum hr__step_kind kind;
-    int width, height;     /* of the result, pixels */
-    struct hr_region need; /* what later steps read of the result */
+    int width, height;     /* of the result, in pixels */
+    struct hr_region need; /* the part of the result that later steps read */
     union {
         struct {
             int x, y;
@@ -55,29 +53,29 @@ struct hr__step {
     } u;
 };
 
-/* An operation appends four steps at most. */
+/* An operation appends at most four steps. */
 #define HR__PLAN_MAX_STEPS 128
 
 struct hr__prepare_plan {
     int width, height;       /* of the oriented image */
-    int orientation;         /* EXIF 1..8 that is applied; 1: none */
+    int orientation;         /* EXIF orientation 1..8 to apply; 1: none */
     struct hr_region source; /* what the first step reads, in the oriented image */
-    struct hr_region region; /* the same, in the image as stored: what to decode */
-    int fused;               /* non-zero: axes x and y stand for all but colour steps */
+    struct hr_region region; /* the same in the stored image: what to decode */
+    int fused;               /* non-zero: axes x and y represent all but the colour steps */
     struct hr__axis x, y;    /* origin: of the crop, in the oriented image */
     enum hr_interpolation interpolation;
     int antialias;
-    int colors; /* steps that are colour steps */
+    int colors; /* number of colour steps */
     int count;
     struct hr__step step[HR__PLAN_MAX_STEPS];
 };
 
-/* Size of the result of the steps so far. */
+/* The size of the result of the steps so far. */
 int hr__plan_width(const struct hr__prepare_plan *plan);
 int hr__plan_height(const struct hr__prepare_plan *plan);
 
-/* Each appends one step, or none where it would change nothing. A crop lies
- * inside the current image; padding is not negative. */
+/* Each function appends one step, or none if it would change nothing. A crop must be inside the
+ * current image; padding must not be negative. */
 void hr__plan_crop(struct hr__prepare_plan *plan, int x, int y, int width, int height);
 void hr__plan_resize(struct hr__prepare_plan *plan, int width, int height,
                      enum hr_interpolation interpolation, int antialias);
@@ -88,10 +86,9 @@ void hr__plan_color(struct hr__prepare_plan *plan, enum hr__step_kind kind, doub
 void hr__plan_pad(struct hr__prepare_plan *plan, const int padding[4], enum hr_padding_mode mode,
                   const float fill[3]);
 
-/* Pixel of an image of `size` pixels that padding pixel `i` (any integer)
- * repeats; -1 for the fill of HR_PAD_CONSTANT. Reflections repeat for as long
- * as they must, as numpy.pad does; where torch's padding is defined the two
- * agree. */
+/* Returns the pixel, in an image of `size` pixels, that padding pixel `i` (any integer) repeats; -1
+ * for the fill of HR_PAD_CONSTANT. Reflections repeat as often as necessary, like numpy.pad; where
+ * torch's padding is defined, the two agree. */
 int hr__pad_index(int i, int size, enum hr_padding_mode mode);
 
 static inline int hr__step_is_color(const struct hr__step *step)

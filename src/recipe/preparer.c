@@ -1,7 +1,6 @@
 /*
- * The public preparer: one decoder and one scratch, used in turn. The header
- * is read first, then the recipe says which region it needs, then only that is
- * decoded and run.
+ * The public preparer: one decoder and one scratch, used alternately. It reads the header, asks the
+ * recipe which region it needs, decodes only that, and runs the recipe.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -115,7 +114,7 @@ int hr_preparer_run(struct hr_preparer *preparer, const struct hr_recipe *recipe
     if (!r)
         r = hr__recipe_run(recipe, preparer->scratch, plan, &pixels, out, error);
     if (r)
-        hr__decoder_accept(preparer->decoder, HR_DAMAGED_REFUSE); /* nothing was taken */
+        hr__decoder_accept(preparer->decoder, HR_DAMAGED_REFUSE); /* the sample was not used */
     return r;
 }
 

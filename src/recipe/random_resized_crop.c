@@ -1,8 +1,7 @@
 /*
- * RandomResizedCrop: a crop of random area and shape, resized to a fixed size.
- * Parameters are drawn as torchvision v2's make_params does: ten tries of area
- * (uniform) and ratio (log-uniform), then the largest central crop whose ratio
- * is allowed.
+ * RandomResizedCrop: a crop of random area and shape, resized to a fixed size. Parameters are drawn
+ * like torchvision v2's make_params: ten tries of area (uniform) and ratio (log-uniform), then the
+ * largest central crop with an allowed ratio.
  */
 #include "recipe/operation.h"
 
@@ -43,7 +42,7 @@ static int check(struct hr__bound *bound, struct hr__state *state, struct hr_err
     return 0;
 }
 
-/* Python's round() is half to even, as rint in the default rounding mode. */
+/* Python's round() rounds half to even, like rint in the default rounding mode. */
 static int round_side(double side)
 {
     return side < 2.0 * INT32_MAX ? (int)fmin(rint(side), INT32_MAX) : INT32_MAX;

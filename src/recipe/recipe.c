@@ -1,8 +1,7 @@
 /*
- * Making a recipe: every operation is checked against what is known of the
- * pixels when it is reached, so that what cannot work is refused before the
- * first sample is read. ToDtype and Normalize become the scale and shift of
- * the last pass (see operation.h).
+ * Creates recipes. Each operation is checked against what is known about the pixels at its place,
+ * so an impossible recipe is refused before the first sample is read. ToDtype and Normalize become
+ * the scale and shift of the last pass (see operation.h).
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -14,7 +13,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* Pillow raises DecompressionBombError beyond this. */
+/* Pillow raises DecompressionBombError above this. */
 #define DEFAULT_MAX_PIXELS 178956970
 
 size_t hr_dtype_bytes(enum hr_dtype dtype)
@@ -145,7 +144,7 @@ void hr_recipe_unref(struct hr_recipe **recipe)
 {
     struct hr_recipe *r = *recipe;
     *recipe = NULL;
-    /* release, then acquire: what other holders did happens before the free */
+    /* release, then acquire: all uses by other owners happen before the free */
     if (r && atomic_fetch_sub_explicit(&r->references, 1, memory_order_acq_rel) == 1)
         hr__free(r);
 }

@@ -1,13 +1,12 @@
 /*
- * Recipes inside the library: planning a sample's geometry before decoding, and
- * running the operations on the decoded region.
+ * Internal interface of recipes: planning a sample's geometry before decoding, and running the
+ * operations on the decoded region.
  *
- * hr__recipe_plan draws every random parameter and walks the geometry
- * backwards from the output, so that the decoder is asked only for the pixels
- * that the output needs. hr__recipe_run takes those pixels to the tensor:
- * in one fused pass where the recipe has the shape crop, one resize, crop,
- * flips, normalise, cast; otherwise by the general path, operation by
- * operation on float planes.
+ * hr__recipe_plan draws all random parameters and traces the geometry backwards from the output, so
+ * that the decoder has to produce only the pixels that the output needs. hr__recipe_run turns those
+ * pixels into the tensor. If the recipe has the shape crop, one resize, crop, flips, normalise,
+ * cast, it takes one fused pass; otherwise the general path runs operation by operation on float
+ * planes.
  */
 #ifndef HR_RECIPE_RECIPE_H
 #define HR_RECIPE_RECIPE_H
@@ -17,34 +16,34 @@
 #include <headrace/prepare.h>
 #include <headrace/recipe.h>
 
-/* Operations a recipe may have. */
+/* Most operations in a recipe. */
 #define HR__RECIPE_MAX_OPERATIONS 32
 
-struct hr__prepare_plan; /* one sample's drawn parameters; see plan.h */
+struct hr__prepare_plan; /* the drawn parameters of one sample; see plan.h */
 struct hr__scratch;      /* one thread's memory for running recipes */
 
 int hr__scratch_create(struct hr__scratch **out, struct hr_error *error);
 void hr__scratch_destroy(struct hr__scratch **scratch);
 size_t hr__scratch_memory(const struct hr__scratch *scratch);
 
-/* What a recipe was made of, for whoever is to make the same: the operations as given, and
- * the options. Owned by the recipe. */
+/* The operations and options that the recipe was created from, for creating an equal one. Owned by
+ * the recipe. */
 size_t hr__recipe_count(const struct hr_recipe *recipe);
 const struct hr_operation *hr__recipe_operation(const struct hr_recipe *recipe, size_t i);
 const struct hr_recipe_options *hr__recipe_options(const struct hr_recipe *recipe);
 
 /*
- * Draws the parameters for an image as `info` describes it. The plan lives in
- * the scratch until its next use. *region: what to decode, in the image as
- * stored. Errors: -EFBIG beyond max_pixels; -EINVAL where the image is too small
- * for an operation (as torchvision raises), -ENOMEM.
+ * Draws the parameters for an image described by `info`. The plan is in the scratch and valid until
+ * its next use. *region: what to decode, in the image as stored. Errors: -EFBIG if above
+ * max_pixels; -EINVAL if the image is too small for an operation (torchvision raises then too);
+ * -ENOMEM.
  */
 int hr__recipe_plan(const struct hr_recipe *recipe, struct hr__scratch *scratch,
                     const struct hr_image_info *info, const struct hr_draw_key *key,
                     const struct hr__prepare_plan **plan, struct hr_region *region,
                     struct hr_error *error);
 
-/* Runs the plan on the decoded region, writing one sample at `out`. */
+/* Runs the plan on the decoded region and writes one sample to `out`. */
 int hr__recipe_run(const struct hr_recipe *recipe, struct hr__scratch *scratch,
                    const struct hr__prepare_plan *plan, const struct hr__planar *pixels, void *out,
                    struct hr_error *error);

@@ -1,10 +1,9 @@
 /*
  * Filter tables and the float resize; see resample.h.
  *
- * Tables are laid out tap by tap, so that each step is one loop over the
- * outputs which compilers vectorise: a table is built for every random crop.
- * Every operation in it is exact or correctly rounded IEEE double, so the
- * weights do not depend on how it was vectorised.
+ * Tables are laid out tap by tap, so that each step is one loop over the outputs, which compilers
+ * vectorise; this matters because every random crop needs a new table. Every operation is exact or
+ * a correctly rounded IEEE double operation, so the weights do not depend on the vectorisation.
  */
 #include "recipe/resample.h"
 
@@ -16,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A filter stretched to one axis. */
+/* A filter stretched for one axis. */
 struct filter {
     enum hr_interpolation interpolation;
     int antialias;
@@ -40,7 +39,7 @@ static inline double centre_of(const struct filter *f, int output)
     return (output + 0.5) * f->scale;
 }
 
-/* First and last + 1 pixel of the crop under the filter, as Pillow rounds them. */
+/* First pixel, and last pixel + 1, of the crop under the filter, rounded like Pillow. */
 static inline int antialias_begin(const struct filter *f, double centre)
 {
     double b = centre - f->support + 0.5;
@@ -53,7 +52,7 @@ static inline int antialias_end(const struct filter *f, double centre, int in)
     return e < in ? (int)e : in;
 }
 
-/* The position that torch interpolates at, in pixels of the crop. */
+/* Returns the position at which torch interpolates, in pixels of the crop. */
 static inline double point_of(const struct filter *f, int output)
 {
     double at = f->scale * (output + 0.5) - 0.5;
@@ -65,7 +64,7 @@ static inline int clamp_int(int v, int low, int high)
     return v < low ? low : v > high ? high : v;
 }
 
-/* Pixels [*begin, *end) that one output reads. */
+/* Finds the pixels [*begin, *end) that one output reads. */
 static void source_of(const struct filter *f, int in, int output, int *begin, int *end)
 {
     if (f->antialias) {
@@ -98,7 +97,7 @@ int hr__taps_bound(const struct hr__axis *axis, enum hr_interpolation interpolat
     return taps < axis->in ? taps : axis->in;
 }
 
-/* Output that is written in place j. */
+/* Returns the output that is written at place j. */
 static inline int output_at(const struct hr__axis *axis, int j)
 {
     return axis->flip ? axis->first + axis->count - 1 - j : axis->first + j;
@@ -120,8 +119,8 @@ static inline double cubic(double x)
     return x < 2 ? w : 0;
 }
 
-/* Weights of tap t of all outputs, and the running sums. from[j]: tap 0's
- * distance from the filter's centre; length[j]: how many taps there are. */
+/* Computes the weights of tap t for all outputs, and adds them to the running sums. from[j]: tap
+ * 0's distance from the filter's centre; length[j]: number of taps. */
 static void antialias_tap(const struct filter *f, const double *restrict from,
                           const double *restrict length, int count, int t, double *restrict weight,
                           double *restrict sum)
@@ -142,7 +141,7 @@ static void antialias_tap(const struct filter *f, const double *restrict from,
     }
 }
 
-/* `room` taps are laid out; behind them three rows of doubles. */
+/* The table has `room` taps, followed by three rows of doubles for intermediate values. */
 static void build_antialias(const struct filter *f, struct hr__taps *taps,
                             const struct hr__axis *axis, int room)
 {
@@ -168,7 +167,7 @@ static void build_antialias(const struct filter *f, struct hr__taps *taps,
     }
 }
 
-/* The four cubic convolution weights at fraction `t` (a = -0.75). */
+/* Computes the four cubic convolution weights at fraction `t` (a = -0.75). */
 static void torch_cubic(double t, double weight[4])
 {
     const double a = -0.75;
@@ -197,7 +196,7 @@ static void build_points(const struct filter *f, struct hr__taps *taps, const st
         }
         int begin = clamp_int(first, 0, axis->in - 1);
         taps->begin[j] = begin;
-        /* Pixels beyond the edge repeat it: their weights are the edge's. */
+        /* Pixels beyond the edge repeat it, so the edge pixel gets their weights. */
         for (int t = 0; t < points; t++) {
             int pixel = clamp_int(first + t, 0, axis->in - 1);
             taps->weight[(size_t)(pixel - begin) * taps->stride + (size_t)j] += weight[t];
@@ -235,8 +234,8 @@ int hr__taps_build(struct hr__taps *taps, const struct hr__axis *axis,
     assert(axis->in > 0 && axis->out > 0 && axis->count > 0);
     assert(axis->first >= 0 && axis->first + axis->count <= axis->out);
     struct filter f = filter_of(axis, interpolation, antialias);
-    /* A tap of spare room: rounding may put one more under the filter than the
-     * bound of exact arithmetic says; it would have no weight to speak of. */
+    /* One tap of spare room: rounding may put one more under the filter than the bound computed
+     * with exact arithmetic; its weight would be negligible. */
     int room = hr__taps_bound(axis, interpolation, antialias) + 1;
     taps->count = axis->count;
     taps->stride = ((size_t)axis->count + 15) / 16 * 16;
@@ -267,11 +266,11 @@ static inline float clamp_value(float v)
     return v < 0 ? 0 : v > 255 ? 255 : v;
 }
 
-/* A filter output by output, in float: what the horizontal pass reads. */
+/* A filter in float, ordered by output, for the horizontal pass. */
 struct row_filter {
     int count, taps;
     const int *begin; /* [count] */
-    int *length;      /* [count]: taps without the zeros at their end */
+    int *length;      /* [count]: taps without trailing zeros */
     float *weight;    /* [count][taps] */
 };
 
@@ -295,7 +294,7 @@ static int row_filter_make(struct row_filter *filter, const struct hr__taps *tap
     return 0;
 }
 
-/* One row through the horizontal filter. */
+/* Applies the horizontal filter to one row. */
 static void filter_row(const float *in, const struct row_filter *filter, int clamp, float *out)
 {
     for (int j = 0; j < filter->count; j++) {
@@ -308,8 +307,7 @@ static void filter_row(const float *in, const struct row_filter *filter, int cla
     }
 }
 
-/* One output row out of the filtered rows, of which `middle` is the crop's row
- * `first`. */
+/* Computes one output row from the filtered rows; `middle` begins with the crop's row `first`. */
 static void filter_column(const float *middle, int first, const struct hr__taps *taps, int j,
                           int width, int clamp, float *out)
 {
@@ -328,7 +326,7 @@ static void filter_column(const float *middle, int first, const struct hr__taps 
             out[i] = clamp_value(out[i]);
 }
 
-/* Rows of the crop that some output reads; only they are filtered. */
+/* Returns non-zero if some output reads this row of the crop; only such rows are filtered. */
 static int row_is_used(const struct hr__taps *y, int row)
 {
     for (int j = 0; j < y->count; j++)

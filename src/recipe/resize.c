@@ -1,7 +1,7 @@
 /*
- * Resize: to a fixed size, or of the shorter side to a fixed length with the
- * longer one following, at most max_size (torchvision's
- * _compute_resized_output_size, whose divisions truncate).
+ * Resize: to a fixed size, or of the shorter side to a fixed length with the longer one in
+ * proportion, at most max_size (torchvision's _compute_resized_output_size, whose divisions
+ * truncate).
  */
 #include "recipe/operation.h"
 
@@ -11,11 +11,11 @@ static void defaults(struct hr_operation *operation)
     operation->u.resize.antialias = 1;
 }
 
-/* Longest side that a resize may have: positions along it are exact in double
- * and sums of a few of them in int. */
+/* Longest side of a result. Up to this, positions are exact in double, and sums of a few of them
+ * fit into int. */
 #define MAX_RESIZED (1 << 28)
 
-/* Non-zero where both sides of the result are possible. */
+/* Computes the result's size. Returns non-zero if both sides are possible. */
 static int resized_size(const struct hr_operation *o, int width, int height, int *out_width,
                         int *out_height)
 {

@@ -1,7 +1,7 @@
 /*
- * Running a plan: the fused pass where the plan was folded for it, the general
- * path otherwise. Colours at the end of a folded plan run on the float planes
- * that the fused pass leaves, before scale, shift and cast.
+ * Runs a plan: by the fused pass if the plan was folded for it, else by the general path. If a
+ * folded plan ends with colours, they run on float planes from the fused pass, before scale, shift
+ * and cast.
  */
 #include "recipe/general.h"
 #include "recipe/operation.h"
@@ -12,7 +12,7 @@
 
 #include <errno.h>
 
-/* Turns the decoded region as EXIF says, into the scratch's memory. */
+/* Applies the EXIF orientation to the decoded region, into the scratch's memory. */
 static int orient(struct hr__scratch *scratch, const struct hr__prepare_plan *plan,
                   const struct hr__planar *pixels, struct hr__planar *out, struct hr_error *error)
 {
@@ -29,7 +29,7 @@ static int orient(struct hr__scratch *scratch, const struct hr__prepare_plan *pl
     return 0;
 }
 
-/* The folded steps, without colours, to `out`. */
+/* Runs the folded steps, without colours, to `out`. */
 static int run_fused(struct hr__scratch *scratch, const struct hr__prepare_plan *plan,
                      struct hr__fused_job *job, struct hr_error *error)
 {
@@ -55,7 +55,7 @@ static int run_fused_tensor(const struct hr_recipe *recipe, struct hr__scratch *
     return run_fused(scratch, plan, &job, error);
 }
 
-/* The folded steps, then the colours, to float planes. */
+/* Runs the folded steps, then the colours, to float planes. */
 static int run_fused_picture(struct hr__scratch *scratch, const struct hr__prepare_plan *plan,
                              const struct hr__planar *pixels, struct hr__picture *picture,
                              struct hr_error *error)
@@ -78,7 +78,7 @@ static int run_fused_picture(struct hr__scratch *scratch, const struct hr__prepa
     return r;
 }
 
-/* Scale, shift, cast and layout of a picture that is whole. */
+/* Applies scale, shift, cast and layout to a complete picture. */
 static void finish(const struct hr_recipe *recipe, const struct hr__picture *picture, void *out)
 {
     struct hr__sample_store store = {.out = out,

@@ -1,6 +1,6 @@
 /*
- * One thread's memory for running recipes: the plan, the fused pass's tables
- * and buffers that grow to the largest image seen.
+ * One thread's memory for running recipes: the plan, the fused pass's tables, and buffers that grow
+ * to the largest image seen.
  */
 #ifndef HR_RECIPE_SCRATCH_H
 #define HR_RECIPE_SCRATCH_H
@@ -15,12 +15,11 @@ struct hr__buffer {
 struct hr__scratch {
     struct hr__prepare_plan plan;
     struct hr__fused *fused;
-    struct hr__buffer oriented;  /* bytes, three planes */
-    struct hr__buffer planes[2]; /* floats, three planes each, used in turn */
+    struct hr__buffer oriented;  /* three planes of bytes */
+    struct hr__buffer planes[2]; /* three planes of floats each, used alternately */
 };
 
-/* Makes the buffer at least `size` bytes long; what was in it is lost.
- * Errors: -ENOMEM. */
+/* Makes the buffer at least `size` bytes long; its contents are lost. Errors: -ENOMEM. */
 int hr__buffer_reserve(struct hr__buffer *buffer, size_t size, struct hr_error *error);
 
 #endif

@@ -1,11 +1,11 @@
-/* Casts and layouts; see store.h. The rows of a sample go through the fused
- * pass's kernels, so that the general path stores as fast as it does. */
+/* Casts and layouts; see store.h. A sample's rows go through the fused pass's kernels, so the
+ * general path stores as fast as the fused one. */
 #include "recipe/store.h"
 
 #include "base/cpu.h"
 #include "recipe/fused_kernels.h"
 
-/* Pixels that are interleaved at a time: their casts stay in L1. */
+/* Pixels interleaved at a time, so that their casts stay in L1. */
 #define CHUNK 256
 
 void hr__store_row(const struct hr__sample_store *store, int row, const float *const channel[3])

@@ -1,8 +1,7 @@
 /*
- * ToDtype: the element type of the output and, with scale, the range 0..1 for
- * the float types. Nothing is rounded before the last pass, so of several the
- * last one says the type; between float types scale does nothing, as in
- * torchvision.
+ * ToDtype: the element type of the output and, with scale, the range 0..1 for float types. Nothing
+ * is rounded before the last pass, so the last of several ToDtype operations determines the type.
+ * Between float types scale does nothing, as in torchvision.
  */
 #include "recipe/operation.h"
 

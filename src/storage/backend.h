@@ -1,13 +1,13 @@
 /*
- * What a reader is underneath: the table that the io_uring and the pread
- * backend fill in. Private to the storage room.
+ * The interface that the reader's two backends (io_uring and pread) implement. Private to the
+ * storage room.
  */
 #ifndef HR_STORAGE_BACKEND_H
 #define HR_STORAGE_BACKEND_H
 
 #include "storage/transfer.h"
 
-/* Requests that have come to an end, oldest first, linked by `next`. */
+/* Completed requests, oldest first, linked by `next`. */
 struct hr__read_list {
     struct hr__read *first, *last;
 };
@@ -35,18 +35,19 @@ static inline struct hr__read *hr__read_list_take(struct hr__read_list *list)
 }
 
 struct hr__reader_backend {
-    /* The caller keeps the number of requests below depth. Errors: see reader.h. */
+    /* The caller keeps fewer than `depth` requests in flight. Errors: see reader.h. */
     int (*submit)(void *self, struct hr__read *read);
-    /* Moves work on; waits for the first completion as hr__reader_wait says,
-     * unless the list has one. Negative errno or 0. */
+    /* Advances the requests. If the list of completed requests is empty, waits for the first
+     * completion as hr__reader_wait describes. Returns 0 or a negative errno. */
     int (*progress)(void *self, int64_t timeout_ns);
-    /* Ends what is in flight; every request is in the list afterwards. */
+    /* Ends the requests in flight. Afterwards every request is in the list of completed
+     * requests. */
     void (*destroy)(void *self);
 };
 
-/* io_uring with room for `depth` requests. Completed ones go to `done`; it and
- * the rules outlive the backend. Errors: the negative errno with
- * which the kernel refuses, -ENOMEM. */
+/* Creates an io_uring backend with room for `depth` requests. It appends completed requests to
+ * `done`. `done` and `rules` must outlive the backend. Errors: the negative errno with which the
+ * kernel refuses io_uring, or -ENOMEM. */
 int hr__uring_create(void **self, unsigned depth, const struct hr__transfer_rules *rules,
                      struct hr__read_list *done);
 extern const struct hr__reader_backend hr__uring_backend;

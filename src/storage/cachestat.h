@@ -1,4 +1,4 @@
-/* cachestat(2) of Linux 6.5, which the headers may not have yet. */
+/* cachestat(2) of Linux 6.5, for builds with older kernel headers. */
 #ifndef HR_STORAGE_CACHESTAT_H
 #define HR_STORAGE_CACHESTAT_H
 
@@ -10,12 +10,12 @@
 #define SYS_cachestat 451 /* on all architectures */
 #endif
 
-/* Pages of a file: the kernel's struct cachestat. */
+/* The kernel's struct cachestat: page counts of a file. */
 struct hr__cachestat {
     uint64_t cached, dirty, under_writeback, evicted, recently_evicted;
 };
 
-/* Of the whole file. 0, or -1 and errno. */
+/* Queries the whole file. Returns 0, or -1 with errno set. */
 static inline int hr__cachestat(int fd, struct hr__cachestat *pages)
 {
     uint64_t offset_and_length[2] = {0};

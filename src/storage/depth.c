@@ -1,41 +1,42 @@
 /*
- * The search for the depth; see depth.h.
+ * Searches for the depth; see depth.h.
  *
- * All comparisons of a search are with its best rung and not with the
- * one above, so that many small losses do not add up to a large one. Should less depth
- * give more bandwidth, as on disks that seek, the best rung moves down with it.
+ * A search always compares with its best rung, not with the rung above, so that many small losses
+ * do not add up to a large one. If a lower depth gives more bandwidth, as on disks that seek, it
+ * becomes the best rung.
  */
 #include "storage/depth.h"
 
 #include <string.h>
 
-/* Of the best bandwidth, what a lower depth must reach; and what makes it the best. */
+/* ENOUGH: the share of the best bandwidth that a lower depth must reach. BETTER: the ratio from
+ * which it becomes the best rung. */
 #define ENOUGH 0.95
 #define BETTER 1.05
 
-/* Ratios that need no second look. */
+/* Ratios outside these limits decide without a second round. */
 #define CLEARLY_LESS 0.85
 #define CLEARLY_MORE 1.15
 
-/* A window is this long and has this many reads; from slow devices fewer, but then
- * it is long. */
+/* The length of a window and the number of its reads. On slow devices fewer reads suffice, but the
+ * window is longer. */
 #define WINDOW_NS         UINT64_C(50000000)
 #define WINDOW_READS      64
 #define WINDOW_SLOW_NS    UINT64_C(2000000000)
 #define WINDOW_SLOW_READS 8
 
-/* Windows of a duel: ABBA, twice where once does not tell clearly. */
+/* Most windows in a comparison: one ABBA round, and a second one if the first is not clear. */
 #define DUEL_WINDOWS 8
 
-/* Rest between searches, at first and at most, and how it is watched: a span's bandwidth
- * beyond these ratios to the first one's is another device. */
+/* The rest between searches, first and longest, and how bandwidth is watched during it: if a span's
+ * bandwidth leaves these ratios to the first span's, the device's speed has changed. */
 #define REST_NS      UINT64_C(5000000000)
 #define REST_MOST_NS UINT64_C(60000000000)
 #define SPAN_NS      UINT64_C(1000000000)
 #define FALLEN       0.7
 #define RISEN        1.4
 
-/* 1, 2, 3, 4, 6, 8, 12, 16, ...: two rungs are twice the depth. */
+/* Returns a rung's depth: 1, 2, 3, 4, 6, 8, 12, 16, ... Two rungs up is twice the depth. */
 static unsigned rung_value(const struct hr__depth *d, unsigned rung)
 {
     unsigned value = rung == 0 ? 1 : rung % 2 ? 1u << (rung + 1) / 2 : 3u << (rung / 2 - 1);
@@ -54,7 +55,7 @@ static void add(struct hr__depth_sum *to, const struct hr__depth_sum *sum)
     to->reads += sum->reads;
 }
 
-/* Begins a window at a rung. */
+/* Starts a window at a rung. */
 static void go_to(struct hr__depth *d, unsigned rung)
 {
     unsigned value = rung_value(d, rung);
@@ -93,13 +94,13 @@ static void begin_search(struct hr__depth *d)
     begin_duel(d, d->top - d->step);
 }
 
-/* The trial has enough bandwidth: further down, if there is anything. */
+/* Accepts the trial and goes further down, if there is a lower rung. */
 static void descend(struct hr__depth *d, int is_best)
 {
     d->chosen = d->trial;
     if (is_best)
         d->best = d->trial;
-    /* Two rungs down was too far from above this one. */
+    /* After a failed step of two rungs only the rung in between is tried. */
     if (d->step == 1 || !d->trial) {
         begin_rest(d);
         return;
@@ -120,10 +121,10 @@ static void end_duel(struct hr__depth *d, double ratio)
     }
 }
 
-/* A window of the duel is complete. */
+/* Ends a window of the comparison. */
 static void end_window(struct hr__depth *d)
 {
-    /* ABBA: the trial's are the second and third of four. */
+    /* ABBA: the second and third of four windows measure the trial. */
     int of_trial = (d->windows + 1) / 2 % 2;
     add(&d->duel[of_trial], &d->window);
     d->windows++;
@@ -177,7 +178,7 @@ void hr__depth_note(struct hr__depth *d, unsigned in_flight, unsigned reads, uin
 {
     uint64_t ns = d->noted_ns && now_ns > d->noted_ns ? now_ns - d->noted_ns : 0;
     d->noted_ns = now_ns;
-    /* Nearly all that are allowed, because submission goes in rounds. */
+    /* Require nearly all allowed reads in flight; not all, because submission goes in rounds. */
     if (!d->top || !ns || in_flight > d->now || in_flight < d->now - d->now / 4)
         return;
     if (d->turnover) {

@@ -1,70 +1,68 @@
 /*
- * How many reads to keep in flight: the fewest that reach 95 % of the bandwidth
- * that the device gives at any depth. More would only wait longer in its queue, with
- * their buffers; fewer leave it idle.
+ * Finds how many reads to keep in flight: the lowest depth that reaches 95 % of the best bandwidth
+ * the device gives at any depth. At a higher depth, reads only wait longer in the device's queue
+ * and occupy buffers; at a lower one, the device idles.
  *
- * A pure function of what is noted: no clock, no memory, no threads. A search
- * begins at the deepest and goes down a ladder of depths (1, 2, 3, 4, 6, 8, 12, ...)
- * for as long as bandwidth stays. Each step is a duel in windows of some
- * tens of milliseconds, in the order ABBA, between the best depth so far and the
- * one tried, so that a device that drifts, or another job on it, does not decide.
- * Then what was found is kept for a while: seconds, in the end a minute, or until the
- * bandwidth is suddenly another one; and the search begins anew.
+ * The result depends only on the calls of hr__depth_note: no clock, no allocation, no threads. A
+ * search starts at the highest depth and goes down a ladder of depths (1, 2, 3, 4, 6, 8, 12, ...)
+ * while the bandwidth holds. Each step compares the best depth so far with a trial depth. It
+ * measures them alternately, in the order ABBA, in windows of some tens of milliseconds, so that
+ * drift of the device or another job on it does not bias the result. The depth found is then kept
+ * for a while: seconds at first, up to a minute later, or until the bandwidth changes abruptly.
+ * Then the next search begins.
  *
- * Time counts only while as many reads are in flight as are allowed: otherwise it is
- * the demand that is measured and not the device. Where demand is the lower of the two,
- * nothing is learnt and nothing changes.
+ * Only time with nearly all allowed reads in flight counts; otherwise demand would be measured, not
+ * the device. If demand stays below the allowed depth, nothing is measured and nothing changes.
  *
- * Depth bounds reads, not bytes: who submits them bounds those (the loader by its
- * staging budget).
+ * Depth limits the number of reads, not bytes. The caller that submits reads limits their bytes
+ * (the loader does so with its staging budget).
  */
 #ifndef HR_STORAGE_DEPTH_H
 #define HR_STORAGE_DEPTH_H
 
 #include <stdint.h>
 
-/* What came back in some time. */
+/* What completed within a period. */
 struct hr__depth_sum {
     uint64_t bytes;
     uint64_t ns;
     unsigned reads;
 };
 
-/* For one thread. */
+/* State of the search. Used by one thread. */
 struct hr__depth {
-    unsigned most; /* reads in flight at most */
-    unsigned top;  /* the ladder's highest rung, which is `most` */
-    unsigned now;  /* reads in flight that are allowed now */
-    int searching; /* or resting */
+    unsigned most; /* highest depth allowed */
+    unsigned top;  /* the ladder's highest rung; its depth is `most` */
+    unsigned now;  /* reads in flight allowed now */
+    int searching; /* 0: resting */
 
-    unsigned chosen;              /* rung: the lowest of which is known that it suffices */
-    unsigned previous;            /* rung that the last search chose */
+    unsigned chosen;              /* rung: the lowest known to suffice */
+    unsigned previous;            /* rung that the previous search chose */
     unsigned best;                /* rung with the most bandwidth so far in this search */
-    unsigned trial;               /* rung that is compared with it */
-    unsigned step;                /* rungs down to the next trial: 2, and 1 at last */
-    unsigned windows;             /* of this duel that have been measured */
-    struct hr__depth_sum duel[2]; /* of `best` and of `trial` */
+    unsigned trial;               /* rung compared with `best` */
+    unsigned step;                /* rungs down to the next trial: 2, finally 1 */
+    unsigned windows;             /* windows of this comparison measured so far */
+    struct hr__depth_sum duel[2]; /* sums for `best` and for `trial` */
 
-    struct hr__depth_sum window; /* being measured; at rest, a longer one */
-    unsigned turnover;           /* reads to come back before it counts: they were
-                                    submitted at another depth */
+    struct hr__depth_sum window; /* the current window; longer at rest */
+    unsigned turnover;           /* reads that must complete before the window counts, because they
+                                  * were submitted at another depth */
     uint64_t noted_ns;           /* time of the last note; 0: none */
-    double rest_rate;            /* bytes per ns at this rest's beginning; 0: not known */
-    uint64_t rested_ns, rest_ns; /* so far, and until the next search */
+    double rest_rate;            /* bytes per ns at the start of this rest; 0: unknown */
+    uint64_t rested_ns, rest_ns; /* rest so far, and its length */
 };
 
-/* `most`: 1 to 1024. Begins at it; with 1 there is nothing to find. */
+/* Initialises the search at depth `most` (1 to 1024). With 1 there is nothing to search for. */
 void hr__depth_init(struct hr__depth *depth, unsigned most);
 
-/* Since the last note `reads` have come back, with `bytes` in all, and `in_flight` were
- * in flight before the first of them. Time in which nobody wanted to read ends with
- * a note of no reads and none in flight. now_ns: a clock that does not go back;
- * what it says in between does not matter. */
+/* Notes that since the last call `reads` reads completed, with `bytes` bytes in all. `in_flight`
+ * reads were in flight before the first of them completed. To end a period without demand, call it
+ * with no reads and none in flight. now_ns: the time by any clock that does not go back. */
 void hr__depth_note(struct hr__depth *depth, unsigned in_flight, unsigned reads, uint64_t bytes,
                     uint64_t now_ns);
 
-/* Reads in flight that are allowed, 1 to `most`. Where more are, submit none
- * until enough have come back. */
+/* Returns the number of reads allowed in flight, 1 to `most`. While more are in flight, submit
+ * none. */
 static inline unsigned hr__depth_now(const struct hr__depth *depth)
 {
     return depth->now;

@@ -1,7 +1,7 @@
 /*
- * Kinds of file systems: statfs(2) tells the kind by a number that several types share (ext2
- * to ext4, everything in user space), so the list of mounts gives the exact name where it
- * has the file's device; volumes of btrfs are not in it and keep the number's name.
+ * Identifies file systems. statfs(2) returns a number that several types share (ext2 to ext4, all
+ * FUSE file systems), so the exact name comes from the mount list, if that has the file's device.
+ * It does not list btrfs subvolumes by device; they keep the name that belongs to the number.
  */
 #include "storage/filesystem.h"
 
@@ -9,7 +9,7 @@
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 
-/* Longer lines of the list of mounts are cut: what is wanted stands before the options. */
+/* Longer lines of the mount list are cut. The fields needed precede the options. */
 #define LINE_MOST 8192
 
 #define FUSE_MAGIC 0x65735546
@@ -17,7 +17,7 @@
 static const struct {
     unsigned magic;
     const char *name;
-    char trait; /* 'm' in memory, 'n' network, 'l' layered, 'c' a cache of its own, 0 none */
+    char trait; /* 'm' in memory, 'n' network, 'l' layered, 'c' own cache, 0 none */
 } kinds[] = {
     {0xEF53, "ext4", 0},          {0x58465342, "xfs", 0},
     {0x9123683E, "btrfs", 0},     {0xF2F52010, "f2fs", 0},
@@ -51,8 +51,8 @@ void hr__filesystem_of_magic(struct hr__filesystem *filesystem, long magic)
         }
 }
 
-/* The type in one line, "ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAGS] - TYPE ...", when the
- * device is this one. Points and roots have their spaces escaped. */
+/* Finds the type in a line "ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [TAGS] - TYPE ..." if the
+ * device matches. Spaces in mount points and roots are escaped. */
 static int type_in_line(const char *line, dev_t device, char *name, size_t capacity)
 {
     unsigned found_major, found_minor;
@@ -69,7 +69,7 @@ static int type_in_line(const char *line, dev_t device, char *name, size_t capac
 int hr__filesystem_from_mounts(FILE *mounts, dev_t device, char *name, size_t capacity)
 {
     char line[LINE_MOST];
-    int found = 0, inside = 0; /* inside: of a line that did not fit */
+    int found = 0, inside = 0; /* inside: in the rest of a line that did not fit */
     while (fgets(line, sizeof line, mounts)) {
         if (!inside && type_in_line(line, device, name, capacity))
             found = 1;
@@ -87,7 +87,7 @@ void hr__filesystem_look(struct hr__filesystem *filesystem, int fd, dev_t device
         return;
     hr__filesystem_from_mounts(mounts, device, filesystem->name, sizeof filesystem->name);
     fclose(mounts);
-    /* Of those in user space the ones on a block device have no server. */
+    /* FUSE file systems on a block device have no server. */
     if (!strcmp(filesystem->name, "fuseblk"))
         filesystem->network = false;
     if (!strcmp(filesystem->name, "virtiofs"))

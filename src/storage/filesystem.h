@@ -1,6 +1,6 @@
 /*
- * What kind of file system an open file lies in, as far as it matters to who wants its
- * bytes out of memory, or in it. Private to the storage room.
+ * Identifies the file system of an open file and the properties that matter for page-cache
+ * residency. Private to the storage room.
  */
 #ifndef HR_STORAGE_FILESYSTEM_H
 #define HR_STORAGE_FILESYSTEM_H
@@ -10,23 +10,23 @@
 #include <sys/types.h>
 
 struct hr__filesystem {
-    char name[32];  /* as the kernel's list of mounts has it: "ext4", "fuse.sshfs"; "" unknown */
+    char name[32];  /* type as in the kernel's mount list: "ext4", "fuse.sshfs"; "" if unknown */
     bool in_memory; /* no storage below */
-    bool network;   /* a server, or another process, has memory of its own in between */
-    bool layered;   /* open files have no pages of their own: those of the file below count,
-                       which mappings show and cachestat(2) does not */
-    bool own_cache; /* keeps files in memory of which the page cache knows nothing */
+    bool network;   /* a server or another process in between caches data too */
+    bool layered;   /* open files have no pages of their own: the pages belong to the file below,
+                     * which mappings show and cachestat(2) does not */
+    bool own_cache; /* keeps file data in memory outside the page cache */
 };
 
-/* Of the open file `fd` on the device `device`. Never fails: what cannot be found out is
- * unknown and ordinary. Reads the list of mounts. */
+/* Describes the file system of the open file `fd` on `device`. Never fails: properties it cannot
+ * determine are set as for an unknown, ordinary file system. Reads the mount list. */
 void hr__filesystem_look(struct hr__filesystem *filesystem, int fd, dev_t device);
 
-/* From a statfs(2) magic number alone, with the magic's own name. */
+/* Describes a file system from its statfs(2) magic number alone; `name` is the magic's own. */
 void hr__filesystem_of_magic(struct hr__filesystem *filesystem, long magic);
 
-/* Finds the type of the mount with `device` in a list like /proc/self/mountinfo; the last one
- * counts. Non-zero, and `name` is set, where there is one. */
+/* Finds the type of the mount with `device` in a list in the format of /proc/self/mountinfo. The
+ * last match counts. Returns non-zero and sets `name` if there is one. */
 int hr__filesystem_from_mounts(FILE *mounts, dev_t device, char *name, size_t capacity);
 
 #endif

@@ -1,17 +1,15 @@
 /*
- * Keeping files in the page cache for a while.
+ * Keeps files in the page cache for a while.
  *
- * Kernels take pages that no process has mapped out of memory long before it is short
- * (proactive reclaim, DAMON, a hypervisor's balloon), and what then has to be read again is
- * counted as if it had been fetched. Pages that are mapped are left alone while anything
- * else is to be had, and locked ones always: so each file is mapped, populated and locked,
- * as far as the limits allow, and the descriptor closed. What cannot be mapped is read, and
- * may go again.
+ * Kernels evict unmapped pages long before memory runs short (proactive reclaim, DAMON, a
+ * hypervisor's balloon), and bytes that then have to be read again would count as fetched. Kernels
+ * evict mapped pages only when nothing else is left, and locked pages never. So each file is
+ * mapped, populated and, within the limits, locked; then its descriptor is closed. A file that
+ * cannot be mapped is only read, and the kernel may evict it.
  *
- * Limits are kept away from, as others in the process need them too: half of what it may
- * lock, unless it may lock anything, and half of the mappings that it may have. Child
- * processes do not inherit the mappings, and so do not keep the pages once they are
- * released.
+ * Other parts of the process need lockable memory and mappings too. So this uses at most half of
+ * the memory that the process may lock, unless that is unlimited, and half of its mappings. Child
+ * processes do not inherit the mappings, so they do not keep pages that were released.
  */
 #include "storage/residency.h"
 
@@ -39,20 +37,20 @@ struct held_file {
 struct hr_storage_hold {
     struct held_file *files;
     size_t count, capacity;
-    size_t most_files;        /* mappings */
-    uint64_t most_lock_bytes; /* as the next two, of whole pages */
+    size_t most_files;        /* limit on `count` */
+    uint64_t most_lock_bytes; /* like the next two: in whole pages */
     uint64_t mapped_bytes, locked_bytes;
     size_t page_bytes;
     struct hr_storage_held sum;
-    bool was_unheld;                  /* sum.problem is of a file that is not held */
+    bool was_unheld;                  /* sum.problem describes a file that is not held */
     struct hr__filesystem filesystem; /* of `device` */
     dev_t device;
     bool any; /* filesystem is known */
 };
 
-/* ---- what may be held ---- */
+/* ---- limits ---- */
 
-/* Half of the mappings that a process may have. */
+/* Returns half of the mappings that a process may have. */
 static size_t most_mappings(void)
 {
     char text[32] = "";
@@ -105,7 +103,7 @@ static void note_unlocked(struct hr_storage_hold *hold, const char *path)
     hr__resident_problem(hold->sum.problem, sizeof hold->sum.problem, path, text);
 }
 
-/* Why one more file is not to be mapped; NULL: it is. */
+/* Returns why one more file cannot be mapped, or NULL if it can. */
 static const char *refusal(const struct hr_storage_hold *hold, uint64_t length, uint64_t most_bytes)
 {
     if (hold->filesystem.own_cache)
@@ -127,7 +125,7 @@ static bool lock(struct hr_storage_hold *hold, const struct held_file *file)
     return true;
 }
 
-/* Maps and locks an open file, for which `files` has room. */
+/* Maps and locks an open file. `files` must have room for it. */
 static void map_file(struct hr_storage_hold *hold, const char *path, int fd, uint64_t most_bytes)
 {
     struct stat status;
@@ -164,7 +162,7 @@ static void learn_filesystem(struct hr_storage_hold *hold, int fd, dev_t device)
     hold->any = true;
 }
 
-/* An open regular file; -1 where there is none, or -EINTR. */
+/* Opens a regular file. Returns the descriptor, -1 if it cannot be opened, or -EINTR. */
 static int open_file(struct hr_storage_hold *hold, const char *path, struct stat *status)
 {
     int fd = hr__resident_open(path, status);
@@ -175,9 +173,9 @@ static int open_file(struct hr_storage_hold *hold, const char *path, struct stat
     return fd >= 0 || fd == -EINTR ? fd : -1;
 }
 
-/* ---- all of them ---- */
+/* ---- all files ---- */
 
-/* Reads those into memory that are not there: `absent` has room for all. */
+/* Reads the files into memory that are not there. `absent` has room for all paths. */
 static int read_absent(struct hr_storage_hold *hold, const char *const *paths, size_t count,
                        const char **absent, struct hr_error *error)
 {
@@ -242,7 +240,7 @@ static struct hr_storage_hold *begin(void)
     return hold;
 }
 
-/* Lets go of all but the first `count`. */
+/* Unmaps all but the first `count` files. */
 static void unmap_files(struct hr_storage_hold *hold, size_t count)
 {
     while (hold->count > count) {
@@ -251,7 +249,7 @@ static void unmap_files(struct hr_storage_hold *hold, size_t count)
     }
 }
 
-/* As it was before a call that failed; what has been allocated stays. */
+/* Restores the state before a failed call. Memory allocated since then is kept. */
 static void go_back(struct hr_storage_hold *hold, const struct hr_storage_hold *before)
 {
     struct held_file *files = hold->files;

@@ -1,15 +1,15 @@
 /*
- * How fast storage delivers files that are not in memory.
+ * Measures how fast storage delivers files that are not in memory. There are two methods:
  *
- * Two ways. Around the page cache, with O_DIRECT through a reader on io_uring: nothing that
- * is in memory helps, and nothing is left there. Where a file system has no O_DIRECT, or
- * takes it and fills the page cache all the same (which one file tells that was not in
- * memory), or io_uring is refused: through the page cache, each file dropped, asked for as
- * many files ahead as reads shall be in flight, read in order and dropped again. There the
- * opening of files is one after the other.
+ * - Around the page cache: O_DIRECT with an io_uring reader. Cached pages do not help, and none are
+ *   left behind.
+ * - Through the page cache, if io_uring is refused, or the file system lacks O_DIRECT, or it
+ *   accepts O_DIRECT and fills the page cache all the same (checked with a file that was not in
+ *   memory). Each file is evicted, requested with POSIX_FADV_WILLNEED as many files ahead as reads
+ *   should be in flight, read in order, and evicted again. Files are opened one after the other.
  *
- * Memory in flight is bounded: of a large file pieces are read, at a depth beyond 256 smaller
- * ones. All that was begun is waited for and counts.
+ * Memory in flight is bounded: large files are read in pieces, which are smaller at depths beyond
+ * 256. All reads that were started are completed and counted.
  */
 #include "storage/residency.h"
 
@@ -25,7 +25,7 @@
 #include <math.h>
 #include <unistd.h>
 
-/* Bins of the time in which arrivals are counted; of each part as many. */
+/* Number of equal time bins that count arriving bytes; each part has the same number. */
 #define HISTORY (256 * HR_STORAGE_PARTS)
 
 #define DEPTH_MOST   1024
@@ -37,29 +37,29 @@
 /* Alignment of O_DIRECT that every common device accepts. */
 #define DIRECT_BYTES 4096
 
-/* Files that are looked at to learn whether O_DIRECT leaves them out of the page cache. */
+/* Files to check, at most, to find out whether O_DIRECT leaves them out of the page cache. */
 #define TRIALS 64
 
 struct large {
-    size_t index;          /* of its path */
-    uint64_t offset, size; /* where the next piece begins; of the file */
+    size_t index;          /* index of its path */
+    uint64_t offset, size; /* position of the next piece; the file's size */
 };
 
 struct measurement {
     const char *const *paths;
     size_t count;
     unsigned depth;
-    uint64_t piece;              /* bytes of a read at most */
-    uint64_t budget_ns, end_ns;  /* of time; when nothing more is begun */
-    uint64_t history[HISTORY];   /* bytes that came, by equal bins of the time */
-    struct hr_storage_rate rate; /* the counts, as they come */
-    char problem[256];           /* of the first read that failed */
-    size_t next;                 /* path; count: no more */
-    struct large *large;         /* files of which pieces are to be read, before others are
-                                    begun: so there are at most `depth` */
+    uint64_t piece;              /* most bytes per read */
+    uint64_t budget_ns, end_ns;  /* time allowed; start no reads after this */
+    uint64_t history[HISTORY];   /* bytes that arrived, by time bin */
+    struct hr_storage_rate rate; /* the counts so far */
+    char problem[256];           /* describes the first failed read */
+    size_t next;                 /* next path to read; count: none left */
+    struct large *large;         /* large files with pieces left to read. New files wait for them,
+                                  * so there are at most `depth` */
     unsigned large_count;
-    struct hr__filesystem filesystem; /* of the file opened last, on `device` */
-    dev_t device;                     /* 0: none yet */
+    struct hr__filesystem filesystem; /* file system of the file opened last */
+    dev_t device;                     /* its device; 0: none yet */
 };
 
 static void note_failure(struct measurement *m, const char *path, int code)
@@ -71,7 +71,7 @@ static void note_failure(struct measurement *m, const char *path, int code)
 
 static void note_read(struct measurement *m, uint64_t bytes)
 {
-    uint64_t left_ns = m->end_ns - hr__now_ns(); /* wraps once it is over */
+    uint64_t left_ns = m->end_ns - hr__now_ns(); /* wraps once the time is over */
     m->rate.reads++;
     m->rate.bytes += bytes;
     if (left_ns && left_ns <= m->budget_ns)
@@ -110,7 +110,8 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* The next piece of the large file that was found last: where it begins and how long it is. */
+/* Takes the next piece of the large file found last: returns the index of its path, and sets its
+ * position and length. */
 static size_t take_piece(struct measurement *m, uint64_t *offset, uint64_t *length)
 {
     struct large *large = &m->large[m->large_count - 1];
@@ -128,7 +129,7 @@ static size_t take_piece(struct measurement *m, uint64_t *offset, uint64_t *leng
 /* One read in flight. */
 struct flight {
     struct hr__read read;
-    size_t index; /* of its path */
+    size_t index; /* index of its path */
 };
 
 static void take_next(struct measurement *m, struct flight *flight)
@@ -145,7 +146,7 @@ static void take_next(struct measurement *m, struct flight *flight)
     flight->read.path = m->paths[flight->index];
 }
 
-/* A read has come back. A file as a whole was refused if it is large. */
+/* Handles a completed read. The reader refuses large files, which are then read in pieces. */
 static void take_result(struct measurement *m, struct flight *flight)
 {
     struct hr__read *read = &flight->read;
@@ -195,14 +196,14 @@ static int measure_direct(struct measurement *m, struct hr__reader *reader, stru
 
 /* ---- through the page cache ---- */
 
-/* What has been asked for. */
+/* A file, or a piece of one, requested from the kernel. */
 struct asked {
     int fd; /* -1: nothing */
     size_t index;
     uint64_t offset, length;
 };
 
-/* All of a file out of memory. 0 or -EINTR. */
+/* Evicts all of a file. Returns 0 or -EINTR. */
 static int drop_before(struct measurement *m, int fd, const struct stat *status)
 {
     struct hr__resident resident;
@@ -213,7 +214,8 @@ static int drop_before(struct measurement *m, int fd, const struct stat *status)
     return hr__resident_drop(fd, &resident, &m->filesystem);
 }
 
-/* Opens the next file, or takes the next piece, drops it and asks for it. 0 or -EINTR. */
+/* Opens the next file or takes the next piece, evicts the file, and requests its bytes. Returns 0
+ * or -EINTR. */
 static int ask_for_next(struct measurement *m, struct asked *asked)
 {
     struct stat status;
@@ -240,20 +242,20 @@ static int ask_for_next(struct measurement *m, struct asked *asked)
         asked->index = take_piece(m, &asked->offset, &length);
         asked->length = length;
     }
-    /* exactly that, and nothing more while it is read */
+    /* Request exactly these bytes, and let nothing more be read ahead. */
     (void)posix_fadvise(asked->fd, 0, 0, POSIX_FADV_RANDOM);
     (void)posix_fadvise(asked->fd, (off_t)asked->offset, (off_t)asked->length, POSIX_FADV_WILLNEED);
     return r;
 }
 
-/* Reads what was asked for, and lets go of it. 0 or -EINTR. */
+/* Reads the requested bytes and evicts them. Returns 0 or -EINTR. */
 static int read_asked(struct measurement *m, struct asked *asked, uint8_t *buffer)
 {
     uint64_t done = 0;
     ssize_t n = 1;
     if (asked->fd < 0)
         return 0;
-    (void)fcntl(asked->fd, F_SETFL, 0); /* without O_NONBLOCK: a regular file is waited for */
+    (void)fcntl(asked->fd, F_SETFL, 0); /* clear O_NONBLOCK, so that reads wait */
     while (done < asked->length && n > 0) {
         n = pread(asked->fd, buffer, (size_t)(asked->length - done), (off_t)(asked->offset + done));
         if (n > 0)
@@ -288,9 +290,10 @@ static int measure_buffered(struct measurement *m, struct asked *asked, uint8_t 
     return r;
 }
 
-/* ---- which way ---- */
+/* ---- choosing the method ---- */
 
-/* 1: O_DIRECT leaves this file out of the page cache, 0: it does not, -1: the file cannot tell. */
+/* Returns 1 if O_DIRECT leaves this file out of the page cache, 0 if it does not, -1 if this file
+ * cannot show it. */
 static int try_direct(const char *path, uint8_t *page)
 {
     struct stat status;
@@ -318,7 +321,7 @@ static int try_direct(const char *path, uint8_t *page)
     return verdict;
 }
 
-/* Files that are all in memory tell nothing; then O_DIRECT is believed. */
+/* If the checked files cannot show it (all are in memory), assume that O_DIRECT works. */
 static bool direct_works(const char *const *paths, size_t count, uint8_t *page)
 {
     int verdict = -1;
@@ -327,7 +330,7 @@ static bool direct_works(const char *const *paths, size_t count, uint8_t *page)
     return verdict != 0;
 }
 
-/* Runs it one way or the other. 0 or -errno. */
+/* Measures by one of the methods. Returns 0 or -errno. */
 static int run(struct measurement *m, uint8_t *buffer, struct hr_error *error)
 {
     struct hr__reader_options options = {.depth = m->depth, .direct = 1, .max_bytes = m->piece};

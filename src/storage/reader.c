@@ -1,7 +1,6 @@
 /*
- * The reader's face: counts requests, keeps those that have ended, and chooses
- * the backend. The pread backend is the transfer's own loop and lives here; the
- * io_uring one is in uring.c.
+ * The reader's interface: counts requests, keeps the completed ones, and chooses the backend. The
+ * pread backend, a loop around the transfer, is here; the io_uring backend is in uring.c.
  */
 #include "storage/reader.h"
 
@@ -16,15 +15,15 @@
 #define DEFAULT_MAX_BYTES (UINT64_C(2) << 30)
 
 struct hr__reader {
-    unsigned depth; /* requests in flight at most */
+    unsigned depth; /* maximum number of requests in flight */
     struct hr__transfer_rules rules;
     const struct hr__reader_backend *backend;
-    void *self;                /* the backend's; NULL: pread, which has no state */
-    struct hr__read_list done; /* ended and not yet collected */
-    unsigned in_flight;        /* submitted and not yet collected */
+    void *self;                /* the backend's state; NULL: pread, which has none */
+    struct hr__read_list done; /* completed and not collected yet */
+    unsigned in_flight;        /* submitted and not collected yet */
 };
 
-/* Tells people once why their reads are not asynchronous, not once a thread. */
+/* Logs once per process, not once per thread, why reads are not asynchronous. */
 static void log_refusal(int code)
 {
     static atomic_flag told = ATOMIC_FLAG_INIT;

@@ -1,15 +1,15 @@
 /*
- * What of files lies in the page cache, and getting it in and out.
+ * Page-cache residency: query, evict, preload.
  *
- * cachestat(2) (Linux 6.5) tells a file's pages in one call, dirty ones apart. Where it is
- * not there, and on layered file systems, whose open files have no pages of their own (an
- * overlay's always say none), a mapping is asked with mincore(2), which faults nothing in.
- * Both keep what they know from those who neither own the file nor may write to it:
- * cachestat refuses, mincore says that everything is there, so its answer is not asked for.
+ * cachestat(2) (Linux 6.5) returns a file's page counts in one call, with dirty pages separate. If
+ * it is missing, or the file system is layered (open files have no pages of their own there;
+ * overlayfs always reports none), mincore(2) on a mapping is used, which reads nothing in. Both
+ * hide the counts from processes that neither own the file nor may write to it: cachestat fails,
+ * and mincore reports everything as resident, so it is not called then.
  *
- * A page that another CPU has just read can still lie in that CPU's list and escape
- * dropping, as can one whose read is on its way: what stayed is tried again after all
- * other files.
+ * A page that another CPU has just read can still be in that CPU's list and escape eviction, as can
+ * a page whose read is in progress. So files with pages left are evicted again after all other
+ * files.
  */
 #include "storage/residency.h"
 
@@ -24,11 +24,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Pages that mincore tells of in one call. */
+/* Pages per mincore call. */
 #define MINCORE_PAGES 16384
 
-/* Files that are asked for ahead of the one that is read into memory, and how much of each:
- * the rest of a large one comes by the kernel's own reading ahead. */
+/* When reading files into memory: how many files to request ahead, and how many bytes of each. The
+ * kernel's readahead covers the rest of large files. */
 #define PREREAD_AHEAD     32
 #define PREREAD_ASK_BYTES ((off_t)4 << 20)
 
@@ -36,7 +36,7 @@
 
 int hr__resident_open(const char *path, struct stat *status)
 {
-    /* Opening a FIFO or a tape does something to it: what is none is not opened. */
+    /* Opening a FIFO or a tape has side effects, so check the type before opening. */
     if (stat(path, status))
         return -errno;
     if (!S_ISREG(status->st_mode))
@@ -57,7 +57,7 @@ static uint64_t at_most(uint64_t pages, const struct stat *status)
     return bytes < (uint64_t)status->st_size ? bytes : (uint64_t)status->st_size;
 }
 
-/* mincore tells the truth of this file. */
+/* Returns whether mincore reports the truth for this file. */
 static bool may_ask(int fd, const struct stat *status)
 {
     char path[64];
@@ -109,8 +109,8 @@ int hr__resident_drop(int fd, const struct hr__resident *before,
 {
     int clean = before->told == HR__TOLD_ALL && !before->dirty_bytes;
     int r = 0;
-    /* Writing the pages is enough on local storage; a journal or a server that is to be
-     * waited for is not. What cannot be written stays, and is seen. */
+    /* On local storage writing the pages suffices; it needs no journal commit and no server. Pages
+     * that cannot be written stay, and the next query reports them. */
     if (!clean && !filesystem->in_memory) {
         r = before->told == HR__TOLD_ALL && !filesystem->network && !filesystem->layered
                 ? sync_file_range(fd, 0, 0,
@@ -145,13 +145,13 @@ int hr__resident_check_paths(const char *const *paths, size_t count, struct hr_e
     return 0;
 }
 
-/* A look at many files. */
+/* The state of a survey of many files. */
 struct survey {
     struct hr_storage_residency sum;
     struct hr__filesystem filesystem; /* of `device` */
     dev_t device;
     bool any;        /* filesystem is known */
-    bool was_failed; /* sum.problem is of a failed file */
+    bool was_failed; /* sum.problem describes a file that failed */
 };
 
 static void note_failed(struct survey *s, const char *path, int code)
@@ -183,12 +183,13 @@ static void note(struct survey *s, const char *path, const struct stat *status,
     s->sum.bytes += (uint64_t)status->st_size;
     s->sum.resident_bytes += resident->bytes;
     s->sum.dirty_bytes += resident->dirty_bytes;
-    /* Nothing can be in memory of a file without bytes. */
+    /* A file without bytes has nothing in memory. */
     if (resident->told == HR__TOLD_NOTHING && status->st_size)
         note_unknown(s, path);
 }
 
-/* Opens a file and learns its file system; the descriptor, or -1: counted as failed. */
+/* Opens a file and determines its file system. Returns the descriptor, or -1 after counting the
+ * file as failed. */
 static int begin_file(struct survey *s, const char *path, struct stat *status)
 {
     int fd = hr__resident_open(path, status);
@@ -221,8 +222,8 @@ static int check_file(struct survey *s, const char *path)
     return 0;
 }
 
-/* Drops one file and looks at it; `*stayed` (NULL: the last time) is set, and it is not
- * counted yet, where some of it is still there. */
+/* Evicts a file and checks the result. If part of it is still in memory, sets *stayed and does not
+ * count the file yet. `stayed` is NULL in the last round. */
 static int drop_file(struct survey *s, const char *path, uint8_t *stayed)
 {
     struct stat status;
@@ -297,7 +298,7 @@ int hr_storage_drop(const char *const *paths, size_t count, struct hr_storage_re
 
 /* ---- reading into memory ---- */
 
-/* A file that has been asked for and waits to be read. */
+/* A file that was requested and waits to be read. */
 struct ahead {
     int fd; /* -1: could not be opened */
     struct stat status;
@@ -314,14 +315,15 @@ static void ask_for(struct survey *s, struct ahead *ahead, const char *path, int
         (void)posix_fadvise(ahead->fd, 0, PREREAD_ASK_BYTES, POSIX_FADV_WILLNEED);
 }
 
-/* Reads what is asked for already; 0 or -errno. Not beyond the size: some files have no end. */
+/* Reads a file requested before. Stops at its size, because some files have no end. Returns 0 or
+ * -errno. */
 static int read_through(const struct ahead *ahead, uint8_t *buffer)
 {
     uint64_t at = 0, size = (uint64_t)ahead->status.st_size;
     while (at < size) {
         ssize_t n = pread(ahead->fd, buffer, PREREAD_BYTES, (off_t)at);
         if (n < 0 && errno == EAGAIN) {
-            /* the file system cannot read without waiting: then wait */
+            /* The file system cannot read without waiting, so allow it to wait. */
             int flags = fcntl(ahead->fd, F_GETFL);
             if (flags < 0 || !(flags & O_NONBLOCK) ||
                 fcntl(ahead->fd, F_SETFL, flags & ~O_NONBLOCK))

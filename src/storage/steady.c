@@ -1,13 +1,13 @@
-/* The straight line of least squares through the bytes delivered so far; see steady.h. */
+/* Fits a least-squares line through the bytes delivered so far; see steady.h. */
 #include "storage/steady.h"
 
-/* Fewer show no line: files that were all read in a moment. */
+/* Fewer bins give no usable line: all files were read in a moment. */
 #define LEAST_BINS 64
 
 double hr__steady_rate(const uint64_t *bytes, size_t count, double each_s)
 {
     double middle = ((double)count - 1) / 2, so_far = 0;
-    double across = 0, along = 0; /* sums of products with the distance from the middle */
+    double across = 0, along = 0; /* sums of products with the distance from the middle bin */
     if (count < LEAST_BINS)
         return 0;
     for (size_t i = 0; i < count; i++) {

@@ -1,10 +1,10 @@
 /*
- * The rate of storage that delivers unevenly. A throttled disk gives what it may give of a
- * tenth of a second at once, and then nothing until the next; what it saved up while idle
- * comes first. Bytes over time are then off by up to one such lump at either end.
+ * Estimates the rate of storage that delivers in bursts. A throttled disk delivers its allowance
+ * for a tenth of a second at once and then nothing until the next; an allowance saved up while idle
+ * comes first. Bytes divided by time are then wrong by up to one burst at either end.
  *
- * The slope of a straight line through the bytes delivered so far is not: a lump more at an
- * end of it hardly turns it, and one at its very beginning not at all.
+ * The slope of a straight line through the bytes delivered so far is not affected: an extra burst
+ * at an end hardly changes it, and one at the very beginning not at all.
  */
 #ifndef HR_STORAGE_STEADY_H
 #define HR_STORAGE_STEADY_H
@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes/s, of the `bytes` that came in each of `count` equal bins of `each_s` seconds. 0: there
- * were too few bins, or all that came came at once. Pure. */
+/* Returns bytes/s, given the `bytes` that arrived in each of `count` bins of `each_s` seconds.
+ * Returns 0 if there are too few bins or everything arrived at once. Pure. */
 double hr__steady_rate(const uint64_t *bytes, size_t count, double each_s);
 
 #endif

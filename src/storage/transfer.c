@@ -1,17 +1,16 @@
 /*
  * The steps of reading one whole file or a range of one; see transfer.h.
  *
- * One read normally suffices: it asks for more than the file's size, so that a
- * result of exactly that size is the end and growth is noticed without a
- * further call. Descriptors are opened O_NONBLOCK, so that a FIFO or a device
- * in the place of a file is refused instead of waited for. Direct reads of a
- * range take whole aligned pieces, and its bytes then move to the front.
+ * One read normally suffices: it asks for more than the file's size, so a result of exactly that
+ * size means the end was reached, and growth is noticed without a second call. Descriptors are
+ * opened O_NONBLOCK, so that a FIFO or device in the place of a file is refused instead of waited
+ * for. Direct reads of a range read whole aligned pieces and then move the range to the front.
  *
- * Reads that shall leave nothing in the page cache ask the kernel for just that
- * (RWF_DONTCACHE, Linux 6.14). Where it does not know how, they take what is in memory
- * anyway (RWF_NOWAIT), and the rest directly. A file of which nothing is in memory, which
- * cachestat tells (Linux 6.5; only of files that one may write, or owns), is read directly at
- * once: no pages to be found, copied and dropped again.
+ * Reads that must leave nothing in the page cache use RWF_DONTCACHE (Linux 6.14). If the kernel
+ * lacks it, they take cached bytes with RWF_NOWAIT and read the file directly if not all of it is
+ * cached. If cachestat (Linux 6.5; only for files that the process owns or may write) reports that
+ * nothing of the file is cached, it is read directly at once, which saves finding, copying and
+ * dropping pages.
  */
 #include "storage/transfer.h"
 
@@ -29,21 +28,21 @@
 #define RWF_DONTCACHE 0x80
 #endif
 
-/* Offsets, lengths and addresses of O_DIRECT reads: a page satisfies every
- * common device; where it does not, the read fails and is done buffered. */
+/* Alignment of offsets, lengths and addresses for O_DIRECT: a page satisfies every common device.
+ * If it does not, the read fails and is repeated buffered. */
 #define DIRECT_ALIGNMENT 4096
 
-/* First buffer of a file that says it has no size (/proc, or an empty one). */
+/* First buffer for a file that reports size 0 (/proc, or an empty file). */
 #define UNSIZED_BYTES 4096
 
-/* Bytes of one read call: the kernel's limit is just below 2 GiB. */
+/* Most bytes per read call; the kernel's limit is just below 2 GiB. */
 #define REQUEST_MOST (UINT64_C(1) << 30)
 
-/* Bytes of buffers kept for reuse: those of one round of usual files. */
+/* Bytes of buffers kept for reuse: enough for one round of files of usual size. */
 #define RETAIN_BYTES_PER_READ ((size_t)256 << 10)
 #define RETAIN_BYTES_MOST     ((size_t)8 << 20)
 
-/* Interrupted or would-block results in a row before one is taken for an error. */
+/* Consecutive interrupted or would-block results before they count as an error. */
 #define RETRIES_MOST 64
 
 static size_t round_up(size_t n, size_t to)
@@ -74,7 +73,7 @@ enum hr__transfer_step hr__transfer_fail(struct hr__transfer *t, int result)
     return HR__STEP_DONE;
 }
 
-/* Makes room for `capacity` bytes, keeping those that are there. */
+/* Grows the buffer to `capacity` bytes and keeps its contents. */
 static int reserve(struct hr__transfer *t, size_t capacity)
 {
     struct hr__blocks *pool = t->rules->pool;
@@ -90,7 +89,7 @@ static int reserve(struct hr__transfer *t, size_t capacity)
     return 0;
 }
 
-/* A range's bytes to the front of the buffer. */
+/* Moves a range's bytes to the front of the buffer. */
 static void trim(struct hr__transfer *t)
 {
     size_t skip = (size_t)(t->read->offset - t->start);
@@ -117,7 +116,7 @@ static enum hr__transfer_step finish(struct hr__transfer *t)
     return HR__STEP_DONE;
 }
 
-/* From the beginning, with a descriptor of our own. */
+/* Starts again from the beginning, with a descriptor of our own. */
 static enum hr__transfer_step restart(struct hr__transfer *t, int direct)
 {
     t->direct = direct;
@@ -133,8 +132,8 @@ static enum hr__transfer_step restart(struct hr__transfer *t, int direct)
     return HR__STEP_OPEN;
 }
 
-/* O_DIRECT is refused for this file, or has lost its alignment: through the page
- * cache. */
+/* Repeats the read through the page cache: O_DIRECT is refused for this file, or a short read broke
+ * its alignment. */
 static enum hr__transfer_step restart_buffered(struct hr__transfer *t)
 {
     return restart(t, 0);
@@ -145,7 +144,7 @@ static int is_passing(int result)
     return result == -EINTR || result == -EAGAIN;
 }
 
-/* Room for the range, from where it begins or, directly, a little before. */
+/* Makes room for the range; a direct read starts a little before it. */
 static enum hr__transfer_step begin_range(struct hr__transfer *t)
 {
     const struct hr__read *read = t->read;
@@ -184,14 +183,14 @@ enum hr__transfer_step hr__transfer_begin(struct hr__transfer *t, struct hr__rea
     return begin_range(t);
 }
 
-/* None of an open file is known to be in memory. */
+/* Returns non-zero if cachestat reports that nothing of an open file is in memory. */
 static int is_cold(int fd)
 {
     struct hr__cachestat pages = {0};
     return !hr__cachestat(fd, &pages) && !pages.cached;
 }
 
-/* Makes a descriptor of our own direct, where that can be had. */
+/* Switches our own descriptor to O_DIRECT if possible. */
 static void become_direct(struct hr__transfer *t)
 {
     int flags = fcntl(t->fd, F_GETFL);
@@ -211,7 +210,7 @@ enum hr__transfer_step hr__transfer_opened(struct hr__transfer *t, int result)
     if (result < 0)
         return hr__transfer_fail(t, result);
     t->fd = result;
-    /* Not worth a trip through the ring: an open file's attributes are in memory. */
+    /* Call fstat directly rather than through the ring: an open file's attributes are in memory. */
     if (fstat(t->fd, &status))
         return hr__transfer_fail(t, -errno);
     if (S_ISDIR(status.st_mode))
@@ -237,7 +236,7 @@ enum hr__transfer_step hr__transfer_opened(struct hr__transfer *t, int result)
 size_t hr__transfer_request(const struct hr__transfer *t)
 {
     size_t room = t->capacity - t->length;
-    /* of a range no more than is wanted: what follows belongs to others */
+    /* Of a range, read no more than is wanted: the bytes after it belong to other requests. */
     if (t->read->is_range)
         room =
             (t->direct ? round_up((size_t)t->size, DIRECT_ALIGNMENT) : (size_t)t->size) - t->length;
@@ -247,11 +246,11 @@ size_t hr__transfer_request(const struct hr__transfer *t)
 }
 
 /*
- * The read was interrupted, or the file system cannot read without waiting.
- * Then the descriptor's O_NONBLOCK would make it fail for ever, and comes off
- * now that the file is known to be a regular one with bytes in it. A file
- * without a size may be one of /proc that waits for events: it keeps the flag,
- * and is tried on this thread, which cannot wait then.
+ * Repeats a read that was interrupted (-EINTR), or that the file system cannot do without waiting
+ * (-EAGAIN). In the second case O_NONBLOCK would make it fail for ever. It is cleared, because the
+ * file is now known to be a regular file with bytes in it. A file without a size may be one of
+ * /proc that waits for events: it keeps the flag, and is read on this thread, which then cannot
+ * block.
  */
 static enum hr__transfer_step read_again(struct hr__transfer *t, int result)
 {
@@ -273,7 +272,7 @@ static enum hr__transfer_step read_again(struct hr__transfer *t, int result)
     return HR__STEP_READ;
 }
 
-/* A range has got more, or nothing more. */
+/* Handles the bytes of a range, or its end of file. */
 static enum hr__transfer_step range_got(struct hr__transfer *t, size_t got)
 {
     if (t->length >= t->size)
@@ -285,8 +284,8 @@ static enum hr__transfer_step range_got(struct hr__transfer *t, size_t got)
     return HR__STEP_READ;
 }
 
-/* The kernel or the file system does not read past the page cache in its own way, or
- * not all of the file is in memory: another way. */
+/* Returns non-zero if this way of reading does not work: the kernel or file system lacks the flag,
+ * or not all of the file is in memory. */
 static int must_change_way(const struct hr__transfer *t, ssize_t result)
 {
     if (t->rw_flags == RWF_DONTCACHE)
@@ -298,7 +297,7 @@ static int must_change_way(const struct hr__transfer *t, ssize_t result)
 
 static enum hr__transfer_step change_way(struct hr__transfer *t)
 {
-    /* Files without a size are none on storage. */
+    /* A file without a size is not on storage. */
     if (t->rw_flags == RWF_NOWAIT || !t->size)
         return restart(t, t->size != 0);
     t->rw_flags = RWF_NOWAIT;

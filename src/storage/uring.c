@@ -1,12 +1,11 @@
 /*
- * The io_uring backend: each request is a transfer whose opens and reads go
- * through the ring, at most one of them in the kernel at a time; closes go
- * through it too, because on network file systems they wait. All of a call's
- * operations enter the kernel together.
+ * The io_uring backend. Each request is a transfer whose opens and reads go through the ring, at
+ * most one of them in the kernel at a time. Closes go through the ring too, because they wait on
+ * network file systems. All operations of a call enter the kernel together.
  *
- * The kernel writes into the transfers' buffers until an operation's completion
- * is seen: nothing is freed before. A forked child shares the ring with its
- * parent, so there destroy only lets go of the memory.
+ * The kernel writes into a transfer's buffer until the operation's completion has been seen, so no
+ * buffer is freed before. A forked child shares the ring with its parent; there destroy only frees
+ * the memory.
  */
 #include "storage/backend.h"
 
@@ -21,9 +20,9 @@
 #define NO_SLOT UINT64_C(0xFFFFFFFF)
 
 struct slot {
-    struct hr__transfer transfer; /* transfer.read == NULL: free */
-    enum hr__transfer_step step;  /* what is in the ring: open or read */
-    unsigned next_free;           /* index of another free slot; depth: none */
+    struct hr__transfer transfer; /* transfer.read == NULL: the slot is free */
+    enum hr__transfer_step step;  /* the operation in the ring: open or read */
+    unsigned next_free;           /* index of the next free slot; depth: none */
 };
 
 struct uring {
@@ -31,18 +30,17 @@ struct uring {
     const struct hr__transfer_rules *rules;
     struct hr__read_list *done;
     struct slot *slots;
-    unsigned depth;       /* slots */
-    unsigned first_free;  /* index; depth: none */
+    unsigned depth;       /* number of slots */
+    unsigned first_free;  /* index of a free slot; depth: none */
     unsigned outstanding; /* operations whose completion has not been seen */
-    pid_t owner;          /* process that made the ring */
+    pid_t owner;          /* the process that created the ring */
     int made;             /* the ring exists */
-    int cancelling;       /* destroy has begun: start nothing new */
+    int cancelling;       /* destroy has begun: start no new operations */
 };
 
 /*
- * The submission queue holds everything that can come together: an open or
- * read of each slot and as many closes. Should it be full all the same, what is
- * there goes to the kernel first.
+ * Returns a free submission entry. The queue has room for an open or read of each slot and as many
+ * closes. If it is full all the same, this submits its entries first.
  */
 static struct io_uring_sqe *next_sqe(struct uring *u)
 {
@@ -80,7 +78,7 @@ static int queue_step(struct uring *u, struct slot *slot)
                            hr__transfer_offset(t));
         sqe->rw_flags = t->rw_flags;
     }
-    /* What could not be done without waiting goes to a kernel thread at once. */
+    /* A non-blocking attempt has failed, so let a kernel thread do the read at once. */
     if (t->blocking)
         io_uring_sqe_set_flags(sqe, IOSQE_ASYNC);
     io_uring_sqe_set_data64(sqe, (uint64_t)(slot - u->slots));
@@ -116,7 +114,7 @@ static void release_slot(struct uring *u, struct slot *slot)
     u->first_free = (unsigned)(slot - u->slots);
 }
 
-/* One operation of a slot has ended with `result`. */
+/* Handles the completion of one operation of a slot. */
 static void advance(struct uring *u, struct slot *slot, int result)
 {
     struct hr__transfer *t = &slot->transfer;
@@ -138,7 +136,7 @@ static void advance(struct uring *u, struct slot *slot, int result)
     }
 }
 
-/* Takes every completion that is there; how many. */
+/* Handles all available completions. Returns how many. */
 static unsigned reap(struct uring *u)
 {
     struct io_uring_cqe *cqe;
@@ -159,14 +157,14 @@ static unsigned reap(struct uring *u)
     return count;
 }
 
-/* Errors of io_uring_enter that pass by themselves. */
+/* Returns non-zero for transient errors of io_uring_enter. */
 static int is_passing(int rc)
 {
     return rc == -EINTR || rc == -EAGAIN || rc == -EBUSY || rc == -ETIME;
 }
 
-/* Hands over what is queued and waits until `deadline_ns` at most, for ever if
- * it is negative, for one completion. */
+/* Submits the queued operations and waits for one completion, until `deadline_ns` at most; without
+ * limit if it is negative. */
 static int enter_and_wait(struct uring *u, int64_t deadline_ns)
 {
     struct io_uring_cqe *cqe;
@@ -193,7 +191,7 @@ static int uring_progress(void *self, int64_t timeout_ns)
         if (!reap(u) && deadline >= 0 && (int64_t)hr__now_ns() >= deadline)
             break;
     }
-    /* The kernel shall have something to do while the caller works on these. */
+    /* Submit first, so that the kernel works while the caller handles these. */
     if (io_uring_sq_ready(&u->ring)) {
         int rc = io_uring_submit(&u->ring);
         if (rc < 0 && !is_passing(rc))
@@ -203,9 +201,9 @@ static int uring_progress(void *self, int64_t timeout_ns)
 }
 
 /*
- * Cancels and waits until the kernel has let go of every buffer. Where even
- * that is refused (a seccomp filter installed meanwhile), the buffers of the
- * operations in flight are left to the kernel: lost memory, not corrupt memory.
+ * Cancels all operations and waits until the kernel has released every buffer. If the kernel
+ * refuses even that (a seccomp filter installed meanwhile), the buffers of the operations in flight
+ * are leaked, because the kernel may still write to them.
  */
 static void drain(struct uring *u)
 {
@@ -251,8 +249,8 @@ static void uring_destroy(void *self)
 static int make_ring(struct uring *u)
 {
     unsigned entries = 2 * u->depth;
-    /* Completions need not interrupt us: we come for them. Kernels before 5.19
-     * do not know that. */
+    /* Completions need not interrupt this thread, which polls for them. Kernels before 5.19 do not
+     * know these flags. */
     int rc =
         io_uring_queue_init(entries, &u->ring, IORING_SETUP_COOP_TASKRUN | IORING_SETUP_SUBMIT_ALL);
     if (rc == -EINVAL)
@@ -261,7 +259,7 @@ static int make_ring(struct uring *u)
     return rc;
 }
 
-/* Whether this kernel has our operations, and lets us enter the ring at all. */
+/* Checks whether this kernel supports the operations and lets us enter the ring. */
 static int try_ring(struct uring *u)
 {
     static const int needed[] = {IORING_OP_OPENAT, IORING_OP_READ, IORING_OP_CLOSE,
@@ -283,7 +281,7 @@ static int try_ring(struct uring *u)
     while (u->outstanding) {
         int rc = io_uring_submit_and_wait(&u->ring, 1);
         if (rc < 0 && !is_passing(rc)) {
-            u->outstanding = 0; /* nothing but the NOP */
+            u->outstanding = 0; /* only the NOP is outstanding */
             return rc;
         }
         reap(u);
