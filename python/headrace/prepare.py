@@ -1,4 +1,4 @@
-"""Transforms on bytes that the caller brings: no dataset, no threads."""
+"""Preparer: transforms on image bytes in memory, without dataset or threads."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class Preparer:
     """Decodes and transforms one encoded image at a time.
 
     It keeps decoder state and scratch memory, which grow to the largest image
-    seen. One thread at a time may use it; the GIL is released meanwhile, so
-    that several preparers work side by side on several threads.
+    seen. One thread at a time may use it. It releases the GIL while it works, so
+    several threads, each with its own preparer, run in parallel.
 
     Args:
         transform: a transform of :mod:`headrace.transforms` or torchvision, or
             a list of them. ``None``: only :meth:`decode` and :meth:`info`.
-        dtype: the element type of the result, as of the DataLoader.
+        dtype: the element type of the result, as for the DataLoader.
         layout: ``"NCHW"`` gives (3, height, width), ``"NHWC"`` (height, width, 3).
-        damaged: ``"accept"`` takes damaged images as far as Pillow decodes them by default;
-            :attr:`damage` then says what was wrong.
+        damaged: ``"accept"`` accepts damaged images if Pillow decodes them by default;
+            :attr:`damage` then describes the damage.
     """
 
     def __init__(
@@ -76,16 +76,16 @@ class Preparer:
         epoch: int | None = None,
         index: int | None = None,
     ) -> _core.Array:
-        """One sample's tensor.
+        """Returns one sample's tensor.
 
-        Random parameters differ from call to call: torch's generator, or Python's where
-        torch is not imported, gives each call a seed. Where one of ``seed``, ``epoch``
-        and ``index`` is given, they depend on these three numbers only, and those
-        that are left out are 0: the row that a DataLoader with this seed has for this sample
-        in this epoch.
+        By default, random parameters differ from call to call: torch's generator, or Python's
+        if torch is not imported, draws a seed for each call. If any of ``seed``, ``epoch``
+        and ``index`` is given, random parameters depend only on these three numbers (default
+        0), and the result equals the row that a DataLoader with this seed prepares for this
+        sample in this epoch.
 
         Raises ValueError for damaged images and NotImplementedError for formats
-        that are not JPEG or PNG.
+        other than JPEG and PNG.
         """
         if self._recipe is None:
             raise ValueError("this Preparer has no transform: pass one, or use decode()")
@@ -95,17 +95,17 @@ class Preparer:
 
     @property
     def damage(self) -> str | None:
-        """What was wrong with the last image, which ``damaged="accept"`` took; else ``None``."""
+        """The damage of the last image if ``damaged="accept"`` accepted it; else ``None``."""
         return self._preparer.damage
 
     def decode(
         self, data: Buffer, region: tuple[int, int, int, int] | None = None
     ) -> _core.Array:
-        """uint8 RGB (height, width, 3) of ``region`` = (x, y, width, height), or of all."""
+        """Decodes ``region`` = (x, y, width, height), or all, to uint8 RGB (height, width, 3)."""
         return self._preparer.decode(data, region)
 
     def info(self, data: Buffer) -> _core._ImageInfo:
-        """What the header says: format, width, height, channels, orientation."""
+        """Reads the header: format, width, height, channels, orientation."""
         return self._preparer.info(data)
 
     def __repr__(self) -> str:
