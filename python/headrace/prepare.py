@@ -15,17 +15,16 @@ __all__ = ["Preparer"]
 
 
 def drawn_seed() -> int:
-    """A seed for the random parameters of one image that no loader prepares.
+    """Draws a seed for the random parameters of one image that no loader prepares.
 
-    It comes from torch's global generator where torch is there, else from Python's, as the
-    random numbers of torchvision's transforms do: torch.manual_seed makes a run
-    reproducible, and worker processes, which torch seeds one by one and anew in each
-    epoch, draw different ones.
+    The seed comes from torch's global generator if torch is imported, else from Python's.
+    As with torchvision's transforms, torch.manual_seed makes a run reproducible, and worker
+    processes draw different seeds: torch seeds each of them differently in each epoch.
     """
     torch = sys.modules.get("torch")
     if torch is None:
         return random.getrandbits(63)
-    # In host memory, whatever torch.set_default_device says: a worker process may have no other.
+    # On the CPU despite torch.set_default_device: worker processes may have no other device.
     return int(torch.empty((), dtype=torch.int64, device="cpu").random_())
 
 
