@@ -1,14 +1,14 @@
 /*
- * headrace._core.Agent: an agent in this process, and what an agent says of itself.
+ * headrace._core.Agent: runs an agent in this process. Also queries the status of any agent.
  *
- * run() serves without the GIL until stop(), which any thread may call: the package lets a
- * thread run it, so that the main one stays free for Python's signal handlers.
+ * run() serves without the GIL until any thread calls stop(). The Python package calls run() on
+ * a thread of its own, so that the main thread stays free for Python's signal handlers.
  */
 #include "core.h"
 
 struct agent {
     PyObject_HEAD struct hr_agent *handle; /* NULL once closed */
-    bool is_running;                       /* run() is without the GIL; guarded by the GIL */
+    bool is_running;                       /* run() is in progress; guarded by the GIL */
 };
 
 static int optional_path(PyObject *object, void *out)

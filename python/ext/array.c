@@ -1,11 +1,11 @@
 /*
- * headrace._core.Array: a small C-contiguous array that other libraries take
- * over without a copy, through DLPack or the buffer protocol.
+ * headrace._core.Array: a C-contiguous array that other libraries use without
+ * a copy, through DLPack or the buffer protocol.
  *
- * An array is a view of memory that it keeps alive. Every consumer has its own
- * count on that memory (a DLPack capsule's deleter, a Py_buffer's reference to
- * the array), so a batch goes back to its loader when the last one is gone, in
- * whatever order and on whatever thread that happens. Consumers may write.
+ * An array is a view of memory that it keeps alive. Every consumer holds its own
+ * reference to that memory (through a DLPack capsule's deleter, or a Py_buffer's
+ * reference to the array). A batch therefore returns to its loader when the last
+ * consumer releases it, in any order and on any thread. Consumers may write.
  */
 #include "core.h"
 
@@ -33,7 +33,7 @@ struct array {
 
 static const struct {
     const char *name;
-    const char *format; /* struct module's; NULL: the buffer protocol has none */
+    const char *format; /* in the struct module's notation; NULL: none exists */
     uint8_t bytes, code;
 } types[] = {
     [CORE_UINT8] = {"uint8", "B", 1, DLPACK_UINT},
@@ -63,7 +63,7 @@ const char *core_dtype_name(enum core_dtype dtype)
     return types[dtype].name;
 }
 
-/* Memory. malloc rather than CPython's allocator: freed without the GIL. */
+/* Memory. From malloc, not CPython's allocator: it is freed without the GIL. */
 
 static struct core_memory *memory_new(void)
 {
@@ -96,14 +96,14 @@ struct core_memory *core_memory_of_block(size_t bytes, void **data)
 
 static struct core_memory *memory_ref(struct core_memory *memory)
 {
-    /* Relaxed: the caller holds a reference, nothing is published by this. */
+    /* Relaxed suffices: the caller holds a reference, and this publishes nothing. */
     atomic_fetch_add_explicit(&memory->references, 1, memory_order_relaxed);
     return memory;
 }
 
 void core_memory_unref(struct core_memory *memory)
 {
-    /* Acquire-release: what every holder wrote happens before the release. */
+    /* Acquire-release: every holder's writes happen before the memory is released. */
     if (atomic_fetch_sub_explicit(&memory->references, 1, memory_order_acq_rel) != 1)
         return;
     hr_batch_release(&memory->batch);
@@ -159,8 +159,8 @@ static void array_dealloc(PyObject *object)
 
 /* DLPack */
 
-/* What a capsule's consumer frees: the structure, shape and strides, and one
- * reference to the memory. */
+/* Owned by a capsule's consumer: the DLPack structure, shape and strides, and
+ * one reference to the memory. */
 struct export
 {
     struct core_memory *memory;
@@ -188,7 +188,7 @@ static void delete_versioned(struct dlpack_managed_versioned *self)
     export_free(self->context);
 }
 
-/* A capsule that nobody took still has its first name, and is ours to free. */
+/* Frees the export unless a consumer took it: a consumer renames the capsule. */
 static void legacy_capsule_destroy(PyObject *capsule)
 {
     if (PyCapsule_IsValid(capsule, "dltensor"))
@@ -263,7 +263,7 @@ static int parse_pair(PyObject *pair, const char *what, int *first, int *second)
     return -1;
 }
 
-/* The consumer's wishes: a stream (host memory has none), a device. */
+/* Checks the stream and device that the consumer asks for. Returns 0, or -1 with an exception. */
 static int check_request(PyObject *stream, PyObject *device)
 {
     if (stream != Py_None) {

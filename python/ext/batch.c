@@ -1,9 +1,9 @@
 /*
  * headrace._core.Batch: one batch of a loader.
  *
- * A batch holds one reference to the loader's slot; its images hold another, so
- * that both may die in any order. Labels and indices are copies in memory of their
- * own: a program that keeps those of every batch keeps no images.
+ * A batch holds one reference to the loader's slot, and its images hold another,
+ * so that either may be freed first. Labels and indices are copies: a program that
+ * keeps them for every batch does not keep the images.
  */
 #include "core.h"
 
@@ -45,7 +45,7 @@ static PyObject *batch_images(PyObject *object, void *closure)
                               (Py_ssize_t)self->view.count);
 }
 
-/* closure: non-NULL for the indices, NULL for the labels. */
+/* Getter of `indices` if closure is not NULL, otherwise of `labels`. */
 static PyObject *batch_integers(PyObject *object, void *closure)
 {
     struct batch *self = (struct batch *)object;

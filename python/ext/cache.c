@@ -1,12 +1,11 @@
 /*
- * headrace._core.Cache: a cache for values of one's own; headrace._core.CacheValue: one
- * of them, where it lies.
+ * headrace._core.Cache: a cache for the program's own values; headrace._core.CacheValue: a
+ * cached value, as a read-only buffer over the cache's memory.
  *
- * The library's calls come from any thread, so a cache needs no mark of being busy: it
- * counts the calls under way and the values that are held, and whoever leaves last after
- * close() ends the library's handle. A value is a read-only buffer and keeps its cache
- * alive. get() waits without the GIL; a signal ends the wait for as long as Python's
- * handlers need.
+ * Any thread may use a cache, so it has no `busy` flag. It counts the calls in progress and
+ * the values that Python holds; after close(), the last of them closes the library's handle.
+ * A value keeps its cache alive. get() waits without the GIL; a signal interrupts the wait
+ * while Python's handlers run.
  */
 #include "core.h"
 
@@ -15,8 +14,8 @@
 #include <time.h>
 
 struct cache {
-    PyObject_HEAD struct hr_cache *handle; /* NULL once it has ended */
-    Py_ssize_t users; /* calls under way, and values; guarded by the GIL like all here */
+    PyObject_HEAD struct hr_cache *handle; /* NULL once closed by the last user */
+    Py_ssize_t users; /* calls in progress and values; the GIL guards all members */
     bool closed;
 };
 
@@ -25,7 +24,7 @@ struct value {
     struct hr_cache_value value;
 };
 
-/* Ends the handle once close() was called and nobody uses it. */
+/* Closes the library's handle if close() was called and no user is left. */
 static void end_if_idle(struct cache *self)
 {
     if (!self->closed || self->users || !self->handle)
@@ -188,7 +187,8 @@ static PyObject *cache_get(PyObject *object, PyObject *args)
     return result;
 }
 
-/* The buffers of a sequence, `*count` of them; free with release_pieces. */
+/* Gets the buffers of a sequence of objects and sets *count. The caller frees them with
+ * release_pieces. Returns NULL with an exception. */
 static Py_buffer *get_pieces(PyObject *sequence, Py_ssize_t *count)
 {
     Py_ssize_t n = PySequence_Size(sequence);
@@ -280,7 +280,7 @@ static PyObject *cache_close(PyObject *object, PyObject *none)
     Py_RETURN_NONE;
 }
 
-/* What a segment is */
+/* Information about a cache segment */
 
 static PyObject *form_name(int form)
 {

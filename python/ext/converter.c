@@ -1,7 +1,7 @@
 /*
- * headrace._core.Converter: image files to items and back, on the calling thread
- * with the GIL released. Results are copied into bytes objects, because they lie
- * in memory of the library that its next call uses again.
+ * headrace._core.Converter: converts image files to items and back, on the calling
+ * thread with the GIL released. Results are copied into bytes objects, because the
+ * library reuses their memory in its next call.
  */
 #include "core.h"
 
@@ -9,7 +9,7 @@
 
 struct converter {
     PyObject_HEAD struct hr_converter *handle;
-    bool busy; /* a call runs without the GIL; guarded by the GIL */
+    bool busy; /* a call is in progress without the GIL; guarded by the GIL */
 };
 
 static PyObject *converter_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -56,7 +56,7 @@ static int enter(struct converter *self)
     return 0;
 }
 
-/* The form of this name; raises ValueError for another name. */
+/* Sets *form from a name. Returns 0, or -1 with ValueError for an unknown name. */
 static int parse_form(const char *name, enum hr_form *form)
 {
     for (int i = 0; hr_form_name((enum hr_form)i); i++)
@@ -68,7 +68,8 @@ static int parse_form(const char *name, enum hr_form *form)
     return -1;
 }
 
-/* Runs the converter on the buffer, which it releases: to `form`, or back to a file. */
+/* Converts the buffer to an item of `form`, or back to an image file if `form` is NULL. Releases
+ * the buffer. */
 static PyObject *produce(struct converter *self, Py_buffer *view, const enum hr_form *form)
 {
     struct hr_item item;

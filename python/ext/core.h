@@ -1,14 +1,14 @@
 /*
- * What the files of the extension module headrace._core share.
+ * Internal header of the extension module headrace._core.
  *
- * One C file per Python type. The extension is a thin layer: objects own one
- * library handle each, arguments are checked by the library, and everything
- * that is convenience lives in the pure Python package above it. All types are
- * heap types kept in the module's state; none holds Python references, so none
- * takes part in garbage collection.
+ * Each Python type has a C file. The extension is a thin layer: an object owns
+ * one library handle, the library checks the arguments, and the pure Python
+ * package adds everything convenient. The types are heap types stored in the
+ * module's state. Only MemoryRecorder (memory.c) takes part in garbage
+ * collection: no other type holds references that can form a cycle.
  *
- * The GIL is released around whatever may block. An object whose library
- * handle serves one thread at a time has a `busy` mark, set and cleared under
+ * The GIL is released around calls that may block. An object whose library
+ * handle allows one thread at a time has a `busy` flag, set and cleared under
  * the GIL: a second thread gets an exception instead of a race.
  */
 #ifndef HEADRACE_PYTHON_CORE_H
@@ -44,36 +44,37 @@ struct core_state {
     PyObject *emit_log;             /* headrace._log.emit(level, message) */
 };
 
-/* errors.c: the state of the module that `self`'s type belongs to. */
+/* errors.c: returns the state of the module that defines `self`'s type. */
 struct core_state *core_state_of(PyObject *self);
 
-/* errors.c: raises the Python exception for a library error. `filename` is a
- * str or bytes for OSErrors, or NULL. Always returns NULL. */
+/* errors.c: raises the Python exception for a library error code. `filename` is
+ * the str or bytes to put in an OSError, or NULL. Always returns NULL. */
 PyObject *core_raise(struct core_state *state, int code, const struct hr_error *error,
                      PyObject *filename);
 
-/* errors.c: the same where a lack of room is the system's answer, an OSError. */
+/* errors.c: as core_raise, but -ENOSPC raises OSError instead of ValueError. */
 PyObject *core_raise_cache(struct core_state *state, int code, const struct hr_error *error);
 
-/* errors.c: bytes of the library to str: UTF-8, anything else escaped. */
+/* errors.c: converts text of the library to str: decodes UTF-8, escapes other bytes. */
 PyObject *core_text(const char *text);
 
-/* values.c: sets an entry of a dictionary; takes `value` over, which may be NULL with an
- * exception. 0; -1 with an exception. */
+/* values.c: sets dict[key] = value and steals the reference to `value`, which may be NULL if an
+ * exception is set. Returns 0, or -1 with an exception. */
 int core_put(PyObject *dict, const char *key, PyObject *value);
 
-/* values.c: the same of several numbers. */
+/* values.c: sets several integer entries. Returns 0, or -1 with an exception. */
 struct core_number {
     const char *name;
     uint64_t value;
 };
 int core_put_numbers(PyObject *dict, const struct core_number *numbers, size_t count);
 
-/* values.c: a list. */
+/* values.c: returns a list of ints, or NULL with an exception. */
 PyObject *core_numbers(const uint64_t *values, size_t count);
 
-/* log.c: the library's messages wait in a queue until a Python thread that
- * holds the GIL anyway passes them on; a pending exception is kept. */
+/* log.c: core_log_install queues the library's log messages; core_log_drain
+ * passes queued messages to Python's logging. Call it with the GIL held; it
+ * preserves a pending exception. */
 int core_log_install(void);
 void core_log_drain(struct core_state *state);
 
@@ -83,56 +84,61 @@ enum core_dtype { CORE_UINT8, CORE_FLOAT16, CORE_BFLOAT16, CORE_FLOAT32, CORE_IN
 
 #define CORE_MAX_DIMENSIONS 4
 
-/* Where an array's elements live: a batch of a loader, or a block of ours.
- * Counted without the GIL, because DLPack consumers drop theirs on any thread. */
+/* The memory of an array's elements: a loader's batch, or a block allocated here.
+ * References are counted atomically, without the GIL, because DLPack consumers
+ * drop theirs on any thread. */
 struct core_memory;
 
-/* A holder of one more reference to `batch` / of a new block of `bytes`, 64-byte
- * aligned, at *data. One reference for the caller; NULL: out of memory. */
+/* core_memory_of_batch takes one more reference to `batch`; core_memory_of_block
+ * allocates `bytes` bytes, 64-byte aligned, and sets *data. Both return one
+ * reference, which the caller owns, or NULL if out of memory. */
 struct core_memory *core_memory_of_batch(struct hr_batch *batch);
 struct core_memory *core_memory_of_block(size_t bytes, void **data);
 void core_memory_unref(struct core_memory *memory);
 
-/* A C-contiguous array at `data`; takes over the caller's reference to
- * `memory`, on failure too. */
+/* Returns a new C-contiguous array at `data`. Takes over the caller's reference
+ * to `memory`, even on failure. */
 PyObject *core_array_new(struct core_state *state, struct core_memory *memory, void *data,
                          enum core_dtype dtype, int dimensions, const Py_ssize_t *shape);
 
 enum core_dtype core_dtype_of(enum hr_dtype dtype);
 const char *core_dtype_name(enum core_dtype dtype);
 
-/* An array of one sample or, with count >= 0, of `count` samples. */
+/* As core_array_new, with type and shape from `spec`: one sample if count < 0,
+ * otherwise `count` samples. */
 PyObject *core_array_of_spec(struct core_state *state, struct core_memory *memory, void *data,
                              const struct hr_tensor_spec *spec, Py_ssize_t count);
 
-/* Gets a one-dimensional contiguous buffer of int64; raises TypeError else. */
+/* Gets a one-dimensional contiguous buffer of int64. Returns 0; -1 with an
+ * exception, TypeError for other shapes and types. */
 int core_get_int64(PyObject *object, const char *what, Py_buffer *view);
 
-/* batch.c: takes over the caller's reference to the batch. */
+/* batch.c: takes over the caller's reference to the batch, even on failure. */
 PyObject *core_batch_new(struct core_state *state, struct hr_batch *batch);
 
-/* loader_hosts.c: a list of dicts; a dict; and rates of ranks out of a sequence of tuples, which
- * are PyMem_Free's. NULL with an exception. */
+/* loader_hosts.c: core_hosts_of returns a list of dicts, core_rates_of a dict. core_rates_take
+ * converts a sequence of tuples to an array that the caller frees with PyMem_Free. All return
+ * NULL with an exception. */
 PyObject *core_hosts_of(const struct hr_loader *loader);
 PyObject *core_rates_of(struct core_state *state, const struct hr_loader *loader);
 struct hr_loader_rates *core_rates_take(PyObject *ranks, int *count);
 
-/* converter.c: form_of(data) of the module. */
+/* converter.c: module function form_of(data). */
 PyObject *core_form_of(PyObject *module, PyObject *data);
 
-/* cache.c: cache_run(world_size) of the module. */
+/* cache.c: module functions cache_run(world_size), cache_bytes(text) and cache_kind(text). */
 PyObject *core_cache_run(PyObject *module, PyObject *world_size);
-/* cache.c: cache_bytes(text) and cache_kind(text) of the module. */
 PyObject *core_cache_bytes(PyObject *module, PyObject *text);
 PyObject *core_cache_kind(PyObject *module, PyObject *text);
 
-/* agent.c: functions of the module. */
+/* agent.c: module functions agent_socket() and agent_status(path). */
 PyObject *core_agent_socket(PyObject *module, PyObject *none);
 PyObject *core_agent_status(PyObject *module, PyObject *path);
 
-/* dataset.c: a call into the library without the GIL, in which core_watch_signals (hr_progress_fn,
- * with the watch for its argument) runs Python's signal handlers and ends the call where one
- * raises. Calls with one watch come one after the other. */
+/* dataset.c: runs a library call without the GIL but with Python's signal handlers. Call
+ * core_watch_begin before the library and core_watch_end after it, and pass core_watch_signals as
+ * the hr_progress_fn with the watch as its argument: it runs the handlers and cancels the call if
+ * one raises. A watch serves one call at a time. */
 struct core_watch {
     pthread_t caller;
     PyThreadState *saved;
@@ -141,27 +147,28 @@ void core_watch_begin(struct core_watch *watch);
 void core_watch_end(struct core_watch *watch);
 int core_watch_signals(void *arg, uint64_t done, uint64_t total, const char *stage);
 
-/* Handles of other types' objects, borrowed. */
+/* Return the library handle of an object, borrowed. */
 struct hr_dataset *core_dataset_handle(PyObject *self);
 struct hr_recipe *core_recipe_handle(PyObject *self);
 
-/* pack.c: functions of the module. */
+/* pack.c: module functions. */
 PyObject *core_pack_write(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *core_pack_unpack(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *core_pack_inspect(PyObject *module, PyObject *path);
 
-/* paths.c: paths as the library takes them, and the bytes objects that hold them. */
+/* paths.c: an array of paths as C strings, and the bytes objects that own them. */
 struct core_paths {
     const char **text;
     PyObject *owners; /* list */
     Py_ssize_t count;
 };
 
-/* Of a sequence of str, bytes or os.PathLike. 0; -1 with an exception, and nothing to clear. */
+/* Converts a sequence of str, bytes or os.PathLike. Returns 0; -1 with an exception, and then
+ * there is nothing to clear. */
 int core_paths_take(struct core_paths *paths, PyObject *sequence);
 void core_paths_clear(struct core_paths *paths);
 
-/* storage.c: functions of the module. */
+/* storage.c: module functions. */
 PyObject *core_storage_check(PyObject *module, PyObject *paths);
 PyObject *core_storage_drop(PyObject *module, PyObject *paths);
 PyObject *core_storage_preread(PyObject *module, PyObject *paths);
@@ -181,11 +188,11 @@ extern PyType_Spec core_stalls_schedule_spec;
 /* memory.c */
 extern PyType_Spec core_memory_recorder_spec;
 
-/* memory_analyse(path, h2d, d2h): the JSON text of an analysis. */
+/* Module function memory_analyse(path, h2d, d2h): returns an analysis as JSON text. */
 PyObject *core_memory_analyse(PyObject *module, PyObject *args);
 
-/* memory_report.c: memory_write_text(paths, out, columns, h2d, d2h),
- * memory_write_page(paths, out, h2d, d2h), memory_compare([before, after]),
+/* memory_report.c: module functions memory_write_text(paths, out, columns, h2d, d2h),
+ * memory_write_page(paths, out, h2d, d2h), memory_compare([before, after]) and
  * memory_import(from, to). */
 PyObject *core_memory_write_text(PyObject *module, PyObject *args);
 PyObject *core_memory_write_page(PyObject *module, PyObject *args);

@@ -1,9 +1,10 @@
 /*
- * headrace._core.Dataset: one reference to a library dataset.
+ * headrace._core.Dataset: holds one reference to a library dataset.
  *
- * Paths are decoded as the file system's (surrogateescape), so that names that
- * are not UTF-8 survive the way to Python and back. Opening and verifying
- * release the GIL; Ctrl-C cancels them through the library's progress callback.
+ * Paths are decoded with the file system's encoding (surrogateescape), so that
+ * names that are not UTF-8 survive the round trip through Python. Opening and
+ * verifying release the GIL; Ctrl-C cancels them through the library's progress
+ * callback.
  */
 #include "core.h"
 
@@ -22,7 +23,7 @@ struct hr_dataset *core_dataset_handle(PyObject *self)
     return ((struct dataset *)self)->handle;
 }
 
-/* Takes over the reference. */
+/* Takes over the caller's reference to `handle`, even on failure. */
 static PyObject *dataset_new(PyTypeObject *type, struct hr_dataset *handle)
 {
     struct dataset *self = PyObject_New(struct dataset, type);
@@ -38,14 +39,14 @@ static void dataset_dealloc(PyObject *object)
 {
     struct dataset *self = (struct dataset *)object;
     PyTypeObject *type = Py_TYPE(object);
-    /* The last reference waits for background work that never needs the GIL. */
+    /* May wait for background work of the library, which never needs the GIL. */
     hr_dataset_unref(&self->handle);
     PyObject_Free(object);
     Py_DECREF(type);
 }
 
-/* Signal handlers run on the main thread only, so calls from other threads of
- * the library have nothing to do here. */
+/* Does nothing on threads other than the caller's: the library may call this on its
+ * own threads, and Python runs signal handlers on the main thread only. */
 int core_watch_signals(void *arg, uint64_t done, uint64_t total, const char *stage)
 {
     struct core_watch *watch = arg;
@@ -177,7 +178,7 @@ static PyObject *dataset_subset(PyObject *object, PyObject *indices)
              : dataset_new(Py_TYPE(object), handle);
 }
 
-/* A sample number from Python: in range or IndexError, no negative ones. */
+/* Converts a sample number. Returns 0; -1 with IndexError if it is negative or too large. */
 static int check_index(PyObject *object, PyObject *number, size_t *out)
 {
     Py_ssize_t i = PyNumber_AsSsize_t(number, PyExc_IndexError);
@@ -235,7 +236,7 @@ static PyObject *dataset_read(PyObject *object, PyObject *number)
         r = hr_dataset_read(core_dataset_handle(object), i, &bytes, &length, &error);
     Py_END_ALLOW_THREADS
     if (r) {
-        /* with a name, "no data" would read as "no such file" */
+        /* With a file name, core_raise would turn -ENODATA into FileNotFoundError. */
         PyObject *path = r == -ENODATA ? NULL : dataset_path(object, number);
         PyErr_Clear();
         core_raise(core_state_of(object), r, &error, path);

@@ -1,8 +1,8 @@
 /*
- * The DLPack exchange structures, version 1 (dmlc/dlpack, "DLPack: Open In
- * Memory Tensor Structure"), as far as a producer of host memory needs them.
- * Layout and numbers are the standard's; both the versioned capsule and the
- * older unversioned one are described.
+ * DLPack exchange structures, version 1 (dmlc/dlpack, "DLPack: Open In Memory
+ * Tensor Structure"): the part that a producer of host memory needs. Layout and
+ * constants follow the standard, for the versioned capsule and the older
+ * unversioned one.
  */
 #ifndef HEADRACE_PYTHON_DLPACK_H
 #define HEADRACE_PYTHON_DLPACK_H
@@ -31,14 +31,15 @@ struct dlpack_tensor {
     uint64_t byte_offset;
 };
 
-/* In a capsule named "dltensor"; "used_dltensor" once taken. */
+/* Content of a capsule named "dltensor"; a consumer renames it "used_dltensor". */
 struct dlpack_managed {
     struct dlpack_tensor tensor;
     void *context;
     void (*deleter)(struct dlpack_managed *self);
 };
 
-/* In a capsule named "dltensor_versioned"; "used_dltensor_versioned" once taken. */
+/* Content of a capsule named "dltensor_versioned"; a consumer renames it
+ * "used_dltensor_versioned". */
 struct dlpack_managed_versioned {
     struct {
         uint32_t major, minor;

@@ -1,17 +1,17 @@
 /*
- * Library errors to Python exceptions, in one table.
+ * Converts library error codes to Python exceptions.
  *
- * A code that the table does not name is an operating system error and becomes
- * the OSError subclass of its errno (FileNotFoundError, PermissionError, ...),
- * with the file name where one is known.
+ * A code that is not in the table is an operating system error. It becomes the
+ * OSError subclass for its errno (FileNotFoundError, PermissionError, ...), with
+ * the file name if it is known.
  */
 #include "core.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* Codes whose meaning here is not "the operating system said so". The pointers
- * are to CPython's own variables, which are filled in when it starts. */
+/* Codes that the library uses with a meaning of its own. The table points to CPython's
+ * variables, because they are set only when the interpreter starts. */
 static const struct {
     int code;
     PyObject **type;
@@ -49,7 +49,7 @@ PyObject *core_raise(struct core_state *state, int code, const struct hr_error *
                      PyObject *filename)
 {
     if (PyErr_Occurred())
-        return NULL; /* a signal handler or a callback raised first */
+        return NULL; /* keep what a signal handler or a callback raised */
     const char *text = error && error->code && error->message[0] ? error->message : strerror(-code);
     PyObject *message = core_text(text);
     if (!message)
@@ -61,7 +61,7 @@ PyObject *core_raise(struct core_state *state, int code, const struct hr_error *
     if (code == -EOVERFLOW)
         type = state->too_many_bad_samples;
     if (code == -ENODATA) {
-        /* What torchvision raises for a folder without classes or images. */
+        /* As torchvision does for a folder without classes or images. */
         PyErr_SetObject(filename ? PyExc_FileNotFoundError : PyExc_ValueError, message);
     } else if (type) {
         PyErr_SetObject(type, message);

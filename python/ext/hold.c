@@ -1,15 +1,15 @@
 /*
  * headrace._core.StorageHold: keeps files in the page cache until it is closed.
  *
- * Files are added in groups, without the GIL, so that Ctrl-C works in between. What was held can
- * be read after the end too.
+ * Files are added in groups without the GIL; Ctrl-C takes effect between groups. The byte counts
+ * stay readable after close().
  */
 #include "core.h"
 
 #include <errno.h>
 #include <structmember.h>
 
-/* Files of one call into the library. */
+/* Files per library call. */
 #define RUN_FILES 512
 
 struct hold {
@@ -17,7 +17,7 @@ struct hold {
     struct hr_storage_held held;
 };
 
-/* Adds all, and learns what is held; 0, or -1 with an exception. */
+/* Holds all files and fills in self->held. Returns 0, or -1 with an exception. */
 static int add_all(struct hold *self, PyTypeObject *type, const struct core_paths *paths,
                    uint64_t most_bytes)
 {
@@ -31,7 +31,7 @@ static int add_all(struct hold *self, PyTypeObject *type, const struct core_path
         Py_END_ALLOW_THREADS
         if (PyErr_CheckSignals() < 0)
             return -1;
-        if (r != -EINTR) /* of a handler that let it go on */
+        if (r != -EINTR) /* -EINTR: a signal handler returned normally; repeat the group */
             at += n;
     } while ((!r && at < paths->count) || r == -EINTR);
     self->held = (struct hr_storage_held){.size = sizeof self->held};
@@ -77,7 +77,7 @@ static void hold_dealloc(PyObject *object)
 static PyObject *hold_close(PyObject *object, PyObject *none)
 {
     struct hr_storage_hold *handle = ((struct hold *)object)->handle;
-    /* Taken first, so that of two threads one closes it. */
+    /* Taken before the GIL is released, so that only one of two threads closes it. */
     ((struct hold *)object)->handle = NULL;
     Py_BEGIN_ALLOW_THREADS
         hr_storage_release(&handle);

@@ -1,10 +1,10 @@
 /*
- * headrace._core.Loader: a library loader.
+ * headrace._core.Loader: owns a library loader.
  *
- * next() waits without the GIL. The library gives the wait up with -EINTR from
- * time to time; then Python's signal handlers get their chance (Ctrl-C) and
- * the wait goes on. One thread at a time may be inside a call that moves the
- * loader; statistics may be read from any thread meanwhile.
+ * next() waits without the GIL. The library interrupts the wait with -EINTR from
+ * time to time, so that Python's signal handlers can run (Ctrl-C); then the wait
+ * resumes. One thread at a time may make a call that advances the loader. Any
+ * thread may read statistics meanwhile.
  */
 #include "core.h"
 
@@ -14,11 +14,11 @@
 
 struct loader {
     PyObject_HEAD struct hr_loader *handle; /* NULL once closed */
-    bool busy;                /* a moving call runs without the GIL; guarded by the GIL */
-    struct core_watch *watch; /* of calls that may wait for an agent; the library has it, too */
+    bool busy;                /* an advancing call is in progress; guarded by the GIL */
+    struct core_watch *watch; /* progress_arg of the library: for calls that wait for an agent */
 };
 
-/* The place of an option's word among `words`, which end with NULL; -1 with an exception. */
+/* Returns the index of an option's value in the NULL-terminated `words`; -1 with an exception. */
 static int place_of(const char *option, const char *text, const char *const *words)
 {
     for (int i = 0; words[i]; i++)
@@ -34,7 +34,7 @@ static int place_of(const char *option, const char *text, const char *const *wor
     return -1;
 }
 
-/* Texts of options, and the objects that hold those which are paths. */
+/* Text options as given, and the bytes objects that own the paths among them. */
 struct loader_words {
     const char *on_error, *cache_form, *join, *lag, *assignment;
     PyObject *agent, *agent_command; /* bytes, or NULL */
@@ -44,7 +44,7 @@ static int parse_words(const struct loader_words *words, struct hr_loader_option
 {
     options->agent = words->agent ? PyBytes_AsString(words->agent) : NULL;
     options->agent_command = words->agent_command ? PyBytes_AsString(words->agent_command) : NULL;
-    /* Each list is in the order of its enum. */
+    /* Each list has the order of its enum. */
     static const char *const on_error[] = {"raise", "skip", NULL};
     static const char *const forms[] = {"auto", "encoded", "coefficients", "planes", NULL};
     static const char *const joins[] = {"epoch", "now", NULL}, *const lags[] = {"alone", "wait",
@@ -65,7 +65,7 @@ static int parse_words(const struct loader_words *words, struct hr_loader_option
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Options that the DataLoader's arguments name otherwise, as messages have them. */
+/* Library options in error messages, and the DataLoader's names for them. */
 static const struct {
     const char *option, *argument;
 } renamed[] = {
@@ -75,7 +75,7 @@ static const struct {
     {"`pinned`", "`pin_memory`"},
 };
 
-/* Raises an error of the library's in the words of the DataLoader's user. */
+/* Raises a library error, with options renamed to the DataLoader's arguments. */
 static PyObject *raise_renamed(struct core_state *state, int code, const struct hr_error *error)
 {
     struct hr_error said = {.code = error->code};
@@ -95,13 +95,14 @@ static PyObject *raise_renamed(struct core_state *state, int code, const struct 
         length =
             length + (size_t)n < sizeof said.message ? length + (size_t)n : sizeof said.message - 1;
     }
-    /* Lists of bad samples are about files, whose names are their own. */
+    /* -EEXIST: two entries of a list of hosts are this machine. FileExistsError would mislead.
+     * -EOVERFLOW lists bad samples: file names in it must not be rewritten. */
     if (code == -EEXIST)
-        code = -EINVAL; /* two hosts of a list are this machine: no file that exists */
+        code = -EINVAL;
     return core_raise_cache(state, code, code == -EOVERFLOW ? error : &said);
 }
 
-/* Fills in *options of the arguments; what *words holds lives as long as they are used. */
+/* Fills in *options from the arguments. *words owns strings that *options points to. */
 static int loader_options(struct core_state *state, PyObject *args, PyObject *kwargs,
                           PyObject *sources[2], struct loader_words *words,
                           struct hr_loader_options *options)
@@ -127,7 +128,7 @@ static int loader_options(struct core_state *state, PyObject *args, PyObject *kw
     o->epochs = epochs;
     o->seed = seed;
     o->staging_bytes = staging_bytes;
-    o->wait_ms = 100; /* how long Ctrl-C may go unseen when another thread got the signal */
+    o->wait_ms = 100; /* bounds the delay of Ctrl-C if another thread received the signal */
     return parse_words(words, o);
 }
 
@@ -186,8 +187,8 @@ static void loader_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
     struct hr_loader *handle = ((struct loader *)object)->handle;
-    /* Waits for workers to finish their sample, and for copies to a device, which
-     * may be queued behind something that needs the GIL. */
+    /* Waits for workers to finish their samples, and for copies to a device, which
+     * may be queued behind work that needs the GIL. */
     Py_BEGIN_ALLOW_THREADS
         hr_loader_destroy(&handle);
     Py_END_ALLOW_THREADS
@@ -217,7 +218,7 @@ static int enter(struct loader *self)
     return 0;
 }
 
-/* Ends a moving call: None, or the exception. */
+/* Ends an advancing call. Returns None, or NULL with an exception if r is not 0. */
 static PyObject *leave(struct loader *self, int r, const struct hr_error *error)
 {
     struct core_state *state = core_state_of((PyObject *)self);
@@ -241,7 +242,8 @@ static PyObject *loader_start_epoch(PyObject *object, PyObject *number)
     return leave(self, r, &error);
 }
 
-/* SampleError(path, index, reason) where the library knows the sample. */
+/* Raises SampleError(path, index, reason) if the library knows the failed sample, otherwise the
+ * library's error. */
 static PyObject *raise_failed(struct loader *self, int r, const struct hr_error *error)
 {
     struct core_state *state = core_state_of((PyObject *)self);
@@ -277,7 +279,7 @@ static PyObject *loader_next(PyObject *object, PyObject *none)
         Py_BEGIN_ALLOW_THREADS
             r = hr_loader_next(self->handle, &batch, &error);
         Py_END_ALLOW_THREADS
-        core_log_drain(state); /* also while waiting: it may be said what for */
+        core_log_drain(state); /* messages may explain why the wait is long */
     } while (r == -EINTR && PyErr_CheckSignals() == 0);
     self->busy = false;
     if (r > 0)
@@ -410,7 +412,7 @@ static PyObject *loader_stats(PyObject *object, PyObject *none)
     return dict;
 }
 
-/* [(epoch, index, path, reason), ...] */
+/* Returns [(epoch, index, path, reason), ...]. */
 static PyObject *list_samples(struct loader *self, int (*get)(const struct hr_loader *, uint64_t,
                                                               struct hr_skipped_sample *))
 {

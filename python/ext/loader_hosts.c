@@ -1,8 +1,9 @@
 /*
- * Several hosts, as Python sees them: the list of a loader's hosts and the rates of ranks, to
- * and from Python's own types.
+ * Converts a loader's list of hosts and the rates of ranks between the library's structs and
+ * Python's types.
  *
- * Nothing here moves a loader; loader.c does, and keeps its rule of one reader at a time.
+ * These functions only read a loader. loader.c has the calls that advance one and enforces that
+ * one thread makes them at a time.
  */
 #include "core.h"
 

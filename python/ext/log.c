@@ -1,11 +1,12 @@
 /*
- * The library's log to Python's, without ever taking the GIL on a foreign
- * thread.
+ * Forwards the library's log messages to Python's logging, without taking the
+ * GIL on the library's threads.
  *
- * The library calls back on any of its threads, at any time, also while the
- * interpreter is shutting down. The callback therefore only copies the line
- * into a bounded queue; a Python thread that is inside this extension passes
- * the lines on to headrace._log.emit. Lines beyond the bound are counted.
+ * The library may call the log callback on any of its threads at any time, even
+ * while the interpreter shuts down. The callback therefore only copies the
+ * message into a bounded queue. Python threads inside this extension drain the
+ * queue into headrace._log.emit. Messages that find the queue full are counted
+ * and dropped.
  *
  * The queue is process-wide because the library's log hook is.
  */
@@ -23,7 +24,7 @@ struct log_line {
     char *text; /* malloc'ed */
 };
 
-/* Guarded by `lock`, except `waiting`, a hint that spares the lock. */
+/* Protected by `lock`, except `waiting`: a hint that lets an empty queue skip the lock. */
 static struct {
     pthread_mutex_t lock;
     struct log_line line[QUEUE_LINES];
@@ -47,7 +48,7 @@ static void on_log(void *arg, enum hr_log_level level, const char *message)
     free(copy);
 }
 
-/* A fork while a worker holds the lock would leave it locked in the child. */
+/* Takes the lock around fork(): otherwise the child might inherit it locked by another thread. */
 static void before_fork(void)
 {
     pthread_mutex_lock(&queue.lock);
@@ -76,7 +77,7 @@ static void emit(struct core_state *state, int level, const char *text)
     PyObject *result =
         message ? PyObject_CallFunction(state->emit_log, "iO", level, message) : NULL;
     if (!result && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
-        /* Ctrl-C came while the line was being written: it is raised where it is looked for. */
+        /* Ctrl-C during logging: raise it again at the caller's next check for signals. */
         PyErr_Clear();
         PyErr_SetInterrupt();
     } else if (!result) {

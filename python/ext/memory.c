@@ -1,8 +1,8 @@
 /*
- * headrace._core.MemoryRecorder: a recording, and what Python sees of it. The dispatch mode in
- * python/headrace/memory/ is a subclass: its hot half is in memory_dispatch.c, what it follows
- * in memory_blocks.c. torch is not needed to build this: what of it is used are objects that
- * the Python half hands over.
+ * headrace._core.MemoryRecorder: the Python type of a memory recording. The dispatch mode in
+ * python/headrace/memory/ is a subclass. memory_dispatch.c has the per-operator code and
+ * memory_blocks.c tracks storages. This builds without torch: the subclass passes in the torch
+ * objects that it needs.
  */
 #include "memory_inside.h"
 
@@ -15,7 +15,7 @@ static struct memory *self_of(PyObject *object)
     return (struct memory *)object;
 }
 
-/* A storage was freed: the callback of its reference. */
+/* Method _freed: callback of a storage's weak reference. */
 static PyObject *memory_freed(PyObject *object, PyObject *reference)
 {
     memory_ended(self_of(object), reference);
@@ -24,7 +24,8 @@ static PyObject *memory_freed(PyObject *object, PyObject *reference)
 
 /* ---- the recording ---- */
 
-/* The module's state: subclasses made in Python have none of their own. */
+/* Returns the module's state of a type or of the first base that has one: subclasses made in
+ * Python have none. */
 static struct core_state *state_of(PyTypeObject *type)
 {
     struct core_state *state = NULL;
@@ -35,7 +36,7 @@ static struct core_state *state_of(PyTypeObject *type)
     return state;
 }
 
-/* Names of attributes, made once. */
+/* Interns the attribute names. Returns 0, or -1 with an exception. */
 static int make_words(struct memory *m)
 {
     const struct {
@@ -129,7 +130,7 @@ static int memory_clear(PyObject *object)
     return 0;
 }
 
-/* Ends the recording: no more comes from the tap, and all of the devices is written. */
+/* Ends the recording: stops the observer and the tap, and writes all pending device events. */
 static void end_recording(struct memory *m)
 {
     struct hr_memory_recorder *recorder = m->recorder;
@@ -138,7 +139,7 @@ static void end_recording(struct memory *m)
         return;
     memory_observe_end(m);
     memory_tap_end(m);
-    /* From here on no other thread finds them, while this one waits. */
+    /* Cleared before the GIL is released, so that no other thread uses them meanwhile. */
     m->recorder = NULL;
     m->kernels = NULL;
     Py_BEGIN_ALLOW_THREADS
@@ -158,7 +159,7 @@ static void memory_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-/* The Python half hands over what it is made of. */
+/* Method prepare(): takes the callables and types that the subclass passes in. */
 static PyObject *memory_prepare(PyObject *object, PyObject *args, PyObject *kwargs)
 {
     struct memory *m = self_of(object);
@@ -185,7 +186,7 @@ static PyObject *memory_prepare(PyObject *object, PyObject *args, PyObject *kwar
     Py_RETURN_NONE;
 }
 
-/* From here on the lines that call operators are recorded. */
+/* Method with_stacks(): records the lines that call operators from now on. */
 static PyObject *memory_with_stacks(PyObject *object, PyObject *args)
 {
     struct memory_stacks *s = &self_of(object)->stacks;
@@ -234,12 +235,13 @@ static PyObject *memory_follow_kernels(PyObject *object, PyObject *none)
 
 static PyObject *memory_close(PyObject *object, PyObject *none)
 {
-    /* Storages are followed on, silently: an operator may be at work on them right now. */
+    /* Keeps tracking storages, without recording: an operator may be using them now. */
     end_recording(self_of(object));
     Py_RETURN_NONE;
 }
 
-/* In a forked child: the file, and what the tap calls, are the parent's. */
+/* Drops the recorder in a forked child without closing it: the file and the tap's callbacks
+ * belong to the parent. */
 static PyObject *memory_abandon(PyObject *object, PyObject *none)
 {
     struct memory *m = self_of(object);
@@ -250,7 +252,7 @@ static PyObject *memory_abandon(PyObject *object, PyObject *none)
     Py_RETURN_NONE;
 }
 
-/* NULL with an exception: it has ended. */
+/* Returns the recorder, or NULL with an exception if the recording has ended. */
 static struct hr_memory_recorder *open_of(PyObject *object)
 {
     struct hr_memory_recorder *recorder = self_of(object)->recorder;
@@ -262,7 +264,7 @@ static struct hr_memory_recorder *open_of(PyObject *object)
 static PyObject *memory_name(PyObject *object, PyObject *arg)
 {
     struct hr_memory_recorder *recorder = self_of(object)->recorder;
-    if (!recorder) /* ended by another thread while a hook of ours runs */
+    if (!recorder) /* another thread ended the recording while a hook ran */
         return PyLong_FromLong(0);
     PyObject *text = PyUnicode_AsEncodedString(arg, "utf-8", "backslashreplace");
     if (!text)
@@ -279,7 +281,7 @@ static PyObject *memory_fact(PyObject *object, PyObject *args)
     PyObject *value;
     if (!recorder || !PyArg_ParseTuple(args, "sU", &name, &value))
         return NULL;
-    /* What the command line or an error says need not be Unicode. */
+    /* Command lines and error messages may hold text that is not valid Unicode. */
     PyObject *text = PyUnicode_AsEncodedString(value, "utf-8", "backslashreplace");
     if (!text)
         return NULL;
@@ -327,7 +329,7 @@ static PyObject *memory_describe(PyObject *object, PyObject *args)
     uint32_t index = memory_storage_of(m, tensor, &access);
     if (index != MEMORY_NONE) {
         const struct memory_storage *s = &m->storages.all[index];
-        /* Said at each step: once is enough. */
+        /* The caller repeats this at each step: record only changes. */
         if (s->category != category || (part && s->part != part))
             memory_say(m, index, memory_shape(m, tensor), (uint32_t)category, part);
     }
@@ -346,7 +348,7 @@ static PyObject *memory_part_of(PyObject *object, PyObject *tensor)
     return PyLong_FromUnsignedLong(index == MEMORY_NONE ? 0 : m->storages.all[index].part);
 }
 
-/* Of a tensor from before the recording. */
+/* Method: reports a tensor that existed before the recording. */
 static PyObject *memory_present(PyObject *object, PyObject *tensor)
 {
     struct memory *m = self_of(object);
@@ -361,7 +363,7 @@ static PyObject *memory_present(PyObject *object, PyObject *tensor)
     Py_RETURN_NONE;
 }
 
-/* A storage's memory was changed by another way than an operator. */
+/* Method: reports that something other than an operator replaced a storage's memory. */
 static PyObject *memory_moved_storage(PyObject *object, PyObject *storage)
 {
     struct memory *m = self_of(object);
@@ -393,7 +395,7 @@ static PyObject *memory_now(PyObject *object, PyObject *none)
     return recorder ? PyLong_FromUnsignedLongLong(hr_memory_now_ns(recorder)) : NULL;
 }
 
-/* Records events of another source as they are. */
+/* Method: records events from another source unchanged. */
 static PyObject *memory_events(PyObject *object, PyObject *buffer)
 {
     struct hr_memory_recorder *recorder = open_of(object);
@@ -414,7 +416,7 @@ static PyObject *memory_events(PyObject *object, PyObject *buffer)
     Py_RETURN_NONE;
 }
 
-/* (file, function, line) of each frame, the innermost first. */
+/* Method: returns the id of a stack given as (file, function, line) per frame, innermost first. */
 static PyObject *memory_stack(PyObject *object, PyObject *lines)
 {
     struct hr_memory_recorder *recorder = open_of(object);

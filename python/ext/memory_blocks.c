@@ -1,18 +1,17 @@
 /*
- * Storages of tensors and the memory below them, for headrace._core.MemoryRecorder.
+ * Tracks tensor storages and their memory for headrace._core.MemoryRecorder.
  *
- * A storage is found by the address of PyTorch's object for it, which is quick to ask for, and
- * followed until a weak reference shows that it was freed (PyTorch keeps a storage's Python
- * object as long as the storage lives). A block is known by the address of its memory: that
- * may change under a storage (resize_, out=), and several storages may lie over the same
- * (from_numpy, from_blob), which ends with the last of them.
+ * A storage is identified by the address of its StorageImpl, which is cheap to get, and tracked
+ * until a weak reference reports that it was freed (PyTorch keeps a storage's Python object
+ * alive as long as the storage). A block is identified by the address of its memory. A storage
+ * may change its block (resize_, out=), and several storages may share one (from_numpy,
+ * from_blob); the block is freed with the last of them.
  *
- * Where the tap or PyTorch's memory history reports a block's allocation and end, this file does
- * not record them.
+ * Allocations and frees that the tap or PyTorch's memory history reports are not recorded here.
  */
 #include "memory_inside.h"
 
-/* A method's result as a number; -1 with an exception. */
+/* Calls a method that returns an int; -1 with an exception. */
 static long long call_number(PyObject *object, PyObject *method)
 {
     PyObject *found = PyObject_CallMethodObjArgs(object, method, NULL);
@@ -21,9 +20,9 @@ static long long call_number(PyObject *object, PyObject *method)
     return value;
 }
 
-/* ---- what a tensor is ---- */
+/* ---- types and descriptions of tensors ---- */
 
-/* What a type of tensors is, met for the first time. */
+/* Returns the kind of a tensor type that is not in m->types yet. */
 static enum memory_kind look_at_type(struct memory *m, PyObject *type)
 {
     PyObject *its = PyObject_GetAttrString(type, "__torch_dispatch__");
@@ -57,7 +56,7 @@ enum memory_kind memory_kind_of(struct memory *m, PyObject *type)
     return kind;
 }
 
-/* "[64, 10] float32", or NULL with an exception. */
+/* Returns text as "[64, 10] float32", or NULL with an exception. */
 static PyObject *describe_text(PyObject *shape, PyObject *dtype)
 {
     PyObject *list = PySequence_List(shape), *type = list ? PyObject_Str(dtype) : NULL;
@@ -73,7 +72,7 @@ static PyObject *describe_text(PyObject *shape, PyObject *dtype)
     return text;
 }
 
-/* The id of a text; 0 with or without an exception. */
+/* Returns the name id of a text; 0 on failure, with or without an exception. */
 static uint32_t name_id(struct memory *m, PyObject *text)
 {
     PyObject *bytes = text ? PyUnicode_AsUTF8String(text) : NULL;
@@ -116,7 +115,7 @@ static int is_true(PyObject *object, const char *attribute)
     return is;
 }
 
-/* As in events; -1: of none whose memory counts. */
+/* Returns a tensor's device as in struct hr_memory_event; -1 if its memory is not recorded. */
 static int device_of(struct memory *m, PyObject *tensor)
 {
     PyObject *on_cpu = PyObject_GetAttr(tensor, m->is_cpu);
@@ -158,7 +157,7 @@ void memory_say(struct memory *m, uint32_t storage, uint32_t shape, uint32_t cat
 
 /* ---- blocks ---- */
 
-/* Takes a storage out of the chain of those over its memory. */
+/* Removes a storage from the chain of its block, and records the free if it was the last. */
 static void leave_block(struct memory *m, uint32_t index, uint64_t time_ns)
 {
     struct memory_storages *all = &m->storages;
@@ -175,7 +174,7 @@ static void leave_block(struct memory *m, uint32_t index, uint64_t time_ns)
                                                       .kind = HR_MEMORY_FREE,
                                                       .device = s->device});
     } else if (first == index) {
-        /* Replaces what is there: needs no memory. */
+        /* Cannot fail: replaces an existing entry. */
         memory_map_put(&all->by_data, s->data, s->next);
     } else {
         while (first != MEMORY_NONE && all->all[first].next != index)
@@ -187,7 +186,7 @@ static void leave_block(struct memory *m, uint32_t index, uint64_t time_ns)
     s->next = MEMORY_NONE;
 }
 
-/* Whether a storage still lies over the memory that it was seen over. */
+/* Returns nonzero if a storage is alive and still has the memory address in s->data. */
 static int is_there(struct memory *m, const struct memory_storage *s)
 {
     uint64_t data = s->data;
@@ -198,7 +197,8 @@ static int is_there(struct memory *m, const struct memory_storage *s)
     return is;
 }
 
-/* Storages whose memory was changed or freed behind our back leave it; what is left. */
+/* Removes storages from a block that were freed or got other memory unnoticed. Returns the first
+ * storage left, or MEMORY_NONE. */
 static uint32_t leave_stale(struct memory *m, uint64_t data, uint64_t time_ns)
 {
     struct memory_storages *all = &m->storages;
@@ -212,7 +212,8 @@ static uint32_t leave_stale(struct memory *m, uint64_t data, uint64_t time_ns)
     return memory_map_get(&all->by_data, data);
 }
 
-/* A storage lies over memory that it did not lie over before: s->data. */
+/* Adds a storage to the block at its `data`, and records the allocation if the block is new (or
+ * its presence, if it was_there before the recording) and nothing else reports it. */
 static void join_block(struct memory *m, uint32_t index, int was_there, uint64_t time_ns)
 {
     struct memory_storages *all = &m->storages;
@@ -251,7 +252,7 @@ static void join_block(struct memory *m, uint32_t index, int was_there, uint64_t
 
 /* ---- storages ---- */
 
-/* A place for one more; MEMORY_NONE: out of memory. */
+/* Returns a free entry; MEMORY_NONE if out of memory. */
 static uint32_t make_place(struct memory_storages *all)
 {
     uint32_t index = all->free;
@@ -276,7 +277,8 @@ static void give_place(struct memory_storages *all, uint32_t index)
     all->free = index;
 }
 
-/* Follows a storage from now on, whose reference becomes ours; MEMORY_NONE: out of memory. */
+/* Starts tracking a storage and takes over its weak reference. Returns its index; MEMORY_NONE if
+ * out of memory, and then the reference stays the caller's. */
 static uint32_t follow(struct memory *m, const struct memory_storage *storage)
 {
     struct memory_storages *all = &m->storages;
@@ -294,13 +296,13 @@ static uint32_t follow(struct memory *m, const struct memory_storage *storage)
     return index;
 }
 
-/* A tensor as Python has it, or as an observer found it: one of the two. */
+/* A tensor: a Python object or the observer's; the other is NULL. */
 struct source {
     PyObject *object;
     const struct observed_tensor *observed;
 };
 
-/* Address of a tensor's storage; 0: it has none. */
+/* Returns the address of a tensor's StorageImpl; 0 if it has none. */
 static uint64_t impl_of(struct memory *m, const struct source *tensor)
 {
     if (tensor->observed)
@@ -311,7 +313,7 @@ static uint64_t impl_of(struct memory *m, const struct source *tensor)
     return impl;
 }
 
-/* Python's object of a tensor's storage; NULL with an exception. */
+/* Returns a new reference to a tensor's Python storage; NULL with an exception. */
 static PyObject *storage_object(struct memory *m, const struct source *tensor)
 {
     return tensor->observed ? m->torch->storage(tensor->observed->tensor)
@@ -327,7 +329,7 @@ static uint32_t shape_of(struct memory *m, const struct source *tensor)
     return text[0] && m->recorder ? hr_memory_name(m->recorder, text) : 0;
 }
 
-/* What is known of a storage but for its reference; -1 with or without an exception. */
+/* Fills in address, size and device of a storage. Returns 0; -1 with or without an exception. */
 static int look(struct memory *m, const struct source *tensor, PyObject *storage,
                 struct observed_storage *out)
 {
@@ -342,7 +344,7 @@ static int look(struct memory *m, const struct source *tensor, PyObject *storage
     return data != -1 && bytes >= 0 ? 0 : -1;
 }
 
-/* Of a tensor whose storage is not followed yet. */
+/* Starts tracking a tensor's storage. Returns its index; MEMORY_NONE on failure. */
 static uint32_t meet(struct memory *m, const struct source *tensor, uint64_t impl,
                      const struct memory_access *access)
 {
@@ -364,7 +366,7 @@ static uint32_t meet(struct memory *m, const struct source *tensor, uint64_t imp
     }
     if (!new.data)
         return index;
-    /* What was not there at the beginning came from outside: of a loader, another thread. */
+    /* Neither new nor from before the recording: a loader or another thread made it. */
     int came = !access->is_new && !m->is_surveying;
     uint8_t phase = atomic_load(&m->phase);
     join_block(m, index, m->is_surveying, access->time_ns);
@@ -397,12 +399,12 @@ void memory_moved(struct memory *m, uint32_t index, PyObject *object, uint64_t t
     memory_forget();
 }
 
-/* The place of a tensor's storage, which is no subclass's. */
+/* As memory_storage_of, for a tensor that is not of a subclass. */
 static uint32_t place_of(struct memory *m, const struct source *tensor,
                          const struct memory_access *access)
 {
     uint64_t impl = impl_of(m, tensor);
-    /* Sparse ones, those of other systems. */
+    /* Sparse tensors and those of other backends have no storage. */
     if (!impl) {
         m->without_storage++;
         memory_forget();
@@ -425,7 +427,7 @@ static uint32_t place_of(struct memory *m, const struct source *tensor,
 
 uint32_t memory_storage_of(struct memory *m, PyObject *tensor, const struct memory_access *access)
 {
-    if (PyErr_Occurred()) /* a signal's: what is left is not looked at */
+    if (PyErr_Occurred()) /* raised by a signal handler: skip the remaining tensors */
         return MEMORY_NONE;
     if (memory_kind_of(m, (PyObject *)Py_TYPE(tensor)))
         return MEMORY_NONE;
@@ -499,7 +501,7 @@ void memory_ended(struct memory *m, PyObject *reference)
         return;
     leave_block(m, index, 0);
     memory_map_remove(&all->by_reference, (uint64_t)(uintptr_t)reference);
-    /* The address may have become another storage's already. */
+    /* Another storage may have the address already. */
     if (memory_map_get(&all->by_impl, all->all[index].impl) == index)
         memory_map_remove(&all->by_impl, all->all[index].impl);
     PyObject *ours = all->all[index].reference;

@@ -1,26 +1,26 @@
 /*
- * Operators, for headrace._core.MemoryRecorder: what of their calls is recorded, and the hot half
- * of the dispatch mode, __torch_dispatch__.
+ * Records operator calls for headrace._core.MemoryRecorder, and implements the dispatch mode's
+ * __torch_dispatch__.
  *
- * For each operator it notes which storages are read and written, by what the operator's
- * schema said when it came first (memory_blocks.c), and on request by which lines
- * (memory_stack.c).
+ * For each operator it records which storages are read and written (memory_blocks.c). Which
+ * arguments are, follows from the operator's schema, read at its first call. On request it also
+ * records the lines that called the operator (memory_stack.c).
  *
- * Signals that arrive while Python code of ours runs must reach the training: what is not our
- * own exception is never dropped, but raised in place of the operator's result.
+ * Exceptions of signal handlers that run during our Python code must reach the training. They
+ * are never dropped, but raised in place of the operator's result.
  */
 #include "memory_inside.h"
 
 #include <string.h>
 
 enum {
-    OP_IGNORED = 1,  /* only metadata: no access at all */
+    OP_IGNORED = 1,  /* metadata only: no access */
     OP_NO_WRITE = 2, /* outputs are not written (empty) */
-    OP_ALIASES = 4,  /* outputs are arguments, or views of them */
+    OP_ALIASES = 4,  /* outputs are arguments or views of them */
     OP_KWARGS = 8,   /* keyword arguments may be tensors */
     OP_NO_READ = 16, /* arguments are not read (empty_like) */
-    OP_MAYBE = 32,   /* the output may be a view, or new: then it is written */
-    OP_MOVES = 64,   /* the memory of what is written may be another then */
+    OP_MAYBE = 32,   /* the output is a view, or new and then written */
+    OP_MOVES = 64,   /* written arguments may get other memory */
 };
 
 int memory_op_counts(const struct memory_op *op)
@@ -30,7 +30,7 @@ int memory_op_counts(const struct memory_op *op)
 
 /* ---- arguments ---- */
 
-/* Whether the argument on which `written_if` depends is true. */
+/* Returns nonzero if the argument that `written_if` depends on is True. */
 static int is_condition_met(const struct memory_op *op, const struct memory_operands *arguments)
 {
     if (arguments->observed)
@@ -39,7 +39,7 @@ static int is_condition_met(const struct memory_op *op, const struct memory_oper
            PyTuple_GetItem(arguments->args, op->condition) == Py_True;
 }
 
-/* Bits of the arguments that are written. */
+/* Returns the bit mask of the arguments that this call writes. */
 static uint64_t written_of(const struct memory_op *op, const struct memory_operands *arguments)
 {
     uint64_t written = op->written_args;
@@ -69,7 +69,7 @@ static void touch_observed(struct memory *m, uint64_t mask, const struct observe
     }
 }
 
-/* The arguments that an operator reads (written: 0) or writes (1). */
+/* Records an access to the arguments that the operator reads (written: 0) or writes (1). */
 static void touch_arguments(struct memory_call *call, const struct memory_operands *arguments,
                             int written, const struct memory_access *access)
 {
@@ -95,7 +95,8 @@ static void touch_arguments(struct memory_call *call, const struct memory_operan
 
 /* ---- operators ---- */
 
-/* Copies what is known of an operator; -1 with an exception. */
+/* Copies an operator's description to *op; describe() makes it at the first call. Returns 0, or
+ * -1 with an exception. */
 static int op_of(struct memory *m, PyObject *func, struct memory_op *op)
 {
     PyObject *bytes = PyDict_GetItemWithError(m->ops, func);
@@ -119,7 +120,7 @@ static int op_of(struct memory *m, PyObject *func, struct memory_op *op)
     return r;
 }
 
-/* Whether an operator writes a parameter. */
+/* Returns nonzero if the call writes a parameter. */
 static int writes_parameter(const struct memory_call *call, const struct memory_operands *arguments)
 {
     uint64_t mask = written_of(call->op, arguments);
@@ -138,8 +139,8 @@ static int writes_parameter(const struct memory_call *call, const struct memory_
     return does;
 }
 
-/* What writes a parameter between a backward pass and the next forward pass is a step of an
- * optimizer, torch's or the training's own. */
+/* Takes a write to a parameter between a backward and the next forward pass for an optimizer
+ * step, by one of torch's optimizers or the training's own. */
 static void find_update(struct memory_call *call, const struct memory_operands *arguments)
 {
     struct memory *m = call->m;
@@ -178,7 +179,7 @@ int memory_call_begin(struct memory *m, struct memory_call *call, const struct m
     call->is_attributed = m->stacks.classify || m->kernels;
     if (!call->is_attributed)
         return 0;
-    /* What the operator allocates is of these lines, what a device does of this call. */
+    /* Attributes allocations to these lines, and device work to this call. */
     call->outer_stack = atomic_exchange(&m->alloc_stack, call->access.stack);
     call->outer_thread = atomic_exchange(&m->op_thread, (uintptr_t)pthread_self());
     call->kernels = m->kernels;
@@ -192,14 +193,14 @@ void memory_call_returned(struct memory_call *call)
     struct memory *m = call->m;
     if (!call->is_attributed)
         return;
-    /* They are closed when the recording ends, which may be meanwhile: then not even called. */
+    /* The recording, and with it `kernels`, may have been closed during the operator. */
     if (call->kernels && m->kernels == call->kernels)
         hr_memory_kernels_called(call->kernels);
     atomic_store(&m->alloc_stack, call->outer_stack);
     atomic_store(&m->op_thread, call->outer_thread);
 }
 
-/* Where memory was short that is recorded. */
+/* m->failed() records the failure if the operator ran out of memory. */
 void memory_call_failed(struct memory_call *call, PyObject *error)
 {
     struct memory *m = call->m;
@@ -212,12 +213,13 @@ void memory_call_failed(struct memory_call *call, PyObject *error)
     memory_forget();
 }
 
-/* The same of Python's own exception. What a signal raises meanwhile goes before it. */
+/* As memory_call_failed, with Python's pending exception, and keeps it pending. An exception that
+ * a signal handler raises meanwhile replaces it. */
 static void report_failure(struct memory_call *call)
 {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    /* Until 3.11 it may be the message alone. */
+    /* Up to Python 3.11, `value` may be only the message. */
     PyErr_NormalizeException(&type, &value, &trace);
     memory_call_failed(call, value);
     if (PyErr_Occurred()) {
@@ -247,7 +249,7 @@ static void touch_written(struct memory_call *call, const struct memory_operands
     const uint32_t flags = call->op->flags;
     access.time_ns = hr_memory_now_ns(m->recorder);
     access.kind = HR_MEMORY_WRITE;
-    /* What is new was allocated for these lines. */
+    /* Attributes new storages to these lines. */
     uint32_t outer = access.stack ? atomic_exchange(&m->alloc_stack, access.stack) : 0;
     if (flags & OP_MAYBE) {
         access.only_new = 1;
@@ -297,7 +299,7 @@ static PyObject *run(struct memory *m, const struct memory_op *op, PyObject *fun
     return result;
 }
 
-/* The strangest of some types. */
+/* Returns the highest enum memory_kind of a tuple of types. */
 static enum memory_kind kind_of_all(struct memory *m, PyObject *types)
 {
     enum memory_kind kind = MEMORY_PLAIN;
@@ -315,7 +317,7 @@ PyObject *memory_dispatch(PyObject *object, PyObject *arguments)
     if (!PyArg_UnpackTuple(arguments, "__torch_dispatch__", 2, 4, &func, &types, &args, &kwargs))
         return NULL;
     enum memory_kind kind = m->recorder && m->describe ? kind_of_all(m, types) : MEMORY_PLAIN;
-    /* A subclass's own operator comes back here, of the tensors that it is made of. */
+    /* The subclass's own dispatch calls operators on the tensors it wraps: those come here too. */
     if (kind == MEMORY_SUBCLASS)
         return Py_NewRef(Py_NotImplemented);
     PyObject *empty = NULL;

@@ -1,7 +1,7 @@
 /*
- * A table from numbers to numbers for headrace._core.MemoryRecorder: addresses to places.
- * Open addressing, at most half full; what is removed is replaced by what it had pushed
- * aside, so that the table never fills with the dead.
+ * Hash table from addresses to indices, for headrace._core.MemoryRecorder. It uses open
+ * addressing with linear probing and is at most half full. Removal shifts later entries back
+ * instead of leaving tombstones.
  */
 #include "memory_inside.h"
 
@@ -12,11 +12,11 @@ struct memory_pair {
 
 static size_t home_of(const struct memory_map *map, uint64_t key)
 {
-    /* Addresses are multiples of 16 or 64: multiply, and take the high bits. */
+    /* Multiply and take high bits: the low bits of addresses are zero (multiples of 16 or 64). */
     return (size_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 24) & (map->capacity - 1);
 }
 
-/* Where a key is, or would be. */
+/* Returns the slot of a key, or the empty slot where it would go. */
 static struct memory_pair *look(const struct memory_map *map, uint64_t key)
 {
     size_t at = home_of(map, key);
@@ -72,7 +72,7 @@ void memory_map_remove(struct memory_map *map, uint64_t key)
         if (!map->pairs[at].key)
             break;
         size_t home = home_of(map, map->pairs[at].key);
-        /* It may move into the hole unless its home lies behind that. */
+        /* Move the entry into the hole unless its home slot lies after the hole. */
         if (((at - home) & (map->capacity - 1)) >= ((at - hole) & (map->capacity - 1))) {
             map->pairs[hole] = map->pairs[at];
             hole = at;

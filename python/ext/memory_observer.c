@@ -1,17 +1,18 @@
 /*
- * Operators that an observer below Python sees, for headrace._core.MemoryRecorder: the observer
- * (python/headrace/memory/observer.cpp) is compiled where it runs, against the torch that is
- * there, and is loaded here. It calls around each operator; what is recorded is the same as of
- * the dispatch mode (memory_dispatch.c).
+ * Records operators reported by the C++ observer, for headrace._core.MemoryRecorder.
  *
- * It holds the GIL when it calls. What Python raises then has no way through the operator: the
- * main thread raises it as soon as it runs Python code again.
+ * The observer (python/headrace/memory/observer.cpp) is compiled on the user's machine against
+ * the installed torch, and loaded here. It calls us before and after each operator, and we record
+ * the same events as the dispatch mode (memory_dispatch.c).
+ *
+ * The observer holds the GIL when it calls. An exception raised then cannot pass through the
+ * operator: the main thread raises it as soon as it runs Python code again.
  */
 #include "memory_inside.h"
 
 #include <dlfcn.h>
 
-/* The observer's room for a call of ours. */
+/* Our data about an operator call, in the space that the observer provides. */
 struct observed {
     struct memory_call call;
 };
@@ -27,7 +28,7 @@ static void unlock(int state)
     PyGILState_Release((PyGILState_STATE)state);
 }
 
-/* ---- what Python raises ---- */
+/* ---- exceptions ---- */
 
 static int raise_later(void *arg)
 {
@@ -37,7 +38,7 @@ static int raise_later(void *arg)
     return -1;
 }
 
-/* What a signal's handler raised is raised again when the operator has returned. */
+/* Schedules a pending exception (of a signal handler) to be raised after the operator returns. */
 static void put_off(void)
 {
     if (!PyErr_Occurred())
@@ -50,10 +51,10 @@ static void put_off(void)
     Py_XDECREF(type);
     Py_XDECREF(trace);
     if (value && Py_AddPendingCall(raise_later, value) < 0)
-        PyErr_SetInterrupt(); /* the queue is full: at least Ctrl-C's */
+        PyErr_SetInterrupt(); /* the queue of pending calls is full: raise KeyboardInterrupt */
 }
 
-/* An exception that waits while the observer works. */
+/* An exception set aside while our code runs. */
 struct waiting {
     PyObject *type, *value, *trace;
 };
@@ -71,7 +72,7 @@ static void take_back(struct waiting w)
     PyErr_Restore(w.type, w.value, w.trace);
 }
 
-/* ---- what the observer calls ---- */
+/* ---- callbacks of the observer ---- */
 
 static const void *describe(struct memory *m, const char *name, const char *overload)
 {
@@ -83,7 +84,7 @@ static const void *describe(struct memory *m, const char *name, const char *over
         PyObject *made = PyObject_CallFunctionObjArgs(m->describe, key, NULL);
         if (made && PyBytes_Check(made) && PyBytes_Size(made) == sizeof *op &&
             !PyDict_SetItem(m->ops, key, made))
-            bytes = made; /* the dictionary has it */
+            bytes = made; /* the dict keeps it alive */
         Py_XDECREF(made);
     }
     if (bytes)
@@ -101,7 +102,7 @@ static void before(struct memory *m, struct observed_call *room, const void *op,
     Py_INCREF((PyObject *)m);
     if (m->recorder)
         memory_call_begin(m, &o->call, op, &(struct memory_operands){.observed = arguments});
-    else /* it ended just now */
+    else /* the recording has just ended */
         o->call = (struct memory_call){.m = m, .op = op};
     take_back(w);
 }
@@ -154,7 +155,7 @@ PyObject *memory_observe(PyObject *object, PyObject *arg)
     }
     if (!PyUnicode_FSConverter(arg, &path))
         return NULL;
-    /* It stays: threads may be on their way through it. */
+    /* Never unloaded: threads may still run its code. */
     void *library = dlopen(PyBytes_AsString(path), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     Py_DECREF(path);
     if (!library)

@@ -1,6 +1,6 @@
 /*
- * Reports on memory records: headrace._core.memory_write_text and its relatives.
- * Analyses are opened for the call and closed after it.
+ * Module functions that report on, compare and import memory records: headrace._core.memory_*.
+ * Each call opens the analyses it needs and closes them.
  */
 #include "core.h"
 
@@ -8,7 +8,7 @@
 #include <headrace/memory.h>
 #include <stdlib.h>
 
-/* Records that are open for one call. */
+/* The analyses open during a call. */
 struct opened {
     struct hr_memory **memories;
     size_t count;
@@ -21,7 +21,8 @@ static void close_all(struct opened *opened)
     free(opened->memories);
 }
 
-/* All of them; without the GIL. *at: the path that failed. */
+/* Opens all records; called without the GIL. On failure *at is the index of the failed path and
+ * nothing stays open. */
 static int open_all(struct opened *opened, const struct core_paths *paths,
                     const struct hr_memory_options *options, Py_ssize_t *at, struct hr_error *error)
 {
@@ -42,13 +43,14 @@ static int open_all(struct opened *opened, const struct core_paths *paths,
     return r;
 }
 
-/* Raises; a record without events is no missing file, whatever the path. */
+/* Raises a library error. Leaves out the path for a record without events (-ENODATA), which
+ * core_raise would report as a missing file. */
 static void raise_of(PyObject *module, int code, const struct hr_error *error, PyObject *path)
 {
     core_raise(PyModule_GetState(module), code, error, code == -ENODATA ? NULL : path);
 }
 
-/* Where it is written, as text or, with columns < 0, as a page. */
+/* Writes the report to `out`, as text or, if columns < 0, as an HTML page. */
 static PyObject *write_of(PyObject *module, PyObject *sequence, PyObject *out, int columns,
                           const struct hr_memory_options *options)
 {

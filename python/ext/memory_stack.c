@@ -1,21 +1,21 @@
 /*
- * Which lines of code called an operator, for headrace._core.MemoryRecorder.
+ * Finds the lines of code that called an operator, for headrace._core.MemoryRecorder.
  *
- * The frames of the thread are walked each time; what a frame's code is (of the training, or
- * of torch and headrace, which are left out) is asked once. In a backward pass the lines are
- * those of the forward operator: autograd numbers its nodes as they are made (just before the
- * operator comes here), and knows which node runs.
+ * Each call walks the thread's Python frames. Code objects are classified once: those of torch
+ * and headrace are left out. In a backward pass the lines are those of the forward operator:
+ * autograd numbers its nodes as it creates them (just before the operator is dispatched) and
+ * knows which node runs.
  */
 #include "memory_inside.h"
 
-#define FRAMES_MOST  16  /* of a stack */
-#define WALKED_MOST  120 /* frames that are looked at */
+#define FRAMES_MOST  16  /* frames recorded per stack */
+#define WALKED_MOST  120 /* frames examined per stack */
 #define FORWARD_MOST 65536
 
-/* A code object: the reference is ours, so that its address stays its own. */
+/* A classified code object. We hold a reference so that its address is not reused. */
 struct memory_code {
     PyObject *code;
-    uint32_t file, function; /* ids of names; function 0: left out */
+    uint32_t file, function; /* name ids; function 0: left out of stacks */
 };
 
 struct memory_forward {
@@ -23,7 +23,7 @@ struct memory_forward {
     uint32_t stack;
 };
 
-/* What a code object is; NULL with an exception. */
+/* Returns the classified code object; NULL with an exception. */
 static const struct memory_code *code_of(struct memory *m, PyObject *code)
 {
     struct memory_stacks *s = &m->stacks;
@@ -54,7 +54,8 @@ static const struct memory_code *code_of(struct memory *m, PyObject *code)
     return &s->codes[s->code_count++];
 }
 
-/* The lines of this thread, the innermost first; how many, or -1 with an exception. */
+/* Fills in the frames of this thread, innermost first. Returns their number, or -1 with an
+ * exception. */
 static int walk(struct memory *m, struct hr_memory_frame frames[FRAMES_MOST])
 {
     PyObject *frame = (PyObject *)PyThreadState_GetFrame(PyThreadState_Get());
@@ -69,7 +70,7 @@ static int walk(struct memory *m, struct hr_memory_frame frames[FRAMES_MOST])
                 .function = known->function,
                 .line = (uint32_t)PyFrame_GetLineNumber((PyFrameObject *)frame),
             };
-        /* What cannot be classified (no working directory) is left out. */
+        /* Leave out code that cannot be classified (if there is no working directory). */
         if (!known)
             memory_forget();
         PyObject *outer = PyErr_Occurred() ? NULL : PyObject_GetAttr(frame, m->f_back);
@@ -86,7 +87,7 @@ static int walk(struct memory *m, struct hr_memory_frame frames[FRAMES_MOST])
     return count;
 }
 
-/* Autograd's number of the next node that this thread makes; 0: not known. */
+/* Returns the sequence number of the next autograd node of this thread; 0 if unknown. */
 static uint64_t sequence_now(struct memory *m)
 {
     PyObject *found = PyObject_CallNoArgs(m->stacks.sequence_of);
@@ -99,8 +100,8 @@ static uint64_t sequence_now(struct memory *m)
     return value;
 }
 
-/* Notes the lines of a forward operator whose node was made just now. The first operator that
- * comes after a node was made is its own. */
+/* Remembers the stack of a forward operator by its autograd node, if a node was just created: the
+ * first operator after the creation of a node is that node's. */
 static void note_forward(struct memory *m, uint32_t stack)
 {
     struct memory_stacks *s = &m->stacks;
@@ -115,7 +116,7 @@ static void note_forward(struct memory *m, uint32_t stack)
             (struct memory_forward){.sequence = next, .stack = stack};
 }
 
-/* The lines of the forward operator whose gradients are computed; 0: not known. */
+/* Returns the stack id of the forward operator whose backward node runs; 0 if unknown. */
 static uint32_t forward_stack(struct memory *m)
 {
     struct memory_stacks *s = &m->stacks;

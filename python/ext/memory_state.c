@@ -1,6 +1,6 @@
 /*
- * Helpers that all files of headrace._core.MemoryRecorder use: writing an event, and dropping an
- * exception of our own. They call none of the other files.
+ * Helpers for all files of headrace._core.MemoryRecorder: record an event, clear an exception.
+ * They call none of the other files.
  */
 #include "memory_inside.h"
 

@@ -1,9 +1,9 @@
 /*
- * Allocations as the allocators report them, for headrace._core.MemoryRecorder: by the tap
- * (headrace/tap.h), where its library is in the process.
+ * Records allocations that the allocators report, for headrace._core.MemoryRecorder, through the
+ * tap (headrace/tap.h) if its library is loaded in the process.
  *
- * What it calls may run in any thread, within malloc: it records, and does nothing else. It is
- * never ended in a forked child, where it is off by itself and the recorder takes nothing.
+ * The callbacks may run on any thread, inside malloc, so they only record. A forked child never
+ * ends the tap: there it is off already, and the recorder records nothing.
  */
 #include "memory_inside.h"
 
@@ -36,7 +36,7 @@ static void on_freed(void *arg, uint64_t address, uint64_t bytes, uint8_t device
                  .address = address, .bytes = bytes, .kind = HR_MEMORY_FREE, .device = device});
 }
 
-/* What lives already when reports begin. */
+/* Reports a block that is allocated already when reports begin. */
 static void on_present(void *arg, uint64_t address, uint64_t bytes, uint8_t device)
 {
     memory_record(
@@ -59,7 +59,7 @@ int memory_tap_begin(struct memory *m)
         PyErr_NoMemory();
         return -1;
     }
-    /* Functions by way of what dlsym gives. */
+    /* The casts avoid converting dlsym's object pointer to a function pointer. */
     *(void **)&tap->begin = dlsym(RTLD_DEFAULT, "hr_tap_begin");
     *(void **)&tap->end = dlsym(RTLD_DEFAULT, "hr_tap_end");
     *(void **)&tap->bytes = dlsym(RTLD_DEFAULT, "hr_tap_bytes");
@@ -104,7 +104,7 @@ uint64_t memory_tap_bytes(const struct memory *m, uint64_t address, uint8_t *dev
 {
     uint8_t of = 0;
     uint64_t bytes = m->tap ? m->tap->bytes(address, &of) : 0;
-    /* What a library took may be a tensor's (from_numpy): recorded as its storage. */
+    /* A library's block may hold a tensor's storage (from_numpy): it is recorded as a storage. */
     if (!bytes || of == HR_MEMORY_LIBRARIES)
         return 0;
     *device = of;

@@ -1,8 +1,8 @@
 /*
  * The extension module headrace._core: multi-phase initialisation, stable ABI.
  *
- * Everything it keeps is in the module's state; the exceptions and the log
- * function are the Python package's own, which is imported before this module.
+ * The module's state holds its types, exceptions and log function. Exceptions
+ * and log function come from the Python package, which is imported first.
  */
 #include "core.h"
 

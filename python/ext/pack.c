@@ -1,9 +1,9 @@
 /*
- * headrace._core.pack_write and its like: packs, without a type of their own.
+ * Functions headrace._core.pack_*: write, unpack and inspect packs.
  *
- * The calls release the GIL. Progress and notices come on the thread that made the
- * call and take the GIL for a moment; an exception of theirs, or Ctrl-C, cancels the
- * call and is what the caller sees.
+ * The calls release the GIL. The library reports progress and notices on the calling
+ * thread, and the callbacks take the GIL for a moment. If a callback raises, or on
+ * Ctrl-C, the call is cancelled and the caller gets that exception.
  */
 #include "core.h"
 
@@ -16,9 +16,9 @@ struct pack_call {
     PyThreadState *saved;
     PyObject *progress; /* callable(done, total), or NULL; borrowed */
     PyObject *notices;  /* list of (index, path, reason, kept); owned */
-    uint64_t last;      /* index of the newest notice of a bad sample */
-    int any;            /* there is one */
-    char reason[400];   /* its */
+    uint64_t last;      /* index of the latest bad sample, if `any` */
+    int any;            /* a bad sample was reported */
+    char reason[400];   /* why the latest one is bad */
 };
 
 static int on_progress(void *arg, uint64_t done, uint64_t total, const char *stage)
@@ -26,7 +26,7 @@ static int on_progress(void *arg, uint64_t done, uint64_t total, const char *sta
     struct pack_call *call = arg;
     PyEval_RestoreThread(call->saved);
     int stop = PyErr_Occurred() || PyErr_CheckSignals();
-    /* files that are packed already are looked at first, when a pack is continued */
+    /* "checking": continuing a pack first checks the files packed already; no progress yet. */
     if (!stop && call->progress && strcmp(stage, "checking")) {
         PyObject *result = PyObject_CallFunction(call->progress, "KK", (unsigned long long)done,
                                                  (unsigned long long)total);
@@ -51,7 +51,7 @@ static void on_notice(void *arg, const struct hr_bad_sample *sample, enum hr_pac
     PyObject *entry =
         reason ? Py_BuildValue("(KOOi)", (unsigned long long)sample->index, path, reason, (int)kept)
                : NULL;
-    /* an exception here ends the call at its next look around */
+    /* On an exception, the next on_progress cancels the call. */
     if (entry)
         (void)PyList_Append(call->notices, entry);
     Py_XDECREF(entry);
@@ -60,8 +60,8 @@ static void on_notice(void *arg, const struct hr_bad_sample *sample, enum hr_pac
     call->saved = PyEval_SaveThread();
 }
 
-/* A sample's own error as headrace.SampleError; others as everywhere, but for a full
- * disk, which is the system's error here. */
+/* Raises headrace.SampleError if `error` is about a bad sample, OSError for a full disk or a
+ * file that is too large, and otherwise as core_raise. */
 static PyObject *raise(struct core_state *state, const struct pack_call *call, int code,
                        const struct hr_error *error, PyObject *path)
 {
@@ -118,7 +118,8 @@ static void begin(struct pack_call *call, struct hr_pack_options *options, PyObj
     call->saved = PyEval_SaveThread();
 }
 
-/* Takes the GIL back; the result of a call that returned `r`, or NULL with an exception. */
+/* Takes the GIL back. Returns the result dict of a call that returned `r`, or NULL with an
+ * exception. */
 static PyObject *end(struct core_state *state, struct pack_call *call, int r,
                      const struct hr_error *error, PyObject *path,
                      const struct hr_pack_result *result)

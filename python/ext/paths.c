@@ -1,5 +1,5 @@
 /*
- * Sequences of paths on their way into the library.
+ * Converts Python sequences of paths to arrays of C strings for the library.
  */
 #include "core.h"
 
@@ -15,7 +15,7 @@ void core_paths_clear(struct core_paths *paths)
 int core_paths_take(struct core_paths *paths, PyObject *sequence)
 {
     *paths = (struct core_paths){0};
-    /* A lone path is a sequence as well, of wrong ones. */
+    /* A single str or bytes would pass as a sequence of its characters. */
     if (PyUnicode_Check(sequence) || PyBytes_Check(sequence)) {
         PyErr_SetString(PyExc_TypeError, "paths must be a sequence of paths, not one path");
         return -1;

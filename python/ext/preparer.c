@@ -1,6 +1,6 @@
 /*
- * headrace._core.Preparer: encoded bytes to pixels or to a recipe's tensor, on
- * the calling thread with the GIL released.
+ * headrace._core.Preparer: decodes image bytes to pixels or to a recipe's tensor,
+ * on the calling thread with the GIL released.
  */
 #include "core.h"
 
@@ -8,7 +8,7 @@
 
 struct preparer {
     PyObject_HEAD struct hr_preparer *handle;
-    bool busy; /* a call runs without the GIL; guarded by the GIL */
+    bool busy; /* a call is in progress without the GIL; guarded by the GIL */
 };
 
 static PyObject *preparer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -88,7 +88,7 @@ static PyObject *preparer_info(PyObject *object, PyObject *data)
                          "orientation", info.orientation);
 }
 
-/* The whole image when *region is empty; the memory is the caller's. */
+/* Decodes a region, or the whole image if *region is empty. The caller owns the memory. */
 static int decode(struct preparer *self, const Py_buffer *view, struct hr_region *region,
                   struct core_memory **memory, void **pixels, struct hr_error *error)
 {
@@ -101,7 +101,7 @@ static int decode(struct preparer *self, const Py_buffer *view, struct hr_region
     struct hr_recipe_options limits;
     hr_recipe_options_default(&limits);
     size_t bytes = 3;
-    /* Let the library refuse a false size before memory is taken for it. */
+    /* Allocate only for a plausible size; the library refuses others. */
     if (region->width > 0 && region->height > 0 &&
         (uint64_t)info.width * (uint64_t)info.height <= limits.max_pixels &&
         region->width <= info.width && region->height <= info.height)

@@ -1,10 +1,9 @@
 /*
- * headrace._core.Recipe: one reference to a library recipe.
+ * headrace._core.Recipe: holds one reference to a library recipe.
  *
- * Python gives the operations as pairs (name, {field: value}). The fields of
- * each kind stand in one table of names, types and offsets into
- * struct hr_operation, so that an operation is filled in and checked for
- * unknown fields by the same few lines for all kinds.
+ * Python passes the operations as pairs (name, {field: value}). A table lists
+ * the fields of each kind with their types and offsets in struct hr_operation,
+ * so that the same code fills in every kind and rejects unknown fields.
  */
 #include "core.h"
 
@@ -26,13 +25,13 @@ struct recipe_field {
     const char *name;
     size_t offset; /* in struct hr_operation */
     enum field_type type;
-    int count; /* elements; 1: a number, otherwise a sequence of that length */
+    int count; /* 1: a number; otherwise a sequence of this length */
 };
 
 #define FIELD(member, type, count) offsetof(struct hr_operation, u.member), type, count
 #define MAX_FIELDS                 8
 
-/* Enumerators of the library are passed as ints; their size is that of int. */
+/* Python passes the library's enumerators as ints. */
 _Static_assert(sizeof(enum hr_interpolation) == sizeof(int), "read through int");
 
 static const struct {

@@ -1,6 +1,6 @@
 /*
- * headrace._core.StallsSchedule: which segment of a measuring run comes next. Phases are
- * their names here.
+ * headrace._core.StallsSchedule: chooses the next segment of a measuring run. Python names
+ * phases by strings.
  */
 #include "core.h"
 
@@ -10,7 +10,7 @@ struct schedule {
     PyObject_HEAD struct hr_stalls_schedule *handle;
 };
 
-/* enum hr_stalls_phase; -1 with an exception. */
+/* Returns the enum hr_stalls_phase of a name, or -1 with an exception. */
 static int phase_of(PyObject *name)
 {
     if (!PyUnicode_Check(name)) {
@@ -24,7 +24,7 @@ static int phase_of(PyObject *name)
     return -1;
 }
 
-/* The bits of a sequence of phases; -1 with an exception. */
+/* Returns the bit mask of a sequence of phase names, or -1 with an exception. */
 static int phases_of(PyObject *sequence)
 {
     int bits = 0;

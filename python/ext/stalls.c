@@ -1,9 +1,9 @@
 /*
- * headrace._core.Stalls: a result of a measuring run. It never changes, so that any thread
- * may ask it; the GIL is released around what computes or writes.
+ * headrace._core.Stalls: the result of a measuring run. It is immutable, so any thread may
+ * use it. The GIL is released while the library computes or writes.
  *
- * Structs of the library become dictionaries with their members' names; an interval is
- * (value, low, high), with NaN for what is not known; phases and causes go by name.
+ * The library's structs become dicts with their members' names. An interval becomes
+ * (value, low, high), with NaN for unknown numbers. Phases and causes are named by strings.
  */
 #include "core.h"
 
@@ -25,7 +25,7 @@ static struct hr_stalls *handle_of(PyObject *object)
     return ((struct stalls *)object)->handle;
 }
 
-/* Takes over the handle. */
+/* Takes over `handle`. */
 static PyObject *stalls_new(PyTypeObject *type, struct hr_stalls *handle)
 {
     struct stalls *self = PyObject_New(struct stalls, type);
@@ -45,13 +45,13 @@ static void stalls_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-/* ---- making one ---- */
+/* ---- constructors ---- */
 
-/* Records as the library takes them. */
+/* An array of records for the library. */
 struct record_list {
     const char **texts;
     size_t *lengths;
-    PyObject *list; /* holds the objects that hold the bytes */
+    PyObject *list; /* owns the bytes objects */
     Py_ssize_t count;
 };
 
@@ -62,7 +62,7 @@ static void records_clear(struct record_list *records)
     Py_CLEAR(records->list);
 }
 
-/* str, or bytes with UTF-8. */
+/* Takes a sequence of str, or of bytes in UTF-8. */
 static int records_take(struct record_list *records, PyObject *sequence)
 {
     *records = (struct record_list){0};
@@ -167,7 +167,7 @@ done:
     return result;
 }
 
-/* ---- what it says ---- */
+/* ---- summary ---- */
 
 static PyObject *interval(const struct hr_interval *interval)
 {
@@ -229,7 +229,7 @@ typedef int (*writer)(const struct hr_stalls *, const char *, struct hr_error *)
 
 static PyObject *wrote(PyObject *object, int r, const struct hr_error *error, PyObject *path)
 {
-    if (r == -ENOSPC) /* the system's answer here, an OSError */
+    if (r == -ENOSPC) /* a full disk: OSError, not ValueError */
         return core_raise_cache(core_state_of(object), r, error);
     if (r)
         return core_raise(core_state_of(object), r, error, path);
@@ -283,14 +283,14 @@ static PyObject *stalls_write_text(PyObject *object, PyObject *args, PyObject *k
     return wrote(object, r, &error, path);
 }
 
-/* ---- what if ---- */
+/* ---- predictions ---- */
 
 static const char *form_name(int form)
 {
     return form == HR_FORM_AUTO ? "auto" : hr_form_name((enum hr_form)form);
 }
 
-/* enum hr_form or HR_FORM_AUTO of a name. 0, or -1 with an exception. */
+/* Sets *form to the enum hr_form or HR_FORM_AUTO of a name. Returns 0, or -1 with an exception. */
 static int form_of(const char *name, int *form)
 {
     for (*form = HR_FORM_AUTO; *form <= HR_FORM_PLANES; ++*form)
@@ -310,7 +310,7 @@ static int loader_of(const char *name, enum hr_stalls_loader *loader)
     return -1;
 }
 
-/* The keywords of predict(). 0, or -1 with an exception. */
+/* Parses the keywords of predict(). Returns 0, or -1 with an exception. */
 static int change_take(struct hr_stalls_change *change, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"cache_share",

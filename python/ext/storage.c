@@ -1,16 +1,16 @@
 /*
- * headrace._core.storage_check and its like: what of files lies in memory, and how fast
- * storage is.
+ * Functions headrace._core.storage_*: page-cache residency of files (check, drop, preread) and
+ * the speed of storage (measure).
  *
- * Calls for many files are made in runs of some, without the GIL, so that Ctrl-C is heard
- * in between; the answers of the runs are added up.
+ * Long lists of files go to the library in groups, without the GIL; Ctrl-C takes effect between
+ * groups. The results of the groups are summed.
  */
 #include "core.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* Files of one call into the library. */
+/* Files per library call. */
 #define RUN_FILES 512
 
 typedef int (*surveyor)(const char *const *, size_t, struct hr_storage_residency *,
@@ -18,7 +18,7 @@ typedef int (*surveyor)(const char *const *, size_t, struct hr_storage_residency
 
 static void add(struct hr_storage_residency *sum, const struct hr_storage_residency *part)
 {
-    /* The problem of a failed file goes before that of an unknown one. */
+    /* A failed file's problem has precedence over that of a file of unknown residency. */
     if (part->problem[0] && (!sum->problem[0] || (part->failed && !sum->failed)))
         memcpy(sum->problem, part->problem, sizeof sum->problem);
     if (!sum->files)
@@ -50,7 +50,7 @@ static PyObject *survey(PyObject *module, PyObject *sequence, surveyor function)
             Py_END_ALLOW_THREADS
             if (PyErr_CheckSignals() < 0)
                 goto fail;
-        } while (r == -EINTR); /* of a handler that let it go on */
+        } while (r == -EINTR); /* a signal handler returned normally: repeat the group */
         add(&sum, &part);
     }
     core_paths_clear(&paths);
@@ -104,7 +104,7 @@ PyObject *core_storage_measure(PyObject *module, PyObject *args, PyObject *kwarg
     if (PyErr_CheckSignals() < 0)
         return NULL;
     if (r == -ENODATA) {
-        /* Of files that cannot be read, not of the arguments. */
+        /* OSError, not ValueError: the files cannot be read, but the arguments are valid. */
         PyObject *arguments = Py_BuildValue("(iN)", ENODATA, core_text(error.message));
         if (arguments)
             PyErr_SetObject(PyExc_OSError, arguments);

@@ -1,4 +1,4 @@
-/* Numbers of the library as Python's dictionaries and lists. */
+/* Helpers that build Python dicts and lists from the library's numbers. */
 #include "core.h"
 
 int core_put(PyObject *dict, const char *key, PyObject *value)

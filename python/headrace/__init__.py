@@ -1,20 +1,18 @@
 """Headrace prepares training batches with native threads.
 
-* :class:`headrace.torch.DataLoader` takes the place of
-  ``torch.utils.data.DataLoader`` for image folders.
-* :class:`ImageFolder`, :class:`ImageList`, :class:`Pack` and :class:`TarDataset` say what the
-  samples are.
+* :class:`headrace.torch.DataLoader` replaces ``torch.utils.data.DataLoader`` for image
+  datasets.
+* :class:`ImageFolder`, :class:`ImageList`, :class:`Pack` and :class:`TarDataset` are datasets.
 * :func:`pack` writes a dataset into one file that decodes several times faster.
-* :class:`CachedDataset` keeps what any map-style dataset returns in shared memory.
-* :mod:`headrace.transforms` has torchvision's transforms by name, and
+* :class:`CachedDataset` keeps the samples of any map-style dataset in shared memory.
+* :mod:`headrace.transforms` has torchvision's transforms under the same names, and
   translates torchvision's own.
-* :func:`convert` makes items of JPEG files: the same pixels, decoded several times faster.
-* :func:`watch` lets ``headrace stalls`` measure a loop over anything that yields batches.
-* :func:`agent_status` reports what an agent, which prepares for several jobs, does just now.
-* :class:`Preparer` runs the same transforms on bytes that you bring.
+* :func:`convert` converts JPEG files to items: the same pixels, decoded several times faster.
+* :func:`watch` lets ``headrace stalls`` measure a loop over any iterable of batches.
+* :func:`agent_status` reports the state of an agent, which prepares batches for several jobs.
+* :class:`Preparer` runs the same transforms on image bytes in memory.
 
-torch is needed by :mod:`headrace.torch` only. Messages of the library go to the
-logger ``"headrace"``.
+Only :mod:`headrace.torch` needs torch. The library logs to the logger ``"headrace"``.
 """
 
 from __future__ import annotations
@@ -58,5 +56,5 @@ __all__ = [
     "watch",
 ]
 
-# What the library said after the last call into it.
+# Log messages that arrive after the last call into the library.
 _atexit.register(_core.drain_log)

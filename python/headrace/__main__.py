@@ -1,7 +1,7 @@
-"""The command ``headrace`` of an installed package: ``python -m headrace`` is the same.
+"""The command ``headrace`` of an installed package, also run by ``python -m headrace``.
 
-Becomes the program that lies beside the extension. It looks for the Python of the scripts that it
-measures by itself; this one is what it takes where it finds none.
+Replaces this process by the program ``headrace`` that lies beside the extension. The program
+looks for a Python to run scripts with; if it finds none, it uses the one that runs this module.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _FAILED = 3
 
 
 def main() -> int:
-    """Runs the program in place of this process; its exit status is the program's."""
+    """Replaces this process by the program; returns an exit status only on failure."""
     path = Path(_core.__file__).with_name("headrace-command")
     if sys.executable:
         os.environ.setdefault("HEADRACE_OWN_PYTHON", sys.executable)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, the program must not
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execv(path, ["headrace", *sys.argv[1:]])

@@ -1,6 +1,7 @@
-"""The status of an agent.
+"""Queries the status of an agent.
 
-Not in headrace.agent, which is run as a command and must not be imported before that.
+This is not in headrace.agent, because that module runs as a command (``python -m``) and must not
+be imported before.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from . import _core
 
 
 def agent_status(socket: str | os.PathLike[str] | None = None) -> dict[str, Any]:
-    """What an agent does just now: streams, their ranks, subscribers, queues, cache, reads.
+    """Returns an agent's current state: streams, their ranks, subscribers, queues, cache, reads.
 
     Args:
-        socket: the agent's; ``None``: HEADRACE_AGENT, else this user's own.
+        socket: the agent's socket; ``None``: HEADRACE_AGENT if set, else this user's default.
 
     Raises:
-        OSError: FileNotFoundError or ConnectionRefusedError where no agent serves it.
+        OSError: FileNotFoundError or ConnectionRefusedError if no agent serves the socket.
 
     docs/agent.md lists the keys.
     """

@@ -89,8 +89,8 @@ def storage_measure(paths: Iterable[_Path], depth: int, seconds: float) -> _Stor
 
 @final
 class StorageHold:
-    """Files that are read into memory and kept there until :meth:`close`, or the end of a
-    ``with`` block: at most ``most_bytes`` of them, and as far as the system allows."""
+    """Reads files into memory and keeps them there until :meth:`close` or the end of a ``with``
+    block: at most ``most_bytes`` bytes, and as far as the system allows."""
 
     def __new__(cls, paths: Iterable[_Path], most_bytes: int) -> StorageHold: ...
     bytes: Final[int]
@@ -102,7 +102,7 @@ class StorageHold:
     def __exit__(self, *exception: object) -> None: ...
 
 class MemoryRecorder:
-    """A recording of what blocks of memory do; see :mod:`headrace.memory`."""
+    """Records allocations, frees and uses of memory blocks; see :mod:`headrace.memory`."""
 
     def __new__(cls, path: _Path, limit_bytes: int = 0) -> MemoryRecorder: ...
     phase: int
@@ -342,7 +342,7 @@ class Loader:
 
 @final
 class CacheValue:
-    """A value of a cache, where it lies; read-only."""
+    """A cached value: a read-only buffer over the cache's memory."""
 
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
@@ -388,7 +388,7 @@ class _Segment(TypedDict):
 
 @final
 class StallsSchedule:
-    """Which segment of a measuring run comes next."""
+    """Chooses the next segment of a measuring run."""
 
     def __new__(
         cls,
@@ -448,7 +448,7 @@ class _StallsSuggestion(TypedDict):
 
 @final
 class Stalls:
-    """A result of a measuring run: analyse, read or merge makes it."""
+    """The result of a measuring run, made by analyse, read or merge."""
 
     @classmethod
     def analyse(cls, records: Iterable[str | bytes], /) -> Stalls: ...

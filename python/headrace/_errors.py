@@ -1,7 +1,7 @@
 """The exceptions of the package.
 
-They are plain picklable Python classes; the C extension raises them too.
-Everything else is a builtin: OSError subclasses for the file system, ValueError
+They are plain picklable Python classes, raised by the package and its C extension.
+All other exceptions are builtins: OSError and its subclasses for files, ValueError
 and TypeError for arguments, RuntimeError for misuse.
 """
 
@@ -18,7 +18,7 @@ class SampleError(RuntimeError):
     Attributes:
         path: the sample's file.
         index: the sample's position in the dataset.
-        reason: what is wrong with it.
+        reason: why it failed.
     """
 
     def __init__(self, path: str, index: int, reason: str) -> None:
@@ -35,7 +35,7 @@ class TooManyBadSamples(RuntimeError):
     """More samples were bad than ``max_bad_share`` allows (``on_error="skip"``).
 
     Attributes:
-        skipped: the bad samples, as ``DataLoader.skipped()`` gives them.
+        skipped: the bad samples, as returned by ``DataLoader.skipped()``.
     """
 
     def __init__(self, message: str, skipped: tuple[Any, ...] = ()) -> None:
@@ -47,5 +47,5 @@ class TooManyBadSamples(RuntimeError):
 
 
 def _printable(path: str) -> str:
-    """Names that are not UTF-8 must not make printing an error another error."""
+    """Escapes names that are not UTF-8: printing the error must not raise another one."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,8 +1,8 @@
-"""The library's messages, as records of the logger "headrace".
+"""Passes the library's log messages to the logger "headrace".
 
-The C library logs from its own threads. The extension queues the lines, and
-whichever Python thread calls it next passes them on here, so that no thread of
-the library ever waits for the interpreter.
+The C library logs from its own threads. The extension queues the messages, and
+the next Python thread that calls it passes them on here. The library's threads
+therefore never wait for the interpreter.
 """
 
 from __future__ import annotations
@@ -16,5 +16,5 @@ _LEVELS = {1: logging.WARNING, 2: logging.INFO, 3: logging.DEBUG}
 
 
 def emit(level: int, message: str) -> None:
-    """Called by the extension, with the GIL, for one queued line."""
+    """Logs one message. The extension calls this for each queued message, with the GIL."""
     logger.log(_LEVELS.get(level, logging.WARNING), "%s", message)

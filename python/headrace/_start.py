@@ -1,7 +1,7 @@
-"""Runs a module of the package that this file belongs to: ``python -P _start.py MODULE ...``.
+"""Runs a module of this package by file path: ``python -P _start.py MODULE ...``.
 
-The package is loaded from this file's own folder, so that it is found wherever it lies, and no
-other file of the folder above it is imported in place of a standard module.
+Loads the package from the folder of this file, wherever it is installed. Other files of the
+parent folder are not importable and cannot shadow standard modules.
 """
 
 import importlib.util

@@ -1,13 +1,13 @@
 """Translates torchvision's transforms without importing torchvision.
 
-A transform is known by its class name and the module that defines the class; a subclass of the
-user's is therefore never taken for its base. :func:`translate` makes the transforms of
-headrace.transforms that do the same, with a function of that module.
+A transform is recognised by its class name and the module that defines the class, so a user's
+subclass is never mistaken for its base. :func:`translate` returns the equivalent transforms of
+headrace.transforms.
 
-torchvision's own order of things is kept: images are PIL images until ToTensor, PILToTensor or
-ToImage makes them tensors. Pillow always antialiases, so ``antialias=False`` counts only after
-that point; ToDtype does nothing to a PIL image, so before that point it is refused rather than
-silently obeyed.
+The translation follows torchvision's semantics: images are PIL images until ToTensor,
+PILToTensor or ToImage makes them tensors. Before that point ``antialias=False`` has no effect,
+because Pillow always antialiases, and ToDtype is refused, because torchvision's does nothing to
+a PIL image.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-# Makes a transform of headrace.transforms: its class name and arguments.
+# Creates a transform of headrace.transforms from its class name and arguments.
 Make = Callable[..., Any]
 
 _WAY_OUT = (
@@ -40,15 +40,15 @@ _HINTS = {
 
 @dataclass
 class _Walk:
-    """What is known of the image at the transform being looked at."""
+    """The state of the image at the current transform, and the translation so far."""
 
     make: Make
     tensor: bool = False
-    steps: list[Any] = field(default_factory=list)  # the transforms that were made
+    steps: list[Any] = field(default_factory=list)  # translated transforms
     problems: list[str] = field(default_factory=list)
 
     def add(self, theirs: Any, name: str, **arguments: Any) -> None:
-        """Adds a step, or notes why our class does not accept the arguments."""
+        """Adds a step, or a problem if our class refuses the arguments."""
         try:
             self.steps.append(self.make(name, **arguments))
         except (TypeError, ValueError) as error:
@@ -59,10 +59,10 @@ class _Walk:
 
 
 def translate(transform: Any, make: Make) -> list[Any]:
-    """The transforms that do the same, made by ``make(class name, **arguments)``.
+    """Returns equivalent transforms, each created by ``make(class name, **arguments)``.
 
-    Raises TypeError for what is no torchvision transform at all, ValueError for what cannot be
-    translated, each naming all of it.
+    Raises TypeError for objects that are not torchvision transforms and ValueError for
+    transforms that cannot be translated. The message names all of them.
     """
     walk = _Walk(make)
     _visit(walk, transform)
@@ -77,7 +77,7 @@ def translate(transform: Any, make: Make) -> list[Any]:
 
 
 def is_loader(function: Any) -> bool:
-    """Whether a function is one of torchvision's that read an image file."""
+    """Returns whether a function is one of torchvision's image file loaders."""
     module, name = getattr(function, "__module__", None), getattr(function, "__name__", None)
     return module == "torchvision.datasets.folder" and name in _LOADERS
 
@@ -173,7 +173,7 @@ def _normalize(walk: _Walk, t: Any) -> None:
 
 
 def _same(name: str, *attributes: str) -> Callable[[_Walk, Any], None]:
-    """For a transform whose attributes have the names of our class's arguments."""
+    """Translates a transform whose attributes are named as our class's arguments."""
 
     def handle(walk: _Walk, t: Any) -> None:
         walk.add(t, name, **{attribute: getattr(t, attribute) for attribute in attributes})
@@ -182,7 +182,7 @@ def _same(name: str, *attributes: str) -> Callable[[_Walk, Any], None]:
 
 
 def _resized(name: str, *attributes: str) -> Callable[[_Walk, Any], None]:
-    """The same for those that have `size`, `interpolation` and `antialias` too."""
+    """As _same, for transforms with `size`, `interpolation` and `antialias` too."""
 
     def handle(walk: _Walk, t: Any) -> None:
         given = {attribute: getattr(t, attribute) for attribute in attributes}
@@ -199,7 +199,7 @@ def _antialias(walk: _Walk, t: Any) -> bool:
 def _random_crop(walk: _Walk, t: Any) -> None:
     padding = t.padding
     if padding is not None and "v2" in type(t).__module__:
-        # v2 keeps it as left, right, top, bottom
+        # v2 stores left, right, top, bottom
         left, right, top, bottom = padding
         padding = (left, top, right, bottom)
     fill = t.fill
@@ -225,7 +225,7 @@ def _grayscale(walk: _Walk, t: Any) -> None:
 
 
 def _image_classification(walk: _Walk, t: Any) -> None:
-    """The ``transforms()`` of torchvision's pretrained weights."""
+    """Translates the ``transforms()`` of torchvision's pretrained weights."""
     _resize_to = t.resize_size[0] if len(t.resize_size) == 1 else t.resize_size
     walk.add(
         t,

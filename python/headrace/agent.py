@@ -1,7 +1,7 @@
 """Runs an agent: ``python -m headrace.agent``.
 
-What ``DataLoader(agent="auto")`` starts, so that a wheel needs no ``headrace`` command beside
-it; the options are those of ``headrace agent``. Needs no torch.
+``DataLoader(agent="auto")`` starts this module, so that it does not depend on a ``headrace``
+command in the PATH. The options are those of ``headrace agent``. Needs no torch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import threading
 
 from . import _core
 
-_WATCH_S = 1.0  # how long a message of the library's may wait to be logged
+_WATCH_S = 1.0  # longest delay until a message of the library is logged
 _FAILED = 3
 
 
@@ -41,7 +41,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _serve(agent: _core.Agent) -> BaseException | None:
-    """Serves until a signal or idleness ends it; what it failed with."""
+    """Serves until a signal or the idle limit ends it. Returns the exception if it failed."""
     failure: list[BaseException] = []
 
     def run() -> None:
@@ -61,7 +61,7 @@ def _serve(agent: _core.Agent) -> BaseException | None:
 
 
 def main() -> int:
-    """Runs an agent in the foreground; SIGINT, SIGTERM and SIGHUP end it. Its exit status."""
+    """Runs an agent in the foreground until SIGINT, SIGTERM or SIGHUP. Returns its exit status."""
     wanted = _arguments()
     logging.basicConfig(format="headrace agent: %(message)s", level=logging.WARNING)
     try:

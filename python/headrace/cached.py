@@ -1,13 +1,13 @@
 """CachedDataset: a cache for datasets that decode by themselves.
 
-It wraps a map-style dataset and keeps in shared memory what ``__getitem__`` returned, or the bytes
-of the files that it read, for all worker processes of a loader, other jobs and later runs.
+It wraps a map-style dataset and caches in shared memory what ``__getitem__`` returns, or the bytes
+of the files that it reads, for all worker processes of a loader, other jobs and later runs.
 
-:class:`_Store` is the cache of this process, which it opens anew after a fork or in a spawned
-worker. :class:`_FileLoader` replaces the ``loader`` of a dataset and keeps files.
-:class:`CachedDataset` keeps samples and applies what comes after the cache. None of them refers
-back to another, so that a cache is closed with its last user, without a garbage collection. torch
-and torchvision are recognised by names and never imported here.
+:class:`_Store` is this process's handle of the cache; it reopens the cache after a fork and in a
+spawned worker. :class:`_FileLoader` replaces the ``loader`` of a dataset and caches files.
+:class:`CachedDataset` caches samples and applies ``after``. There are no reference cycles, so that
+the last user closes the cache without a garbage collection. torch and torchvision are recognised
+by name and never imported here.
 """
 
 from __future__ import annotations
@@ -37,59 +37,60 @@ __all__ = ["CachedDataset"]
 
 _logger = logging.getLogger("headrace")
 
-_WATCHED = 32  # samples of each process that are looked at for random numbers
-_LONGEST = 1 << 32  # bytes of a kept value, exclusive
-_FRESH_NS = 20_000_000  # several times the step of file times
+_WATCHED = 32  # samples per process that are checked for random numbers
+_LONGEST = 1 << 32  # bytes of a cached value, exclusive
+_FRESH_NS = 20_000_000  # several times the resolution of file times
 
 
 class CachedDataset:
     """A dataset whose samples stay in memory, for all processes that use it.
 
     ``CachedDataset(dataset, "64GiB")`` takes the dataset's place in
-    ``torch.utils.data.DataLoader``: the first epoch fills the cache, later ones find it full.
-    What is in stays in; what does not fit is made each time as before. What you get is
-    equal to what the dataset returns, and yours to change.
+    ``torch.utils.data.DataLoader``: the first epoch fills the cache, later ones read from it.
+    Samples are never evicted; the dataset makes those that do not fit each time, as before.
+    Samples equal those of the dataset, and you may modify them.
 
     Args:
-        dataset: anything with ``__len__`` and ``__getitem__``.
-        cache: memory: bytes, or a text: ``"64GiB"`` is private, shared by this process and
-            its worker processes and gone with the last of them;
-            ``"shm:NAME?size=64GiB"`` is kept, so that other jobs and later runs have it.
+        dataset: any object with ``__len__`` and ``__getitem__``.
+        cache: size of the cache, in bytes or as text. ``"64GiB"``: a private cache, shared by
+            this process and its worker processes and removed with the last of them.
+            ``"shm:NAME?size=64GiB"``: a kept cache, available to other jobs and later runs.
         identity: a text that names this dataset and its version, such as
-            ``"birds 2024-03, 256 px"``: what was kept under one identity is given to
-            all who use it. Needed for a kept cache, and for ranks to share one, unless
-            files are kept.
-        key: ``key(index)``, for datasets whose samples change: what it returns (str, int,
-            bytes, tuples of these) becomes part of the sample's key, so that another value
-            is a miss.
-        after: a function of the sample, called each time behind the cache: random augmentation
-            belongs here. ``"transform"``: the dataset's own ``transform`` (or ``transforms``)
-            is taken off and applied there, to the first element of tuples.
+            ``"birds 2024-03, 256 px"``. All users of one identity share its samples.
+            Required for a kept cache and for ranks that share a cache, unless files are
+            cached.
+        key: ``key(index)``, for datasets whose samples change: its value (str, int, bytes,
+            tuples of these) becomes part of the sample's key, so that a new value is a miss.
+        after: a function of the sample, called on every access after the cache. Random
+            augmentation belongs here. ``"transform"``: removes the dataset's own
+            ``transform`` (or ``transforms``) and applies it here, to the first element of
+            tuples.
         files: ``"auto"``, ``True``: for datasets with an attribute ``loader`` that is called
-            with a path, as torchvision's ``ImageFolder``, the files are kept as they are;
-            decoding and transforms run each time as always. A changed file is read anew.
-            The loader gets a path of a copy in memory; a function given here gets an open
-            binary file instead. ``False``: what the dataset returns is kept.
-        copy: ``False``: arrays and tensors are views of the cache, without a copy. NumPy's are
-            read-only; **torch's must not be written to**: that destroys the kept sample.
-        wait: seconds to wait at most, up to 10, for another process that is making the
-            sample. One that has finished nothing for two seconds is not waited for.
+            with a path, as torchvision's ``ImageFolder``, cache the files unchanged;
+            decoding and transforms run on every access. A changed file is read again.
+            The loader gets the path of a copy in memory; a function given here gets an open
+            binary file instead. ``False``: cache what the dataset returns.
+        copy: ``False``: arrays and tensors are views of the cache. NumPy's are read-only;
+            **do not write to torch's**: that destroys the cached sample.
+        wait: most seconds to wait, up to 10, for another process that is making the sample.
+            A process that has finished no sample for two seconds is not waited for.
 
-    A sample may be made of None, bool, int, float, complex, str, bytes, bytearray, NumPy
+    A sample may consist of None, bool, int, float, complex, str, bytes, bytearray, NumPy
     arrays and scalars, torch tensors in host memory, PIL images, and tuples, lists and
-    dicts of these. Other things raise TypeError, which says where in the sample they are.
+    dicts of these. Other objects raise a TypeError that says where in the sample they are.
 
-    Random augmentation inside the dataset would be frozen, every epoch the same, of which each
-    process that makes samples warns once: give it as ``after``, or keep files. To see it, the first
-    sample that a process makes is made twice. ``dataset`` is then a shallow copy of yours: change
-    ``cached.dataset.transform``, not the transform of the one you gave.
+    Random augmentation inside the dataset would be cached and repeat in every epoch. Each
+    process that makes samples warns of this once: use ``after`` instead, or cache files. To
+    detect it, each process makes its first sample twice. ``dataset`` is then a shallow copy of
+    yours: change ``cached.dataset.transform``, not your dataset's transform.
 
-    Attributes that are not its own are the dataset's (``classes``, ``targets``, ...). It can
-    be pickled; worker processes, forked or spawned, open the cache by themselves.
+    Other attributes are those of the dataset (``classes``, ``targets``, ...). A CachedDataset
+    can be pickled; worker processes, forked or spawned, open the cache by themselves.
 
     Raises:
-        ValueError, TypeError: an argument, by name. OSError: the memory is not there, and
-            what to raise. MemoryError.
+        ValueError, TypeError: an argument is invalid; the message names it.
+        OSError: there is too little memory; the message says which limit to raise.
+        MemoryError.
     """
 
     dataset: Any
@@ -137,12 +138,12 @@ class CachedDataset:
         return len(self.dataset)
 
     def __getitem__(self, index: Any) -> Any:
-        """What the dataset returns for ``index``, and ``after`` makes of it."""
+        """Returns the sample at ``index``, after ``after`` if given."""
         return self._finish(self._through_files(index) if self._loader else self._kept(index))
 
     def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
-        """Several samples; those that are not kept come from the dataset's own
-        ``__getitems__`` in one call, where it has one."""
+        """Returns several samples. Gets missing ones from the dataset's ``__getitems__`` in one
+        call if it has this method."""
         fetch = getattr(self.dataset, "__getitems__", None)
         if fetch is None or self._loader:
             return [self[index] for index in indices]
@@ -152,13 +153,13 @@ class CachedDataset:
         return map(self.__getitem__, range(len(self)))
 
     def info(self) -> dict[str, Any]:
-        """The cache as of now: ``used_bytes`` of ``budget_bytes``, ``items``, ``hits``,
-        ``misses``, ``saved_bytes``, ``refused`` (what did not fit), ``foreign`` (looks at
-        items with a wrong tag), ``users`` and their ``pids``, ``path``, ... Counted over all processes."""
+        """The cache's current state: ``used_bytes`` of ``budget_bytes``, ``items``, ``hits``,
+        ``misses``, ``saved_bytes``, ``refused`` (did not fit), ``foreign`` (accesses to items
+        with a wrong tag), ``users`` and their ``pids``, ``path``, ... Counts all processes."""
         return self._store.open().info()
 
     def close(self) -> None:
-        """Ends this process's use. A private cache goes with its last user."""
+        """Closes the cache in this process. A private cache is removed with its last user."""
         self._store.close()
 
     def __enter__(self) -> CachedDataset:
@@ -184,7 +185,7 @@ class CachedDataset:
     def _kept(self, index: Any) -> Any:
         key = self._key(index)
         if key is None:
-            return self.dataset[index]  # which knows what to say of it
+            return self.dataset[index]  # let the dataset raise its own error
         value = self._store.get(key)
         if value is not None:
             try:
@@ -207,7 +208,7 @@ class CachedDataset:
         missing = []
         try:
             for place, key in enumerate(keys):
-                # Nobody is waited for while claims are held: two could wait for each other.
+                # Do not wait while holding claims: two processes could wait for each other.
                 value = None if key is None else self._store.get(key, wait=False)
                 try:
                     if value is not None:
@@ -242,7 +243,7 @@ class CachedDataset:
         self._store.put(key, pieces)
 
     def _key(self, index: Any) -> bytes | None:
-        """None where the dataset has no such sample."""
+        """Returns a sample's key, or None if the dataset has no such sample."""
         if isinstance(index, str):
             name: Any = index
         else:
@@ -276,7 +277,7 @@ class CachedDataset:
 
 
 class _Store:
-    """The cache, in whichever process this is."""
+    """This process's handle of the cache."""
 
     def __init__(self, spec: str, identity: str, run: str, items: int, wait: float) -> None:
         if not 0 <= wait <= 86400:
@@ -289,15 +290,15 @@ class _Store:
 
     def _begin(self) -> None:
         self._cache: _core.Cache | None = None
-        self._lock = threading.Lock()  # of opening, closing and _making
-        self._making: dict[bytes, _Making] = {}  # what threads of this process make
+        self._lock = threading.Lock()  # protects opening, closing and _making
+        self._making: dict[bytes, _Making] = {}  # samples that threads of this process make now
         self._made_so_far = 0
         self._closed = False
         self._complained = False
         _stores.add(self)
 
     def _log_what_stays(self, cache: _core.Cache) -> None:
-        """Where this process made the object, and is the last user of a kept cache."""
+        """Logs that a kept cache remains, in its creator if that is the cache's last user."""
         if self._maker != os.getpid() or _core.cache_kind(self.spec) != "kept":
             return
         info = cache.info()
@@ -342,14 +343,14 @@ class _Store:
             cache.close()
 
     def forget(self) -> None:
-        """In a forked child: what was the parent's is not ours."""
+        """Drops the parent's handle and claims in a forked child."""
         self._cache = None
         self._lock = threading.Lock()
         self._making = {}
 
     def get(self, key: bytes, wait: bool = True) -> Any:
-        """The value, or None: then the caller makes it, and says put or give_up. Another
-        process is waited for by the library, another thread here."""
+        """Returns the value, or None: then the caller makes it and calls put or give_up. Waits
+        for another process in the library, for another thread here."""
         made = self._made_so_far
         value = self.open().get(key, self._wait_ms if wait else 0)
         if value is not None:
@@ -358,7 +359,7 @@ class _Store:
             making = self._making.setdefault(key, _Making())
             if made == self._made_so_far and making.thread == threading.get_ident():
                 return None
-        # Another thread made something, or is at it.
+        # Another thread has made the value, or is making it.
         if making.thread != threading.get_ident() and wait:
             making.ended.wait(self._wait_ms / 1000)
         value = self.open().get(key, 0)
@@ -400,7 +401,7 @@ class _Store:
 
 
 class _Making:
-    """A value that a thread of this process makes."""
+    """A value that a thread of this process is making."""
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
@@ -425,10 +426,11 @@ def _close_all() -> None:
 
 
 def _close_at_exit() -> None:
-    """Closes what this process has open when it ends.
+    """Closes this process's open caches when it ends.
 
-    By multiprocessing's list, not by atexit's: worker processes run no other, and below
-    priority 0 it is done when they have ended, so that a private cache is removed.
+    Uses multiprocessing's finalizers, not atexit: worker processes run only the former, and
+    below priority 0 they run after the worker processes have ended, so that a private cache
+    is removed.
     """
     global _closes_at_exit_of
     if _closes_at_exit_of != os.getpid():
@@ -439,7 +441,7 @@ def _close_at_exit() -> None:
 
 
 def _decoded(value: _core.CacheValue, copy: bool) -> Any:
-    """The sample; Damaged also where the segment's file was truncated meanwhile."""
+    """Decodes a sample. Raises Damaged also if the segment's file was truncated meanwhile."""
     sample = decode(value, copy)
     if not value.is_whole():
         raise Damaged("the cache's file was truncated while it was read")
@@ -450,7 +452,7 @@ def _decoded(value: _core.CacheValue, copy: bool) -> Any:
 
 
 class _FileLoader:
-    """Called with a path in place of a dataset's loader."""
+    """Replaces a dataset's loader: called with a path, returns the decoded file."""
 
     def __init__(self, store: _Store, decode: Callable[[Any], Any]) -> None:
         self._store = store
@@ -483,7 +485,7 @@ class _FileLoader:
                 if len(data) != status.st_size or _changed(status, now) or _is_fresh(now):
                     self._store.give_up(key)
                 elif self._store.put(key, (data,)):
-                    # It need not be in the page cache too.
+                    # Cached here now: drop it from the page cache.
                     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             return data
         except BaseException:
@@ -500,12 +502,12 @@ def _changed(before: os.stat_result, now: os.stat_result) -> bool:
 
 
 def _is_fresh(status: os.stat_result) -> bool:
-    """Written to so lately that another write may leave the same time."""
+    """Returns whether a file is so new that another write might not change its time."""
     return 0 <= time.time_ns() - status.st_mtime_ns < _FRESH_NS
 
 
 class _OfFunction:
-    """Decodes by a function of an open binary file."""
+    """Decodes with a function that takes an open binary file."""
 
     def __init__(self, function: Callable[[io.BytesIO], Any]) -> None:
         self._function = function
@@ -515,7 +517,7 @@ class _OfFunction:
 
 
 class _OfPath:
-    """Decodes by a function of a path, which gets that of a file in memory."""
+    """Decodes with a function that takes a path: passes the path of a file in memory."""
 
     def __init__(self, function: Callable[[str], Any]) -> None:
         self._function = function
@@ -532,7 +534,7 @@ class _OfPath:
 
 
 def _decode_image(file: io.BytesIO) -> Any:
-    """What torchvision's pil_loader does with a file."""
+    """Decodes a file as torchvision's pil_loader does."""
     from PIL import Image
 
     return Image.open(file).convert("RGB")
@@ -566,13 +568,13 @@ def _decoder(loader: Callable[[Any], Any], files: Any) -> Callable[[Any], Any]:
     return _OfPath(loader)
 
 
-# Where it is kept, and under what
+# Name and identity of the cache
 
 
 def _place(
     dataset: Any, cache: int | str, identity: str | None, keeps_files: bool
 ) -> tuple[str, str, str]:
-    """(spec, identity, run)"""
+    """Returns (spec, identity, run)."""
     spec = _spec(cache)
     ranks = _world_size()
     if identity is not None:
@@ -626,7 +628,7 @@ def _world_size() -> int:
 
 
 class _OnImage:
-    """A transform of the first element of tuples and lists, or of the sample."""
+    """Applies a transform to the first element of tuples and lists, or to the sample."""
 
     def __init__(self, transform: Callable[[Any], Any]) -> None:
         self._transform = transform
@@ -640,7 +642,7 @@ class _OnImage:
 
 
 class _OnPair:
-    """A transform of (image, target) together."""
+    """Applies a transform to (image, target) together."""
 
     def __init__(self, transforms: Callable[..., Any]) -> None:
         self._transforms = transforms
@@ -650,7 +652,7 @@ class _OnPair:
 
 
 def _take_transform_off(dataset: Any) -> tuple[Any, Callable[[Any], Any] | None]:
-    """A shallow copy of the dataset without its transform, and that."""
+    """Returns a shallow copy of the dataset without its transform, and the transform."""
     if not hasattr(dataset, "transform") and not hasattr(dataset, "transforms"):
         raise ValueError(
             f"after='transform' needs a dataset with an attribute `transform`; a "
@@ -672,21 +674,21 @@ def _take_transform_off(dataset: Any) -> tuple[Any, Callable[[Any], Any] | None]
 
 
 class _RandomWatch:
-    """Looks whether samples that are about to be kept are random.
+    """Detects whether samples about to be cached are random.
 
-    Two signs: a sample's making draws from one of the process-wide generators, or its
-    second making, which only the first sample of a process has, gives something else.
-    The process that makes samples looks, not the one that makes this object, because what the
-    dataset opens may be unusable in a process that is forked later.
+    There are two signs: making a sample draws from one of the process-wide generators, or
+    making it again (only the first sample of a process) gives a different result. The
+    process that makes samples checks, not the one that creates this object, because files
+    that the dataset opens there may be unusable in a process forked later.
     """
 
     def __init__(self, dataset: Any) -> None:
         self._what = type_name(type(dataset))
         self._left = _WATCHED
-        self._again = True  # whether a sample is to be made a second time
+        self._again = True  # make the next sample twice
 
     def draw(self, make: Callable[[], Any]) -> Any:
-        """What ``make`` returns, after a warning if that is random."""
+        """Returns ``make()``; warns if the result is random."""
         if not self._left:
             return make()
         self._left -= 1
@@ -712,21 +714,21 @@ class _RandomWatch:
 
 
 def _generators() -> tuple[Any, ...]:
-    """The states of the generators that the whole process draws from."""
+    """Returns the states of the process-wide random generators."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     states: list[Any] = [random.getstate()]
     if torch is not None:
         state = torch.get_rng_state()
         states.append(state.tolist() if numpy is None else state.numpy().tobytes())
     if numpy is not None:
-        # A dictionary with arrays, of whichever bit generator it is.
+        # The state is a dict with arrays, whichever the bit generator.
         states.append(pickle.dumps(numpy.random.get_state(legacy=False)))
     return tuple(states)
 
 
 def _differ(made: Any, make: Callable[[], Any]) -> bool:
-    """Whether ``make`` gives something else the second time. What cannot be kept is for
-    others to say."""
+    """Returns whether a second ``make()`` gives a different result. Ignores samples that cannot
+    be cached: another function reports those."""
     try:
         return _bytes_of(made) != _bytes_of(make())
     except Exception:

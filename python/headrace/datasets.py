@@ -2,7 +2,7 @@
 
 All are map-style datasets with torchvision's attributes, so that code written for
 ``torchvision.datasets.ImageFolder`` works with them. They hold no Python object per sample:
-names and labels stay in the C library, and ``samples`` and ``targets`` are views of them.
+names and labels stay in the C library, and ``samples`` and ``targets`` are views.
 """
 
 from __future__ import annotations
@@ -93,23 +93,23 @@ class _Targets(_View[int]):
 
 
 class _ImageDataset:
-    """What all of them have in common."""
+    """Base of all image datasets."""
 
     _dataset: _core.Dataset
     transform: Any
 
     def __len__(self) -> int:
-        """Samples."""
+        """Number of samples."""
         return len(self._dataset)
 
     def __getitem__(self, index: SupportsIndex) -> tuple[Any, int]:
-        """(image, label) of one sample, read and decoded now, on this thread.
+        """Reads and decodes one sample on the calling thread; returns (image, label).
 
-        With a transform: its result, (3, height, width). Random parameters differ with every
-        access, in worker processes too; they follow torch's generator, or Python's
-        where torch is not imported, as those of torchvision's transforms do. Without a
-        transform: all pixels, uint8, (3, height, width). A NumPy array; for bfloat16, which NumPy
-        lacks, a :class:`headrace.Array`.
+        The image is a NumPy array, or a :class:`headrace.Array` for bfloat16, which NumPy lacks.
+        With a transform it is the transform's result, (3, height, width). Without one it has
+        all pixels, uint8, (3, height, width). Random parameters differ with every access, in
+        worker processes too. As with torchvision's transforms, they come from torch's
+        generator, or from Python's if torch is not imported.
         """
         i = _position(index, len(self))
         try:
@@ -130,7 +130,7 @@ class _ImageDataset:
 
         local = self.__dict__.setdefault("_local", threading.local())
         if getattr(local, "transform", self) is not self.transform:
-            # The first call of this thread, or another transform since.
+            # First call on this thread, or the transform was replaced.
             local.preparer = _core.Preparer()
             local.recipe, local.is_random = None, False
             if self.transform is not None:
@@ -146,28 +146,28 @@ class _ImageDataset:
 
     @property
     def samples(self) -> Sequence[tuple[str, int]]:
-        """(path, label) of every sample; read-only. In a pack, "PACK:KEY"."""
+        """(path, label) of every sample; read-only. The path in a pack is "PACK:KEY"."""
         return _Samples(self._dataset)
 
     @property
     def imgs(self) -> Sequence[tuple[str, int]]:
-        """The same as :attr:`samples`."""
+        """Same as :attr:`samples`."""
         return self.samples
 
     @property
     def targets(self) -> Sequence[int]:
-        """The label of every sample; read-only, ``numpy.asarray`` is fast on it."""
+        """The label of every sample; read-only. ``numpy.asarray`` converts it fast."""
         return _Targets(self._dataset)
 
     def sample_bytes(self, index: SupportsIndex) -> int | None:
-        """Size of a sample's file or item, or ``None`` while it is not known yet."""
+        """Size of a sample's file or item in bytes, or ``None`` if not known yet."""
         return self._dataset.sample_bytes(_position(index, len(self)))
 
     def verify(self, threads: int = 0) -> list[BadSample]:
-        """Reads and decodes everything and returns the samples that fail.
+        """Reads and decodes all samples and returns those that fail.
 
         Args:
-            threads: 0 means the cores that this process may use.
+            threads: 0: as many as this process may use cores.
         """
         return [BadSample(*bad) for bad in self._dataset.verify(threads=threads)]
 
@@ -179,11 +179,11 @@ class _ImageDataset:
 
 
 class _Opened(_ImageDataset):
-    """Those that are opened at a place, and again where a copy is unpickled."""
+    """Base of datasets opened from a path; unpickling opens the path again."""
 
     classes: list[str]
     class_to_idx: dict[str, int]
-    _has = "changed"  # what happened to one that is another now
+    _has = "changed"  # verb for the error if unpickling finds a different dataset
 
     def _opened(self) -> _core.Dataset:
         raise NotImplementedError
@@ -219,7 +219,7 @@ class _Opened(_ImageDataset):
 
 
 class _Container(_Opened):
-    """Those whose samples lie in few large files and have names there."""
+    """Base of datasets whose samples are named members of a few large files."""
 
     def __init__(self, path: str | os.PathLike[str], transform: Any = None) -> None:
         self.path = os.fsdecode(path)
@@ -231,8 +231,8 @@ class _Container(_Opened):
 
     @property
     def keys(self) -> Sequence[str]:
-        """The name of every sample in its container; read-only. In a pack its path below the
-        root of the source, in tar files the image's."""
+        """The name of every sample in its container; read-only. In a pack: its path below the
+        source's root; in tar files: the name of the image member."""
         return _Keys(self._dataset)
 
 
@@ -240,23 +240,23 @@ class ImageFolder(_Opened):
     """Images in one directory per class: ``root/class/.../image.jpg``.
 
     Classes, samples and their order are those of torchvision's ``ImageFolder``.
-    The names are kept in an index file, so that the next opening need not list
-    every directory again; a changed directory is noticed.
+    An index file stores the names, so that the next opening need not list every
+    directory. It detects changed directories and lists them again.
 
     Args:
         root: the directory.
-        transform: what happens to an image, from :mod:`headrace.transforms` or
-            torchvision; a DataLoader may be given another.
-        target_transform, loader, is_valid_file: torchvision's; refused, because
-            Python functions cannot run in the native threads.
-        allow_empty: keep classes without an image instead of failing.
-        index: where the index file is: ``"user"`` (the user's cache directory),
+        transform: transform of the images, from :mod:`headrace.transforms` or
+            torchvision. A DataLoader can override it.
+        target_transform, loader, is_valid_file: torchvision's arguments; refused,
+            because Python functions cannot run in the native threads.
+        allow_empty: keep classes without images instead of failing.
+        index: location of the index file: ``"user"`` (the user's cache directory),
             ``"beside"`` (in ``root``) or ``"none"``.
-        threads: for listing directories; 0 means 16, or the cores where they are more.
+        threads: threads that list directories; 0: 16, or the number of cores if larger.
 
     Raises:
-        FileNotFoundError: no such directory, no class, or an empty class.
-        NotADirectoryError, PermissionError: as they say.
+        FileNotFoundError: the directory does not exist, has no classes, or a class is empty.
+        NotADirectoryError, PermissionError: ``root`` cannot be listed.
 
     Attributes:
         root: the directory as given.
@@ -306,7 +306,7 @@ class ImageFolder(_Opened):
 
 
 class ImageList(_ImageDataset):
-    """Images by an explicit list.
+    """Images from an explicit list.
 
     Args:
         source: a list file, one sample per line, ``path label`` (paths relative to
@@ -314,8 +314,8 @@ class ImageList(_ImageDataset):
         transform: as of :class:`ImageFolder`.
 
     Raises:
-        ValueError: a line or an entry that is not a path and a label.
-        FileNotFoundError: no such list file.
+        ValueError: a line or entry is not a path and a label.
+        FileNotFoundError: the list file does not exist.
     """
 
     def __init__(
@@ -342,19 +342,19 @@ class ImageList(_ImageDataset):
 
 
 class Pack(_Container):
-    """A dataset in one file, as ``headrace pack`` and :func:`headrace.pack` write it.
+    """A dataset in one file, written by ``headrace pack`` or :func:`headrace.pack`.
 
-    Classes, labels, keys and order are those of the dataset it was made from, and so
-    are the batches, bit for bit.
+    Classes, labels, keys and order equal those of the source dataset, and so do the
+    batches, bit for bit.
 
     Args:
         path: the pack.
         transform: as of :class:`ImageFolder`.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: not a pack, or a damaged one.
-        RuntimeError: its writing has not been finished.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not a pack, or is damaged.
+        RuntimeError: the pack is not finished.
 
     Attributes:
         path: the pack as given.
@@ -370,27 +370,27 @@ class Pack(_Container):
 
 
 class TarDataset(_Container):
-    """Images in tar files: WebDataset's shards, or an image folder in a tar.
+    """Images in tar files: WebDataset's shards, or an image folder in a tar file.
 
-    One pass looks through the shards when the dataset is made; images are then read
-    at random, so shuffling is as good as over a folder.
+    Opening scans the shards once. Images are then read by random access, so
+    shuffling is as good as with a folder.
 
     Args:
-        path: a tar file, or a pattern with braces for many:
+        path: a tar file, or a brace pattern for several:
             ``"train-{000000..000146}.tar"``.
         transform: as of :class:`ImageFolder`.
 
-    Samples come in the order of the shards and their members. Where there are
-    ``.cls`` members a sample is an image and the ``.cls`` of the same name, which
-    holds its label; else the directory of an image is its class.
+    Samples have the order of the shards and their members. If there are ``.cls``
+    members, a sample is an image and the ``.cls`` member of the same name, which
+    holds its label. Otherwise an image's directory is its class.
 
     Raises:
-        FileNotFoundError: no such shard.
-        ValueError: damaged, compressed, or an image without a label, by name.
+        FileNotFoundError: a shard does not exist.
+        ValueError: a shard is damaged or compressed, or an image has no label.
 
     Attributes:
         path: as given.
-        classes: class names, sorted; empty where labels come from ``.cls``.
+        classes: class names, sorted; empty if labels come from ``.cls`` members.
         class_to_idx: label of each class name.
     """
 
@@ -399,7 +399,7 @@ class TarDataset(_Container):
 
 
 def dataset_of_pairs(pairs: Iterable[tuple[Any, int]]) -> _core.Dataset:
-    """A core dataset of (path, label) pairs."""
+    """Makes a core dataset of (path, label) pairs."""
     paths: list[Any] = []
     labels = array.array("q")
     for i, pair in enumerate(pairs):
@@ -415,7 +415,7 @@ def dataset_of_pairs(pairs: Iterable[tuple[Any, int]]) -> _core.Dataset:
 
 
 def refuse_callables(who: str, **arguments: Any) -> None:
-    """Raises for torchvision's arguments that are Python functions."""
+    """Raises if one of torchvision's arguments for Python functions is given."""
     for name, value in arguments.items():
         if value is not None:
             raise ValueError(
@@ -431,14 +431,14 @@ def refuse_callables(who: str, **arguments: Any) -> None:
 
 
 def _checked_transform(transform: Any) -> Any:
-    """Kept as it was given; what cannot be translated is said now, not later."""
+    """Returns the transform unchanged; raises now if it cannot be translated."""
     if transform is not None:
         _transforms.as_transform(transform)
     return transform
 
 
 def _position(index: SupportsIndex, count: int) -> int:
-    """Of anything that stands for a whole number, NumPy's and torch's too."""
+    """Converts an integer, also NumPy's or torch's, to a checked position below ``count``."""
     try:
         index = operator.index(index)
     except TypeError:

@@ -16,31 +16,31 @@ __all__ = ["Converter", "convert", "form_of", "restore"]
 
 
 def convert(data: Buffer, form: Form = "coefficients") -> bytes:
-    """A JPEG file as an item of ``form``, with exactly the same pixels.
+    """Converts a JPEG file to an item of ``form``, with exactly the same pixels.
 
     ``"coefficients"`` takes about 1.35 times the bytes of the file, ``"planes"`` 3 to
-    6 times; ``"encoded"`` is the file itself. Items are taken wherever image bytes
-    are, by :class:`headrace.Preparer` for one. The item has been decoded and
-    compared with the file. Who converts many images makes one :class:`Converter`
-    for a thread, which keeps its memory.
+    6 times; ``"encoded"`` is the file itself. Everything that takes image bytes takes
+    items too, for example :class:`headrace.Preparer`. The item is decoded and compared
+    with the file before it is returned. To convert many images, make one
+    :class:`Converter` per thread, which reuses its memory.
 
-    Raises NotImplementedError, with the reason, for images that have to stay files:
-    PNG, CMYK, arithmetic coding and unusual chroma sampling among them; and ValueError
-    for damaged ones.
+    Raises NotImplementedError, with the reason, for images that cannot be converted
+    (PNG, CMYK, arithmetic coding, unusual chroma sampling, ...), and ValueError for
+    damaged ones.
     """
     return Converter().convert(data, form)
 
 
 def restore(item: Buffer) -> bytes:
-    """An image file with the pixels of an item.
+    """Converts an item back to an image file with the same pixels.
 
-    Of ``"coefficients"`` it is a JPEG with the very coefficients of the one that was
-    converted; of ``"planes"`` a PNG; a file is given as it is. The EXIF orientation is
-    kept, other metadata is not in an item. Raises ValueError for damaged items.
+    ``"coefficients"`` become a JPEG with the coefficients of the original file,
+    ``"planes"`` a PNG; a file is returned unchanged. Items keep the EXIF orientation,
+    but no other metadata. Raises ValueError for damaged items.
     """
     return Converter().restore(item)
 
 
 def form_of(data: Buffer) -> Form:
-    """``"coefficients"`` or ``"planes"`` for an item, ``"encoded"`` for anything else."""
+    """Returns ``"coefficients"`` or ``"planes"`` for an item, else ``"encoded"``."""
     return _core.form_of(data)

@@ -1,7 +1,7 @@
 """Packs: a dataset in one file that decodes several times faster.
 
-:func:`pack` writes one, :class:`headrace.Pack` reads it, :func:`verify_pack` checks
-it, :func:`unpack` gives the image files back. docs/packs.md says when that pays.
+:func:`pack` writes a pack, :class:`headrace.Pack` reads it, :func:`verify_pack` checks
+it, :func:`unpack` restores the image files. docs/packs.md says when a pack pays off.
 """
 
 from __future__ import annotations
@@ -37,41 +37,41 @@ def pack(
     trust: bool = False,
     progress: Callable[[int, int], object] | None = None,
 ) -> dict[str, Any]:
-    """Writes a dataset to a pack, which gives the same batches, bit for bit.
+    """Writes a dataset to a pack, which yields the same batches, bit for bit.
 
-    The file grows as ``PATH.partial`` and gets its name when it is complete. After a
-    kill, a full disk or Ctrl-C the same call continues it.
+    The file is written as ``PATH.partial`` and renamed when it is complete. After a
+    kill, a full disk or Ctrl-C, repeat the call to continue.
 
     Args:
         source: an :class:`ImageFolder`, :class:`ImageList` or :class:`Pack`, or the
             path of one.
         path: of the new file.
-        form: what the images become. ``"coefficients"``: about 1.35 times the bytes;
-            ``"planes"``: faster again, 3 to 6 times; ``"encoded"``: as they are;
-            ``"auto"``: for each image the form that is worth its bytes.
-        jobs: threads that convert; 0: the cores that this process may use.
-        max_growth: an image that would take more than so many times its bytes stays
-            as it is.
-        on_error: what becomes of an image that cannot be read or decoded: raise, or
-            keep it as it is and list it in ``"bad"``.
-        restart: throw an unfinished ``PATH.partial`` away.
-        overwrite: replace what is at ``path`` when the new pack is complete.
+        form: the form of the images. ``"coefficients"``: about 1.35 times the bytes;
+            ``"planes"``: faster still, 3 to 6 times the bytes; ``"encoded"``:
+            unchanged; ``"auto"``: for each image the form that is worth its bytes.
+        jobs: threads that convert; 0: as many as this process may use cores.
+        max_growth: keep an image encoded if it would take more than this many times
+            its bytes.
+        on_error: for an image that cannot be read or decoded: ``"raise"``, or
+            ``"skip"`` to keep it unchanged and list it in ``"bad"``.
+        restart: discard an unfinished ``PATH.partial``.
+        overwrite: replace an existing ``path`` when the new pack is complete.
         trust: do not compare every pixel with libjpeg-turbo's.
-        progress: called with (samples done, all) some ten times a second; an
-            exception of its ends the call, and what is done is kept.
+        progress: called with (samples done, all samples) about ten times a second. If
+            it raises, the call ends and keeps what is done.
 
     Returns:
-        ``samples``, ``source_bytes``, ``bytes``, ``continued`` (samples that an
-        earlier run had done); ``forms``: name to ``{"samples", "bytes"}``;
-        ``encoded``: why samples are encoded, reason to number; ``bad``: a list of
+        ``samples``, ``source_bytes``, ``bytes``, ``continued`` (samples done by an
+        earlier run); ``forms``: form name to ``{"samples", "bytes"}``; ``encoded``:
+        reason why samples stay encoded to their number; ``bad``: a list of
         :class:`BadSample`.
 
     Raises:
-        FileExistsError: there is something at ``path``.
+        FileExistsError: ``path`` exists.
         SampleError: a sample is bad (``on_error="raise"``).
         OSError: the disk is full (what is done is kept); another process is writing
-            the pack; the unfinished pack is of another dataset, other options or
-            changed files (ESTALE): restart it.
+            the pack; or the unfinished pack has another dataset, other options or
+            changed files (ESTALE): use ``restart``.
     """
     if form not in _FORMS:
         raise ValueError(f"form must be one of {', '.join(_FORMS)}, not {form!r}")
@@ -91,14 +91,14 @@ def pack(
 
 
 def pack_info(path: _Path) -> dict[str, Any]:
-    """What a pack holds, from its index: as :func:`pack` returns it, without ``bad``."""
+    """Describes a pack from its index, as :func:`pack` does, but without ``bad``."""
     return _readable(_core.pack_inspect(path))
 
 
 def verify_pack(path: _Path, jobs: int = 0) -> list[BadSample]:
     """Checks a pack's index, the checksum of every item, and that every item decodes.
 
-    Returns the bad samples. A pack whose index is damaged is a ValueError.
+    Returns the bad samples. Raises ValueError if the index is damaged.
     """
     return [BadSample(*bad) for bad in _core.Dataset.open_pack(path).verify(threads=jobs)]
 
@@ -114,9 +114,10 @@ def unpack(
 ) -> dict[str, Any]:
     """Writes every sample of a pack as an image file below ``directory``.
 
-    Coefficients become JPEG files with the very same coefficients, and so pixels;
-    encoded samples come out byte by byte; planes become PNG files, whose names get
-    ``.png``. Of a pack without classes ``list.txt`` there holds paths and labels.
+    Coefficients become JPEG files with the same coefficients and therefore the same
+    pixels. Encoded samples are written unchanged. Planes become PNG files, with
+    ``.png`` appended to their names. For a pack without classes, ``list.txt`` in
+    ``directory`` lists paths and labels.
 
     Args:
         path: of the pack.

@@ -1,4 +1,4 @@
-"""Transforms on bytes that the caller brings: no dataset, no threads."""
+"""Preparer: transforms on image bytes in memory, without dataset or threads."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ __all__ = ["Preparer"]
 
 
 def drawn_seed() -> int:
-    """A seed for the random parameters of one image that no loader prepares.
+    """Draws a seed for the random parameters of one image that no loader prepares.
 
-    It comes from torch's global generator where torch is there, else from Python's, as the
-    random numbers of torchvision's transforms do: torch.manual_seed makes a run
-    reproducible, and worker processes, which torch seeds one by one and anew in each
-    epoch, draw different ones.
+    The seed comes from torch's global generator if torch is imported, else from Python's.
+    As with torchvision's transforms, torch.manual_seed makes a run reproducible, and worker
+    processes draw different seeds: torch seeds each of them differently in each epoch.
     """
     torch = sys.modules.get("torch")
     if torch is None:
         return random.getrandbits(63)
-    # In host memory, whatever torch.set_default_device says: a worker process may have no other.
+    # On the CPU despite torch.set_default_device: worker processes may have no other device.
     return int(torch.empty((), dtype=torch.int64, device="cpu").random_())
 
 
@@ -33,16 +32,16 @@ class Preparer:
     """Decodes and transforms one encoded image at a time.
 
     It keeps decoder state and scratch memory, which grow to the largest image
-    seen. One thread at a time may use it; the GIL is released meanwhile, so
-    that several preparers work side by side on several threads.
+    seen. One thread at a time may use it. It releases the GIL while it works, so
+    several threads, each with its own preparer, run in parallel.
 
     Args:
         transform: a transform of :mod:`headrace.transforms` or torchvision, or
             a list of them. ``None``: only :meth:`decode` and :meth:`info`.
-        dtype: the element type of the result, as of the DataLoader.
+        dtype: the element type of the result, as for the DataLoader.
         layout: ``"NCHW"`` gives (3, height, width), ``"NHWC"`` (height, width, 3).
-        damaged: ``"accept"`` takes damaged images as far as Pillow decodes them by default;
-            :attr:`damage` then says what was wrong.
+        damaged: ``"accept"`` accepts damaged images if Pillow decodes them by default;
+            :attr:`damage` then describes the damage.
     """
 
     def __init__(
@@ -76,16 +75,16 @@ class Preparer:
         epoch: int | None = None,
         index: int | None = None,
     ) -> _core.Array:
-        """One sample's tensor.
+        """Returns one sample's tensor.
 
-        Random parameters differ from call to call: torch's generator, or Python's where
-        torch is not imported, gives each call a seed. Where one of ``seed``, ``epoch``
-        and ``index`` is given, they depend on these three numbers only, and those
-        that are left out are 0: the row that a DataLoader with this seed has for this sample
-        in this epoch.
+        By default, random parameters differ from call to call: torch's generator, or Python's
+        if torch is not imported, draws a seed for each call. If any of ``seed``, ``epoch``
+        and ``index`` is given, random parameters depend only on these three numbers (default
+        0), and the result equals the row that a DataLoader with this seed prepares for this
+        sample in this epoch.
 
         Raises ValueError for damaged images and NotImplementedError for formats
-        that are not JPEG or PNG.
+        other than JPEG and PNG.
         """
         if self._recipe is None:
             raise ValueError("this Preparer has no transform: pass one, or use decode()")
@@ -95,17 +94,17 @@ class Preparer:
 
     @property
     def damage(self) -> str | None:
-        """What was wrong with the last image, which ``damaged="accept"`` took; else ``None``."""
+        """The damage of the last image if ``damaged="accept"`` accepted it; else ``None``."""
         return self._preparer.damage
 
     def decode(
         self, data: Buffer, region: tuple[int, int, int, int] | None = None
     ) -> _core.Array:
-        """uint8 RGB (height, width, 3) of ``region`` = (x, y, width, height), or of all."""
+        """Decodes ``region`` = (x, y, width, height), or all, to uint8 RGB (height, width, 3)."""
         return self._preparer.decode(data, region)
 
     def info(self, data: Buffer) -> _core._ImageInfo:
-        """What the header says: format, width, height, channels, orientation."""
+        """Reads the header: format, width, height, channels, orientation."""
         return self._preparer.info(data)
 
     def __repr__(self) -> str:

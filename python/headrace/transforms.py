@@ -1,14 +1,14 @@
-"""Transforms of an image between its file and the batch.
+"""Image transforms.
 
 The classes have the names, arguments, defaults and distributions of
-torchvision's v2 transforms (0.29). They describe; the C library executes them,
-all at once, so an instance is not called on images: hand a :class:`Compose`, a
-list of transforms, or a torchvision ``Compose`` to a dataset, a DataLoader or a
-:class:`headrace.Preparer`.
+torchvision's v2 transforms (0.29). They only describe transforms; the C library
+executes a whole list at once. Therefore instances are not callable: pass a
+:class:`Compose`, a list of transforms, or a torchvision ``Compose`` to a
+dataset, a DataLoader or a :class:`headrace.Preparer`.
 
-Random parameters depend on seed, epoch, sample index and the position of the
-transform only; outside a DataLoader the seed is drawn anew for each
-image. Images are RGB; the result must have one fixed size.
+Random parameters depend only on seed, epoch, sample index and the transform's
+position. Outside a DataLoader each image gets a new random seed. Images are
+RGB; the result must have a fixed size.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ _DAMAGED = {"refuse": 0, "accept": 1}
 
 
 class Transform:
-    """Base of all transforms: compared, printed and pickled by their arguments."""
+    """Base of all transforms, which compare, print and pickle by their arguments."""
 
-    _is_random = False  # whether two draws of one image may differ
+    _is_random = False  # whether two results for one image may differ
 
     def _operations(self) -> list[_Operation]:
-        """The C library's operations that this transform stands for."""
+        """Returns the C library's operations for this transform."""
         raise NotImplementedError
 
     def _arguments(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Transform:
 
 
 class Compose(Transform):
-    """Several transforms, one after the other.
+    """Applies several transforms in sequence.
 
     Args:
         transforms: transforms of this module, of torchvision, or lists of them.
@@ -107,16 +107,16 @@ class Compose(Transform):
 
 
 class RandomResizedCrop(Transform):
-    """A random part of the image, resized to ``size``.
+    """Crops a random part of the image and resizes it to ``size``.
 
     Args:
         size: (height, width) in pixels, or one number for both.
-        scale: smallest and largest area of the part over the image's; uniform.
-        ratio: smallest and largest width over height; log-uniform.
-        interpolation: bilinear or bicubic, as torchvision's InterpolationMode, a
+        scale: range of the part's area relative to the image's; uniform.
+        ratio: range of the part's aspect ratio, width / height; log-uniform.
+        interpolation: bilinear or bicubic: torchvision's InterpolationMode, a
             string or PIL's number.
-        antialias: ``True`` as Pillow always does it; ``False`` as torch's
-            interpolate without it.
+        antialias: ``True``: as Pillow; ``False``: as torch's interpolate without
+            antialiasing.
     """
 
     _is_random = True
@@ -156,13 +156,13 @@ class RandomResizedCrop(Transform):
 
 
 class Resize(Transform):
-    """The whole image at another size.
+    """Resizes the image.
 
     Args:
-        size: (height, width), or one number: the shorter side's new length, the
-            other one following. Only the first gives batches a fixed size.
-        interpolation, antialias: as of :class:`RandomResizedCrop`.
-        max_size: with one number: the longer side's largest length.
+        size: (height, width), or one number: the new length of the shorter side,
+            keeping the aspect ratio. Only (height, width) gives a fixed size.
+        interpolation, antialias: as for :class:`RandomResizedCrop`.
+        max_size: if ``size`` is one number: limit of the longer side's length.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class Resize(Transform):
 
 
 class CenterCrop(Transform):
-    """The middle of the image; a smaller image is padded with 0.
+    """Crops the centre of the image; pads a smaller image with 0.
 
     Args:
         size: (height, width) in pixels, or one number for both.
@@ -221,15 +221,15 @@ class CenterCrop(Transform):
 
 
 class RandomCrop(Transform):
-    """A part of the image of a fixed size, at a random place.
+    """Crops a part of fixed size at a random position.
 
     Args:
         size: (height, width) in pixels, or one number for both.
         padding: pixels added around the image first: one number, (left and right,
             top and bottom) or (left, top, right, bottom).
         pad_if_needed: pad images that are smaller than ``size`` instead of failing.
-        fill: value of constant padding, one number or three, in the units that
-            pixels have at this place (0 to 255 before a ToDtype with scale).
+        fill: value of constant padding, one number or three, in the pixels' range
+            at this step (0 to 255 before a ToDtype with scale).
         padding_mode: "constant", "edge", "reflect" or "symmetric".
     """
 
@@ -281,15 +281,15 @@ class _Flip(Transform):
 
 
 class RandomHorizontalFlip(_Flip):
-    """Left and right exchanged with probability ``p``."""
+    """Mirrors the image left to right with probability ``p``."""
 
 
 class RandomVerticalFlip(_Flip):
-    """Top and bottom exchanged with probability ``p``."""
+    """Mirrors the image top to bottom with probability ``p``."""
 
 
 class RandomGrayscale(Transform):
-    """All three channels become the luma, with probability ``p``."""
+    """Sets all three channels to the luma with probability ``p``."""
 
     _is_random = True
 
@@ -301,7 +301,7 @@ class RandomGrayscale(Transform):
 
 
 class ColorJitter(Transform):
-    """Brightness, contrast, saturation and hue changed at random, in random order.
+    """Changes brightness, contrast, saturation and hue at random, in random order.
 
     Args:
         brightness, contrast, saturation: x for factors in [max(0, 1 - x), 1 + x],
@@ -338,12 +338,12 @@ class ColorJitter(Transform):
 
 
 class ToDtype(Transform):
-    """Another element type.
+    """Converts the element type.
 
     Args:
         dtype: uint8, float16, bfloat16 or float32: a torch or NumPy dtype, or its
             name.
-        scale: ``True`` maps 0..255 to 0..1 on the way from uint8 to a float type.
+        scale: ``True`` maps 0..255 to 0..1 when converting uint8 to a float type.
     """
 
     def __init__(self, dtype: Any, scale: bool = False) -> None:
@@ -355,11 +355,11 @@ class ToDtype(Transform):
 
 
 class Normalize(Transform):
-    """(value - mean) / std, per channel.
+    """Computes (value - mean) / std per channel.
 
     Args:
         mean, std: one number or three.
-        inplace: without effect.
+        inplace: has no effect.
     """
 
     def __init__(
@@ -383,27 +383,27 @@ class _Nothing(Transform):
 
 
 class ToImage(_Nothing):
-    """Nothing: images are tensors here from the beginning."""
+    """Has no effect: images are tensors here from the start."""
 
 
 class PILToTensor(_Nothing):
-    """Nothing: images are tensors here from the beginning."""
+    """Has no effect: images are tensors here from the start."""
 
 
 class ToTensor(Transform):
-    """``ToDtype("float32", scale=True)``, as torchvision's v1 does it."""
+    """Same as ``ToDtype("float32", scale=True)``, as in torchvision's v1."""
 
     def _operations(self) -> list[_Operation]:
         return [("ToDtype", {"dtype": _DTYPES["float32"], "scale": True})]
 
 
 def from_torchvision(transform: Any) -> Compose:
-    """Translates a torchvision transform: v1 or v2, one, a Compose, a list of them,
+    """Translates torchvision transforms, v1 or v2: a single one, a Compose, a list,
     ``nn.Sequential``, or the ``transforms()`` of pretrained weights.
 
-    torchvision itself is not imported. Order, parameters and defaults are kept.
-    Raises ValueError that names everything that cannot be translated and what
-    to do about it.
+    Does not import torchvision. Keeps order, parameters and defaults. Raises a
+    ValueError that names everything that cannot be translated and what to do
+    about it.
     """
     return Compose([transform])
 
@@ -414,7 +414,7 @@ def _make(name: str, **arguments: Any) -> Transform:
 
 
 def as_transform(transform: Any) -> Transform:
-    """What was given as a ``transform`` argument, as a transform of this module."""
+    """Converts a ``transform`` argument to a transform of this module."""
     if isinstance(transform, Transform):
         return transform
     if isinstance(transform, (list, tuple)):
@@ -431,9 +431,9 @@ def make_recipe(
     max_pixels: int | None = None,
     damaged: str = "refuse",
 ) -> _core.Recipe:
-    """The checked recipe of a transform. Raises ValueError naming what is wrong.
+    """Returns the checked recipe of a transform. Raises ValueError if it is invalid.
 
-    ``dtype`` stands for a last ``ToDtype(dtype, scale=True)``.
+    ``dtype`` has the effect of a final ``ToDtype(dtype, scale=True)``.
     """
     operations = as_transform(transform)._operations()
     if dtype is not None:
@@ -454,12 +454,12 @@ def make_recipe(
 
 
 def is_random(transform: Any) -> bool:
-    """Whether two draws of one image may differ."""
+    """Returns whether two results for one image may differ."""
     return as_transform(transform)._is_random
 
 
 def dtype_name(dtype: Any, who: str) -> str:
-    """'uint8', 'float16', 'bfloat16' or 'float32' of a torch or NumPy dtype or a name."""
+    """Returns 'uint8', 'float16', 'bfloat16' or 'float32' for a torch or NumPy dtype or a name."""
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
     if not isinstance(name, str):
         name = getattr(dtype, "__name__", None) or str(dtype)
@@ -561,7 +561,7 @@ def _jitter(
 
 
 def _interpolation(who: str, value: Any) -> str:
-    plain = getattr(value, "value", value)  # an enum's
+    plain = getattr(value, "value", value)  # of an enum member
     if isinstance(plain, str):
         plain = plain.lower()
     if isinstance(plain, bool) or not isinstance(plain, (str, int)):
@@ -574,7 +574,7 @@ def _interpolation(who: str, value: Any) -> str:
 
 
 def __getattr__(name: str) -> Any:
-    """Says of torchvision's other transforms where they can run instead."""
+    """Raises an error for torchvision's other transforms that says where they can run."""
     if name[:1].isupper():
         raise AttributeError(
             f"headrace.transforms has no {name}: it has {', '.join(__all__)}. Another transform of "

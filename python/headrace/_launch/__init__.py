@@ -1,3 +1,3 @@
-"""Shared by the commands that watch a script of the user
-(``headrace stalls``, ``headrace memory record``): a bootstrap for every Python of it, the
-process and its signals, a folder to talk in, a progress bar."""
+"""Shared by the commands that watch a user's script (``headrace stalls``, ``headrace memory
+record``): a bootstrap for every Python process of the script, its process and signals, a folder
+for communication, and a progress bar."""

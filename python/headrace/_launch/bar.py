@@ -15,8 +15,8 @@ EVERY_S = 10.0
 
 
 class Bar:
-    """Of the verb ``verb``; ``progress`` gives what is done, from 0 to 1 (None: not
-    known), and in words."""
+    """The bar of the command ``verb``. ``progress`` returns the part done, from 0 to 1 (None:
+    unknown), and a text."""
 
     def __init__(
         self, verb: str, progress: Callable[[], tuple[float | None, str]], quiet: bool
@@ -28,7 +28,7 @@ class Bar:
         self._next_s = time.monotonic() + EVERY_S
 
     def update(self) -> None:
-        """Draws, or says, how far it is now."""
+        """Draws or prints the current progress."""
         if self._quiet:
             return
         fraction, text = self._progress()

@@ -1,7 +1,7 @@
-"""The folder by which a launcher and the processes that it started communicate.
+"""The folder through which a launcher and its processes communicate.
 
-It belongs to the launcher that holds the lock on its file ``lock``, which the kernel releases
-with the process. A folder whose lock can be taken is left over, and is removed.
+The launcher holds a lock on the folder's file ``lock``; the kernel releases it when the launcher
+ends. A folder whose lock can be taken is left over and is removed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OLD_S = 600.0  # a folder without a lock is being made, unless it is older than 
 
 
 class RunFolder:
-    """A new folder that only its owner can look into; removed by :meth:`close`."""
+    """A new folder that only its owner can read; :meth:`close` removes it."""
 
     def __init__(self, prefix: str) -> None:
         self.path = tempfile.mkdtemp(prefix=prefix)
@@ -32,7 +32,7 @@ class RunFolder:
 
 
 def write_whole(path: str, text: str) -> None:
-    """Writes a file that others read meanwhile: all of it or nothing."""
+    """Writes a file atomically, for concurrent readers."""
     partial = f"{path}~{os.getpid()}"
     try:
         with open(partial, "w", encoding="utf-8") as file:
@@ -45,7 +45,7 @@ def write_whole(path: str, text: str) -> None:
 
 
 def remove_folder(path: str) -> None:
-    """Removes a folder, also where folders in it are not writable."""
+    """Removes a folder, even if folders in it are not writable."""
     shutil.rmtree(path, ignore_errors=True)
     if not os.path.lexists(path):
         return
@@ -59,7 +59,7 @@ def remove_folder(path: str) -> None:
 
 
 def _locked(folder: str) -> int:
-    """Makes the file ``lock``, locked before it has that name."""
+    """Creates the file ``lock``; it is locked before it gets that name."""
     begun = os.path.join(folder, "lock~")
     lock = os.open(begun, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,7 +1,7 @@
-"""What the Pythons of a watched run report to its launcher: ``hello-PID`` in the run's folder.
+"""Reports of a watched run's Python processes to its launcher: ``hello-PID`` in the run's folder.
 
-One JSON object in a line for each thing that happened. Loaded by its path at the start of every
-Python of the run, before the package is, so it imports only what Python has imported itself.
+The file has one JSON object per line and event. This module is loaded by its path at the start of
+every Python of the run, before the package, so it imports only what Python has imported itself.
 """
 
 from __future__ import annotations

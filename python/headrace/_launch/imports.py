@@ -25,7 +25,7 @@ LAUNCHER_MODULES = frozenset(
 
 
 def is_launcher(words: list[str]) -> bool:
-    """Whether a command line of Python is that of a program which starts ranks."""
+    """Returns whether a Python command line is that of a program that starts ranks."""
     takes_value = ("-W", "-X", "--check-hash-based-pycs")
     at = 1
     while at < len(words) and words[at].startswith("-"):
@@ -39,15 +39,15 @@ def is_launcher(words: list[str]) -> bool:
 
 
 def watch(wanted: Callable[[str], bool], attach: Callable[[str, Any], None]) -> None:
-    """Calls ``attach(name, module)`` for each wanted module once it has been imported; for
-    those that are there already at once."""
+    """Calls ``attach(name, module)`` for each wanted module after its import, or at once if it is
+    already imported."""
     sys.meta_path.insert(0, _Finder(wanted, attach))
     for name in [name for name in sys.modules if wanted(name)]:
         attach(name, sys.modules[name])
 
 
 class _Finder:
-    """Finds nothing itself: wraps the loader that the others find."""
+    """Finds no modules itself, but wraps the loaders that other finders return."""
 
     def __init__(self, wanted: Callable[[str], bool], attach: Callable[[str, Any], None]) -> None:
         self._wanted, self._attach = wanted, attach
@@ -68,7 +68,7 @@ class _Finder:
 
 
 class _Loader:
-    """A module's own loader; ``attach`` sees the module once it is there."""
+    """Wraps a module's own loader and calls ``attach`` after the import."""
 
     def __init__(self, own: Any, attach: Callable[[str, Any], None]) -> None:
         self._own, self._attach = own, attach
@@ -77,7 +77,7 @@ class _Loader:
         return self._own.create_module(spec)
 
     def exec_module(self, module: Any) -> None:
-        # From here on the module looks as if nothing had been in between.
+        # Restore the module's own loader, to leave no trace of the wrapper.
         module.__loader__ = module.__spec__.loader = self._own
         self._own.exec_module(module)
         self._attach(module.__name__, module)

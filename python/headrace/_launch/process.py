@@ -15,13 +15,13 @@ from .bar import Bar
 
 BOOTSTRAP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bootstrap")
 POLL_S = 0.25
-SETTLE_S = 1.0  # for children to end, before those that stay are named
+SETTLE_S = 1.0  # time for children to end, before remaining ones are reported
 SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD})
 
 
 @dataclass
 class Command:
-    """What is started: words, working directory (None: this one), environment."""
+    """A command to start: words, working directory (None: this one), environment."""
 
     words: list[str]
     folder: str | None
@@ -29,7 +29,7 @@ class Command:
 
 
 def environment_with(variable: str, folder: str) -> dict[str, str]:
-    """This process's, with the run's folder and the bootstrap in it."""
+    """Returns this process's environment, with the run's folder and the bootstrap added."""
     environment = dict(os.environ)
     environment[variable] = folder
     paths = [BOOTSTRAP, *filter(None, [environment.get("PYTHONPATH")])]
@@ -38,8 +38,8 @@ def environment_with(variable: str, folder: str) -> dict[str, str]:
 
 
 def start(command: Command, stdout: int | None) -> subprocess.Popen[bytes]:
-    """Starts it in this process group, so that Ctrl-C reaches it. Signals that are blocked
-    here are not blocked there. OSError where it cannot be started."""
+    """Starts the command in this process group, so that Ctrl-C reaches it, and with no signals
+    blocked that are blocked here. Raises OSError if it cannot be started."""
 
     def unblock() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -54,7 +54,7 @@ def start(command: Command, stdout: int | None) -> subprocess.Popen[bytes]:
 
 
 def why_not(command: Command, error: OSError) -> str:
-    """Why a command could not be started."""
+    """Explains why a command could not be started."""
     word = command.words[0]
     if "/" not in word and shutil.which(word) is None:
         return f"there is no command {word} on PATH"
@@ -77,7 +77,7 @@ class Signals:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def follow(self, process: subprocess.Popen[bytes], bar: Bar) -> int:
-        """Waits for the script's end; its exit status as shells count it."""
+        """Waits for the script's end. Returns its exit status as a shell would."""
         while process.poll() is None:
             bar.update()
             got = signal.sigtimedwait(SIGNALS, POLL_S)
@@ -89,8 +89,7 @@ class Signals:
         return code if code >= 0 else 128 - code
 
     def _pass_on(self, got: signal.struct_siginfo, process: subprocess.Popen[bytes]) -> None:
-        """The terminal sends its signals to the script as well; those of a process reach it
-        through us."""
+        """Passes on signals sent by a process; the terminal sends its own to the script too."""
         self.got.append(got.si_signo)
         if len(self.got) == 1:
             self._say("interrupted; waiting for the script to end (once more ends it)")
@@ -110,7 +109,7 @@ def signal_name(number: int) -> str:
 
 
 def name_left_over(mark: str, say: Callable[[str], None]) -> None:
-    """Names children of the script that are still running, and leaves them alone."""
+    """Reports children of the script that are still running, and leaves them alone."""
     until = time.monotonic() + SETTLE_S
     while (left := using(mark)) and time.monotonic() < until:
         time.sleep(0.05)
@@ -121,7 +120,7 @@ def name_left_over(mark: str, say: Callable[[str], None]) -> None:
 
 
 def using(mark: str) -> list[tuple[int, str]]:
-    """Processes with "NAME=value" in their environment: (id, command line)."""
+    """Returns (id, command line) of processes with "NAME=value" in their environment."""
     found = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():

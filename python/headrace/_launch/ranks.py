@@ -14,7 +14,7 @@ LAUNCHERS = (
 
 
 def rank() -> int | None:
-    """This process's rank; None: no launcher says that there are several."""
+    """Returns this process's rank; None if no launcher has set the variables of several ranks."""
     for _, own, size, _ in LAUNCHERS:
         found, of = os.environ.get(own, ""), os.environ.get(size, "")
         if found.isdigit() and of.isdigit():

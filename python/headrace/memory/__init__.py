@@ -1,17 +1,17 @@
-"""Records and analyses what every block of memory does while a model trains.
+"""Records and analyses the use of every memory block while a model trains.
 
     with headrace.memory.record("run.hrm"):
         train(model, some_batches)
     found = headrace.memory.analyse("run.hrm")
 
-For each storage that an operator of PyTorch touches: when it is allocated, read, written and
-freed, by which operator, in which phase (forward, backward, optimizer), iteration and part of
+A record tells for each storage that a PyTorch operator uses when it is allocated, read, written
+and freed, by which operator, in which phase (forward, backward, optimizer), iteration and part of
 the model ("Pinpointing the Memory Behaviors of DNN Training", ISPASS'21). Reads and writes
-follow from the operators' schemas; views are accesses of the storage below them, what only
-looks at metadata is none. The file is complete however the process ends.
+follow from the operators' schemas. An access to a view counts for its storage; operators that
+only use metadata access nothing. The file is complete however the process ends.
 
-Not seen: what happens inside a compiled graph or a library's call, other threads' operators
-outside backward passes, and other processes; a record says which of these there were.
+Not recorded: the inside of compiled graphs and library calls, other threads' operators outside
+backward passes, and other processes. A record notes which of these occurred.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _Path = str | os.PathLike[str]
 
 
 def __getattr__(name: str) -> Any:
-    # torch is imported by who records, not by who looks at records.
+    # Only recording imports torch; analysing records does not need it.
     if name == "Recording":
         from ._mode import Recording
 
@@ -54,25 +54,25 @@ def record(
     stacks: bool = False,
     limit_bytes: int = 0,
 ) -> Iterator[Recording]:
-    """Records what the block runs, into `path`. One recording at a time in a process.
+    """Records the ``with`` block into `path`. A process can have one recording at a time.
 
     Args:
-        path: the file; a record that is there is replaced, but not one that a living process
-            records into, and anything else is left alone (FileExistsError). None:
-            ``headrace-memory.hrm``, of a rank of several ``headrace-memory.rankN.hrm``.
-        batch_size: of the training, for the projection to other sizes. None: what batch_first
-            of modules or the loader says, else the first dimension of the first tensor that the
-            model is called with; the record says which.
-        iterations: after so many the recording ends, and training goes on unrecorded; 0: it ends
-            with the block.
-        stacks: which lines of Python code called each operator (of a backward pass: the
-            forward operator), torch's and headrace's own left out.
-        limit_bytes: of the file, from where on nothing is recorded; 0: none.
+        path: the file. An existing record is replaced, unless a living process is writing it;
+            other files are not replaced (FileExistsError). None: ``headrace-memory.hrm``, or
+            ``headrace-memory.rankN.hrm`` for one of several ranks.
+        batch_size: of the training, for projections to other sizes. None: found from
+            batch_first of modules or from the loader, else the first dimension of the first
+            tensor that the model is called with; the record says which.
+        iterations: the recording ends after this many, and training continues unrecorded; 0: it
+            ends with the block.
+        stacks: record which lines of Python code called each operator (in a backward pass: the
+            forward operator), without those of torch and headrace.
+        limit_bytes: limit of the file's size, at which recording stops; 0: none.
 
-    An iteration ends with each `step()` of an optimizer of torch.optim; without one, where the
-    training itself updates parameters after a backward pass. What an operator's call
-    costs more while it is recorded is measured at the beginning (a few milliseconds), and taken
-    off the intervals by the analysis.
+    An iteration ends with each `step()` of an optimizer of torch.optim. Without one, it ends when
+    the training itself updates parameters after a backward pass. The overhead of recording an
+    operator's call is measured at the beginning (a few milliseconds), and the analysis subtracts
+    it from the intervals.
     """
     from . import _facts, _mode
 
@@ -93,12 +93,12 @@ def record(
 def analyse(
     path: str | os.PathLike[str], *, h2d_bytes_per_s: float = 0.0, d2h_bytes_per_s: float = 0.0
 ) -> dict[str, Any]:
-    """A record, analysed: docs/memory-format.md has the names.
+    """Analyses a record. docs/memory-format.md describes the result.
 
     Args:
         path: of the record; damaged parts are left out and listed (``run.damage``).
-        h2d_bytes_per_s, d2h_bytes_per_s: between host and accelerator, for swap advice; 0:
-            what the record says, else 12e9.
+        h2d_bytes_per_s, d2h_bytes_per_s: copy rates between host and accelerator, for swap
+            advice; 0: those in the record, else 12e9.
     """
     text = _core.memory_analyse(os.fspath(path), h2d_bytes_per_s, d2h_bytes_per_s)
     return cast("dict[str, Any]", json.loads(text))
@@ -112,8 +112,8 @@ def write_text(
     h2d_bytes_per_s: float = 0.0,
     d2h_bytes_per_s: float = 0.0,
 ) -> None:
-    """The report on records as text of so many columns (40 to 160): of several side by side, the
-    first one in full. ``out``: a file, or "-": standard output."""
+    """Writes a report on records as text with ``columns`` columns (40 to 160). Several records are
+    shown side by side, and the first one in full. ``out``: a file, or "-" for standard output."""
     _core.memory_write_text(paths, os.fspath(out), columns, h2d_bytes_per_s, d2h_bytes_per_s)
 
 
@@ -124,17 +124,17 @@ def write_page(
     h2d_bytes_per_s: float = 0.0,
     d2h_bytes_per_s: float = 0.0,
 ) -> None:
-    """The same as one HTML page that needs no network."""
+    """Writes the report as one HTML page that needs no network."""
     _core.memory_write_page(paths, os.fspath(out), h2d_bytes_per_s, d2h_bytes_per_s)
 
 
 def compare(before: _Path, after: _Path) -> dict[str, Any]:
-    """What is different between two records: docs/memory-format.md has the names."""
+    """Compares two records. docs/memory-format.md describes the result."""
     return cast("dict[str, Any]", json.loads(_core.memory_compare([before, after])))
 
 
 def convert(source: _Path, to: _Path) -> None:
-    """Makes a record of what other tools wrote: a snapshot of PyTorch's allocator (a pickle, of
-    which nothing is executed), a Kineto trace with memory events, or PyTorch's raw memory
-    timeline; these may be gzipped. Raises ValueError where it is none of these."""
+    """Converts other tools' files to a record: a snapshot of PyTorch's allocator (a pickle, none of
+    whose code is executed), a Kineto trace with memory events, or PyTorch's raw memory timeline;
+    each may be gzipped. Raises ValueError for other files."""
     _core.memory_import(source, to)

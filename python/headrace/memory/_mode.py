@@ -1,8 +1,8 @@
-"""Records operators: by an observer below Python (observer.cpp), or where that is not possible by
-a dispatch mode. Both record by the same C code (ext/memory_dispatch.c).
+"""Records operators with an observer below Python (observer.cpp), or with a dispatch mode if the
+observer is not available. Both use the same C code (ext/memory_dispatch.c).
 
-The operators of the recording thread and of the backward passes that it starts are seen. Facts
-("note ...") name what is known to be missing.
+It records the operators of the recording thread and of the backward passes that it starts. Facts
+("note ...") in the record name what is known to be missing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OPERATORS_MOST = 100_000  # times as many operators
 
 
 class _Mode(_core.MemoryRecorder, TorchDispatchMode):
-    """What is entered and left: operators to events."""
+    """The dispatch mode: converts operators to events."""
 
     supports_higher_order_operators = True  # or PyTorch refuses to call them
 
@@ -64,7 +64,8 @@ class _Mode(_core.MemoryRecorder, TorchDispatchMode):
         return pack(func, self.name(str(func)))
 
     def _see_operators(self) -> str | None:
-        """From now on, in this thread; why the observer cannot, or None: it does."""
+        """Starts recording this thread's operators. Returns None if the observer does it, else why
+        it cannot."""
         problem = self._observe()
         if problem is not None:
             TorchDispatchMode.__enter__(self)
@@ -85,7 +86,7 @@ class _Mode(_core.MemoryRecorder, TorchDispatchMode):
 
 
 class _Probe(_Mode):
-    """To measure what recording costs."""
+    """A mode for measuring the overhead of recording."""
 
     def __init__(self, path: str, stacks: bool) -> None:
         super().__init__(stacks)
@@ -101,9 +102,9 @@ class _Probe(_Mode):
 
 
 class Recording(_Mode):
-    """A recording that is going on; a context manager. One at a time in a process.
+    """A recording in progress, a context manager. A process can have one at a time.
 
-    Args: as of :func:`headrace.memory.record`.
+    Args: as for :func:`headrace.memory.record`.
     """
 
     def __new__(cls, path: str | os.PathLike[str], limit_bytes: int = 0, **_: Any) -> Any:
@@ -176,7 +177,7 @@ class Recording(_Mode):
         return self
 
     def _follow_kernels(self) -> None:
-        """CUDA is there: when its devices do what they are asked for is recorded."""
+        """Records the times of GPU kernels; called when CUDA is initialised."""
         if not self.is_open:
             return
         if self._history is not None:
@@ -192,7 +193,7 @@ class Recording(_Mode):
         self._phases.end()
 
     def close(self) -> None:
-        """Ends the recording. Training goes on, and costs what it did without."""
+        """Ends the recording. Training continues without its overhead."""
         self._leave()
         self._phases.end()
         if self.is_open:
@@ -203,13 +204,13 @@ class Recording(_Mode):
         super().close()
 
     def _leave(self) -> None:
-        """Off the stack of modes, where it is the innermost; else it passes everything on."""
+        """Leaves the stack of modes if this is the innermost; otherwise it passes everything on."""
         if self._thread == threading.get_ident() and _get_current_dispatch_mode() is self:
             self._thread = 0
             TorchDispatchMode.__exit__(self, None, None, None)
 
     def _forked(self) -> None:
-        """In a child: nothing is recorded of it."""
+        """Stops recording in a forked child."""
         self.abandon()
         if self._history is not None:
             self._history.abandon()
@@ -219,7 +220,7 @@ class Recording(_Mode):
     # -- called by the phases --
 
     def iterated(self, count: int) -> None:
-        """So many iterations are complete."""
+        """Called when ``count`` iterations are complete."""
         if threading.active_count() > 1:
             self._see_threads()
         if self._history is not None:
@@ -231,8 +232,8 @@ class Recording(_Mode):
             self.close()
 
     def without_iterations(self, backwards: int) -> None:
-        """So many backward passes, and no iteration is complete: a recording of some ends all the
-        same."""
+        """Called after backward passes without a complete iteration: ends a recording limited to a
+        number of iterations."""
         if not self._iterations:
             return
         if backwards >= BACKWARDS_MOST * self._iterations:
@@ -248,7 +249,7 @@ class Recording(_Mode):
         self.close()
 
     def _failed(self, error: Any, is_recorded: bool) -> None:
-        """An operator raised: where memory was short, that is worth a word."""
+        """Called when an operator raises: records a failed allocation if it ran out of memory."""
         text = str(error)
         is_short = isinstance(error, (torch.OutOfMemoryError, MemoryError))
         if is_short and self._history is not None and self._history.take():
@@ -298,7 +299,7 @@ class Recording(_Mode):
 
 
 def _operator(name: str, overload: str) -> Any:
-    """What a dispatch mode is called with, of the dispatcher's names ("aten::add", "Tensor")."""
+    """Returns the function that a dispatch mode gets for ("aten::add", "Tensor")."""
     space, _, short = name.partition("::")
     try:
         return getattr(getattr(getattr(torch.ops, space), short), overload or "default")
@@ -307,7 +308,7 @@ def _operator(name: str, overload: str) -> Any:
 
 
 def _notes_of_code() -> dict[str, str]:
-    """Of what is there that hides operators."""
+    """Returns notes on imported code that hides operators."""
     notes: dict[str, str] = {}
     frames = sys.modules.get("torch._dynamo.eval_frame")
     graph = getattr(torch.cuda, "CUDAGraph", None) if torch.cuda.is_initialized() else None
@@ -333,7 +334,7 @@ _holder: list[Any] = []
 
 
 def _active() -> Recording | None:
-    """The recording that goes on."""
+    """Returns the recording in progress, or None."""
     while _holder:
         recording = _holder[-1]()
         if recording is not None and recording.is_open:

@@ -1,7 +1,6 @@
 """Follows which part of the model runs, as paths of modules ("layer1.0.conv2").
 
-A model is walked once, when its forward is called first; from then on a call costs a look
-into a dictionary.
+A model is walked once, at its first forward call; after that each call costs a dictionary lookup.
 """
 
 from __future__ import annotations

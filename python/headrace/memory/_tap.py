@@ -1,4 +1,4 @@
-"""The tap: the library that reports what allocators do (include/headrace/tap.h)."""
+"""The tap: the library that reports allocations and frees (include/headrace/tap.h)."""
 
 from __future__ import annotations
 

@@ -2,9 +2,8 @@
 
     from headrace.torch import DataLoader
 
-takes the place of ``from torch.utils.data import DataLoader`` where the dataset
-is an image folder and the transforms are torchvision's. See
-:class:`DataLoader` for what each argument means here.
+replaces ``from torch.utils.data import DataLoader`` for image datasets with
+torchvision's transforms. See :class:`DataLoader` for the arguments.
 """
 
 from __future__ import annotations

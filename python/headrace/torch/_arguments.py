@@ -1,7 +1,7 @@
 """Checks the DataLoader's arguments.
 
-Refusals name the argument and what to do instead; where torch refuses the same,
-the words are torch's.
+Errors name the argument and what to do instead. If torch refuses the same, the
+message is torch's.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def epoch(value: Any) -> int:
 
 
 def cache(value: Any) -> str | None:
-    """The text that the library takes, of bytes or a text; None and 0 are no cache."""
+    """Converts bytes or a text to the library's text; None and 0 mean no cache."""
     if value is None or isinstance(value, str):
         if value == "":
             raise ValueError("cache is an empty text: write a size such as '64GiB', or leave it out")
@@ -48,7 +48,7 @@ def cache(value: Any) -> str | None:
     return str(number) if number else None
 
 
-# The native loader's options that shared() makes.
+# Options of the native loader that shared() returns.
 SHARED = frozenset(("agent", "agent_command", "stream", "join", "lag", "window"))
 
 _WINDOW = 8  # the library's default
@@ -56,9 +56,9 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def _agent_command() -> dict[str, str]:
-    """What "auto" starts: this package's agent in this Python, unless HEADRACE_AGENT_COMMAND
-    names another command. Nothing is imported from the working directory (-P), and the package
-    is found where this one lies, however that came to be on the path."""
+    """Returns the command that "auto" starts: this package's agent in this Python, unless
+    HEADRACE_AGENT_COMMAND names another. It imports nothing from the working directory (-P), and
+    finds the package at this one's location, however that came to be on the path."""
     if os.environ.get("HEADRACE_AGENT_COMMAND") or not sys.executable:
         return {}
     start = os.path.join(_PACKAGE, "_start.py")
@@ -75,7 +75,7 @@ def shared(
     batches_ahead: int,
     has_sampler: bool,
 ) -> dict[str, Any]:
-    """The native loader's options of an agent, none without one."""
+    """Returns the native loader's options for an agent; empty without one."""
     for what, value, words in (("join", join, ("epoch", "now")), ("lag", lag, ("alone", "wait"))):
         if value not in words:
             raise ValueError(f"{what} must be {words[0]!r} or {words[1]!r}, got {value!r}")
@@ -118,7 +118,7 @@ def check_join(join: Any, stream: Any, world_size: int) -> None:
 
 
 def hosts(cache: str | None, assignment: Any, *, agent: Any, has_sampler: bool) -> None:
-    """Refuses what cannot be with a cache on several hosts, or only with one."""
+    """Refuses arguments that exclude a cache on several hosts, or that require one."""
     if assignment not in (None, "local", "exact"):
         raise ValueError(f"assignment must be 'local', 'exact' or None, got {assignment!r}")
     if not is_hosts(cache):
@@ -195,8 +195,8 @@ def seed(seed: Any, generator: torch.Generator | None) -> int:
 
 
 def part(rank: int | None, world_size: int | None, gather: Any) -> _surroundings.Part:
-    """Of rank= and world_size=, or of the surroundings. A function that gathers from all ranks
-    says that they work together."""
+    """Returns the part given by rank= and world_size=, or by the environment. A ``gather`` function
+    implies that the ranks train together."""
     if (rank is None) != (world_size is None):
         raise ValueError("give rank and world_size both, or neither")
     if rank is None or world_size is None:
@@ -208,6 +208,6 @@ def part(rank: int | None, world_size: int | None, gather: Any) -> _surroundings
 
 
 def first_capacity(batch_sampler: Any) -> int:
-    """Samples that a batch sampler's batches will have, as far as it says."""
+    """Returns the batch size that a batch sampler declares."""
     size = getattr(batch_sampler, "batch_size", None)
     return size if isinstance(size, int) and size > 0 else 1

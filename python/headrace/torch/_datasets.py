@@ -1,11 +1,11 @@
 """Translates the datasets that the DataLoader accepts to those of the C library.
 
-A dataset can be read natively when its samples are (path, label) pairs and
-nothing in Python happens between file and batch. That holds for Headrace's own
-datasets, for torchvision's ImageFolder and DatasetFolder with torchvision's own
-loader function, and for subsets of these. torchvision is recognised by its
-class names and is not imported. A subclass that changes how a sample is made is
-refused: reading its files natively would silently leave its code out.
+A dataset can be read natively if its samples are (path, label) pairs and no
+Python code runs between file and batch. This holds for Headrace's own datasets,
+for torchvision's ImageFolder and DatasetFolder with torchvision's own loader
+function, and for subsets of these. torchvision is recognised by its class names
+and is not imported. A subclass that changes how samples are made is refused:
+reading its files natively would silently bypass its code.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _WAY_OUT = (
 
 
 def resolve(dataset: Any) -> tuple[_core.Dataset, Any]:
-    """The core dataset and the transform of what the user gave.
+    """Returns the core dataset and the transform of the user's dataset.
 
-    Raises TypeError or ValueError that names what is not supported.
+    Raises TypeError or ValueError that names the unsupported part.
     """
     source, transform = _resolve(dataset)
     if len(dataset) != len(source):
@@ -56,14 +56,14 @@ def _resolve(dataset: Any) -> tuple[_core.Dataset, Any]:
 
 
 def transform_of(dataset: Any) -> Any:
-    """The transform that a dataset which `resolve` took has now."""
+    """Returns the current transform of a dataset accepted by `resolve`."""
     while isinstance(dataset, Subset):
         dataset = dataset.dataset
     return dataset.transform
 
 
 def int64(values: Any) -> array.array[int]:
-    """Whole numbers of a list, range, tensor or NumPy array as an int64 buffer."""
+    """Converts the integers of a list, range, tensor or NumPy array to an int64 buffer."""
     if hasattr(values, "tolist"):
         values = values.tolist()
     return array.array("q", values)
@@ -79,7 +79,7 @@ def _refuse_override(dataset: Any, base: type) -> None:
 
 
 def _torchvision_folder(dataset: Any) -> type | None:
-    """torchvision's DatasetFolder if the dataset is one."""
+    """Returns torchvision's DatasetFolder class if the dataset is an instance, else None."""
     for cls in type(dataset).__mro__:
         if cls.__module__ == "torchvision.datasets.folder" and cls.__name__ == "DatasetFolder":
             return cls

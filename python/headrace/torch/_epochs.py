@@ -1,7 +1,7 @@
-"""The place of a DataLoader: its next epoch, how far the live one is, and states of both.
+"""The position of a DataLoader: its next epoch, the progress of the live one, and its saved states.
 
-The native loader knows the place in its own order; of a user's sampler the place is kept here,
-with what was pushed and has not come back yet.
+The native loader keeps the position in its own order. For a user's sampler the position is kept
+here, with the batches pushed to the native loader and not yet returned.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ._order import Dealt, Order
 
 
 class Epoch:
-    """How far one pass over the data is. The loader keeps it after a ``break``, so it
-    refers to neither loader nor iterator, and all of them die without a collector."""
+    """The progress of one pass over the data. The loader keeps it after a ``break``. It refers to
+    neither loader nor iterator, so that all are freed without a garbage collection."""
 
     def __init__(self, number: int, resume: dict[str, Any] | None, core: _core.Loader) -> None:
         self.number = number
@@ -38,7 +38,7 @@ class Epoch:
 
 
 class OneReader:
-    """A lock without waiting: a second thread gets a RuntimeError, and the first one goes on."""
+    """A lock that never waits: a second thread gets a RuntimeError; the first is not affected."""
 
     def __init__(self) -> None:
         # One that Ctrl-C left locked is open to its own thread.
@@ -56,10 +56,10 @@ class OneReader:
 
 
 class Epochs(ABC):
-    """The DataLoader as one that goes through its dataset again and again.
+    """The part of the DataLoader that counts epochs and keeps positions.
 
-    An :class:`Iteration` (``_iteration.py``) is one pass. What it needs of the native loader are
-    the abstract methods.
+    An :class:`Iteration` (``_iteration.py``) is one pass over the data. It reaches the native
+    loader through the abstract methods.
     """
 
     # Set by the DataLoader when it is made:
@@ -76,7 +76,7 @@ class Epochs(ABC):
     _core: _core.Loader | None
 
     def _begin_at(self, epoch: int) -> None:
-        """Sets what belongs to the place; called once, when the loader is made."""
+        """Initialises the position; called once, when the loader is made."""
         self._next_epoch = epoch
         self._ahead = 0  # epochs that a stream was ahead of this loader's when it joined
         self._joined = False  # whether the place in a stream is this loader's, or to be found
@@ -93,11 +93,11 @@ class Epochs(ABC):
 
     @abstractmethod
     def _check_open(self) -> None:
-        """RuntimeError where the loader is closed."""
+        """Raises RuntimeError if the loader is closed."""
 
     @abstractmethod
     def _check_fork(self) -> None:
-        """Begins anew in a forked child, which has none of the threads."""
+        """Resets the loader in a forked child, which has none of its threads."""
 
     @abstractmethod
     def _native(self) -> _core.Loader:
@@ -109,18 +109,19 @@ class Epochs(ABC):
 
     @abstractmethod
     def _agree(self, epoch: int, position: int) -> None:
-        """Exchanges with the other ranks what they have to know before an epoch."""
+        """Exchanges data that the ranks need before an epoch."""
 
     @abstractmethod
     def _tensors(self, batch: _core.Batch) -> tuple[Any, ...]:
-        """What the loop gets for a native batch."""
+        """Converts a native batch to the tuple that the training loop gets."""
 
     def set_epoch(self, epoch: int) -> None:
-        """The next ``iter()`` is this epoch; passed on to the sampler where it has a
-        ``set_epoch`` too. Not needed for epochs to differ. Before the first batch of an epoch it
-        changes that one, also after ``iter()``. A loaded state of this very epoch stays: its
-        place in it is gone on from. A loader whose first epoch was a later one of its stream
-        goes on counting its own here; :meth:`state_dict` has the stream's."""
+        """Sets the epoch of the next ``iter()``, and of the sampler if it has ``set_epoch``.
+
+        Epochs differ without it. Until the first batch of an epoch is taken, even after
+        ``iter()``, it changes that epoch. A loaded state of the same epoch keeps its position. If
+        the loader joined a stream late, ``epoch`` counts the loader's own epochs;
+        :meth:`state_dict` has the stream's."""
         number = arguments.epoch(epoch) + self._ahead
         if number < 0:
             raise ValueError(
@@ -137,13 +138,13 @@ class Epochs(ABC):
                 getattr(sampler, "set_epoch", lambda epoch: None)(epoch)
 
     def _aim(self, number: int) -> None:
-        """The next epoch, or the one of which nothing was taken yet, is this one."""
+        """Sets the next epoch, or the live one if no batch was taken from it yet."""
         if self._resume is not None and self._resume["epoch"] != number:
             self._resume = None
         self._next_epoch = number
 
     def _follow_sampler(self) -> None:
-        """What was said to the set_epoch of a DistributedSampler that is replaced."""
+        """Follows set_epoch calls on the DistributedSampler that the native order replaces."""
         moved = None if self._dealt is None else self._dealt.moved()
         if moved is not None:
             self._aim(moved + self._ahead)
@@ -151,12 +152,12 @@ class Epochs(ABC):
     # Resuming
 
     def state_dict(self) -> dict[str, Any]:
-        """Where training stands: after the batches that were taken. Small, of plain
-        types: torch.save and json both keep it.
+        """Returns the position of training, after the batches taken so far: a small dict of
+        plain types, for torch.save or json.
 
-        With Headrace's own order it holds for any number of ranks and any batch size;
-        each rank gives the same. After the last batch but before the loop has ended,
-        the state is the end of that epoch. It says which dataset it is of (``"dataset"``).
+        With Headrace's own order it is valid for any number of ranks and any batch size, and
+        all ranks return the same. After the last batch but before the loop has ended, the
+        state is the end of that epoch. ``"dataset"`` identifies the dataset.
         """
         self._check_fork()
         self._follow_sampler()
@@ -172,13 +173,12 @@ class Epochs(ABC):
         return self._state(epoch.number, epoch.position, sampler)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The next ``iter()`` goes on where ``state`` was taken: its first batch is, bit
-        for bit, the one that would have come; the epochs after it follow.
+        """Makes the next ``iter()`` continue where ``state`` was taken: its first batch is, bit
+        for bit, the one that would have come next.
 
-        ``seed`` and ``shuffle`` become the state's. Raises ValueError for a state of
-        another dataset (of other names, labels or order), version or kind of sampler, and for
-        numbers that are out of range. States of before 2026-12 do not say their dataset; one line
-        says so.
+        Takes ``seed`` and ``shuffle`` from the state. Raises ValueError for a state of another
+        dataset (other names, labels or order), version or kind of sampler, and for numbers out
+        of range. States from before 2026-12 do not identify their dataset, which is logged.
         """
         states.check(
             state,
@@ -196,7 +196,7 @@ class Epochs(ABC):
             self._resume = dict(state)
 
     def _was_moved(self, epoch: Epoch) -> bool:
-        """Whether set_epoch has made it another one since it was begun."""
+        """Returns whether set_epoch has changed the epoch since it began."""
         if epoch.is_taken:
             return False
         moved = self._feed is not None and self._feed.was_moved()
@@ -225,7 +225,7 @@ class Epochs(ABC):
         return state
 
     def _follow_stream(self, epoch: Epoch, number: int) -> None:
-        """The first batch that was had of a stream says which of its epochs this is."""
+        """Takes the stream's epoch from the first batch received."""
         ahead = number - epoch.number
         epoch.number = number
         self._ahead += ahead

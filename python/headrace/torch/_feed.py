@@ -1,15 +1,15 @@
 """Feeds batches of indices from a user's sampler to the C library.
 
-Any iterable of indices, or of lists of indices, will do, an endless one too:
-it is asked for a few batches ahead of training, never for all.
+The sampler is any iterable of indices, or of lists of indices, even an endless
+one: only a few batches are read ahead of training.
 
 Resuming: a sampler (or its iterator) with state_dict and load_state_dict is
-asked for its state after each batch. Any other is replayed: the random
-generators it may draw from are remembered as they were when it was started; to
-resume, it is started from them again and what had been handed out is passed
-over. This is exact for samplers that draw when they start, as torch's do; one
-that draws from a global generator while training draws from it too needs a
-state of its own.
+asked for its state after each batch. Any other is replayed: the states of the
+random generators it may use are saved when it starts. To resume, they are
+restored, the sampler is started again, and the indices handed out before are
+skipped. This is exact for samplers that draw when they start, as torch's do. A
+sampler that draws from a global generator which training uses too needs
+state_dict.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Taken: TypeAlias = "tuple[array.array[int], Any]"
 
 
 class Feed:
-    """Batches of indices out of a sampler or a batch sampler.
+    """Reads batches of indices from a sampler or a batch sampler.
 
     Args:
         source: the sampler, or the batch sampler.
@@ -55,7 +55,7 @@ class Feed:
         self._epochs: list[int | None] = []  # set_epoch's argument, of each part, at the start
 
     def __len__(self) -> int:
-        """Batches of an epoch; TypeError where the sampler has no length."""
+        """Batches per epoch. Raises TypeError if the sampler has no length."""
         count = len(self.source)  # type: ignore[arg-type]
         if self.batched:
             return count
@@ -71,7 +71,7 @@ class Feed:
         self._epochs = _epochs(self.source)  # some change it themselves when they start
 
     def was_moved(self) -> bool:
-        """Whether the sampler's set_epoch was called with another epoch since it was started."""
+        """Returns whether the sampler's epoch was changed by set_epoch since it started."""
         return _epochs(self.source) != self._epochs
 
     def resume(self, state: dict[str, Any]) -> None:
@@ -110,11 +110,11 @@ class Feed:
             self._iterator.load_state_dict(own["state"])  # type: ignore[attr-defined]
 
     def take(self) -> Taken | None:
-        """The next batch, or None at the sampler's end. Raises what the sampler raises."""
+        """Returns the next batch, or None at the sampler's end. Passes on its exceptions."""
         return self._ready.pop() if self._ready else self._pull()
 
     def state(self, position: int, batches: int, own: Any) -> dict[str, Any]:
-        """What resume needs, once ``position`` samples in ``batches`` batches were used."""
+        """Returns the state for resume after ``position`` samples in ``batches`` batches."""
         place = {"position": position, "batches": batches}
         of = self._stateful()
         if of is not None:
@@ -154,7 +154,7 @@ class Feed:
 
 
 class _Start:
-    """What a sampler's order may depend on, as it was when an epoch began."""
+    """The state that a sampler's order may depend on, saved at the beginning of an epoch."""
 
     def __init__(
         self,
@@ -176,8 +176,8 @@ class _Start:
 
     @contextmanager
     def again(self, source: Any) -> Iterator[None]:
-        """Puts everything back to how it was; afterwards, the process-wide generators
-        to how they are now, so that resuming a loader does not disturb training."""
+        """Restores the saved state. Afterwards it puts the process-wide generators back to their
+        present state, so that resuming a loader does not disturb training."""
         now = _common_states()
         for generator, state in zip(_generators(source), self._generators):
             generator.set_state(state)
@@ -217,7 +217,7 @@ class _Start:
 
 
 def _parts(source: Any) -> list[Any]:
-    """The sampler and, for a batch sampler, the sampler inside it."""
+    """Returns the sampler and, for a batch sampler, the sampler inside it."""
     inner = getattr(source, "sampler", None)
     return [source] if inner is None else [source, inner]
 

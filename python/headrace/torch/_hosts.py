@@ -1,10 +1,9 @@
-"""Exchanges rates between the ranks where a cache lies on several hosts.
+"""Exchanges rates between the ranks if the cache is on several hosts.
 
-The plan of an epoch follows from numbers that all ranks share, so the rates that each has
-measured get into it only when every rank is given those of all. They travel as one small
-record a rank, of fixed layout, by the job's own means: torch.distributed, or a function of
-the user's (MPI's allgather, say). The record also says at which place of which epoch its
-rank begins, so that ranks that are out of step get an error.
+All ranks derive the plan of an epoch from the same numbers, so the plan can use measured rates
+only if every rank knows those of all ranks. Each rank sends one small record of fixed layout
+through torch.distributed or a function of the user (for example MPI's allgather). The record
+also has the rank's epoch and position, so that ranks that are out of step get an error.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ _MAGIC = b"hrr1"
 
 
 def is_hosts(cache: str | None) -> bool:
-    """Whether the text of a cache is one of several hosts."""
+    """Returns whether a cache text names several hosts."""
     return cache is not None and _core.cache_kind(cache) == "hosts"
 
 
 def figures(rates: Mapping[str, Any]) -> tuple[int, float, float, float, float, float, float]:
-    """A rank's rates as the extension takes them; ValueError names what is missing."""
+    """Converts a rank's rates for the extension. Raises ValueError that names a missing one."""
     missing = [name for name in ("host", *FIGURES) if name not in rates]
     if missing:
         raise ValueError(f"rates of a rank lack {', '.join(missing)}: give what rates() gave there")
@@ -54,7 +53,7 @@ def figures(rates: Mapping[str, Any]) -> tuple[int, float, float, float, float, 
 
 
 class Exchange:
-    """Gathers the rates of all ranks, with torch.distributed or what the user gave."""
+    """Gathers the rates of all ranks, with torch.distributed or the user's function."""
 
     def __init__(self, gather: Gather, rank: int, world_size: int) -> None:
         if gather is not None and gather is not False and not callable(gather):
@@ -69,8 +68,8 @@ class Exchange:
     def run(
         self, mine: Mapping[str, Any], epoch: int, position: int
     ) -> list[dict[str, Any]] | None:
-        """The rates of all ranks, in their order; None without a way to gather. Blocks until
-        all ranks have come here. RuntimeError where they are not at the same place."""
+        """Returns the rates of all ranks in rank order; None if there is no way to gather. Blocks
+        until all ranks call it. Raises RuntimeError if their positions differ."""
         gather = self._gather
         if gather is None and self._has_torch():
             gather = _gather_by_torch
@@ -84,7 +83,7 @@ class Exchange:
         return self.ranks
 
     def _has_torch(self) -> bool:
-        """Whether torch.distributed's default group is the ranks of this loader."""
+        """Returns whether torch.distributed's default group consists of this loader's ranks."""
         if not (dist.is_available() and dist.is_initialized()):
             return False
         return dist.get_rank() == self._rank and dist.get_world_size() == self._world_size
@@ -120,7 +119,7 @@ class Exchange:
 
 
 def stats_of_ranks(ranks: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
-    """What was gathered, for stats(): waiting of each rank, and its spread."""
+    """Returns the gathered entries of stats(): the waiting of each rank, and its spread."""
     if not ranks:
         return {}
     waits = [rank["wait_s"] for rank in ranks]
@@ -134,7 +133,7 @@ def stats_of_ranks(ranks: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
 
 
 def say_local(hosts: int) -> None:
-    """Logs one line, once in a process, where the assignment was not chosen."""
+    """Logs one line, once per process, if the user did not choose the assignment."""
     global _said_local
     if not _said_local:
         _said_local = True
@@ -155,7 +154,7 @@ def _gather_by_torch(record: bytes) -> list[bytes]:
     mine = torch.frombuffer(bytearray(record), dtype=torch.uint8).to(_device())
     everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     work = dist.all_gather(everyone, mine, async_op=True)
-    # Looked at rather than waited for, so that Ctrl-C ends it while a rank is missing.
+    # Polls instead of waiting, so that Ctrl-C works while a rank is missing.
     pause = 0.0001
     while not work.is_completed():
         time.sleep(pause)
@@ -165,7 +164,7 @@ def _gather_by_torch(record: bytes) -> list[bytes]:
 
 
 def _device() -> str:
-    """The kind of device whose tensors the default group can send."""
+    """Returns the device type whose tensors the default group can send."""
     config = dist.get_backend_config()  # "cpu:gloo,cuda:nccl"
     kinds = [part.partition(":")[0] for part in config.split(",")]
     return "cpu" if "cpu" in kinds else kinds[0]

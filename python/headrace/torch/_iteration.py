@@ -1,4 +1,4 @@
-"""One pass of a DataLoader: what ``iter(loader)`` gives."""
+"""The iterator that ``iter(loader)`` returns: one pass of a DataLoader."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ._feed import Feed
 
 
 class Iteration:
-    """What ``iter(loader)`` gives: one epoch, from its beginning or a loaded state on.
+    """Iterates over one epoch, from its beginning or from a loaded state.
 
-    Its epoch is fixed by its first batch. Until then another ``iter()`` is the same epoch, and
+    The first batch fixes the epoch. Until then another ``iter()`` is the same epoch, and
     set_epoch changes it: frameworks do both.
     """
 
@@ -26,7 +26,7 @@ class Iteration:
         self._epoch = loader._live = Epoch(before.number, before.resume, before.core)
 
     def _can_take_over(self, before: Epoch) -> bool:
-        """Whether the batches in preparation for the iterator before are those of this one."""
+        """Returns whether the previous iterator's prepared batches are those of this one."""
         loader = self._loader
         return (
             loader._feed is None
@@ -129,7 +129,7 @@ class Iteration:
         return loader._tensors(batch)
 
     def _follow_set_epoch(self) -> Epoch:
-        """Begins anew where set_epoch, of the loader or of a sampler, was called since iter()."""
+        """Restarts if set_epoch of the loader or of a sampler was called since iter()."""
         loader = self._loader
         loader._follow_sampler()
         moved = loader._feed is not None and loader._feed.was_moved()
@@ -140,7 +140,7 @@ class Iteration:
         return self._epoch
 
     def _taken(self) -> None:
-        """From now on this epoch is over for the next iter()."""
+        """Marks the epoch as used: the next iter() begins another one."""
         loader, epoch = self._loader, self._epoch
         if not epoch.is_taken:
             epoch.is_taken = True
@@ -153,7 +153,7 @@ class Iteration:
             self._loader._live = None
 
     def _fill(self, feed: Feed) -> None:
-        """Pushes batches until one more is on its way than the loader prepares ahead."""
+        """Pushes batches until one more is pending than the loader prepares ahead."""
         loader, epoch = self._loader, self._epoch
         while not epoch.ended and len(epoch.pushed) <= loader.prefetch_factor:
             try:

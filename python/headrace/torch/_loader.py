@@ -1,9 +1,9 @@
-"""The DataLoader: torch's interface over the native loader.
+"""The DataLoader: torch's interface to the native loader.
 
-The order of samples, their preparation and the place in an epoch belong to the
-C library; this file translates arguments, cuts a user's sampler into batches,
-and keeps the little state that lives between epochs. A user's sampler is the
-only case in which Python touches every index.
+The C library determines the order of samples, prepares them and keeps the
+position in an epoch. This file translates arguments, cuts a user's sampler into
+batches and keeps the state between epochs. Python handles individual indices
+only for a user's sampler.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ._order import Dealt, Order, OrderedBatches
 from ._stats import add_stats
 from ._surroundings import Part, local_ranks, suggest_agent
 
-# What the native loader was made for: setting one later could not take effect.
+# Attributes fixed when the native loader is made: setting one later would have no effect.
 _FIXED = frozenset(
     ("batch_sampler", "batch_size", "dataset", "drop_last", "layout", "num_workers", "pin_memory")
     + ("prefetch_factor", "rank", "sampler", "world_size")
@@ -40,7 +40,7 @@ _FIXED = frozenset(
 
 @dataclass(frozen=True)
 class SkippedSample:
-    """A sample that could not be used, or a damaged one that was taken, and why."""
+    """A sample that could not be used, or a damaged one that was accepted, and why."""
 
     epoch: int
     index: int
@@ -49,122 +49,124 @@ class SkippedSample:
 
 
 class DataLoader(Epochs):
-    """Batches of an image folder, prepared by native threads.
+    """Loads batches of an image dataset with native threads.
 
-    Iterating gives ``(images, labels)``: ``images`` of shape (samples, 3, height,
+    Iterating yields ``(images, labels)``: ``images`` of shape (samples, 3, height,
     width) with the transform's element type, ``labels`` int64; then ``index``
     (int64, positions in ``dataset``) with ``return_index`` and a list of paths with
-    ``return_path``. The tensors are yours to keep and to change. Images are the loader's own
-    memory, which it uses again when the last view of them is gone; labels and indices
-    are copies, so that keeping those of every batch keeps no images.
+    ``return_path``. You may keep and modify the tensors. Images lie in the loader's
+    memory, which it reuses when the last view of them is freed. Labels and indices
+    are copies, so that keeping them for every batch does not keep the images.
 
-    Batches depend on dataset, transform, ``seed``, epoch, batch size and ranks;
-    never on threads or timing. Epochs count from 0 and advance by themselves with
-    every ``iter()`` of which a batch is taken, also when the one before was left early.
+    Batches depend on dataset, transform, ``seed``, epoch, batch size and ranks,
+    never on threads or timing. Epochs count from 0. Every ``iter()`` from which a
+    batch is taken advances the epoch, even if the previous one was left early.
 
     torch's arguments:
         dataset: ``headrace.ImageFolder``, ``ImageList``, ``Pack`` or ``TarDataset``, torchvision's
             ``ImageFolder`` or ``DatasetFolder`` with its own loader, or a ``Subset``
             of these.
         batch_size: samples per batch of this rank.
-        shuffle: a new order every epoch.
-        sampler, batch_sampler: any iterable of indices, or of lists of them, endless
-            ones too. Every rank uses its own, as with torch. The
-            loader's own order replaces a ``DistributedSampler`` (not a subclass) where both give
-            the ranks the same counts: its ranks, ``shuffle``, ``seed`` and ``set_epoch`` count,
-            and a warning is logged.
-        num_workers: threads. ``None``: the cores that this process may use, over
-            LOCAL_WORLD_SIZE, less one, at least one. 0: one thread.
+        shuffle: use a new random order in every epoch.
+        sampler, batch_sampler: any iterable of indices, or of lists of indices, even an
+            endless one. As with torch, every rank has its own. The loader's own order
+            replaces a ``DistributedSampler`` (not a subclass) if both give the ranks the
+            same number of samples: it follows the sampler's ranks, ``shuffle``, ``seed``
+            and ``set_epoch``, and logs a warning.
+        num_workers: threads. ``None``: the cores that this process may use, divided by
+            LOCAL_WORLD_SIZE, minus one, at least one. 0: one thread.
         collate_fn: ``None`` or torch's ``default_collate``; others are refused.
-        pin_memory: page-locked batches for asynchronous copies, where there is CUDA.
-        drop_last: leave a last smaller batch out. Without it the ranks' last batches
-            are padded from the start of the order to equal size.
+        pin_memory: page-locked batches for asynchronous copies, if CUDA is available.
+        drop_last: drop a smaller last batch. Otherwise the ranks' last batches are
+            padded with samples from the start of the order to equal size.
         timeout, worker_init_fn: refused.
         multiprocessing_context, persistent_workers, pin_memory_device, in_order:
-            accepted without effect: threads need no start method, stay alive between
+            accepted without effect: threads need no start method and stay alive between
             epochs, and batches always come in order.
         generator: its ``initial_seed()`` is used as ``seed``.
-        prefetch_factor: batches prepared ahead, 2 if ``None``: of all threads together,
-            which share the work of every batch.
+        prefetch_factor: batches prepared ahead, by all threads together (they share the
+            work of every batch); 2 if ``None``.
 
     Headrace's arguments:
-        transform: replaces the dataset's; headrace's or torchvision's.
-        seed: of order and random parameters.
-        dtype: element type of ``images``, as a last ``ToDtype(dtype, scale=True)``.
+        transform: replaces the dataset's transform; headrace's or torchvision's.
+        seed: of the order and of random parameters.
+        dtype: element type of ``images``, as a final ``ToDtype(dtype, scale=True)``.
         layout: ``"NCHW"``, ``"NHWC"`` (samples, height, width, 3), or
             ``"channels_last"``: NCHW shape over NHWC memory, torch's memory format.
-        on_error: ``"raise"`` (:class:`headrace.SampleError`), or ``"skip"``: another
-            sample stands in, see :meth:`skipped`.
-        max_bad_share: with ``"skip"``: more bad samples than this share of an epoch's
-            raise :class:`headrace.TooManyBadSamples`.
+        on_error: for a bad sample: ``"raise"`` a :class:`headrace.SampleError`, or
+            ``"skip"`` it and use another sample instead, see :meth:`skipped`.
+        max_bad_share: with ``"skip"``: raise :class:`headrace.TooManyBadSamples` if more
+            than this share of an epoch's samples is bad.
         return_index, return_path: see above.
-        rank, world_size: this process's part. ``None``: found when the first epoch begins:
-            torch.distributed where it is initialised; else RANK and WORLD_SIZE; else 0 of 1,
-            unless ``gather`` is a function: then also the variables of Open MPI, MPICH and Slurm.
-            A warning is logged where variables were used, or ignored. Unused with a sampler.
-        direct_io: read past the page cache.
-        io_uring: ``False`` reads with plain threads.
-        staging_bytes: encoded bytes read ahead at most; 16 MiB if ``None``.
-        cache: memory for samples, so that later epochs need not read or, in part, decode
-            them again: bytes, or a text. ``"2GiB"`` is private: it ends with this
-            loader, or, where there are several ranks, with the last of them, which
-            share it. ``"shm:NAME?size=64GiB"`` is kept: other jobs share it and later runs
-            start with it; behind it may follow ``&share=0.9``, of the size for this
-            dataset at most, ``&group=NAME``, ``&form=...`` and ``&key_file=PATH``. What is in
-            stays in, until its file changes.
-            ``"memcached:hostA:11211,hostB:11211?size=64GiB"`` is in the memory of several
-            hosts, whose memcached servers run already; every rank says the same.
-        cache_form: how cached samples are kept: ``"encoded"``, as the files are;
-            ``"coefficients"``, which decode several times faster for about a third
-            more bytes; ``"planes"``, faster again for three to six times the bytes;
-            ``None`` or ``"auto"``: what ``cache`` says, or else what the budget is best
-            spent on by what is measured. Batches are the same.
-        epochs: of the whole run. With it busy threads convert cached samples to
-            ``cache_form`` where the epochs that are left repay it; otherwise only
-            idle threads do.
-        agent: who prepares. ``None``: this process. ``"auto"``: a process of its own for all
-            jobs and ranks of this user on this host, which is started where there is none
-            and ends when it is unused; or the socket's path of one that ``headrace agent``
-            runs. Batches are the same, bit for bit. ``num_workers``, ``direct_io``,
-            ``io_uring`` and ``staging_bytes`` are then the agent's, ``cache`` where it has one.
-            A sampler runs in this process, and its indices go to the agent.
-        stream: with an agent: jobs that name the same stream get the same batches, each sample
-            fetched and prepared once an epoch for all of them; batch sizes may differ. Not with
-            a sampler, other than a ``DistributedSampler``. Their dataset, transform, ``seed``, ``shuffle`` and ``world_size`` must be equal.
-        join: of a stream that others are using: ``"epoch"`` waits for their next one,
-            ``"now"``, of one rank, takes the rest of this one; ``stats()["missed"]`` says what
-            was missed. Epochs are then the stream's, see :meth:`set_epoch`.
-        lag: when this loader is more than ``window`` batches behind the others of its
+        rank, world_size: which part of each epoch this process gets. ``None``: determined
+            when the first epoch begins: from torch.distributed if it is initialised, else
+            from RANK and WORLD_SIZE, else 0 of 1. If ``gather`` is a function, the variables
+            of Open MPI, MPICH and Slurm count too. Logs a warning if variables were used or
+            ignored. Unused with a sampler.
+        direct_io: bypass the page cache.
+        io_uring: ``False``: read with plain threads.
+        staging_bytes: limit of the encoded bytes read ahead; 16 MiB if ``None``.
+        cache: memory for samples, so that later epochs need not read them again or, in
+            part, decode them: bytes, or a text. ``"2GiB"``: a private cache, shared by the
+            ranks of this host and removed with the last loader. ``"shm:NAME?size=64GiB"``: a
+            kept cache, shared with other jobs and available to later runs. Options may
+            follow: ``&share=0.9`` (the most of the size that this dataset gets),
+            ``&group=NAME``, ``&form=...`` and ``&key_file=PATH``. Samples stay cached until
+            their files change. ``"memcached:hostA:11211,hostB:11211?size=64GiB"``: a cache in
+            the memory of several hosts, whose memcached servers are running; every rank
+            passes the same text.
+        cache_form: form of cached samples: ``"encoded"``: as the files;
+            ``"coefficients"``: decode several times faster for about a third more bytes;
+            ``"planes"``: faster still for three to six times the bytes; ``None`` or
+            ``"auto"``: the form in ``cache``, or else the best use of the budget by
+            measurement. Batches are the same.
+        epochs: number of epochs of the run. If given, busy threads too convert cached
+            samples to ``cache_form``, if the remaining epochs repay it; otherwise only idle
+            threads do.
+        agent: the process that prepares batches. ``None``: this one. ``"auto"``: an agent
+            that serves all jobs and ranks of this user on this host; it is started if none
+            runs and exits when unused. Or the socket path of a running ``headrace agent``.
+            Batches are the same, bit for bit. The agent's own settings replace
+            ``num_workers``, ``direct_io``, ``io_uring`` and ``staging_bytes``, and ``cache`` if
+            it has one. A sampler runs in this process and sends its indices to the agent.
+        stream: with an agent: jobs that name the same stream get the same batches; each
+            sample is fetched and prepared once per epoch for all of them. Batch sizes may
+            differ; dataset, transform, ``seed``, ``shuffle`` and ``world_size`` must be equal.
+            Not possible with a sampler other than a ``DistributedSampler``.
+        join: how to join a stream in use: ``"epoch"``: wait for its next epoch; ``"now"``
+            (one rank only): take the rest of its current epoch; ``stats()["missed"]`` counts
+            the samples missed. Epochs are then the stream's, see :meth:`set_epoch`.
+        lag: if this loader is more than ``window`` batches behind the others of its
             stream: ``"alone"``: its batches are prepared for it alone until it has caught
             up; ``"wait"``: the others wait for it.
-        window: batches that a stream keeps in shared memory, for those who differ in speed; at
-            least ``prefetch_factor + 2``; 8, or more for a larger ``prefetch_factor``, if
-            ``None``. The first loader's counts.
-        assignment: which rank gets which samples of a global batch, where hosts keep
-            them. ``"local"``, the default with several hosts: those that its host keeps, as far
-            as equal batch sizes allow; ``"exact"``: the framework's own rank order. The
-            samples of all ranks together are the same ones. A loss that depends on which samples are in
-            one rank's batch (batch norm without synchronisation, in-batch negatives) needs
-            ``"exact"``.
-        gather: with several hosts: how the ranks exchange how fast their hosts are, at
-            each ``iter()`` but the first, which all ranks have to reach. ``None``: by
-            torch.distributed, where it is initialised; a function of ``bytes`` that
-            returns those of all ranks in their order (MPI's ``comm.allgather``); ``False``: never,
-            and all hosts are taken to be alike.
-        apply_exif_orientation: turn images as their EXIF tag says; torchvision
-            ignores it.
+        window: batches that a stream keeps in shared memory for jobs of different speed; at
+            least ``prefetch_factor + 2``. ``None``: 8, or more for a larger
+            ``prefetch_factor``. The stream uses its first loader's value.
+        assignment: which rank gets which samples of a global batch, with several hosts.
+            ``"local"`` (the default then): samples that its host keeps, as far as equal
+            batch sizes allow; ``"exact"``: the framework's own rank order. The samples of
+            all ranks together are the same. Use ``"exact"`` if the loss depends on which
+            samples share a rank's batch (batch norm without synchronisation, in-batch
+            negatives).
+        gather: with several hosts: how the ranks exchange the speed of their hosts. They do
+            so at each ``iter()`` except the first, which all ranks have to reach. ``None``:
+            with torch.distributed if it is initialised; a function that takes ``bytes`` and
+            returns those of all ranks in rank order (MPI's ``comm.allgather``); ``False``:
+            never, and all hosts count as equally fast.
+        apply_exif_orientation: rotate images by their EXIF tag; torchvision ignores it.
         max_pixels: larger images are bad samples; Pillow's limit if ``None``.
-        damaged: ``"refuse"``: damaged images are bad samples. ``"accept"`` takes those that
-            Pillow decodes by default, with pixels that the decoder guesses; they are
-            counted and listed, see :meth:`damaged`.
+        damaged: ``"refuse"``: damaged images are bad samples. ``"accept"``: accept those that
+            Pillow decodes by default, with pixels guessed by the decoder; they are counted
+            and listed, see :meth:`damaged`.
 
     Raises:
-        TypeError, ValueError: an argument that is not supported, by name, and what to
-            do instead. MemoryError, OSError: the cache's memory is not to be had.
+        TypeError, ValueError: an argument is not supported; the message names it and says
+            what to do instead.
+        MemoryError, OSError: the cache's memory is not available.
 
-    One iterator is live at a time: a new ``iter()`` ends the one before. One thread reads at a
-    time; another one gets a RuntimeError, and the first goes on. In a forked
-    child the loader works again from the next ``iter()`` on. It cannot be pickled;
+    One iterator is live at a time: a new ``iter()`` ends the previous one. One thread may read
+    at a time: a second one gets a RuntimeError and does not disturb the first. In a forked
+    child the loader works again from the next ``iter()`` on. A DataLoader cannot be pickled;
     datasets and transforms can.
     """
 
@@ -322,12 +324,12 @@ class DataLoader(Epochs):
 
     @property
     def rank(self) -> int:
-        """This process's place among ``world_size``; before the first epoch, as of now."""
+        """This process's rank; may change until the first epoch begins."""
         return self._part.now()[0]
 
     @property
     def world_size(self) -> int:
-        """Processes that share each epoch; before the first epoch, as of now."""
+        """Number of ranks that share each epoch; may change until the first epoch begins."""
         return self._part.now()[1]
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -338,8 +340,8 @@ class DataLoader(Epochs):
     # Iterating
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """Begins the next epoch; an iterator that is still live ends. Until a batch was taken it
-        stays the next one, so that iter() twice is the same epoch."""
+        """Begins the next epoch and ends a live iterator. If no batch was taken from that one,
+        the epoch stays the same."""
         self._check_fork()
         with self._reader:
             self._check_open()
@@ -349,7 +351,7 @@ class DataLoader(Epochs):
             return Iteration(self)
 
     def __len__(self) -> int:
-        """Batches of an epoch. TypeError where the sampler has no length."""
+        """Batches per epoch. Raises TypeError if the sampler has no length."""
         if self._feed is not None:
             return len(self._feed)
         self._check_open()
@@ -357,13 +359,13 @@ class DataLoader(Epochs):
         return samples // together if self.drop_last else -(-samples // together)
 
     def _samples_of_rank(self) -> int:
-        """In an epoch, padding included."""
+        """Samples of this rank per epoch, including padding."""
         if self.drop_last:
             return len(self) * (self.batch_size or 1)
         return -(-len(self._source) // self.world_size)
 
     def _settle(self) -> None:
-        """At an epoch's beginning: which part of it is this process's."""
+        """Determines this process's part of each epoch, at the beginning of an epoch."""
         is_first = not self._part.is_settled
         self._part.settle()
         rank, ranks = self._part.now()
@@ -379,70 +381,77 @@ class DataLoader(Epochs):
     # Watching
 
     def stats(self) -> dict[str, Any]:
-        """Counters since the loader was made: ``samples``, ``batches``, ``bad_samples``,
-        ``damaged_samples``, ``padded_samples``, ``bytes_read``, ``wait_ns`` (training waited in ``next``),
-        ``grown_slots``, ``cache_hits`` (samples whose bytes were cached), ``converted``
-        (items) and ``conversion_ns`` (of all threads); the state of now: ``slots``, ``slot_bytes``, ``staged_bytes``,
-        ``ready_batches``, ``threads``, ``io_uring``, ``cache_bytes`` (that cached items
-        take), ``cache_source_bytes`` (of the files that an epoch need not read any
-        more), ``cache_encoded``, ``cache_coefficients``, ``cache_planes`` (items by form)
-        and ``cache_waiting`` (encoded items that wait for a conversion); with an agent
-        ``missed`` (samples of the stream's epoch that were over when this loader joined),
-        ``alone`` (batches that were prepared for it alone) and ``reattached`` (times that a
-        new agent took over); and the histograms ``fetch``,
-        ``prepare`` (per sample) and ``wait`` (per batch): ``count``, ``sum_ns`` and
-        ``buckets``, bucket i counting durations of 2^i to 2^(i+1) ns.
+        """Returns counters, current state and histograms.
 
-        With several hosts ``own_hits``, ``own_bytes`` (samples of this host's server),
-        ``peer_hits``, ``peer_bytes`` (of others'), ``stored``, ``stored_bytes``, ``refused``
-        (items that this rank stored, and that servers refused) and ``read_ahead``; where rates
-        were gathered, of the epoch before: ``rank_wait_s`` (seconds that each rank's training
-        waited), ``rank_ready_s`` (mean seconds that it took until a batch was
-        ready), ``wait_spread_s`` and ``ready_spread_s`` (the largest less the smallest)."""
+        Counters since the loader was made: ``samples``, ``batches``, ``bad_samples``,
+        ``damaged_samples``, ``padded_samples``, ``bytes_read``, ``wait_ns`` (time that training
+        waited in ``next``), ``grown_slots``, ``cache_hits`` (samples whose bytes were cached),
+        ``converted`` (items) and ``conversion_ns`` (of all threads).
+
+        Current state: ``slots``, ``slot_bytes``, ``staged_bytes``, ``ready_batches``,
+        ``threads``, ``io_uring``, ``cache_bytes`` (size of the cached items),
+        ``cache_source_bytes`` (size of the files that an epoch need not read any more),
+        ``cache_encoded``, ``cache_coefficients``, ``cache_planes`` (items by form) and
+        ``cache_waiting`` (encoded items that wait for a conversion).
+
+        Histograms ``fetch``, ``prepare`` (per sample) and ``wait`` (per batch): ``count``,
+        ``sum_ns`` and ``buckets``; bucket i counts durations of 2^i to 2^(i+1) ns.
+
+        With an agent: ``missed`` (samples of the stream's epoch that were over when this loader
+        joined), ``alone`` (batches prepared for this loader alone) and ``reattached`` (times
+        that a new agent took over).
+
+        With several hosts: ``own_hits``, ``own_bytes`` (samples from this host's server),
+        ``peer_hits``, ``peer_bytes`` (from other hosts'), ``stored``, ``stored_bytes``,
+        ``refused`` (items that this rank stored, and that servers refused) and ``read_ahead``.
+        If rates were gathered, for the previous epoch: ``rank_wait_s`` (seconds that each rank's
+        training waited), ``rank_ready_s`` (mean seconds until a batch was ready),
+        ``wait_spread_s`` and ``ready_spread_s`` (largest minus smallest)."""
         own = add_stats(self._native().stats(), self._past_stats)
         return {**own, **stats_of_ranks(self._exchange.ranks)}
 
     def skipped(self) -> list[SkippedSample]:
-        """The samples that were replaced so far (the newest 10,000), with reasons."""
+        """Returns the samples replaced so far (the newest 10,000), with reasons."""
         now = [SkippedSample(*s) for s in self._native().skipped()]
         return self._past_skipped + now
 
     def damaged(self) -> list[SkippedSample]:
-        """The damaged samples that ``damaged="accept"`` took so far (the newest 10,000)."""
+        """Returns the damaged samples accepted so far (the newest 10,000)."""
         now = [SkippedSample(*s) for s in self._native().damaged()]
         return self._past_damaged + now
 
     # Several hosts
 
     def hosts(self) -> list[dict[str, Any]]:
-        """The hosts that keep the items, as this rank sees them, in the order of the list;
-        none with another cache. Of each: ``name``, ``is_self``, ``is_up``, ``ranks`` (on it),
-        ``budget_bytes``, ``planned_items`` and ``planned_bytes`` (that it is to keep),
-        ``limit_bytes`` and ``used_bytes`` (of its memcached, when that was asked last), what
-        this rank did there (``fetched``, ``fetched_bytes``, ``missed``, ``stored``,
+        """Returns the cache's hosts as this rank sees them, in the order of the list; an empty
+        list with other caches. Each has ``name``, ``is_self``, ``is_up``, ``ranks`` (number on
+        it), ``budget_bytes``, ``planned_items`` and ``planned_bytes`` (that it should keep),
+        ``limit_bytes`` and ``used_bytes`` (of its memcached, when last queried), this rank's
+        counters for it (``fetched``, ``fetched_bytes``, ``missed``, ``stored``,
         ``stored_bytes``, ``refused``, ``failures``), and ``problem``, a text."""
         return self._native().hosts()
 
     def rates(self) -> dict[str, Any]:
-        """How fast this rank's host has been of late, in bytes per second, for
-        :meth:`set_rates`: ``own_bytes_per_s`` (its own server), ``peer_bytes_per_s``,
-        ``storage_bytes_per_s``, ``prepare_bytes_per_s``; 0 where nothing was measured;
-        ``wait_s`` and ``ready_s``, see :meth:`stats`; and ``host``, its place in the list, -1 for
-        none. ValueError without hosts."""
+        """Returns the recent speed of this rank's host, for :meth:`set_rates`, in bytes per
+        second: ``own_bytes_per_s`` (its own server), ``peer_bytes_per_s``,
+        ``storage_bytes_per_s``, ``prepare_bytes_per_s``; 0 if not measured. Also ``wait_s`` and
+        ``ready_s``, see :meth:`stats`, and ``host``, its index in the list of hosts or -1.
+        Raises ValueError if the cache has no hosts."""
         return self._native().rates()
 
     def set_rates(self, ranks: Iterable[Mapping[str, Any]], epoch: int | None = None) -> None:
-        """From ``epoch`` on (``None``: the next one) the plan goes by these rates of all ranks,
-        in their order. Every rank has to be given the same. For those who gather by
-        themselves, with ``gather=False``; see ``gather``."""
+        """Plans from ``epoch`` on (``None``: the next one) with these rates of all ranks, in rank
+        order. Every rank must pass the same rates. For programs that gather rates themselves,
+        with ``gather=False``."""
         number = self._next_epoch if epoch is None else arguments.epoch(epoch)
         self._native().set_rates(number, [figures(rates) for rates in ranks])
 
     def set_hosts(self, cache: str, epoch: int | None = None) -> None:
-        """From ``epoch`` on (``None``: the next one) these hosts keep the items: another text
-        ``"memcached:..."``. Every rank has to be given the same for the same epoch, before it
-        begins that; they compare before its first batch. Items whose owner stays are
-        found again. ValueError for a text that makes no sense, or without hosts."""
+        """Changes the cache's hosts from ``epoch`` on (``None``: the next one); ``cache`` is a new
+        text ``"memcached:..."``. Every rank must pass the same text for the same epoch before
+        the epoch begins; the ranks compare before its first batch. Items that stay on their
+        host are found again. Raises ValueError if the text is invalid or the cache has no
+        hosts."""
         number = self._next_epoch if epoch is None else arguments.epoch(epoch)
         self._native().set_hosts(number, cache)
         self._later_hosts = (number, cache)
@@ -451,8 +460,8 @@ class DataLoader(Epochs):
         return is_hosts(self._options["cache"])
 
     def _agree(self, epoch: int, position: int) -> None:
-        """Exchanges rates with the other ranks before an epoch. There are none before the first
-        one, and its own comparison of ranks says best what is wrong between them."""
+        """Exchanges rates with the other ranks before an epoch, except the first: there are no
+        rates yet, and the native loader's comparison of ranks reports differences better."""
         if not self._has_hosts():
             return
         if self._later_hosts is not None and epoch >= self._later_hosts[0]:
@@ -468,7 +477,7 @@ class DataLoader(Epochs):
             core.set_rates(epoch, [figures(rates) for rates in ranks])
 
     def _say(self, core: _core.Loader) -> None:
-        """Logs what the user should know before the first batch."""
+        """Logs notices to the user before the first batch."""
         if self._dealt is not None:
             self._dealt.say()
         if self._options.get("agent") is None and not self._has_hosts():
@@ -483,9 +492,8 @@ class DataLoader(Epochs):
     # Ending
 
     def close(self) -> None:
-        """Stops the threads. Batches that are held stay valid; iterating is over;
-        :meth:`state_dict` still has the place. RuntimeError while another thread
-        waits for a batch."""
+        """Stops the threads and ends iteration. Batches stay valid, and :meth:`state_dict` still
+        works. Raises RuntimeError while another thread waits for a batch."""
         place = None
         if self._live is not None and self._pid == os.getpid():
             place = self.state_dict()  # the native loader knows it until it is closed
@@ -530,8 +538,9 @@ class DataLoader(Epochs):
     # Measuring (headrace.stalls)
 
     def _measured_copy(self, batch_sampler: Iterable[Any]) -> DataLoader:
-        """A loader with the same options over the indices of ``batch_sampler``, anew with
-        every ``iter()``, without cache and agent: what it costs to prepare and to fetch."""
+        """Returns a loader with the same options over the indices of ``batch_sampler``, which
+        restart with every ``iter()``, but without cache and agent: it measures the cost of
+        preparing and fetching."""
         other = object.__new__(DataLoader)
         members = {**vars(self), "batch_sampler": batch_sampler, "sampler": None}
         del members["_core"]
@@ -547,7 +556,7 @@ class DataLoader(Epochs):
         return other
 
     def _measured_order(self) -> Iterable[Any]:
-        """Lists of indices as an epoch of this rank has them, anew with every ``iter()``."""
+        """Yields this rank's lists of indices of an epoch; every ``iter()`` starts again."""
         if self.batch_sampler is not None:
             return self.batch_sampler
         if self._feed is not None:
@@ -558,7 +567,7 @@ class DataLoader(Epochs):
     # The native loader
 
     def _native(self) -> _core.Loader:
-        """The native loader of this process: a forked child has none of its threads."""
+        """Returns this process's native loader; a forked child gets a new one."""
         self._check_open()
         self._check_fork()
         if self._core is None:
@@ -566,7 +575,7 @@ class DataLoader(Epochs):
         return self._core
 
     def _check_fork(self) -> None:
-        """In a forked child it begins anew, and may be another rank."""
+        """Resets the loader in a forked child, which may be another rank."""
         if self._pid != os.getpid():
             self._live = None
             self._reader = OneReader()
@@ -575,7 +584,7 @@ class DataLoader(Epochs):
             self._pid = os.getpid()
 
     def _make_core(self) -> _core.Loader:
-        """A native loader for the options of now; counters of the one before are kept."""
+        """Makes a native loader with the current options and keeps its predecessor's counters."""
         self._keep_counters()
         options = {
             **self._options,
@@ -615,7 +624,7 @@ class DataLoader(Epochs):
         old.close()
 
     def _grow(self, batch: int) -> _core.Loader:
-        """A native loader whose batches may have ``batch`` samples."""
+        """Returns a native loader whose batches can have ``batch`` samples."""
         self._capacity = max(batch, self._capacity + self._capacity // 2)
         self._core = self._make_core()
         return self._core
@@ -654,7 +663,7 @@ _open_loaders: weakref.WeakSet[DataLoader] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Stops all threads before the interpreter takes itself apart."""
+    """Stops all threads before the interpreter is finalised."""
     for loader in list(_open_loaders):
         try:
             loader.close()

@@ -14,21 +14,20 @@ from torch.utils.data import DistributedSampler
 
 
 class Order:
-    """Stands where torch has a sampler when none was given: the native order. ``set_epoch`` and
-    ``count`` (samples of this rank in an epoch) are methods of the loader, which this does not
-    keep alive."""
+    """The ``sampler`` attribute for the native order. ``set_epoch`` and ``count`` (samples of this
+    rank per epoch) are methods of the loader, which this does not keep alive."""
 
     def __init__(self, set_epoch: Callable[[int], None], count: Callable[[], int]) -> None:
         self._set_epoch, self._count = weakref.WeakMethod(set_epoch), weakref.WeakMethod(count)
 
     def set_epoch(self, epoch: int) -> None:
-        """As ``DistributedSampler.set_epoch``; the DataLoader's."""
+        """Calls the DataLoader's ``set_epoch``."""
         set_epoch = self._set_epoch()
         if set_epoch is not None:
             set_epoch(epoch)
 
     def __len__(self) -> int:
-        """Samples of this rank in an epoch, padding included."""
+        """Samples of this rank per epoch, including padding."""
         count = self._count()
         return 0 if count is None else count()
 
@@ -37,12 +36,12 @@ class Order:
 
 
 class Dealt:
-    """A DistributedSampler in whose place the native order is.
+    """A DistributedSampler that the native order replaces.
 
-    Both deal an order over ranks alike; only the permutation for a seed is another one. So
-    the loader keeps the order itself and takes seed, shuffle, ranks and epochs from here. Only
-    the sampler's own class, not subclasses, and where padding and dropping give
-    each rank the same number of samples; whatever else is followed as any sampler.
+    Both distribute an order over the ranks in the same way; only the permutation for a seed
+    differs. The loader uses its own order, with the sampler's seed, shuffle, ranks and epochs.
+    This applies to DistributedSampler itself, not to subclasses, and only if padding and dropping
+    give each rank the same number of samples; others are followed as any sampler.
     """
 
     def __init__(self, sampler: DistributedSampler[Any]) -> None:
@@ -54,8 +53,8 @@ class Dealt:
     def of(
         cls, sampler: Any, *, samples: int, batch_size: int, drop_last: bool, seed: int
     ) -> Dealt | None:
-        """``seed``: the loader's own; where it is given, and is not the sampler's, the sampler
-        is followed."""
+        """Returns None if the sampler cannot be replaced, for example because the loader's own
+        ``seed`` is given and differs from the sampler's."""
         if type(sampler) is not DistributedSampler or len(sampler.dataset) != samples:  # type: ignore[arg-type]
             return None
         ranks = int(sampler.num_replicas)
@@ -68,7 +67,7 @@ class Dealt:
         return cls(sampler)
 
     def moved(self) -> int | None:
-        """The epoch that its set_epoch was given since this was asked last."""
+        """Returns the epoch if the sampler's set_epoch changed it since the last call."""
         now = int(self.sampler.epoch)
         if now == self.epoch:
             return None
@@ -80,7 +79,7 @@ class Dealt:
         self.epoch = epoch
 
     def say(self) -> None:
-        """One line, once in a job, where the order is not torch's."""
+        """Logs one line, once per job, if the order differs from torch's."""
         global _said
         if _said or not self.sampler.shuffle or self.part[0]:
             return

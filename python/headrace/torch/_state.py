@@ -1,7 +1,7 @@
 """The format of state_dict(), and checks of a state before it is loaded.
 
-A state is a place in the order of one dataset. It carries a digest of that dataset's names and
-labels, so that it is not used with another one.
+A state is a position in the order of one dataset. It contains a digest of the dataset's names and
+labels, so that it cannot be used with another one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BELOW = 1 << 64
 def check(
     state: Mapping[str, Any], *, samples: int, has_sampler: bool, digest: Callable[[], str]
 ) -> None:
-    """ValueError or TypeError, by name, where ``state`` does not fit such a loader."""
+    """Raises ValueError or TypeError that names the problem if ``state`` does not fit a loader."""
     if state.get("format") != FORMAT:
         raise ValueError("this is not a state of headrace.torch.DataLoader")
     if state.get("version") != VERSION:

@@ -1,6 +1,6 @@
-"""Adds up the counters of the native loaders that a DataLoader had one after the other.
+"""Sums the counters of the native loaders that a DataLoader has used.
 
-A larger batch of a sampler, or a fork, makes a new native loader, whose counters begin at 0.
+A larger batch of a sampler, or a fork, creates a new native loader, whose counters start at 0.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ADDED = (
 
 
 def add_stats(now: dict[str, Any], past: dict[str, Any] | None) -> dict[str, Any]:
-    """Counters of a loader and of those it took the place of."""
+    """Returns the sum of a loader's counters and its predecessors'."""
     if past is None:
         return now
     out = dict(now)

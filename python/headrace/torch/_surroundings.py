@@ -1,12 +1,12 @@
 """Finds the rank of this process and the number of ranks.
 
-torch.distributed counts where it is initialised. Without it the environment is all there is. RANK
-and WORLD_SIZE, torchrun's, are set for processes that train one model together, and count. Those of
-Open MPI's mpirun, of MPICH's and Intel's, and of Slurm's srun are set for any processes, eight
-independent runs in one step too: they count only where the caller says that ranks work
-together. Either way one line says what was made of them. Each launcher names three numbers; it
-counts where its first two are there. Slurm's are those of a step: a batch script has a rank of the
-job too, and is one process all the same.
+torch.distributed is used if it is initialised, otherwise environment variables. torchrun sets RANK
+and WORLD_SIZE for processes that train one model together, so they are used. Open MPI's mpirun,
+MPICH's and Intel's, and Slurm's srun set their variables for any processes, even for eight
+independent runs: these are used only if the caller says that the ranks train together. Either way
+one line is logged. Each launcher has three variables; it is recognised if the first two are set.
+Slurm's variables are those of a job step: a batch script has a rank in the job too, although it is
+a single process.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _logger = logging.getLogger("headrace")
 
 
 class Part:
-    """Which part of every epoch is this process's.
+    """The part of every epoch that this process gets: its rank and the number of ranks.
 
-    Where the caller does not say it, the surroundings do when the first epoch begins, not when
-    the loader is made: frameworks start torch.distributed in between. Until then :meth:`now`
-    follows the surroundings, and from then on another answer of theirs is an error.
+    Unless the caller gives it, it is determined when the first epoch begins, not when the loader
+    is made: frameworks start torch.distributed in between. Until then :meth:`now` returns the
+    current environment's answer; after that a different answer is an error.
     """
 
     def __init__(self, given: tuple[int, int] | None, work_together: bool) -> None:
@@ -38,7 +38,7 @@ class Part:
 
     @property
     def is_known(self) -> bool:
-        """Whether nothing can change it any more."""
+        """Whether the part can no longer change."""
         return (self._given or self._settled or _of_distributed()) is not None
 
     @property
@@ -51,8 +51,8 @@ class Part:
         return self._given or self._settled or self._choose(_look())
 
     def settle(self) -> None:
-        """Called when an epoch begins. RuntimeError where torch.distributed has come to say
-        something else than what the first one began with."""
+        """Fixes the part; call when an epoch begins. Raises RuntimeError if torch.distributed's
+        answer has changed since the first epoch."""
         if self._given is not None:
             self._settled = self._given
             return
@@ -72,7 +72,7 @@ class Part:
             )
 
     def forget(self) -> None:
-        """In a forked child: it may be another rank."""
+        """Unfixes the part in a forked child, which may be another rank."""
         self._settled = None
 
     def _choose(self, seen: _Seen) -> tuple[int, int]:
@@ -80,7 +80,7 @@ class Part:
 
 
 class _Seen(NamedTuple):
-    """What torch.distributed or the environment says."""
+    """Rank and number of ranks according to torch.distributed or the environment."""
 
     rank: int
     ranks: int
@@ -108,7 +108,7 @@ def _look() -> _Seen:
 
 
 def _say(seen: _Seen, taken: tuple[int, int]) -> None:
-    """One line, once in a process, of what was made of a launcher's variables."""
+    """Logs one line, once per process, on how a launcher's variables were used."""
     global _said
     if _said or seen.ranks == 1 or not seen.where:
         return
@@ -136,8 +136,8 @@ _said = False
 
 
 def suggest_agent(rank: int, ranks: int) -> None:
-    """One line, once in a process, from the first of a machine's ranks that prepare for
-    themselves: each has its part of the cores, however much work the others have."""
+    """Logs a suggestion to use an agent, once, on the first rank of a machine whose ranks prepare
+    for themselves: each has a fixed part of the cores, however much work the others have."""
     global _suggested
     here = min(local_ranks(), ranks)
     first = _number("LOCAL_RANK") if "LOCAL_RANK" in os.environ else rank % here
@@ -155,7 +155,7 @@ _suggested = False
 
 
 def local_ranks() -> int:
-    """Ranks on this machine, this one included."""
+    """Returns the number of ranks on this machine."""
     for who, rank, _, local in LAUNCHERS:
         if local and local in os.environ:
             return max(1, _number(local))
@@ -174,7 +174,7 @@ def _number(name: str) -> int:
 
 
 def _of_this_node(tasks: str) -> int:
-    """This node's number in Slurm's list for all, "2(x3),1"; 1 where it is not known."""
+    """Returns this node's entry in Slurm's list of tasks per node, "2(x3),1"; 1 if unknown."""
     try:
         node = int(os.environ.get("SLURM_NODEID", "0"))
         for part in tasks.split(","):
