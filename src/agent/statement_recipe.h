@@ -5,8 +5,8 @@
 #ifndef HR_AGENT_STATEMENT_RECIPE_H
 #define HR_AGENT_STATEMENT_RECIPE_H
 
-#include "recipe/recipe.h"
 #include "base/json.h"
+#include "recipe/recipe.h"
 
 /* The arguments of hr_recipe_create. */
 struct hr__stated_recipe {
