@@ -346,6 +346,7 @@ def test_augmentation_differs_under_transformers_trainer(dataset, recipe, tmp_pa
 def test_an_index_is_any_whole_number(folder):
     torch = pytest.importorskip("torch")
     dataset = headrace.ImageFolder(folder, T.Compose([T.CenterCrop(8)]))
+    dataset._dataset.wait_sizes()
     for index in (torch.tensor(3), np.int64(3), np.uint8(3)):
         np.testing.assert_array_equal(dataset[index][0], dataset[3][0])
         assert dataset.samples[index] == dataset.samples[3]

@@ -113,7 +113,7 @@ def test_the_global_batches_are_those_of_one_host(plain, truth, servers, assignm
 
 
 def test_the_first_epoch_reads_each_file_once(plain, servers):
-    total = sum(plain._dataset.sample_bytes(i) for i in range(LONG))
+    total = sum(os.path.getsize(path) for path, _ in plain.samples)
     with Ranks(plain, servers, size=6) as ranks:
         ranks.epoch()
         read = ranks.stats()["bytes_read"]
@@ -442,7 +442,7 @@ def test_bad_samples_are_replaced_as_ever(long_folder, tmp_path, folder, servers
 
 def test_an_item_limit_of_a_server(long_folder, tmp_path, plain, truth):
     """Samples that are larger than the smallest -I are read from storage each epoch."""
-    sizes = [plain._dataset.sample_bytes(i) for i in range(LONG)]
+    sizes = [os.path.getsize(path) for path, _ in plain.samples]
     assert max(sizes) < 1 << 20  # memcached's own smallest -I
     with Servers([Memcached(options=("-M", "-I", "8k", "-o", "slab_chunk_max=4096")), Memcached()]) as servers:
         if servers[0].stats("settings")["item_size_max"] != "8192":

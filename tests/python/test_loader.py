@@ -211,7 +211,8 @@ def test_stats_add_up(dataset):
     assert stats["samples"] == COUNT and stats["batches"] == 10
     assert stats["prepare"]["count"] == stats["fetch"]["count"] == COUNT
     assert sum(stats["prepare"]["buckets"]) == COUNT
-    assert stats["bytes_read"] == sum(dataset.sample_bytes(i) or 0 for i in range(COUNT))
+    dataset._dataset.wait_sizes()
+    assert stats["bytes_read"] == sum(dataset.sample_bytes(i) for i in range(COUNT))
     assert stats["bad_samples"] == stats["padded_samples"] == 0
     assert loader.skipped() == []
 

@@ -206,7 +206,7 @@ def test_longer_segments_where_figures_contradict_each_other(tmp_path):
             for x, y in loader:
                 training.step(x, y)
         """,
-        time_s=3.0,
+        time_s=8.0,
     )
     lengths = {one["batches"] for one in measured.record["segments"]}
     assert len(lengths) == 1 and min(lengths) >= 16, "twice the least"

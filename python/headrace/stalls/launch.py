@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import secrets
+import signal
 import sys
 from typing import Any
 
@@ -170,10 +171,15 @@ class Launch:
         return PROBLEM
 
     def _after_interrupt(self, found: outcome.Outcome) -> None:
-        if not found.records:
-            say("interrupted before anything was measured")
-        else:
+        if found.records:
             self._results(found)
+        elif self._signals.got[0] == signal.SIGTERM:
+            say(
+                "ended by SIGTERM: what was measured, if anything, is lost; "
+                "an interrupt (Ctrl-C, SIGINT) keeps it"
+            )
+        else:
+            say("interrupted before anything was measured")
 
     def _after_failure(self, found: outcome.Outcome, status: int) -> None:
         """The script's own failure: its traceback is on the screen already."""
