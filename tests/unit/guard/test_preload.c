@@ -40,23 +40,23 @@ static int set_up(void **unused)
     (void)unused;
     strcpy(folder, "/var/tmp/headrace-guard-XXXXXX");
     assert_non_null(mkdtemp(folder));
-    static const char *const folders[] = {"work",        "work/tree",    "work/tree/sub", "scratch",
+    static const char *const folders[] = {"base",        "base/tree",    "base/tree/sub", "scratch",
                                           "scratch/new", "scratch/gone", "scratch/work"};
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++)
         make_folder(folders[i]);
     write_file("scratch/exempt", "/dev\n/proc\n/sys\n");
-    write_file("work/old", "old-1");
-    write_file("work/other", "old-2");
-    write_file("work/kept", "old-3");
-    write_file("work/tree/a", "a");
-    write_file("work/tree/sub/b", "b");
-    snprintf(path, sizeof path, "%s/work/.first", folder);
+    write_file("base/old", "old-1");
+    write_file("base/other", "old-2");
+    write_file("base/kept", "old-3");
+    write_file("base/tree/a", "a");
+    write_file("base/tree/sub/b", "b");
+    snprintf(path, sizeof path, "%s/base/.first", folder);
     assert_int_equal(symlink("old", path), 0);
-    snprintf(path, sizeof path, "%s/work/.b", folder);
+    snprintf(path, sizeof path, "%s/base/.b", folder);
     assert_int_equal(symlink("tree/sub/b", path), 0);
-    snprintf(path, sizeof path, "%s/work/.pipe", folder);
+    snprintf(path, sizeof path, "%s/base/.pipe", folder);
     assert_int_equal(mkfifo(path, 0600), 0);
-    snprintf(path, sizeof path, "%s/work/link", folder);
+    snprintf(path, sizeof path, "%s/base/link", folder);
     return symlink("tree", path);
 }
 
@@ -92,7 +92,7 @@ static int add_one(const char *path, const struct stat *st, int kind, struct FTW
 static void look(char out[sizeof state])
 {
     char path[128];
-    snprintf(path, sizeof path, "%s/work", folder);
+    snprintf(path, sizeof path, "%s/base", folder);
     state[0] = '\0';
     assert_int_equal(nftw(path, add_one, 16, FTW_PHYS), 0);
     memcpy(out, state, sizeof state);
@@ -104,7 +104,7 @@ static int run(const char *part, int is_guarded)
     int status = -1;
     pid_t pid = fork();
     if (!pid) {
-        snprintf(path, sizeof path, "%s/work", folder);
+        snprintf(path, sizeof path, "%s/base", folder);
         if (chdir(path))
             _exit(8);
         snprintf(path, sizeof path, "%s/scratch", folder);
