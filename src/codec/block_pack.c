@@ -59,9 +59,9 @@ void hr__block_limits_fill(struct hr__block_limits *limits, const uint16_t quant
     }
 }
 
-/* Returns non-zero if no pair of columns exceeds the limit. All intermediate values stay below
- * 2^15: a product of clamped values is at most 2 x most, and so is a sum before it is clamped. */
-static int is_held(const struct hr__block_limits *limits, const int16_t block[64])
+/* All intermediate values stay below 2^15: a product of clamped values is at most 2 x most, and so is
+ * a sum before it is clamped. */
+int hr__block_is_held(const struct hr__block_limits *limits, const int16_t block[64])
 {
     const int16_t most = HR__COLUMN_LIMIT + 1;
     int16_t sum[8] = {0};
@@ -199,7 +199,7 @@ uint8_t *hr__block_pack(const struct hr__block_tables *tables,
                         uint8_t *out)
 {
     struct block_pack_group low, high;
-    if (!is_held(limits, block))
+    if (!hr__block_is_held(limits, block))
         return NULL;
     uint64_t map = map_of(tables, block);
     gather(&low, tables, block, map & 0xFFFF);

@@ -22,6 +22,10 @@ struct hr__block_limits {
 };
 void hr__block_limits_fill(struct hr__block_limits *limits, const uint16_t quant[64]);
 
+/* Returns non-zero if no sum of a pair of columns exceeds HR__COLUMN_LIMIT, and the DC coefficient
+ * has 12 bits: all versions of the inverse DCT give the same samples then. */
+int hr__block_is_held(const struct hr__block_limits *limits, const int16_t block[64]);
+
 /*
  * Writes the block to `out`, in as few bits as possible with one width for each group. Returns the
  * end of the block, or NULL if a coefficient, or the sum of a pair of columns, exceeds what the

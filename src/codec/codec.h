@@ -28,6 +28,9 @@ struct hr__decoder;
 int hr__decoder_create(struct hr__decoder **out, struct hr_error *error);
 void hr__decoder_destroy(struct hr__decoder **decoder);
 
+/* From now on JPEG is decoded with libjpeg-turbo alone: the reference for our own decoder. */
+void hr__decoder_use_library(struct hr__decoder *decoder);
+
 /* Sets whether damaged images are accepted from now on, and clears the last image's damage. */
 void hr__decoder_accept(struct hr__decoder *decoder, enum hr_damaged damaged);
 

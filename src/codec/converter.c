@@ -71,6 +71,8 @@ int hr_converter_create(struct hr_converter **out, const struct hr_converter_opt
     if (!r)
         r = hr__decoder_create(&c->files, error);
     if (!r)
+        hr__decoder_use_library(c->files);
+    if (!r)
         r = hr__decoder_create(&c->items, error);
     if (r)
         hr_converter_destroy(out);

@@ -23,6 +23,7 @@ struct hr__decoder {
     void *state[FORMATS]; /* created at the first image of the format */
     struct hr__codec_scratch planes;
     enum hr_damaged damaged;
+    int library;            /* see hr__decoder_use_library */
     struct hr_error damage; /* of an image accepted nevertheless; code 0: none */
 };
 
@@ -72,6 +73,11 @@ size_t hr__decoder_memory(const struct hr__decoder *decoder)
         if (decoder->state[i])
             bytes += formats[i]->memory(decoder->state[i]);
     return bytes;
+}
+
+void hr__decoder_use_library(struct hr__decoder *decoder)
+{
+    decoder->library = 1;
 }
 
 void hr__decoder_accept(struct hr__decoder *decoder, enum hr_damaged damaged)
@@ -286,7 +292,10 @@ int hr__decoder_region(struct hr__decoder *decoder, const void *bytes, size_t le
                        struct hr__planar *out, struct hr_error *error)
 {
     struct hr__decode_job job = {
-        .in = {.bytes = bytes, .length = length}, .info = *info, .region = *region};
+        .in = {.bytes = bytes, .length = length, .library = decoder->library},
+        .info = *info,
+        .region = *region,
+    };
     struct hr_error why = {0};
     int which;
     int rc = check_region(info, region, error);

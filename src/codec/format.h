@@ -13,6 +13,7 @@ struct hr__encoded {
     const uint8_t *bytes;
     size_t length;
     int lenient; /* accept damage that Pillow accepts by default; 0: -EBADMSG */
+    int library; /* JPEG: decode with libjpeg-turbo alone */
 };
 
 /* A region to decode. */

@@ -1,5 +1,9 @@
 /*
- * Decodes JPEG with libjpeg-turbo: the whole image or any region of it.
+ * Decodes JPEG: the whole image or any region of it.
+ *
+ * Files of the usual kind are decoded by our own decoder (baseline.h), all others and damaged ones
+ * by libjpeg-turbo, as are all with HEADRACE_JPEG=libjpeg-turbo. The rest of this file is about
+ * libjpeg-turbo.
  *
  * A region costs the entropy decoding of the rows above it and of its own rows. Inverse DCT,
  * upsampling and colour conversion run only for its own columns and rows. jpeg_crop_scanline limits
@@ -16,11 +20,13 @@
  */
 #include "base/error.h"
 #include "base/memory.h"
+#include "codec/baseline.h"
 #include "codec/deinterleave.h"
 #include "codec/format.h"
 #include "codec/jpeg_library.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Rows to de-interleave at once. The 1..4 that libjpeg returns are too few, because loads would
@@ -41,6 +47,7 @@
 
 struct jpeg {
     struct hr__jpeg library;
+    struct hr__baseline *baseline; /* NULL: not wanted */
     struct hr__codec_scratch rows; /* ROWS rows of the window, interleaved */
     hr__deinterleave_fn *deinterleave;
 };
@@ -57,9 +64,16 @@ static void jpeg_state_destroy(void **state)
     struct jpeg *j = *state;
     if (!j)
         return;
+    hr__baseline_destroy(&j->baseline);
     hr__scratch_free(&j->rows);
     hr__free(j);
     *state = NULL;
+}
+
+static int baseline_is_wanted(void)
+{
+    const char *wish = getenv("HEADRACE_JPEG");
+    return !wish || strcmp(wish, "libjpeg-turbo") != 0;
 }
 
 static int jpeg_state_create(void **state, struct hr_error *error)
@@ -70,13 +84,16 @@ static int jpeg_state_create(void **state, struct hr_error *error)
     hr__jpeg_init(&j->library);
     j->deinterleave = hr__deinterleave(hr__isa());
     *state = j;
-    return 0;
+    int r = baseline_is_wanted() ? hr__baseline_create(&j->baseline, error) : 0;
+    if (r)
+        jpeg_state_destroy(state);
+    return r;
 }
 
 static size_t jpeg_state_memory(const void *state)
 {
     const struct jpeg *j = state;
-    return sizeof *j + j->rows.capacity;
+    return sizeof *j + j->rows.capacity + (j->baseline ? hr__baseline_memory(j->baseline) : 0);
 }
 
 static int jpeg_info(void *state, const struct hr__encoded *in, struct hr_image_info *info,
@@ -208,6 +225,20 @@ static int read_rows(struct jpeg *j, const struct hr__decode_job *job, struct jp
     return 0;
 }
 
+/* Decodes the region with libjpeg-turbo, which has read the header. */
+static int read_region(struct jpeg *j, const struct hr__decode_job *job)
+{
+    struct jpeg_decompress_struct *cinfo = &j->library.cinfo;
+    choose_output(cinfo);
+    jpeg_start_decompress(cinfo);
+    int rc = read_rows(j, job, plan_window(cinfo, &job->region));
+    if (!rc && cinfo->output_scanline == cinfo->output_height) {
+        j->library.finishing = 1;
+        jpeg_finish_decompress(cinfo);
+    }
+    return rc;
+}
+
 static int jpeg_region(void *state, const struct hr__decode_job *job, struct hr_error *error)
 {
     struct jpeg *j = state;
@@ -218,19 +249,14 @@ static int jpeg_region(void *state, const struct hr__decode_job *job, struct hr_
         return j->library.code;
     }
     hr__jpeg_read_header(&j->library, &job->in);
-    int rc = 0;
+    int rc = 0, done = 0;
     if (cinfo->image_width != (JDIMENSION)job->info.width ||
-        cinfo->image_height != (JDIMENSION)job->info.height) {
+        cinfo->image_height != (JDIMENSION)job->info.height)
         rc = hr__fail(error, -EINVAL, "the image info is not that of these bytes");
-    } else {
-        choose_output(cinfo);
-        jpeg_start_decompress(cinfo);
-        rc = read_rows(j, job, plan_window(cinfo, &job->region));
-    }
-    if (!rc && cinfo->output_scanline == cinfo->output_height) {
-        j->library.finishing = 1;
-        jpeg_finish_decompress(cinfo);
-    }
+    else if (j->baseline && !job->in.lenient && !job->in.library)
+        rc = hr__baseline_region(j->baseline, cinfo, job, &done, error);
+    if (!rc && !done)
+        rc = read_region(j, job);
     jpeg_destroy_decompress(cinfo);
     return rc;
 }

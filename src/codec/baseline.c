@@ -1,0 +1,575 @@
+/*
+ * Decodes a region of a baseline JPEG; see baseline.h.
+ *
+ * MCUs are decoded in order, from the first one on, because each begins where the one before it
+ * ends. In the rows of MCUs that the region needs, blocks of its columns are decoded to
+ * coefficients, BATCH at a time before the first is transformed: by then the narrow stores of the
+ * coefficients have left the store queue.
+ */
+#include "codec/baseline.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "codec/block_pack.h"
+#include "codec/coefficients.h"
+#include "codec/inverse_dct.h"
+#include "codec/scan_reader.h"
+#include "codec/ycc.h"
+
+#include <errno.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+#define BATCH 16
+
+/* Look-ups after a refill. */
+#define PAIRS 5
+#define SKIPS 2
+
+/* What is read after a refill is there. */
+_Static_assert(HR__DC_BITS_MOST <= HR__REFILL_BITS, "a DC difference");
+_Static_assert(PAIRS *HR__AC_INDEX <= HR__REFILL_BITS, "pairs");
+_Static_assert(SKIPS *HR__SKIP_BITS_MOST <= HR__REFILL_BITS, "skipping");
+_Static_assert(HR__AC_BITS_MOST <= HR__REFILL_BITS, "a long symbol");
+_Static_assert(HR__SEGMENT_SLACK >= HR__MCU_BYTES_MOST + 2 * sizeof(uint64_t), "loads behind an MCU");
+/* Entries of `skip` hold their steps in a byte, and ends are told from runs past the block. */
+_Static_assert(63 + HR__STEP_END < HR__STEP_OTHER && HR__STEP_OTHER < 256, "steps");
+_Static_assert(63 + 16 < HR__STEP_END, "runs past the block");
+
+/* DC coefficients are from -2048 to 2047. */
+#define DC_BIAS 2048
+#define DC_BITS 12
+
+/* Components are numbered from 0; tables are those of the file. */
+enum { COMPONENTS = 3, TABLES = 4 };
+
+#define END_OF_IMAGE 0xD9
+#define FIRST_RESTART 0xD0
+
+/* A block of each MCU, and where its samples go in the row of MCUs that is decoded. */
+struct mcu_block {
+    const struct hr__dc_table *dc;
+    const struct hr__ac_table *ac;
+    int component, x, y; /* its place in the MCU, in blocks */
+    uint32_t first, end; /* MCUs whose block is needed */
+    uint8_t *out;        /* samples of the first one */
+    unsigned step;       /* bytes to the next one's */
+};
+
+/* A block that waits to be transformed. */
+struct waiting_block {
+    uint8_t *out;
+    int component, flat; /* flat: all of it is the DC coefficient */
+};
+
+/* The blocks of a component that the region needs, and their samples. */
+struct baseline_part {
+    uint32_t x, y, columns, rows; /* in blocks */
+    uint32_t h, v;                /* blocks in an MCU */
+    uint8_t *plane;
+    ptrdiff_t stride;
+    uint16_t quant[64];
+    struct hr__block_limits limits;
+};
+
+struct hr__baseline {
+    struct hr__dc_table dc[TABLES];
+    struct hr__ac_table ac[TABLES];
+    struct hr__codec_scratch planes;
+    struct hr__ycc *ycc;
+    /* of the image: */
+    struct hr__item_header shape;
+    struct baseline_part part[COMPONENTS];
+    struct mcu_block block[HR__MCU_BLOCKS_MOST];
+    int components, blocks;
+    uint32_t mcus_x, mcus_y;
+    uint32_t restart, until_restart; /* MCUs between restart markers, 0: none; MCUs to the next */
+    int next_restart;                /* its number, 0..7 */
+    int level[COMPONENTS];           /* the last DC coefficients */
+    struct hr__scan_reader reader;
+    int waiting;
+    struct waiting_block wait[BATCH];
+    /* natural order, zero where nothing waits; one more block for what is stored past the last */
+    int16_t coefficient[BATCH + 1][64] __attribute__((aligned(64)));
+    uint8_t piece[HR__SEGMENT_PIECE + HR__SEGMENT_SLACK];
+};
+
+/* Natural position of a zigzag position. Behind 63: the first one of the next block, which its DC
+ * coefficient overwrites. */
+#define PAST_16 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64
+static const uint8_t natural[63 + HR__STEP_END + 1] = {
+    0,       1,       8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19,
+    26,      33,      40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56,
+    57,      50,      43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31,
+    39,      46,      53, 60, 61, 54, 47, 55, 62, 63, PAST_16, PAST_16, PAST_16, PAST_16,
+    PAST_16, PAST_16,
+};
+
+int hr__baseline_create(struct hr__baseline **out, struct hr_error *error)
+{
+    struct hr__baseline *b = hr__alloc_aligned(HR__TAG_CODEC, sizeof *b, 0);
+    *out = NULL;
+    if (!b)
+        return hr__fail(error, -ENOMEM, "out of memory for a JPEG decoder");
+    memset(b, 0, sizeof *b);
+    b->reader.piece = b->piece;
+    int r = hr__ycc_create(&b->ycc, hr__isa(), error);
+    if (r)
+        hr__free(b);
+    else
+        *out = b;
+    return r;
+}
+
+void hr__baseline_destroy(struct hr__baseline **baseline)
+{
+    struct hr__baseline *b = *baseline;
+    if (!b)
+        return;
+    hr__ycc_destroy(&b->ycc);
+    hr__scratch_free(&b->planes);
+    hr__free(b);
+    *baseline = NULL;
+}
+
+size_t hr__baseline_memory(const struct hr__baseline *b)
+{
+    return sizeof *b + b->planes.capacity + hr__ycc_memory(b->ycc);
+}
+
+/* The header */
+
+/* Returns non-zero if the file has the usual structure. */
+static int is_usual(const struct jpeg_decompress_struct *cinfo)
+{
+    const jpeg_component_info *c = cinfo->comp_info;
+    if (cinfo->progressive_mode || cinfo->arith_code ||
+        cinfo->comps_in_scan != cinfo->num_components)
+        return 0;
+    if (cinfo->num_components == 1)
+        return cinfo->jpeg_color_space == JCS_GRAYSCALE;
+    for (int i = 0; i < 3 && cinfo->num_components == 3; i++)
+        if (cinfo->cur_comp_info[i] != &c[i])
+            return 0;
+    return cinfo->num_components == 3 && cinfo->jpeg_color_space == JCS_YCbCr &&
+           c[0].h_samp_factor <= 2 && c[0].v_samp_factor <= 2 && c[1].h_samp_factor == 1 &&
+           c[1].v_samp_factor == 1 && c[2].h_samp_factor == 1 && c[2].v_samp_factor == 1;
+}
+
+/* Builds the tables of a component. Returns 0 if one is missing or unusable. */
+static int take_tables(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo, int i)
+{
+    const jpeg_component_info *c = &cinfo->comp_info[i];
+    if ((unsigned)c->dc_tbl_no >= TABLES || (unsigned)c->ac_tbl_no >= TABLES ||
+        (unsigned)c->quant_tbl_no >= NUM_QUANT_TBLS)
+        return 0;
+    const JHUFF_TBL *dc = cinfo->dc_huff_tbl_ptrs[c->dc_tbl_no];
+    const JHUFF_TBL *ac = cinfo->ac_huff_tbl_ptrs[c->ac_tbl_no];
+    const JQUANT_TBL *quant = cinfo->quant_tbl_ptrs[c->quant_tbl_no];
+    if (!dc || !ac || !quant || !hr__dc_table_build(&b->dc[c->dc_tbl_no], dc->bits, dc->huffval) ||
+        !hr__ac_table_build(&b->ac[c->ac_tbl_no], ac->bits, ac->huffval))
+        return 0;
+    for (int k = 0; k < 64; k++)
+        b->part[i].quant[k] = quant->quantval[k];
+    hr__block_limits_fill(&b->part[i].limits, b->part[i].quant);
+    return 1;
+}
+
+static int take_header(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo)
+{
+    int grey = cinfo->num_components == 1;
+    if (!is_usual(cinfo))
+        return 0;
+    b->components = cinfo->num_components;
+    b->shape = (struct hr__item_header){
+        .components = (uint8_t)b->components,
+        .width = cinfo->image_width,
+        .height = cinfo->image_height,
+        .h = grey ? 1 : (uint8_t)cinfo->comp_info[0].h_samp_factor,
+        .v = grey ? 1 : (uint8_t)cinfo->comp_info[0].v_samp_factor,
+    };
+    b->mcus_x = (b->shape.width + 8u * b->shape.h - 1) / (8u * b->shape.h);
+    b->mcus_y = (b->shape.height + 8u * b->shape.v - 1) / (8u * b->shape.v);
+    b->restart = cinfo->restart_interval;
+    b->blocks = 0;
+    for (int i = 0; i < b->components; i++) {
+        struct baseline_part *p = &b->part[i];
+        if (!take_tables(b, cinfo, i))
+            return 0;
+        p->h = i ? 1 : b->shape.h;
+        p->v = i ? 1 : b->shape.v;
+        for (uint32_t k = 0; k < p->h * p->v; k++)
+            b->block[b->blocks++] = (struct mcu_block){
+                .dc = &b->dc[cinfo->comp_info[i].dc_tbl_no],
+                .ac = &b->ac[cinfo->comp_info[i].ac_tbl_no],
+                .component = i,
+                .x = (int)(k % p->h),
+                .y = (int)(k / p->h),
+            };
+    }
+    return 1;
+}
+
+/* The region */
+
+/* Finds the blocks that the region needs, and places their samples. */
+static int plan_region(struct hr__baseline *b, const struct hr_region *region,
+                       struct hr__ycc_planes *planes, struct hr_error *error)
+{
+    size_t bytes = 0, at[COMPONENTS];
+    planes->shape = &b->shape;
+    for (int i = 0; i < b->components; i++) {
+        struct baseline_part *p = &b->part[i];
+        struct hr_region *w = &planes->window[i];
+        hr__ycc_window(&b->shape, region, i, w);
+        p->x = (uint32_t)w->x / 8;
+        p->y = (uint32_t)w->y / 8;
+        p->columns = (uint32_t)(w->x + w->width + 7) / 8 - p->x;
+        p->rows = (uint32_t)(w->y + w->height + 7) / 8 - p->y;
+        p->stride = (ptrdiff_t)(((size_t)p->columns * 8 + 63) & ~(size_t)63);
+        at[i] = bytes;
+        bytes += (size_t)p->stride * p->rows * 8;
+    }
+    int r = hr__scratch_reserve(&b->planes, bytes, error);
+    for (int i = 0; !r && i < b->components; i++) {
+        struct baseline_part *p = &b->part[i];
+        p->plane = b->planes.bytes + at[i];
+        planes->stride[i] = p->stride;
+        planes->at[i] = p->plane + (planes->window[i].y - (ptrdiff_t)p->y * 8) * p->stride +
+                        (planes->window[i].x - (ptrdiff_t)p->x * 8);
+    }
+    return r;
+}
+
+/* Returns the number of rows of MCUs to read. It is at least what libjpeg reads: where chroma has
+ * half the rows, the last two pixel rows of a row of MCUs come with the next one. */
+static uint32_t rows_to_read(const struct hr__baseline *b, const struct hr_region *region)
+{
+    uint32_t last = (uint32_t)(region->y + region->height) - 1, lines = 8u * b->shape.v;
+    uint32_t rows = last / lines + 1;
+    if (b->shape.v == 2 && last % lines >= lines - 2)
+        rows++;
+    return rows < b->mcus_y ? rows : b->mcus_y;
+}
+
+/* Blocks */
+
+/* Decodes a code of any length, one symbol. Returns its step, or 0 for bits that are none; *size:
+ * its extra bits, which are still to be read. */
+INLINE unsigned take_single(const struct hr__huffman_code *code, struct hr__bits *bits,
+                            unsigned *size)
+{
+    unsigned length;
+    unsigned symbol = hr__huffman_single(code, (unsigned)(bits->buffer >> 48), &length);
+    *size = symbol & 15;
+    if (symbol == 0) {
+        hr__bits_drop(bits, length);
+        return HR__STEP_END;
+    }
+    if (symbol == HR__NO_SYMBOL || *size > HR__AC_SIZE_MOST || (!*size && symbol != 0xF0))
+        return 0;
+    hr__bits_drop(bits, length);
+    return (symbol >> 4) + 1;
+}
+
+/* Decodes a DC difference. Returns 0 if the bits are none. */
+INLINE int take_dc(const struct hr__dc_table *table, struct hr__bits *bits, int *difference)
+{
+    unsigned entry = table->entry[bits->buffer >> (64 - HR__DC_INDEX)];
+    unsigned length = entry & 15, size = entry >> 4;
+    if (__builtin_expect(!entry, 0)) {
+        size = hr__huffman_single(&table->code, (unsigned)(bits->buffer >> 48), &length);
+        if (size == HR__NO_SYMBOL)
+            return 0;
+    }
+    *difference = hr__bits_value(bits, length, size);
+    hr__bits_drop(bits, length + size);
+    return 1;
+}
+
+/* Decodes one AC symbol behind position k, and stores its value. Returns the new position, 63 or
+ * more at the end; 0 if the bits are no symbol or it lies past the block. */
+INLINE unsigned take_ac_single(const struct hr__ac_table *table, struct hr__bits *bits, unsigned k,
+                               int16_t *coefficient)
+{
+    unsigned size;
+    hr__bits_refill(bits);
+    unsigned step = take_single(&table->code, bits, &size);
+    if (step == HR__STEP_END)
+        return k + step;
+    if (!step || k + step > 63)
+        return 0;
+    if (coefficient)
+        coefficient[natural[k + step]] = (int16_t)hr__bits_value(bits, 0, size);
+    hr__bits_drop(bits, size);
+    return k + step;
+}
+
+/* Decodes the AC coefficients of a block. Returns the last position: 63, or HR__STEP_END and the
+ * position of the last coefficient; 0 if the block is not valid. */
+INLINE unsigned take_ac(const struct hr__ac_table *table, struct hr__bits *bits,
+                        int16_t *coefficient)
+{
+    unsigned k = 0;
+    for (;;) {
+        uint64_t e;
+        unsigned first;
+        hr__bits_refill(bits);
+#pragma GCC unroll 5
+        for (int i = 0; i < PAIRS; i++) {
+            e = table->pair[bits->buffer >> (64 - HR__AC_INDEX)];
+            first = k + HR__FIRST_STEP(e);
+            if (first >= 63)
+                goto last;
+            coefficient[natural[first]] = HR__FIRST_VALUE(e);
+            k = first + HR__OTHER_STEP(e);
+            coefficient[natural[k]] = HR__OTHER_VALUE(e);
+            hr__bits_drop(bits, HR__PAIR_BITS(e));
+            if (k >= 63)
+                return k == 63 || k >= HR__STEP_END ? k : 0;
+        }
+        continue;
+    last:
+        if (first < HR__STEP_OTHER) { /* only the first symbol counts */
+            hr__bits_drop(bits, HR__FIRST_BITS(e));
+            if (first >= HR__STEP_END)
+                return first;
+            if (first > 63)
+                return 0;
+            coefficient[natural[63]] = HR__FIRST_VALUE(e);
+            return 63;
+        }
+        if (HR__FIRST_BITS(e)) { /* the code is known, the value to be read */
+            unsigned size = (unsigned)HR__FIRST_VALUE(e);
+            k += (unsigned)HR__OTHER_VALUE(e);
+            if (k > 63)
+                return 0;
+            hr__bits_refill(bits);
+            coefficient[natural[k]] = (int16_t)hr__bits_value(bits, HR__FIRST_BITS(e), size);
+            hr__bits_drop(bits, HR__FIRST_BITS(e) + size);
+            if (k == 63)
+                return k;
+            continue;
+        }
+        k = take_ac_single(table, bits, k, coefficient);
+        if (!k || k >= 63)
+            return k;
+    }
+}
+
+/* Skips the AC coefficients of a block. Returns 0 if the block is not valid. */
+INLINE int skip_ac(const struct hr__ac_table *table, struct hr__bits *bits)
+{
+    unsigned k = 0;
+    for (;;) {
+        hr__bits_refill(bits);
+#pragma GCC unroll 2
+        for (int i = 0; i < SKIPS; i++) {
+            unsigned e = table->skip[bits->buffer >> (64 - HR__SKIP_BITS)];
+            unsigned next = k + (e >> 8);
+            if (next >= 63) {
+                /* the whole look-up counts if the block ends with it */
+                if (next == 63 || (next >= HR__STEP_END && next < HR__STEP_END + 63)) {
+                    hr__bits_drop(bits, e & 31);
+                    return 1;
+                }
+                k = take_ac_single(table, bits, k, NULL);
+                if (!k || k >= 63)
+                    return k != 0;
+                break;
+            }
+            hr__bits_drop(bits, e & 31);
+            k = next;
+        }
+    }
+}
+
+/* Fills a block of one colour: the transform of a DC coefficient alone. */
+static void fill(int dc, uint16_t quant, uint8_t *out, ptrdiff_t stride)
+{
+    int v = ((dc * quant + (1 << 2)) >> 3) + 128;
+    for (int y = 0; y < 8; y++, out += stride)
+        memset(out, v < 0 ? 0 : v > 255 ? 255 : v, 8);
+}
+
+/* Transforms the blocks that wait. Returns 0 if versions of the transform might differ for one. */
+static __attribute__((noinline)) int transform_waiting(struct hr__baseline *b)
+{
+    int held = 1;
+    for (int i = 0; i < b->waiting; i++) {
+        const struct waiting_block *w = &b->wait[i];
+        const struct baseline_part *p = &b->part[w->component];
+        int16_t *block = b->coefficient[i];
+        if (w->flat) {
+            int level = block[0] * p->quant[0];
+            held &= level <= HR__COLUMN_LIMIT && level >= -HR__COLUMN_LIMIT;
+            fill(held ? block[0] : 0, p->quant[0], w->out, p->stride);
+            block[0] = 0;
+        } else {
+            held &= hr__block_is_held(&p->limits, block);
+            hr__inverse_dct(block, p->quant, w->out, p->stride);
+            memset(block, 0, sizeof b->coefficient[i]);
+        }
+    }
+    b->waiting = 0;
+    return held;
+}
+
+/* Decodes the MCUs [from, to) of a row. With `region` 0 none of their blocks is needed. Returns 0 if
+ * the data is not valid. */
+INLINE int decode_mcus(struct hr__baseline *b, uint32_t from, uint32_t to, int region)
+{
+    struct hr__bits bits = b->reader.bits;
+    int level[COMPONENTS], blocks = b->blocks;
+    unsigned outside = 0;
+    memcpy(level, b->level, sizeof level);
+    for (uint32_t x = from; x < to; x++) {
+        if (__builtin_expect(bits.next >= b->reader.check, 0)) {
+            b->reader.bits = bits;
+            if (!hr__scan_advance(&b->reader))
+                return 0;
+            bits.next = b->reader.bits.next;
+        }
+        for (int i = 0; i < blocks; i++) {
+            const struct mcu_block *block = &b->block[i];
+            int difference;
+            hr__bits_refill(&bits);
+            if (!take_dc(block->dc, &bits, &difference))
+                return 0;
+            level[block->component] += difference;
+            outside |= (unsigned)(level[block->component] + DC_BIAS) >> DC_BITS;
+            if (!region || x - block->first >= block->end - block->first) {
+                if (!skip_ac(block->ac, &bits))
+                    return 0;
+                continue;
+            }
+            int16_t *coefficient = b->coefficient[b->waiting];
+            coefficient[0] = (int16_t)level[block->component];
+            unsigned k = take_ac(block->ac, &bits, coefficient);
+            if (!k)
+                return 0;
+            b->wait[b->waiting++] = (struct waiting_block){
+                block->out + (size_t)(x - block->first) * block->step, block->component,
+                k == HR__STEP_END};
+            if (b->waiting == BATCH && !transform_waiting(b))
+                return 0;
+        }
+        if (outside)
+            return 0;
+    }
+    b->reader.bits = bits;
+    memcpy(b->level, level, sizeof level);
+    return 1;
+}
+
+static __attribute__((noinline)) int decode_needed(struct hr__baseline *b, uint32_t from,
+                                                   uint32_t to)
+{
+    return decode_mcus(b, from, to, 1);
+}
+
+static __attribute__((noinline)) int decode_others(struct hr__baseline *b, uint32_t from,
+                                                   uint32_t to)
+{
+    return decode_mcus(b, from, to, 0);
+}
+
+/* Scans */
+
+/* Goes to the next segment. Returns 0 if it does not begin here. */
+static int pass_restart(struct hr__baseline *b)
+{
+    if (!hr__scan_is_at_end(&b->reader) || b->reader.marker != FIRST_RESTART + b->next_restart ||
+        !hr__scan_begin(&b->reader, b->reader.raw + 2, b->reader.raw_end))
+        return 0;
+    b->next_restart = (b->next_restart + 1) % 8;
+    b->until_restart = b->restart;
+    memset(b->level, 0, sizeof b->level);
+    return 1;
+}
+
+/* Decodes MCUs of a row, across restart markers. */
+static int decode_span(struct hr__baseline *b, uint32_t from, uint32_t to, int needed)
+{
+    while (from < to) {
+        uint32_t count = to - from;
+        if (b->restart) {
+            if (!b->until_restart && !pass_restart(b))
+                return 0;
+            count = count < b->until_restart ? count : b->until_restart;
+            b->until_restart -= count;
+        }
+        if (!(needed ? decode_needed : decode_others)(b, from, from + count))
+            return 0;
+        from += count;
+    }
+    return 1;
+}
+
+/* Finds the MCUs [*first, *end) with blocks that are needed, in row `y` of MCUs. */
+static void plan_row(struct hr__baseline *b, uint32_t y, uint32_t *first, uint32_t *end)
+{
+    *first = b->mcus_x;
+    *end = 0;
+    for (int i = 0; i < b->blocks; i++) {
+        struct mcu_block *m = &b->block[i];
+        const struct baseline_part *p = &b->part[m->component];
+        uint32_t row = y * p->v + (uint32_t)m->y - p->y, x = (uint32_t)m->x;
+        m->first = m->end = 0;
+        if (row >= p->rows)
+            continue;
+        m->first = p->x > x ? (p->x - x + p->h - 1) / p->h : 0;
+        m->end = p->x + p->columns > x ? (p->x + p->columns - x + p->h - 1) / p->h : 0;
+        m->step = 8 * p->h;
+        if (m->first >= m->end)
+            continue;
+        m->out = p->plane + (ptrdiff_t)row * 8 * p->stride + (m->first * p->h + x - p->x) * 8;
+        *first = m->first < *first ? m->first : *first;
+        *end = m->end > *end ? m->end : *end;
+    }
+}
+
+/* Decodes the scan as far as the region needs it. Returns 0 if it is not valid so far, or, if the
+ * region has the image's last row, if it does not end as it should. */
+static int decode_scan(struct hr__baseline *b, const struct hr_region *region)
+{
+    uint32_t rows = rows_to_read(b, region);
+    for (uint32_t y = 0; y < rows; y++) {
+        uint32_t first, end;
+        plan_row(b, y, &first, &end);
+        if (first >= end)
+            first = end = b->mcus_x;
+        if (!decode_span(b, 0, first, 0) || !decode_span(b, first, end, 1) ||
+            !decode_span(b, end, b->mcus_x, 0))
+            return 0;
+    }
+    if (!transform_waiting(b) || (b->reader.marker && !hr__scan_advance(&b->reader)))
+        return 0;
+    return region->y + region->height < (int)b->shape.height ||
+           (hr__scan_is_at_end(&b->reader) && b->reader.marker == END_OF_IMAGE);
+}
+
+int hr__baseline_region(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo,
+                        const struct hr__decode_job *job, int *done, struct hr_error *error)
+{
+    struct hr__ycc_planes planes;
+    const uint8_t *scan = cinfo->src->next_input_byte;
+    *done = 0;
+    if (!take_header(b, cinfo))
+        return 0;
+    int r = plan_region(b, &job->region, &planes, error);
+    if (r)
+        return r;
+    b->waiting = 0;
+    b->until_restart = b->restart;
+    b->next_restart = 0;
+    memset(b->level, 0, sizeof b->level);
+    if (!hr__scan_begin(&b->reader, scan, scan + cinfo->src->bytes_in_buffer) ||
+        !decode_scan(b, &job->region)) {
+        memset(b->coefficient, 0, sizeof b->coefficient);
+        return 0;
+    }
+    r = hr__ycc_run(b->ycc, &planes, &job->region, &job->out, error);
+    *done = !r;
+    return r;
+}

@@ -1,0 +1,166 @@
+/* Builds the look-up tables of huffman.h. */
+#include "codec/huffman.h"
+
+#include <string.h>
+
+#define END_OF_BLOCK 0x00
+#define ZERO_RUN     0xF0 /* 16 zeros */
+
+/* A code in the index: its symbol, and its length (0: it is longer than the index). */
+struct short_code {
+    uint8_t length, symbol;
+};
+
+/* Assigns the codes (T.81, annex C). Returns 0 if there are more than their lengths allow. */
+static int assign(struct hr__huffman_code *code)
+{
+    unsigned next = 0, symbol = 0;
+    for (unsigned n = 1; n <= HR__CODE_BITS; n++) {
+        code->first[n] = (int)symbol - (int)next;
+        next += code->counts[n];
+        symbol += code->counts[n];
+        if (next > 1u << n || symbol > 256)
+            return 0;
+        code->limit[n] = next << (HR__CODE_BITS - n);
+        next <<= 1;
+    }
+    code->limit[HR__CODE_BITS + 1] = 1u << HR__CODE_BITS;
+    return 1;
+}
+
+/* Takes over a new code. Returns 1 if it is the one that the table was built for, 0 if the table is
+ * to be built, -1 if it is no code. */
+static int take(struct hr__huffman_code *code, const uint8_t counts[17], const uint8_t symbols[256])
+{
+    unsigned total = 0;
+    for (int n = 1; n <= HR__CODE_BITS; n++)
+        total += counts[n];
+    if (total > 256)
+        return -1;
+    if (code->filled && !memcmp(code->counts + 1, counts + 1, HR__CODE_BITS) &&
+        !memcmp(code->symbols, symbols, total))
+        return 1;
+    code->filled = 0;
+    memset(code->symbols, 0, sizeof code->symbols);
+    memcpy(code->symbols, symbols, total);
+    memcpy(code->counts + 1, counts + 1, HR__CODE_BITS);
+    return assign(code) ? 0 : -1;
+}
+
+/* Fills a table of 2^bits entries with the codes of at most that length. */
+static void expand(const struct hr__huffman_code *code, unsigned bits, struct short_code *out)
+{
+    memset(out, 0, sizeof *out << bits);
+    unsigned symbol = 0, at = 0;
+    for (unsigned n = 1; n <= bits; n++)
+        for (unsigned i = 0; i < code->counts[n]; i++, symbol++)
+            for (unsigned k = 0; k < 1u << (bits - n); k++)
+                out[at++] = (struct short_code){(uint8_t)n, code->symbols[symbol]};
+}
+
+int hr__dc_table_build(struct hr__dc_table *table, const uint8_t counts[17],
+                       const uint8_t symbols[256])
+{
+    struct short_code codes[1 << HR__DC_INDEX];
+    int found = take(&table->code, counts, symbols);
+    if (found)
+        return found > 0;
+    unsigned total = 0;
+    for (int n = 1; n <= HR__CODE_BITS; n++)
+        total += counts[n];
+    for (unsigned i = 0; i < total; i++)
+        if (symbols[i] > HR__DC_SIZE_MOST)
+            return 0;
+    expand(&table->code, HR__DC_INDEX, codes);
+    for (unsigned i = 0; i < 1u << HR__DC_INDEX; i++)
+        table->entry[i] = (uint8_t)(codes[i].length | codes[i].symbol << 4);
+    table->code.filled = 1;
+    return 1;
+}
+
+/* One symbol that begins at some bit of an index. */
+struct ac_symbol {
+    unsigned length; /* of the code; 0: not known from these bits */
+    unsigned size;   /* extra bits */
+    unsigned step;
+};
+
+static struct ac_symbol symbol_at(const struct short_code *codes, unsigned index, unsigned used)
+{
+    struct short_code c = codes[index << used & ((1u << HR__SKIP_BITS) - 1)];
+    unsigned size = c.symbol & 15;
+    struct ac_symbol s = {c.length, size, (c.symbol >> 4) + 1u};
+    int known = size ? size <= HR__AC_SIZE_MOST
+                     : c.symbol == END_OF_BLOCK || c.symbol == ZERO_RUN;
+    if (c.symbol == END_OF_BLOCK)
+        s.step = HR__STEP_END;
+    if (!known || used + c.length > HR__SKIP_BITS)
+        s.length = 0;
+    return s;
+}
+
+/* Returns the value whose `size` bits end `end` bits after the start of an index of `bits` bits. */
+static int value_at(unsigned index, unsigned bits, unsigned end, unsigned size)
+{
+    int v = (int)(index >> (bits - end) & ((1u << size) - 1));
+    return size && !(v >> (size - 1)) ? v - (1 << size) + 1 : v;
+}
+
+static uint64_t pack_pair(unsigned total, unsigned first_bits, struct ac_symbol a, int value,
+                          unsigned other_step, int other_value)
+{
+    return total | (uint64_t)first_bits << 8 | (uint64_t)a.step << 16 | (uint64_t)other_step << 24 |
+           (uint64_t)(uint16_t)other_value << 32 | (uint64_t)(uint16_t)value << 48;
+}
+
+static uint64_t make_pair(const struct short_code *codes, unsigned index)
+{
+    const unsigned wide = index << (HR__SKIP_BITS - HR__AC_INDEX);
+    struct ac_symbol a = symbol_at(codes, wide, 0), b;
+    unsigned bits = a.length + a.size;
+    if (!a.length || a.length > HR__AC_INDEX)
+        return (uint64_t)HR__STEP_OTHER << 16;
+    if (bits > HR__AC_INDEX) {
+        struct ac_symbol other = {.step = HR__STEP_OTHER};
+        return pack_pair(0, a.length, other, (int)a.size, 0, (int)a.step);
+    }
+    int value = value_at(index, HR__AC_INDEX, bits, a.size);
+    if (a.step == HR__STEP_END)
+        return pack_pair(bits, bits, a, 0, 0, 0);
+    b = symbol_at(codes, wide, bits);
+    unsigned both = bits + b.length + b.size;
+    if (!b.length || both > HR__AC_INDEX) /* writes the first value twice */
+        return pack_pair(bits, bits, a, value, 0, value);
+    return pack_pair(both, bits, a, value, b.step, value_at(index, HR__AC_INDEX, both, b.size));
+}
+
+static uint16_t make_skip(const struct short_code *codes, unsigned index)
+{
+    unsigned bits = 0, steps = 0;
+    while (bits < HR__SKIP_BITS) {
+        struct ac_symbol s = symbol_at(codes, index, bits);
+        if (!s.length || (s.step != HR__STEP_END && steps + s.step > 63))
+            break;
+        bits += s.length + s.size;
+        steps += s.step;
+        if (s.step == HR__STEP_END)
+            break;
+    }
+    return (uint16_t)(bits | (bits ? steps : HR__STEP_OTHER) << 8);
+}
+
+int hr__ac_table_build(struct hr__ac_table *table, const uint8_t counts[17],
+                       const uint8_t symbols[256])
+{
+    struct short_code codes[1 << HR__SKIP_BITS];
+    int found = take(&table->code, counts, symbols);
+    if (found)
+        return found > 0;
+    expand(&table->code, HR__SKIP_BITS, codes);
+    for (unsigned i = 0; i < 1u << HR__AC_INDEX; i++)
+        table->pair[i] = make_pair(codes, i);
+    for (unsigned i = 0; i < 1u << HR__SKIP_BITS; i++)
+        table->skip[i] = make_skip(codes, i);
+    table->code.filled = 1;
+    return 1;
+}
