@@ -68,7 +68,6 @@ struct baseline_part {
     uint32_t h, v;                /* blocks in an MCU */
     uint8_t *plane;
     ptrdiff_t stride;
-    uint16_t quant[64];
     struct hr__block_limits limits;
 };
 
@@ -77,6 +76,7 @@ struct hr__baseline {
     struct hr__ac_table ac[TABLES];
     struct hr__codec_scratch planes;
     struct hr__ycc *ycc;
+    hr__inverse_dct_pair_fn *transform;
     /* of the image: */
     struct hr__item_header shape;
     struct baseline_part part[COMPONENTS];
@@ -113,6 +113,7 @@ int hr__baseline_create(struct hr__baseline **out, struct hr_error *error)
         return hr__fail(error, -ENOMEM, "out of memory for a JPEG decoder");
     memset(b, 0, sizeof *b);
     b->reader.piece = b->piece;
+    b->transform = hr__inverse_dct_pair(hr__isa());
     int r = hr__ycc_create(&b->ycc, hr__isa(), error);
     if (r)
         hr__free(b);
@@ -169,9 +170,7 @@ static int take_tables(struct hr__baseline *b, const struct jpeg_decompress_stru
     if (!dc || !ac || !quant || !hr__dc_table_build(&b->dc[c->dc_tbl_no], dc->bits, dc->huffval) ||
         !hr__ac_table_build(&b->ac[c->ac_tbl_no], ac->bits, ac->huffval))
         return 0;
-    for (int k = 0; k < 64; k++)
-        b->part[i].quant[k] = quant->quantval[k];
-    hr__block_limits_fill(&b->part[i].limits, b->part[i].quant);
+    hr__block_limits_fill(&b->part[i].limits, quant->quantval);
     return 1;
 }
 
@@ -385,9 +384,9 @@ INLINE int skip_ac(const struct hr__ac_table *table, struct hr__bits *bits)
 }
 
 /* Fills a block of one colour: the transform of a DC coefficient alone. */
-static void fill(int dc, uint16_t quant, uint8_t *out, ptrdiff_t stride)
+static void fill(int level, uint8_t *out, ptrdiff_t stride)
 {
-    int v = ((dc * quant + (1 << 2)) >> 3) + 128;
+    int v = ((level + (1 << 2)) >> 3) + 128;
     for (int y = 0; y < 8; y++, out += stride)
         memset(out, v < 0 ? 0 : v > 255 ? 255 : v, 8);
 }
@@ -395,23 +394,31 @@ static void fill(int dc, uint16_t quant, uint8_t *out, ptrdiff_t stride)
 /* Transforms the blocks that wait. Returns 0 if versions of the transform might differ for one. */
 static __attribute__((noinline)) int transform_waiting(struct hr__baseline *b)
 {
-    int held = 1;
-    for (int i = 0; i < b->waiting; i++) {
+    struct hr__dct_block two[2];
+    int held = 1, count = 0, used = b->waiting;
+    b->waiting = 0;
+    for (int i = 0; i < used; i++) {
         const struct waiting_block *w = &b->wait[i];
         const struct baseline_part *p = &b->part[w->component];
         int16_t *block = b->coefficient[i];
         if (w->flat) {
-            int level = block[0] * p->quant[0];
-            held &= level <= HR__COLUMN_LIMIT && level >= -HR__COLUMN_LIMIT;
-            fill(held ? block[0] : 0, p->quant[0], w->out, p->stride);
-            block[0] = 0;
-        } else {
-            held &= hr__block_is_held(&p->limits, block);
-            hr__inverse_dct(block, p->quant, w->out, p->stride);
-            memset(block, 0, sizeof b->coefficient[i]);
+            int level = block[0] * p->limits.quant[0];
+            if (level > HR__COLUMN_LIMIT || level < -HR__COLUMN_LIMIT)
+                return 0;
+            fill(level, w->out, p->stride);
+            continue;
+        }
+        two[count++] = (struct hr__dct_block){block, &p->limits, w->out, p->stride};
+        if (count == 2) {
+            held &= b->transform(two);
+            count = 0;
         }
     }
-    b->waiting = 0;
+    if (count) {
+        two[1] = two[0];
+        held &= b->transform(two);
+    }
+    memset(b->coefficient, 0, (size_t)used * sizeof b->coefficient[0]);
     return held;
 }
 

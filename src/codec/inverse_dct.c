@@ -4,6 +4,8 @@
  */
 #include "codec/inverse_dct.h"
 
+#include <string.h>
+
 /* 2^13 x cosines and their sums */
 #define F_0_298 2446
 #define F_0_390 3196
@@ -86,4 +88,27 @@ void hr__inverse_dct_plain(const int16_t coefficient[64], const uint16_t quant[6
         for (int x = 0; x < 8; x++)
             out[x] = sample(descale(column[x], HR__DCT_CONST_BITS + HR__DCT_PASS1_BITS + 3));
     }
+}
+
+int hr__inverse_dct_pair_plain(const struct hr__dct_block two[2])
+{
+    for (int i = 0; i < 2; i++) {
+        uint16_t quant[64];
+        if (!hr__block_is_held(two[i].limits, two[i].coefficient))
+            return 0;
+        /* the quantisers of a held block's coefficients are not capped */
+        memcpy(quant, two[i].limits->quant, sizeof quant);
+        hr__inverse_dct(two[i].coefficient, quant, two[i].out, two[i].stride);
+    }
+    return 1;
+}
+
+hr__inverse_dct_pair_fn *hr__inverse_dct_pair(enum hr__isa isa)
+{
+#ifdef __x86_64__
+    if (isa >= HR__ISA_AVX2)
+        return hr__inverse_dct_pair_avx2;
+#endif
+    (void)isa;
+    return hr__inverse_dct_pair_plain;
 }

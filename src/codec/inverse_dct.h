@@ -9,6 +9,9 @@
 #ifndef HR_CODEC_INVERSE_DCT_H
 #define HR_CODEC_INVERSE_DCT_H
 
+#include "base/cpu.h"
+#include "codec/block_pack.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,5 +35,23 @@ hr__inverse_dct_fn hr__inverse_dct_sse2;
 #else
 #define hr__inverse_dct hr__inverse_dct_plain
 #endif
+
+/* A block of a file, to be checked and transformed. */
+struct hr__dct_block {
+    const int16_t *coefficient; /* as above */
+    const struct hr__block_limits *limits; /* with the quantisation */
+    uint8_t *out;
+    ptrdiff_t stride;
+};
+
+/* Transforms two blocks if all versions give the same samples for them, which hr__block_is_held
+ * tells. Returns 0, with any samples, if not. */
+typedef int hr__inverse_dct_pair_fn(const struct hr__dct_block two[2]);
+
+hr__inverse_dct_pair_fn hr__inverse_dct_pair_plain; /* with hr__inverse_dct */
+hr__inverse_dct_pair_fn hr__inverse_dct_pair_avx2;
+
+/* Returns the version for `isa`. */
+hr__inverse_dct_pair_fn *hr__inverse_dct_pair(enum hr__isa isa);
 
 #endif
