@@ -31,7 +31,8 @@ _Static_assert(HR__DC_BITS_MOST <= HR__REFILL_BITS, "a DC difference");
 _Static_assert(PAIRS *HR__AC_INDEX <= HR__REFILL_BITS, "pairs");
 _Static_assert(SKIPS *HR__SKIP_BITS_MOST <= HR__REFILL_BITS, "skipping");
 _Static_assert(HR__AC_BITS_MOST <= HR__REFILL_BITS, "a long symbol");
-_Static_assert(HR__SEGMENT_SLACK >= HR__MCU_BYTES_MOST + 2 * sizeof(uint64_t), "loads behind an MCU");
+_Static_assert(HR__SEGMENT_SLACK >= HR__MCU_BYTES_MOST + 2 * sizeof(uint64_t),
+               "loads behind an MCU");
 /* Entries of `skip` hold their steps in a byte, and ends are told from runs past the block. */
 _Static_assert(63 + HR__STEP_END < HR__STEP_OTHER && HR__STEP_OTHER < 256, "steps");
 _Static_assert(63 + 16 < HR__STEP_END, "runs past the block");
@@ -43,7 +44,7 @@ _Static_assert(63 + 16 < HR__STEP_END, "runs past the block");
 /* Components are numbered from 0; tables are those of the file. */
 enum { COMPONENTS = 3, TABLES = 4 };
 
-#define END_OF_IMAGE 0xD9
+#define END_OF_IMAGE  0xD9
 #define FIRST_RESTART 0xD0
 
 /* A block of each MCU, and where its samples go in the row of MCUs that is decoded. */
@@ -98,11 +99,11 @@ struct hr__baseline {
  * coefficient overwrites. */
 #define PAST_16 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64
 static const uint8_t natural[63 + HR__STEP_END + 1] = {
-    0,       1,       8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19,
-    26,      33,      40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56,
-    57,      50,      43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31,
-    39,      46,      53, 60, 61, 54, 47, 55, 62, 63, PAST_16, PAST_16, PAST_16, PAST_16,
-    PAST_16, PAST_16,
+    0,  1,  8,  16, 9,  2,  3,  10, 17,      24,      32,      25,      18,      11,
+    4,  5,  12, 19, 26, 33, 40, 48, 41,      34,      27,      20,      13,      6,
+    7,  14, 21, 28, 35, 42, 49, 56, 57,      50,      43,      36,      29,      22,
+    15, 23, 30, 37, 44, 51, 58, 59, 52,      45,      38,      31,      39,      46,
+    53, 60, 61, 54, 47, 55, 62, 63, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16,
 };
 
 int hr__baseline_create(struct hr__baseline **out, struct hr_error *error)
@@ -422,8 +423,8 @@ static __attribute__((noinline)) int transform_waiting(struct hr__baseline *b)
     return held;
 }
 
-/* Decodes the MCUs [from, to) of a row. With `region` 0 none of their blocks is needed. Returns 0 if
- * the data is not valid. */
+/* Decodes the MCUs [from, to) of a row. With `region` 0 none of their blocks is needed. Returns 0
+ * if the data is not valid. */
 INLINE int decode_mcus(struct hr__baseline *b, uint32_t from, uint32_t to, int region)
 {
     struct hr__bits bits = b->reader.bits;
@@ -455,9 +456,9 @@ INLINE int decode_mcus(struct hr__baseline *b, uint32_t from, uint32_t to, int r
             unsigned k = take_ac(block->ac, &bits, coefficient);
             if (!k)
                 return 0;
-            b->wait[b->waiting++] = (struct waiting_block){
-                block->out + (size_t)(x - block->first) * block->step, block->component,
-                k == HR__STEP_END};
+            b->wait[b->waiting++] =
+                (struct waiting_block){block->out + (size_t)(x - block->first) * block->step,
+                                       block->component, k == HR__STEP_END};
             if (b->waiting == BATCH && !transform_waiting(b))
                 return 0;
         }

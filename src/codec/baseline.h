@@ -7,8 +7,8 @@
  * transformed (inverse_dct.h) a few at a time, upsampled and converted (ycc.h).
  *
  * It reads at least what libjpeg-turbo would read for the same region, and takes nothing that
- * libjpeg-turbo would object to. Where anything is unusual or damaged it gives up, and libjpeg-turbo
- * decodes the image or refuses it.
+ * libjpeg-turbo would object to. Where anything is unusual or damaged it gives up, and
+ * libjpeg-turbo decodes the image or refuses it.
  */
 #ifndef HR_CODEC_BASELINE_H
 #define HR_CODEC_BASELINE_H
@@ -29,8 +29,8 @@ size_t hr__baseline_memory(const struct hr__baseline *baseline);
 
 /*
  * Decodes the job's region. libjpeg has read the header into `cinfo`, and its source is at the
- * scan's first byte. Sets *done to 0 if the image is left to libjpeg-turbo; the planes may have been
- * written to then. Errors: -ENOMEM.
+ * scan's first byte. Sets *done to 0 if the image is left to libjpeg-turbo; the planes may have
+ * been written to then. Errors: -ENOMEM.
  */
 int hr__baseline_region(struct hr__baseline *baseline, const struct jpeg_decompress_struct *cinfo,
                         const struct hr__decode_job *job, int *done, struct hr_error *error);

@@ -59,8 +59,8 @@ void hr__block_limits_fill(struct hr__block_limits *limits, const uint16_t quant
     }
 }
 
-/* All intermediate values stay below 2^15: a product of clamped values is at most 2 x most, and so is
- * a sum before it is clamped. */
+/* All intermediate values stay below 2^15: a product of clamped values is at most 2 x most, and so
+ * is a sum before it is clamped. */
 int hr__block_is_held(const struct hr__block_limits *limits, const int16_t block[64])
 {
     const int16_t most = HR__COLUMN_LIMIT + 1;

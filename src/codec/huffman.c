@@ -90,8 +90,7 @@ static struct ac_symbol symbol_at(const struct short_code *codes, unsigned index
     struct short_code c = codes[index << used & ((1u << HR__SKIP_BITS) - 1)];
     unsigned size = c.symbol & 15;
     struct ac_symbol s = {c.length, size, (c.symbol >> 4) + 1u};
-    int known = size ? size <= HR__AC_SIZE_MOST
-                     : c.symbol == END_OF_BLOCK || c.symbol == ZERO_RUN;
+    int known = size ? size <= HR__AC_SIZE_MOST : c.symbol == END_OF_BLOCK || c.symbol == ZERO_RUN;
     if (c.symbol == END_OF_BLOCK)
         s.step = HR__STEP_END;
     if (!known || used + c.length > HR__SKIP_BITS)

@@ -2,9 +2,9 @@
  * Wide look-up tables for the Huffman codes of baseline JPEG (ITU-T T.81, annexes C and F).
  *
  * AC codes have two tables. `pair` decodes up to two symbols with their values in one look-up.
- * `skip` gives only the length of as many whole symbols as possible, for blocks of which nothing but
- * the DC difference is needed. Codes that are longer than a table's index are decoded bit length by
- * bit length (hr__huffman_single).
+ * `skip` gives only the length of as many whole symbols as possible, for blocks of which nothing
+ * but the DC difference is needed. Codes that are longer than a table's index are decoded bit
+ * length by bit length (hr__huffman_single).
  *
  * A position k is the zigzag position of the last coefficient so far; a block begins at 0 and ends
  * at 63 or with an end of block, which counts as a step of HR__STEP_END. So every end is k >= 63.
@@ -38,11 +38,11 @@
 #define HR__NO_SYMBOL 256
 
 struct hr__huffman_code {
-    uint8_t counts[17];             /* codes of each length, from 1 */
-    uint8_t symbols[256];           /* in order of their codes; 0 behind the last */
+    uint8_t counts[17];                /* codes of each length, from 1 */
+    uint8_t symbols[256];              /* in order of their codes; 0 behind the last */
     uint32_t limit[HR__CODE_BITS + 2]; /* for each length: 16 bits below it begin with a code of at
                                         * most this length; the last holds for all */
-    int first[HR__CODE_BITS + 1];   /* for each length: index of the first symbol - first code */
+    int first[HR__CODE_BITS + 1];      /* for each length: index of the first symbol - first code */
     int filled;
 };
 
@@ -53,11 +53,12 @@ struct hr__dc_table {
 
 /* Fields of an entry of `pair`. The first symbol alone counts if it ends the block. If its value is
  * not inside the index, the first step is HR__STEP_OTHER, `bits` of the first symbol the length of
- * its code (0: longer than the index), the second value its step, the first value its extra bits. */
-#define HR__PAIR_BITS(e)  ((unsigned)(e)&63)       /* of both symbols */
-#define HR__FIRST_BITS(e) ((unsigned)((e) >> 8) & 63) /* of the first */
-#define HR__FIRST_STEP(e) ((unsigned)((e) >> 16) & 255)
-#define HR__OTHER_STEP(e) ((unsigned)((e) >> 24) & 255)
+ * its code (0: longer than the index), the second value its step, the first value its extra bits.
+ */
+#define HR__PAIR_BITS(e)   ((unsigned)(e)&63)          /* of both symbols */
+#define HR__FIRST_BITS(e)  ((unsigned)((e) >> 8) & 63) /* of the first */
+#define HR__FIRST_STEP(e)  ((unsigned)((e) >> 16) & 255)
+#define HR__OTHER_STEP(e)  ((unsigned)((e) >> 24) & 255)
 #define HR__OTHER_VALUE(e) ((int16_t)((e) >> 32))
 #define HR__FIRST_VALUE(e) ((int16_t)((e) >> 48))
 
@@ -82,9 +83,8 @@ static inline unsigned hr__huffman_single(const struct hr__huffman_code *code, u
     while (next >= code->limit[n])
         n++;
     *length = n;
-    return n <= HR__CODE_BITS
-               ? code->symbols[(int)(next >> (HR__CODE_BITS - n)) + code->first[n]]
-               : HR__NO_SYMBOL;
+    return n <= HR__CODE_BITS ? code->symbols[(int)(next >> (HR__CODE_BITS - n)) + code->first[n]]
+                              : HR__NO_SYMBOL;
 }
 
 #endif

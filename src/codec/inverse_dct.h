@@ -38,7 +38,7 @@ hr__inverse_dct_fn hr__inverse_dct_sse2;
 
 /* A block of a file, to be checked and transformed. */
 struct hr__dct_block {
-    const int16_t *coefficient; /* as above */
+    const int16_t *coefficient;            /* as above */
     const struct hr__block_limits *limits; /* with the quantisation */
     uint8_t *out;
     ptrdiff_t stride;

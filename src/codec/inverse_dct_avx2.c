@@ -101,9 +101,8 @@ INLINE void store(const __m256i v[8], const struct hr__dct_block two[2])
 
 INLINE __m256i lanes(const int16_t *low, const int16_t *high)
 {
-    return _mm256_inserti128_si256(
-        _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)low)),
-        _mm_loadu_si128((const __m128i *)high), 1);
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)low)),
+                                   _mm_loadu_si128((const __m128i *)high), 1);
 }
 
 /* Dequantises both blocks. Returns non-zero if they are held. */

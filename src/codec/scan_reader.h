@@ -1,10 +1,10 @@
 /*
  * Reads the bits of a scan of a JPEG (ITU-T T.81, F.2.2.5).
  *
- * Bytes are copied without the zeros stuffed behind FF, a piece at a time, so that reading bits needs
- * no test of any byte. A segment is what lies between markers. Behind its last byte the copy has
- * HR__SEGMENT_SLACK zero bytes: one MCU of any content can be decoded from there, and whether it ran
- * past the end is checked once an MCU.
+ * Bytes are copied without the zeros stuffed behind FF, a piece at a time, so that reading bits
+ * needs no test of any byte. A segment is what lies between markers. Behind its last byte the copy
+ * has HR__SEGMENT_SLACK zero bytes: one MCU of any content can be decoded from there, and whether
+ * it ran past the end is checked once an MCU.
  */
 #ifndef HR_CODEC_SCAN_READER_H
 #define HR_CODEC_SCAN_READER_H
@@ -15,11 +15,11 @@
 #include <string.h>
 
 /* Most blocks in an MCU (T.81, B.2.3), and the most bytes that they take. */
-#define HR__MCU_BLOCKS_MOST  10
-#define HR__BLOCK_BITS_MOST  (HR__DC_BITS_MOST + 63 * HR__AC_BITS_MOST)
-#define HR__MCU_BYTES_MOST   ((HR__MCU_BLOCKS_MOST * HR__BLOCK_BITS_MOST + 7) / 8)
-#define HR__SEGMENT_SLACK    (HR__MCU_BYTES_MOST + 64)
-#define HR__SEGMENT_PIECE    32768
+#define HR__MCU_BLOCKS_MOST 10
+#define HR__BLOCK_BITS_MOST (HR__DC_BITS_MOST + 63 * HR__AC_BITS_MOST)
+#define HR__MCU_BYTES_MOST  ((HR__MCU_BLOCKS_MOST * HR__BLOCK_BITS_MOST + 7) / 8)
+#define HR__SEGMENT_SLACK   (HR__MCU_BYTES_MOST + 64)
+#define HR__SEGMENT_PIECE   32768
 
 /* A refill leaves at least this many bits. */
 #define HR__REFILL_BITS 56
@@ -43,11 +43,12 @@ struct hr__scan_reader {
 /* Begins at the first byte of a segment. Returns 0 if the bytes end before a marker does. */
 int hr__scan_begin(struct hr__scan_reader *reader, const uint8_t *raw, const uint8_t *end);
 
-/* Makes the bits of an MCU available. Returns 0 if the last one ran past the segment's end, or if the
- * bytes end before a marker does. */
+/* Makes the bits of an MCU available. Returns 0 if the last one ran past the segment's end, or if
+ * the bytes end before a marker does. */
 int hr__scan_advance(struct hr__scan_reader *reader);
 
-/* Returns non-zero if the segment's last MCU ended where the segment does: less than a byte is left. */
+/* Returns non-zero if the segment's last MCU ended where the segment does: less than a byte is
+ * left. */
 int hr__scan_is_at_end(const struct hr__scan_reader *reader);
 
 static inline __attribute__((always_inline)) void hr__bits_refill(struct hr__bits *b)

@@ -106,6 +106,7 @@ struct bytes make_jpeg(const struct jpeg_spec *spec)
         cinfo.comp_info[c].v_samp_factor = spec->v[c] ? spec->v[c] : 1;
     }
     cinfo.restart_interval = (unsigned)spec->restart;
+    cinfo.optimize_coding = spec->optimised && spec->scans != SCANS_ARITHMETIC;
     choose_scans(&cinfo, spec);
     uint8_t *picture = spec->content == CONTENT_PICTURE
                            ? make_picture(spec->width, spec->height, spec->components, spec->seed)

@@ -27,9 +27,10 @@ struct jpeg_spec {
     int components; /* 1, 3, or 4: CMYK */
     int h[4], v[4]; /* sampling factors; all 0: 1x1 */
     int quality;
-    int restart; /* MCUs between restart markers; 0: none */
-    int rgb;     /* 3 components stored as RGB */
-    int ycck;    /* 4 components stored as YCCK */
+    int restart;   /* MCUs between restart markers; 0: none */
+    int rgb;       /* 3 components stored as RGB */
+    int ycck;      /* 4 components stored as YCCK */
+    int optimised; /* Huffman tables of the file's own */
     enum jpeg_scans scans;
     enum jpeg_content content;
     uint64_t seed; /* of the picture */

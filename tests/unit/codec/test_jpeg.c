@@ -69,6 +69,8 @@ static struct jpeg_spec random_spec(struct jpeg_fixture *f, const struct samplin
     spec.restart = random_between(&f->random, 0, 2) ? 0 : random_between(&f->random, 1, 30);
     spec.ycck = s->components == 4 && random_between(&f->random, 0, 1);
     spec.rgb = s->components == 3 && !random_between(&f->random, 0, 7);
+    spec.optimised = !random_between(&f->random, 0, 2);
+    spec.content = (enum jpeg_content)random_between(&f->random, CONTENT_PICTURE, CONTENT_BINARY);
     spec.seed = next_random(&f->random);
     return spec;
 }

@@ -1,0 +1,440 @@
+/*
+ * Our own decoder of baseline JPEG: which files it takes, and streams of symbols that no encoder
+ * writes: the longest codes with the most extra bits, blocks that are full, end at every position
+ * or are mostly runs of zeros. libjpeg-turbo is the reference.
+ */
+#include "../test.h"
+#include "images.h"
+
+#include "base/cpu.h"
+#include "codec/baseline.h"
+#include "codec/coefficients.h"
+#include "codec/huffman.h"
+#include "codec/inverse_dct.h"
+#include "codec/jpeg_library.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WHOLE_CODE = 162 }; /* AC symbols of 8-bit JPEG */
+
+struct baseline_fixture {
+    struct hr__decoder *own, *library;
+    uint64_t random;
+};
+
+static int set_up(void **state)
+{
+    struct baseline_fixture *f = calloc(1, sizeof *f);
+    *state = f;
+    if (hr__decoder_create(&f->own, NULL) || hr__decoder_create(&f->library, NULL))
+        return -1;
+    hr__decoder_use_library(f->library);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct baseline_fixture *f = *state;
+    hr__decoder_destroy(&f->own);
+    hr__decoder_destroy(&f->library);
+    free(f);
+    return 0;
+}
+
+/* Whether our own decoder takes a region of the file. */
+static int is_taken(const struct bytes *file, const struct hr_region *region)
+{
+    struct hr__jpeg *library = calloc(1, sizeof *library);
+    struct hr__baseline *baseline;
+    size_t stride = ((size_t)region->width + 63) & ~(size_t)63;
+    struct hr__decode_job job = {.in = {.bytes = file->data, .length = file->length},
+                                 .region = *region};
+    uint8_t *planes = malloc(3 * stride * (size_t)region->height + 64);
+    int done = 0;
+    assert_int_equal(hr__baseline_create(&baseline, NULL), 0);
+    for (int c = 0; c < 3; c++)
+        job.out.plane[c] = planes + (size_t)c * stride * (size_t)region->height;
+    job.out.stride = (ptrdiff_t)stride;
+    job.out.width = region->width;
+    job.out.height = region->height;
+    hr__jpeg_init(library);
+    if (setjmp(library->escape))
+        abort();
+    hr__jpeg_read_header(library, &job.in);
+    assert_int_equal(hr__baseline_region(baseline, &library->cinfo, &job, &done, NULL), 0);
+    jpeg_destroy_decompress(&library->cinfo);
+    hr__baseline_destroy(&baseline);
+    free(library);
+    free(planes);
+    return done;
+}
+
+/* The file's pixels in a region are libjpeg-turbo's. */
+static void check_region(struct baseline_fixture *f, const struct bytes *file,
+                         const struct hr_region *r)
+{
+    struct hr__decoder *decoder[2] = {f->own, f->library};
+    struct hr__planar out[2];
+    struct hr_image_info info;
+    struct hr_error error;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(hr__decoder_info(decoder[i], file->data, file->length, &info, &error), 0);
+        if (hr__decoder_region(decoder[i], file->data, file->length, &info, r, &out[i], &error))
+            fail_msg("%s", error.message);
+    }
+    for (int c = 0; c < 3; c++)
+        for (int y = 0; y < r->height; y++)
+            if (memcmp(out[0].plane[c] + y * out[0].stride, out[1].plane[c] + y * out[1].stride,
+                       (size_t)r->width))
+                fail_msg("channel %d, row %d of region %d,%d %dx%d differs", c, y, r->x, r->y,
+                         r->width, r->height);
+}
+
+static struct hr_region random_region(uint64_t *random, int width, int height)
+{
+    struct hr_region r = {0, 0, random_between(random, 1, width),
+                          random_between(random, 1, height)};
+    r.x = random_between(random, 0, width - r.width);
+    r.y = random_between(random, 0, height - r.height);
+    return r;
+}
+
+/* A JPEG file that is written symbol by symbol. */
+struct symbol_stream {
+    struct bytes file;
+    uint64_t bits;
+    unsigned count;
+};
+
+/* A Huffman code: codes and lengths by symbol. */
+struct made_code {
+    uint8_t counts[17], symbols[256];
+    int total;
+    uint16_t code[256];
+    uint8_t length[256];
+};
+
+static void put_byte(struct symbol_stream *s, int byte)
+{
+    if (s->file.length % 4096 == 0)
+        s->file.data = realloc(s->file.data, s->file.length + 4096);
+    s->file.data[s->file.length++] = (uint8_t)byte;
+}
+
+static void put_bytes(struct symbol_stream *s, const void *bytes, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        put_byte(s, ((const uint8_t *)bytes)[i]);
+}
+
+static void put_bits(struct symbol_stream *s, unsigned value, unsigned count)
+{
+    s->bits = s->bits << count | (value & ((1u << count) - 1));
+    for (s->count += count; s->count >= 8; s->count -= 8) {
+        int byte = (int)(s->bits >> (s->count - 8) & 0xFF);
+        put_byte(s, byte);
+        if (byte == 0xFF)
+            put_byte(s, 0);
+    }
+}
+
+/* Fills the last byte with ones. */
+static void put_end(struct symbol_stream *s)
+{
+    if (s->count)
+        put_bits(s, 0xFF, 8 - s->count);
+}
+
+/* Gives each symbol a length of `shortest` to 16 bits, in random order. */
+static struct made_code make_code(uint64_t *random, const uint8_t *symbols, int total, int shortest)
+{
+    struct made_code c = {.total = total};
+    unsigned next = 0;
+    int at = 0;
+    memcpy(c.symbols, symbols, (size_t)total);
+    for (int i = total - 1; i > 0; i--) {
+        int k = random_between(random, 0, i);
+        uint8_t t = c.symbols[i];
+        c.symbols[i] = c.symbols[k];
+        c.symbols[k] = t;
+    }
+    for (int n = 1; n <= 16; n++, next <<= 1) {
+        /* leave as many codes of 16 bits as symbols are left */
+        while (n >= shortest && at < total &&
+               (n == 16 || ((next + 1) << (16 - n)) + 256 <= 1u << 16) &&
+               (n == 16 || random_between(random, 0, 2))) {
+            c.code[c.symbols[at]] = (uint16_t)next++;
+            c.length[c.symbols[at++]] = (uint8_t)n;
+            c.counts[n]++;
+        }
+    }
+    assert_int_equal(at, total);
+    return c;
+}
+
+static void put_code(struct symbol_stream *s, int class, const struct made_code *c)
+{
+    put_bytes(s, (const uint8_t[]){0xFF, 0xC4, 0, (uint8_t)(19 + c->total), (uint8_t)(class << 4)},
+              5);
+    put_bytes(s, c->counts + 1, 16);
+    put_bytes(s, c->symbols, (size_t)c->total);
+}
+
+static void put_symbol(struct symbol_stream *s, const struct made_code *c, int symbol, int value)
+{
+    int size = symbol & 15;
+    put_bits(s, c->code[symbol], c->length[symbol]);
+    put_bits(s, (unsigned)(value < 0 ? value + (1 << size) - 1 : value), (unsigned)size);
+}
+
+static int size_of(int value)
+{
+    int n = 0;
+    for (int v = abs(value); v; v >>= 1)
+        n++;
+    return n;
+}
+
+/* A value of exactly `size` bits. */
+static int value_of(uint64_t *random, int size)
+{
+    int v = random_between(random, 1 << (size - 1), (1 << size) - 1);
+    return next_random(random) % 2 ? v : -v;
+}
+
+/* Writes the AC coefficients of a block, of one of six kinds. */
+static void put_block(struct symbol_stream *s, const struct made_code *ac, uint64_t *random)
+{
+    int kind = random_between(random, 0, 5), k = 0, last = random_between(random, 0, 63);
+    while (k < 63) {
+        int run = kind == 0   ? 0
+                  : kind == 1 ? random_between(random, 0, 15)
+                              : random_between(random, 0, 2);
+        int size = kind <= 2 ? 10 : kind == 3 ? 1 : random_between(random, 1, 10);
+        if ((kind == 4 && k >= last) || kind == 5) {
+            put_symbol(s, ac, 0, 0);
+            return;
+        }
+        if (kind == 1 && k + 16 <= 63 && random_between(random, 0, 1)) {
+            put_symbol(s, ac, 0xF0, 0);
+            k += 16;
+            continue;
+        }
+        if (k + run + 1 > 63)
+            run = 62 - k;
+        put_symbol(s, ac, run << 4 | size, value_of(random, size));
+        k += run + 1;
+    }
+}
+
+static void put_header(struct symbol_stream *s, int width, int height, const int luma[2], int grey,
+                       uint64_t *random)
+{
+    uint8_t quant[64] = {1};
+    for (int i = 0; i < 4; i++) /* few, so that no block exceeds HR__COLUMN_LIMIT */
+        quant[random_between(random, 1, 63)] = 1;
+    put_bytes(s, "\xFF\xD8\xFF\xDB\0\x43\0", 7);
+    put_bytes(s, quant, 64);
+    int n = grey ? 1 : 3;
+    put_bytes(s,
+              (const uint8_t[]){0xFF, 0xC0, 0, (uint8_t)(8 + 3 * n), 8, (uint8_t)(height >> 8),
+                                (uint8_t)height, (uint8_t)(width >> 8), (uint8_t)width, (uint8_t)n},
+              10);
+    for (int c = 0; c < n; c++)
+        put_bytes(
+            s, (const uint8_t[]){(uint8_t)(c + 1), (uint8_t)(c ? 0x11 : luma[0] << 4 | luma[1]), 0},
+            3);
+}
+
+static struct bytes make_extreme(uint64_t *random, int width, int height, int grey)
+{
+    static const int samplings[4][2] = {{1, 1}, {2, 1}, {1, 2}, {2, 2}};
+    const int *luma = samplings[grey ? 0 : random_between(random, 0, 3)];
+    struct symbol_stream s = {{0}, 0, 0};
+    uint8_t sizes[12], symbols[WHOLE_CODE] = {0x00, 0xF0};
+    for (int i = 0; i < 12; i++)
+        sizes[i] = (uint8_t)i;
+    for (int run = 0, at = 2; run < 16; run++)
+        for (int size = 1; size <= 10; size++)
+            symbols[at++] = (uint8_t)(run << 4 | size);
+    int shortest = random_between(random, 0, 1) ? 16 : random_between(random, 1, 12);
+    struct made_code dc = make_code(random, sizes, 12, shortest);
+    struct made_code ac = make_code(random, symbols, WHOLE_CODE, shortest);
+    put_header(&s, width, height, luma, grey, random);
+    put_code(&s, 0, &dc);
+    put_code(&s, 1, &ac);
+    int restart = random_between(random, 0, 2) ? 0 : random_between(random, 1, 9), mcu = 0;
+    put_bytes(&s, (const uint8_t[]){0xFF, 0xDD, 0, 4, 0, (uint8_t)restart}, 6);
+    put_bytes(&s, grey ? "\xFF\xDA\0\x08\1\1\0\0\x3F\0" : "\xFF\xDA\0\x0C\3\1\0\2\0\3\0\0\x3F\0",
+              grey ? 10 : 14);
+    int mcus_x = (width + 8 * luma[0] - 1) / (8 * luma[0]);
+    int mcus_y = (height + 8 * luma[1] - 1) / (8 * luma[1]);
+    int level[3] = {0};
+    for (; mcu < mcus_x * mcus_y; mcu++) {
+        if (restart && mcu && mcu % restart == 0) {
+            put_end(&s);
+            put_bytes(&s, (const uint8_t[]){0xFF, (uint8_t)(0xD0 + (mcu / restart - 1) % 8)}, 2);
+            memset(level, 0, sizeof level);
+        }
+        for (int b = 0; b < (grey ? 1 : luma[0] * luma[1] + 2); b++) {
+            int c = b < luma[0] * luma[1] ? 0 : b - luma[0] * luma[1] + 1;
+            /* from end to end: the most extra bits */
+            int to = level[c] > 0 ? -random_between(random, 1000, 1023)
+                                  : random_between(random, 0, 1023);
+            int size = size_of(to - level[c]);
+            put_symbol(&s, &dc, size, to - level[c]);
+            level[c] = to;
+            put_block(&s, &ac, random);
+        }
+    }
+    put_end(&s);
+    put_bytes(&s, "\xFF\xD9", 2);
+    return s.file;
+}
+
+static void extreme_symbols_are_exact(void **state)
+{
+    struct baseline_fixture *f = *state;
+    for (int n = 0; n < 300; n++) {
+        int width = random_between(&f->random, 1, 90), height = random_between(&f->random, 1, 90);
+        struct hr_region whole = {0, 0, width, height};
+        struct bytes file = make_extreme(&f->random, width, height, n % 4 == 0);
+        assert_true(is_taken(&file, &whole));
+        check_region(f, &file, &whole);
+        for (int i = 0; i < 12; i++) {
+            struct hr_region r = random_region(&f->random, width, height);
+            assert_true(is_taken(&file, &r));
+            check_region(f, &file, &r);
+        }
+        free(file.data);
+    }
+}
+
+/* Optimised tables and all qualities, pictures and noise; which kinds are taken. */
+static void usual_files_are_taken(void **state)
+{
+    static const struct {
+        struct jpeg_spec spec;
+        int taken;
+    } kinds[] = {
+        {{.components = 3}, 1},
+        {{.components = 3, .h = {2, 1, 1}, .v = {2, 1, 1}}, 1},
+        {{.components = 3, .h = {2, 1, 1}, .v = {1, 1, 1}}, 1},
+        {{.components = 3, .h = {1, 1, 1}, .v = {2, 1, 1}}, 1},
+        {{.components = 1}, 1},
+        {{.components = 3, .restart = 5}, 1},
+        {{.components = 3, .h = {4, 1, 1}, .v = {1, 1, 1}}, 0},
+        {{.components = 3, .rgb = 1}, 0},
+        {{.components = 4}, 0},
+        {{.components = 3, .scans = SCANS_PROGRESSIVE}, 0},
+        {{.components = 3, .scans = SCANS_SEPARATE}, 0},
+        {{.components = 3, .scans = SCANS_ARITHMETIC}, 0},
+    };
+    struct baseline_fixture *f = *state;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        for (int n = 0; n < 24; n++) {
+            struct jpeg_spec spec = kinds[i].spec;
+            spec.width = random_between(&f->random, 1, 150);
+            spec.height = random_between(&f->random, 1, 150);
+            spec.quality = 30 + 10 * (n % 8);
+            spec.optimised = n / 8 == 1 && spec.scans == SCANS_BASELINE;
+            spec.content = n / 8 == 2 ? CONTENT_NOISE : CONTENT_PICTURE;
+            spec.seed = next_random(&f->random);
+            struct bytes file = make_jpeg(&spec);
+            struct hr_region whole = {0, 0, spec.width, spec.height};
+            assert_int_equal(is_taken(&file, &whole), kinds[i].taken);
+            check_region(f, &file, &whole);
+            for (int k = 0; k < 6; k++) {
+                struct hr_region r = random_region(&f->random, spec.width, spec.height);
+                assert_int_equal(is_taken(&file, &r), kinds[i].taken);
+                check_region(f, &file, &r);
+            }
+            free(file.data);
+        }
+}
+
+/* What libjpeg-turbo would notice is left to it. */
+static void damage_is_left_to_libjpeg(void **state)
+{
+    struct jpeg_spec spec = {.width = 96, .height = 96, .components = 3, .quality = 80};
+    struct bytes file = make_jpeg(&spec);
+    const struct hr_region whole = {0, 0, 96, 96}, top = {0, 0, 20, 10};
+    assert_true(is_taken(&file, &whole));
+    struct bytes cut = {file.data, file.length - 1};
+    assert_false(is_taken(&cut, &whole));
+    cut.length = file.length - 4;
+    assert_false(is_taken(&cut, &whole));
+    uint8_t *last = file.data + file.length - 40;
+    memcpy(last, "\xFF\xD9", 2);
+    assert_false(is_taken(&file, &whole));
+    assert_true(is_taken(&file, &top));
+    free(file.data);
+}
+
+static void the_environment_forces_libjpeg(void **state)
+{
+    struct jpeg_spec spec = {.width = 20, .height = 20, .components = 3, .quality = 80};
+    struct bytes file = make_jpeg(&spec);
+    size_t memory[2];
+    for (int i = 0; i < 2; i++) {
+        struct hr__decoder *decoder;
+        struct hr_image_info info;
+        if (i)
+            setenv("HEADRACE_JPEG", "libjpeg-turbo", 1);
+        assert_int_equal(hr__decoder_create(&decoder, NULL), 0);
+        assert_int_equal(hr__decoder_info(decoder, file.data, file.length, &info, NULL), 0);
+        memory[i] = hr__decoder_memory(decoder);
+        hr__decoder_destroy(&decoder);
+    }
+    unsetenv("HEADRACE_JPEG");
+    assert_true(memory[1] < memory[0]);
+    free(file.data);
+}
+
+/* All versions of the transform accept the same blocks, with the same samples. */
+static void transforms_agree(void **state)
+{
+    struct baseline_fixture *f = *state;
+    hr__inverse_dct_pair_fn *best = hr__inverse_dct_pair(hr__isa());
+    int held = 0;
+    for (int n = 0; n < 20000; n++) {
+        int16_t block[2][64] __attribute__((aligned(32))) = {{0}};
+        uint16_t quant[64];
+        struct hr__block_limits limits[2];
+        uint8_t samples[2][2][64];
+        int most = 1 << random_between(&f->random, 0, 11),
+            count = random_between(&f->random, 0, 64);
+        for (int i = 0; i < 2; i++) {
+            int largest = 1 << random_between(&f->random, 0, 16);
+            for (int k = 0; k < 64; k++)
+                quant[k] = (uint16_t)random_between(&f->random, 0, largest - 1);
+            for (int k = 0; k < count; k++)
+                block[i][random_between(&f->random, 0, 63)] =
+                    (int16_t)random_between(&f->random, -most, most - 1);
+            hr__block_limits_fill(&limits[i], quant);
+        }
+        int taken[2];
+        for (int version = 0; version < 2; version++) {
+            struct hr__dct_block two[2];
+            for (int i = 0; i < 2; i++)
+                two[i] = (struct hr__dct_block){block[i], &limits[i], samples[version][i], 8};
+            taken[version] = version ? best(two) : hr__inverse_dct_pair_plain(two);
+        }
+        assert_int_equal(taken[0], taken[1]);
+        if (taken[0])
+            assert_memory_equal(samples[0], samples[1], sizeof samples[0]);
+        held += taken[0];
+    }
+    assert_in_range(held, 1000, 19000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(extreme_symbols_are_exact),      cmocka_unit_test(usual_files_are_taken),
+        cmocka_unit_test(damage_is_left_to_libjpeg),      cmocka_unit_test(transforms_agree),
+        cmocka_unit_test(the_environment_forces_libjpeg),
+    };
+    return cmocka_run_group_tests_name("codec-baseline", tests, set_up, tear_down);
+}
