@@ -45,23 +45,24 @@ PEERS = {
 # What a peer's script is given besides.
 EXTRA = {"ffcv_shrunk": ["--shrunk", "256"]}
 
-# Our own workers: (program, arguments, instruction set, how the table calls it).
+# Our own workers: (program, arguments, environment, how the table calls it).
 OURS = {
-    "encoded": ("prepare_worker", ["recipe", "encoded"], None, "Headrace, encoded"),
-    "coefficients": ("prepare_worker", ["recipe", "coefficients"], None,
-                     "Headrace, coefficients"),
-    "coefficients_avx2": ("prepare_worker", ["recipe", "coefficients"], "avx2",
+    "encoded": ("prepare_worker", ["recipe", "encoded"], {}, "Headrace, encoded"),
+    "library": ("prepare_worker", ["recipe", "encoded"], {"HEADRACE_JPEG": "libjpeg-turbo"},
+                "  the same, libjpeg-turbo"),
+    "coefficients": ("prepare_worker", ["recipe", "coefficients"], {}, "Headrace, coefficients"),
+    "coefficients_avx2": ("prepare_worker", ["recipe", "coefficients"], {"HEADRACE_ISA": "avx2"},
                           "  the same, AVX2"),
-    "coefficients_portable": ("prepare_worker", ["recipe", "coefficients"], "portable",
-                              "  the same, portable code"),
-    "unchecked": ("prepare_worker_unchecked", ["recipe", "coefficients"], None,
+    "coefficients_portable": ("prepare_worker", ["recipe", "coefficients"],
+                              {"HEADRACE_ISA": "portable"}, "  the same, portable code"),
+    "unchecked": ("prepare_worker_unchecked", ["recipe", "coefficients"], {},
                   "  the same, unchecked"),
-    "planes": ("prepare_worker", ["recipe", "planes"], None, "Headrace, planes"),
-    "full": ("prepare_worker", ["full"], None, "libjpeg-turbo, float resize"),
+    "planes": ("prepare_worker", ["recipe", "planes"], {}, "Headrace, planes"),
+    "full": ("prepare_worker", ["full"], {}, "libjpeg-turbo, float resize"),
 }
 
 # What the large set is measured with.
-LARGE = ["encoded", "coefficients", "planes", "full"]
+LARGE = ["encoded", "library", "coefficients", "planes", "full"]
 
 
 def choose(folder, count):
@@ -83,10 +84,11 @@ def compare_pixels(listing, form, regions):
 
 
 def our_worker(name, listing, core, isa):
-    program, arguments, own_isa, _ = OURS[name]
-    isa = own_isa or isa
+    program, arguments, environment, _ = OURS[name]
+    if isa:
+        environment = {"HEADRACE_ISA": isa, **environment}
     return harness.Worker(name, [os.path.join(os.path.dirname(WORKER), program), listing,
-                                 *arguments], {core}, {"HEADRACE_ISA": isa} if isa else {})
+                                 *arguments], {core}, environment)
 
 
 def adversarial(folder):
@@ -162,7 +164,8 @@ def measure_large(scratch, args, core, figures):
             figures[f"large_convert_{worker.name}_ms"] = worker.info["convert_ms"]
         log(f"{OURS[worker.name][3]:<32} {worker.micros():>10.0f} {bytes_ratio:>7.2f} "
             f"{harness.ratio(worker, encoded):>9.2f}x {harness.ratio(worker, full):>7.2f}x")
-    pixels = [compare_pixels(listing, form, 2) for form in ("coefficients", "planes")]
+    figures["large_encoded_vs_before"] = harness.ratio(encoded, workers[1])
+    pixels = [compare_pixels(listing, form, 2) for form in ("encoded", "coefficients", "planes")]
     figures["pixels_compared"] += sum(r["compared"] for r in pixels)
     figures["pixels_differing"] += sum(r["differing"] for r in pixels)
 
@@ -265,6 +268,7 @@ def report(ours, workers, figures):
         "samples_per_s": {name_of(w): round(1e6 / w.micros()) for w in workers
                           if name_of(w)},
         "encoded_vs_full": harness.ratio(encoded, full),
+        "encoded_vs_before": harness.ratio(encoded, ours["library"]),
         "coefficients_vs_full": harness.ratio(coefficients, full),
         "coefficients_avx2_vs_full": harness.ratio(ours["coefficients_avx2"], full),
         "coefficients_portable_vs_full": harness.ratio(ours["coefficients_portable"], full),
