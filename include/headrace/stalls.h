@@ -406,7 +406,8 @@ struct hr_stalls_watch_options {
     size_t size;
     uint64_t warm_up;        /* batches before the measurement; default 5 */
     uint64_t batches;        /* limit on measured batches; 0 (default): none, only time_s */
-    double time_s;           /* approximate limit; default 150; 0: until precise */
+    double time_s;           /* approximate limit; default 150; 0: until precise. Once more if the
+                                figures contradict each other: then all is measured again */
     double precision;        /* half-width of a share's interval to reach; default 0.02 */
     int threads_of_training; /* cores that the training step keeps busy; default 1 */
     /* NULL: the step ends when the caller asks for the next batch. Otherwise called at

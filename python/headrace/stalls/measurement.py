@@ -234,6 +234,8 @@ class Measurement:
         self._sets.clear()
         for found in (self.findings.segments, self.findings.drains, self.findings.preparation):
             found.clear()
+        for phase in self._usable:
+            self.findings.phases.pop(phase, None)
         yield from self._rounds()
 
     def _rounds(self) -> Iterator[Any]:
@@ -270,6 +272,9 @@ class Measurement:
             _, best, took_s = min(tried, key=lambda one: one[0])
             best["tries"] = len(tried)
             tried.clear()
+            if best["verified"] is False:
+                phase = "cold" if best["phase"] == "cold" else "warm"
+                self.findings.phases.setdefault(phase, best["reason"])
             self.findings.segments.append(best)
             if schedule:
                 schedule.report(best["elapsed_s"], took_s)
@@ -590,9 +595,6 @@ class Measurement:
         record.update(_core.stalls_judge(evidence))
         if cold and chosen.bytes is None:
             self._cold_bytes = max(self._cold_bytes, read or 0)
-        if not record["verified"]:
-            phase = "cold" if cold else "warm"
-            self.findings.phases.setdefault(phase, record["reason"])
 
     def _keep_rows(self, phase: str, started_ns: int, ended_ns: int) -> None:
         """What the loader did for batches of this segment."""

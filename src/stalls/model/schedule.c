@@ -370,6 +370,8 @@ enum hr_stalls_again hr_stalls_schedule_again(struct hr_stalls_schedule *schedul
         return HR_STALLS_COUNTS;
     if (phase == HR_STALLS_WARM || phase == HR_STALLS_COLD) {
         enum hr_stalls_again again = weigh_queue(&s->queue[phase], &e);
+        for (int i = 0; again == HR_STALLS_NONE_SETTLED && i < s->round; i++)
+            s->rounds[i].seconds[phase] = NAN;
         if (again != HR_STALLS_COUNTS) {
             s->tries = 0;
             return again;

@@ -239,7 +239,7 @@ int hr_stalls_segment_notes(const struct hr_stalls_evidence *segments, size_t co
              "training, too",
              sums.throttled_s, sums.elapsed_s);
     if (sums.pauses)
-        NOTE("the script paused %zu times between steps, %.2g s on average (evaluation, logging, "
+        NOTE("the loop paused %zu times between steps, %.2g s on average (evaluation, logging, "
              "or the machine stood still): pauses are in no rate and no share",
              sums.pauses, sums.paused_s / (double)sums.pauses);
     return n;
