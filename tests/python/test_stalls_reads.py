@@ -9,7 +9,10 @@ import urllib.request
 import pytest
 
 pytest.importorskip("torch")
+from headrace.stalls import reads
 from stalls_scripts import measure
+
+pytestmark = pytest.mark.measures
 
 SIZE = 60_000
 COUNT = 240
@@ -238,6 +241,32 @@ def test_traffic_of_others(tmp_path, port):
         thread.join()
     assert record["dataset"]["network"] is False
     assert "the samples perhaps come over the network" in record["phases"]["cold"]
+
+
+def test_traffic_of_others_that_ends(tmp_path, port, monkeypatch):
+    """Samples are loaded again until a quiet moment shows that the traffic was not theirs."""
+    monkeypatch.setattr(reads, "AGAIN_AFTER_S", (0.0, 0.0, 0.0))
+    monkeypatch.setenv("HEADRACE_STALLS_DIR", str(tmp_path))
+
+    def loaded_with(traffic):
+        """Runs until what samples read was known, where the first ``traffic`` have some."""
+        runs = []
+
+        def run():
+            runs.append(len(runs))
+            if len(runs) <= traffic:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:
+                    answer.read()
+            return 1
+
+        learned = reads.Learned()
+        assert learned.of(run, lambda files: None) == [] and not learned.network
+        return len(runs), learned.network_bytes >= SIZE
+
+    assert loaded_with(traffic=4) == (4, True)
+    # The machine's other processes may use the network, too.
+    runs, perhaps = loaded_with(traffic=1)
+    assert runs == 4 if perhaps else runs > 1
 
 
 def test_batches_that_a_dataset_makes(tmp_path):

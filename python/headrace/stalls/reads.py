@@ -17,6 +17,8 @@ HARDLY_ANYTHING = 1024
 UNEXPLAINED = 1.5  # times the bytes of the known files
 SLACK_BYTES = 1 << 20
 MADV_DONTNEED = 4
+# Pauses before samples are loaded once more, where another process may have used the network.
+AGAIN_AFTER_S = (0.5, 1.0, 2.0)
 
 
 @dataclass
@@ -33,7 +35,17 @@ class Learned:
 
     def of(self, run: Callable[[], int], let_go: Callable[[list[str]], None]) -> list[str]:
         """The files that ``run`` opens, where it opens some. ``run`` loads samples and
-        returns how many; ``let_go`` ends mappings of files."""
+        returns how many; ``let_go`` ends mappings of files. Samples of the network bring traffic
+        each time, so they are loaded again where only other processes' traffic was perhaps seen."""
+        opened = self._once(run, let_go)
+        for pause in AGAIN_AFTER_S:
+            if not self.network_bytes:
+                break
+            time.sleep(pause)
+            opened = self._once(run, let_go)
+        return opened
+
+    def _once(self, run: Callable[[], int], let_go: Callable[[list[str]], None]) -> list[str]:
         self.unknown_bytes, self.network, self.nothing = 0, False, False
         self.network_bytes = 0
         since, received = time.perf_counter_ns(), counters.received()
