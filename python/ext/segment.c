@@ -10,31 +10,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum member_kind { REAL, WHOLE, PHASE, READS, FILESYSTEM };
+enum evidence_kind { IS_REAL, IS_WHOLE, IS_PHASE, IS_READS, IS_FILESYSTEM };
 
 #define MEMBER(name, kind)                                                                         \
     {                                                                                              \
 #name, kind, offsetof(struct hr_stalls_evidence, name)                                     \
     }
-static const struct member {
+static const struct evidence_member {
     const char *name;
-    enum member_kind kind;
+    enum evidence_kind kind;
     size_t offset;
 } members[] = {
-    MEMBER(phase, PHASE),         MEMBER(reads, READS),
-    MEMBER(read_bytes, REAL),     MEMBER(expected_bytes, REAL),
-    MEMBER(cold_bytes, REAL),     MEMBER(bytes, REAL),
-    MEMBER(resident_bytes, REAL), MEMBER(in_memory, WHOLE),
-    MEMBER(network, WHOLE),       MEMBER(filesystem, FILESYSTEM),
-    MEMBER(cores, WHOLE),         MEMBER(load_s, REAL),
-    MEMBER(busy_s, REAL),         MEMBER(steal_s, REAL),
-    MEMBER(run_s, REAL),          MEMBER(run_delay_s, REAL),
-    MEMBER(throttled_s, REAL),    MEMBER(elapsed_s, REAL),
-    MEMBER(all_s, REAL),          MEMBER(waited_s, REAL),
-    MEMBER(queue_ahead, REAL),    MEMBER(queue_end, REAL),
-    MEMBER(unsettled, WHOLE),     MEMBER(tries, WHOLE),
-    MEMBER(pauses, WHOLE),        MEMBER(paused_s, REAL),
-    MEMBER(others, REAL),         MEMBER(disturbed, WHOLE),
+    MEMBER(phase, IS_PHASE),         MEMBER(reads, IS_READS),
+    MEMBER(read_bytes, IS_REAL),     MEMBER(expected_bytes, IS_REAL),
+    MEMBER(cold_bytes, IS_REAL),     MEMBER(bytes, IS_REAL),
+    MEMBER(resident_bytes, IS_REAL), MEMBER(in_memory, IS_WHOLE),
+    MEMBER(network, IS_WHOLE),       MEMBER(filesystem, IS_FILESYSTEM),
+    MEMBER(cores, IS_WHOLE),         MEMBER(load_s, IS_REAL),
+    MEMBER(busy_s, IS_REAL),         MEMBER(steal_s, IS_REAL),
+    MEMBER(run_s, IS_REAL),          MEMBER(run_delay_s, IS_REAL),
+    MEMBER(throttled_s, IS_REAL),    MEMBER(elapsed_s, IS_REAL),
+    MEMBER(all_s, IS_REAL),          MEMBER(waited_s, IS_REAL),
+    MEMBER(queue_ahead, IS_REAL),    MEMBER(queue_end, IS_REAL),
+    MEMBER(unsettled, IS_WHOLE),     MEMBER(tries, IS_WHOLE),
+    MEMBER(pauses, IS_WHOLE),        MEMBER(paused_s, IS_REAL),
+    MEMBER(others, IS_REAL),         MEMBER(disturbed, IS_WHOLE),
 };
 
 /* Returns which of `words` a str is, or -1 with an exception. */
@@ -47,29 +47,29 @@ static int word_of(PyObject *value, const char *const *words, int count, const c
     return -1;
 }
 
-static void take_member(char *at, enum member_kind kind, PyObject *value)
+static void take_member(char *at, enum evidence_kind kind, PyObject *value)
 {
     static const char *const reads[] = {"known", "estimated", "unknown", "nothing"};
     const char *phases[HR_STALLS_PHASES];
     double real;
     int whole = 0;
     switch (kind) {
-    case REAL:
+    case IS_REAL:
         real = PyFloat_AsDouble(value);
         memcpy(at, &real, sizeof real);
         return;
-    case WHOLE:
+    case IS_WHOLE:
         whole = (int)PyLong_AsLong(value);
         break;
-    case PHASE:
+    case IS_PHASE:
         for (int i = 0; i < HR_STALLS_PHASES; i++)
             phases[i] = hr_stalls_phase_name((enum hr_stalls_phase)i);
         whole = word_of(value, phases, HR_STALLS_PHASES, "phase");
         break;
-    case READS:
+    case IS_READS:
         whole = word_of(value, reads, 4, "word for what a segment reads");
         break;
-    case FILESYSTEM: {
+    case IS_FILESYSTEM: {
         PyObject *bytes = PyUnicode_AsUTF8String(value);
         if (bytes)
             strncpy(at, PyBytes_AsString(bytes),

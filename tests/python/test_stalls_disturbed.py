@@ -159,10 +159,29 @@ def test_segments_outlast_what_is_read_ahead(tmp_path):
         time_s=10.0,
     ).record
     assert record["loader"]["batches_ahead"] == 8
+    assert not any("of --time" in note for note in record["notes"])
     assert all(one["batches"] >= 24 for one in record["segments"])
     assert {one["round"] for one in record["segments"]} >= {0, 1, 2, 3}
     warm = [one for one in record["segments"] if one["phase"] == "warm"]
     assert all(0 <= one["queue_begin"] <= 9 and one["queue_end"] is not None for one in warm)
+
+
+def test_the_time_that_a_slow_loop_needs(tmp_path):
+    """Four rounds of two segments of ten batches at least: said at the start."""
+    measured = measure(
+        tmp_path,
+        """
+        loader = DataLoader(Slow(400), batch_size=4)
+        while True:
+            for x, y in loader:
+                training.step(x, y, 0.05)
+        """,
+        time_s=1.0,
+    )
+    said = "more than the 1 s of --time"
+    assert said in measured.stderr
+    assert any(said in note for note in measured.record["notes"])
+    assert len(measured.record["segments"]) >= 8
 
 
 def test_a_queue_that_empties_is_no_steady_state(tmp_path):

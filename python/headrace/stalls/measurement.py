@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import math
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
@@ -215,6 +216,8 @@ class Measurement:
         phases = self._phases()
         everybody = self.channel.gather(phases)
         self._usable = [phase for phase in phases if all(phase in other for other in everybody)]
+        if self.channel.rank == 0:
+            self._foretell()
         yield from self._rounds()
 
     def _begin_with(self, plan: dict[str, int]) -> None:
@@ -361,7 +364,25 @@ class Measurement:
         epochs = [one[4] - settle - one[3] for one in everybody if one[4] is not None]
         count = min([max(count, at_least), *(length // unit * unit for length in epochs)])
         batches = int(math.ceil(max(count, 2 * unit) / unit)) * unit
+        self._slowest_s = step, real
         return {"batches": batches, "settle": settle}
+
+    def _foretell(self) -> None:
+        """Says at the start that the time which was asked for does not suffice."""
+        step_s, real_s = self._slowest_s
+        batches = self._plan["settle"] + self._plan["batches"]
+        round_s = batches * sum(
+            real_s if phase in ("warm", "cold") else step_s for phase in self._usable
+        )
+        asked_s, needed_s = self.settings.time_s, LEAST_ROUNDS * round_s
+        if self.settings.batches or needed_s <= asked_s:
+            return
+        text = (
+            f"this loop needs about {needed_s:.0f} s, more than the {asked_s:.0f} s of --time: "
+            f"fewer than {LEAST_ROUNDS} rounds of segments give no interval"
+        )
+        self.findings.note(text)
+        print(f"headrace stalls: {text}", file=sys.stderr, flush=True)
 
     def _replayed(self, device: bool) -> Any:
         self._given += 1
