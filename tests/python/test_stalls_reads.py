@@ -3,13 +3,14 @@
 import http.server
 import os
 import re
+import sys
 import threading
 import urllib.request
 
 import pytest
 
 pytest.importorskip("torch")
-from headrace.stalls import reads
+from headrace.stalls import guard, reads
 from stalls_scripts import measure
 
 pytestmark = pytest.mark.measures
@@ -215,8 +216,16 @@ def test_data_over_the_network(tmp_path, port, get):
     assert all(one["network_bytes"] > SIZE * one["samples"] / 2 for one in warm)
 
 
-def test_traffic_of_others(tmp_path, port):
-    """What another process receives meanwhile does not make samples in memory remote ones."""
+@pytest.mark.parametrize("guarded", [True, False])
+def test_traffic_of_others(tmp_path, port, guarded):
+    """What another process receives meanwhile does not make samples in memory remote ones. The
+    guard counts connections, so that this is known; without it they perhaps are."""
+    command: tuple[str, ...] = ()
+    if guarded:
+        (tmp_path / "run").mkdir()
+        variables: dict[str, str] = {}
+        guard.Guard(str(tmp_path / "run")).add_to(variables)
+        command = ("env", *(f"{name}={value}" for name, value in variables.items()), sys.executable)
     stop = threading.Event()
 
     def receive():
@@ -235,12 +244,15 @@ def test_traffic_of_others(tmp_path, port):
                 for x, y in loader:
                     training.step(x, y)
             """,
+            command=command,
         ).record
     finally:
         stop.set()
         thread.join()
     assert record["dataset"]["network"] is False
-    assert "the samples perhaps come over the network" in record["phases"]["cold"]
+    expected = "the samples read no files" if guarded else "the samples perhaps come over the network"
+    assert expected in record["phases"]["cold"]
+    assert record["dataset"]["reads_files"] is not guarded
 
 
 def test_traffic_of_others_that_ends(tmp_path, port, monkeypatch):

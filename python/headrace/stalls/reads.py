@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .. import _core
-from . import counters, work
+from . import counters, guard, work
 
 # Of a sample. A worker reads its indices, a stream its own position: less than this.
 HARDLY_ANYTHING = 1024
@@ -49,6 +49,7 @@ class Learned:
         self.unknown_bytes, self.network, self.nothing = 0, False, False
         self.network_bytes = 0
         since, received = time.perf_counter_ns(), counters.received()
+        begun = guard.connections()
         work.learn(True)
         try:
             samples = run()
@@ -58,6 +59,9 @@ class Learned:
         self.samples = max(1, samples)
         opened, held = work.learned()
         own_bytes, connections = work.received()
+        all_begun = guard.connections()
+        # None: connections that code underneath Python begins are not seen.
+        more = None if begun is None or all_begun is None else all_begun - begun
         given = [row.given_bytes for row in work.rows() if row.end_ns >= since]
         known = sum(map(file_size, opened))
         amounts = [amount for amount in given if amount is not None]
@@ -80,7 +84,9 @@ class Learned:
             return opened
         self.whole = []
         if not self.unknown_bytes:
-            self._note_network(over, own_bytes, connections)
+            self._note_network(over, own_bytes, connections if more is None else more)
+            if more == 0:
+                self.network_bytes = 0
         self.nothing = bool(amounts) and not (
             self.unknown_bytes or self.network or self.network_bytes
         )
