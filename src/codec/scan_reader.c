@@ -1,6 +1,8 @@
 /* Copies the bytes of a scan without stuffing; see scan_reader.h. */
 #include "codec/scan_reader.h"
 
+#define FILL_BYTE 0xFF
+
 /* Copies until the piece is full, or a marker or the end of the bytes. */
 static void copy(struct hr__scan_reader *r, uint8_t *out)
 {
@@ -32,6 +34,8 @@ static void copy(struct hr__scan_reader *r, uint8_t *out)
 static int settle(struct hr__scan_reader *r)
 {
     uint8_t *end = r->piece + (r->end - r->piece);
+    if (r->marker == FILL_BYTE) /* it may precede a marker or a stuffed zero; libjpeg decides */
+        return 0;
     if (r->marker) {
         memset(end, 0, HR__SEGMENT_SLACK);
         r->check = r->end - r->piece > HR__SEGMENT_SLACK ? r->end - HR__SEGMENT_SLACK : r->piece;
