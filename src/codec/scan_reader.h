@@ -40,8 +40,8 @@ struct hr__scan_reader {
     uint8_t *piece;               /* HR__SEGMENT_PIECE + HR__SEGMENT_SLACK bytes */
 };
 
-/* Begins at the first byte of a segment. Returns 0 if the bytes end before a marker does. Fill bytes
- * (FF before a marker) count as such an end. */
+/* Begins at the first byte of a segment. Returns 0 if the bytes end before a marker does. Fill
+ * bytes (FF before a marker) count as such an end. */
 int hr__scan_begin(struct hr__scan_reader *reader, const uint8_t *raw, const uint8_t *end);
 
 /* Makes the bits of an MCU available. Returns 0 if the last one ran past the segment's end, or if
