@@ -1,8 +1,8 @@
-"""Records operators with an observer below Python (observer.cpp), or with a dispatch mode if the
-observer is not available. Both use the same C code (ext/memory_dispatch.c).
+"""Records operators with an observer in C++ (observer.cpp), or with a dispatch mode in Python if
+the observer is not available. Both use the same C code (ext/memory_dispatch.c).
 
-It records the operators of the recording thread and of the backward passes that it starts. Facts
-("note ...") in the record name what is known to be missing.
+Only operators of the recording thread, and of the backward passes that it starts, are recorded.
+Facts named "note ..." in the record list what is known to be missing.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from ._phases import Phases
 from ._schema import pack
 
 OUTSIDE_OF = ("torch", "headrace")  # packages whose frames are left out of stacks
-NAMES_MOST = 8  # of threads, in a note
-# Of a training that shows no iterations: a recording of so many ends after
-BACKWARDS_MOST = 16  # times as many backward passes, or
-OPERATORS_MOST = 100_000  # times as many operators
+NAMES_MOST = 8  # names of threads in a note
+# If the ends of iterations cannot be detected, a recording of N iterations ends after N times this
+# many backward passes or operators.
+BACKWARDS_MOST = 16
+OPERATORS_MOST = 100_000
 
 
 class _Mode(_core.MemoryRecorder, TorchDispatchMode):
     """The dispatch mode: converts operators to events."""
 
-    supports_higher_order_operators = True  # or PyTorch refuses to call them
+    supports_higher_order_operators = True  # otherwise PyTorch refuses to call them in this mode
 
     def __new__(cls, path: str | os.PathLike[str], limit_bytes: int = 0, **_: Any) -> Any:
         return super().__new__(cls, os.fspath(path), limit_bytes)
@@ -59,7 +60,7 @@ class _Mode(_core.MemoryRecorder, TorchDispatchMode):
             )
 
     def _describe(self, func: Any) -> bytes:
-        if isinstance(func, tuple):  # the observer's: name and overload
+        if isinstance(func, tuple):  # the observer passes (name, overload)
             func = _operator(*func)
         return pack(func, self.name(str(func)))
 
@@ -134,11 +135,11 @@ class Recording(_Mode):
         self._stacks = stacks
         self._phases = Phases(self, batch_size)
         self._history: Any = None
-        self._thread = 0  # in which the mode is entered; 0: in none
-        self._followed = 0  # whose operators are seen
+        self._thread = 0  # the thread that entered the dispatch mode; 0: none did
+        self._followed = 0  # the thread whose operators are recorded
         self._others: set[str] = set()  # names of other threads
         self._children = 0
-        self.on_iteration: Callable[[int], None] | None = None  # called with how many there were
+        self.on_iteration: Callable[[int], None] | None = None  # called with the iterations so far
         _holder.append(weakref.ref(self))
         self.fact("torch", torch.__version__)
         self.fact("command", " ".join(sys.argv))
@@ -162,8 +163,8 @@ class Recording(_Mode):
         if torch.backends.cuda.is_built():
             self._history = _cuda.begin(self, self._stacks)
             self.history_reports = self._history is not None and self._history.follows
-            # At once, or when the training initializes CUDA: not before, since then it could
-            # not fork any more.
+            # Called now if CUDA is initialised, else when the training does so. Initialising it
+            # here would keep the training from forking.
             follow = weakref.WeakMethod(self._follow_kernels)
             torch.cuda._lazy_call(lambda: (method := follow()) and method())
         self._phases.survey()
@@ -181,7 +182,8 @@ class Recording(_Mode):
         if not self.is_open:
             return
         if self._history is not None:
-            self.history_reports = self._history.follows  # known by now: it was asked first
+            # Up to date: the history registered its own lazy call before this one.
+            self.history_reports = self._history.follows
         problem = self.follow_kernels()
         if problem:
             self.fact("note kernels", problem)
@@ -199,12 +201,12 @@ class Recording(_Mode):
         if self.is_open:
             try:
                 self._say_last()
-            except Exception as error:  # a broken device, say: the record is ended all the same
+            except Exception as error:  # e.g. a broken device: still end the record
                 self.fact("note end", f"what is asked at the end is not complete ({error})")
         super().close()
 
     def _leave(self) -> None:
-        """Leaves the stack of modes if this is the innermost; otherwise it passes everything on."""
+        """Leaves the dispatch mode if it is the innermost; otherwise it stays, and does nothing."""
         if self._thread == threading.get_ident() and _get_current_dispatch_mode() is self:
             self._thread = 0
             TorchDispatchMode.__exit__(self, None, None, None)
@@ -217,7 +219,7 @@ class Recording(_Mode):
         self._leave()
         self._phases.end()
 
-    # -- called by the phases --
+    # -- called by Phases --
 
     def iterated(self, count: int) -> None:
         """Called when ``count`` iterations are complete."""
@@ -257,11 +259,11 @@ class Recording(_Mode):
         if not is_recorded and (is_short or "allocate memory" in text):
             self.refused(_facts.bytes_asked(text))
 
-    # -- what is said at the end --
+    # -- notes and measurements at the end --
 
     def _see_threads(self) -> None:
         for thread in threading.enumerate():
-            # Those that Python did not start call no operators of their own: autograd's.
+            # Threads that Python did not start (autograd's) call no operators of their own.
             if thread.ident != self._followed and not isinstance(thread, threading._DummyThread):
                 self._others.add(thread.name)
 
@@ -303,7 +305,7 @@ def _operator(name: str, overload: str) -> Any:
     space, _, short = name.partition("::")
     try:
         return getattr(getattr(getattr(torch.ops, space), short), overload or "default")
-    except (AttributeError, RuntimeError):  # TorchScript's own
+    except (AttributeError, RuntimeError):  # an operator of TorchScript's own
         return f"{space}.{short}.{overload or 'default'}"
 
 
@@ -329,7 +331,7 @@ def _notes_of_code() -> dict[str, str]:
     return notes
 
 
-# The recording that goes on, if any: its reference.
+# Weak references; the last one is the recording in progress, if any.
 _holder: list[Any] = []
 
 

@@ -1,4 +1,4 @@
-"""The command line of ``python -m headrace.memory``, that of ``headrace memory record``."""
+"""Parses the command line of ``headrace memory record`` (``python -m headrace.memory``)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _count_or_none(text: str) -> int:
 
 
 def _size(text: str) -> int:
-    """Bytes of "4GiB", "500 MB", "100000"."""
+    """Converts a size to bytes: "4GiB", "500 MB", "100000"."""
     match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(?:([KMGTP]?)(i?)B)?", text, re.IGNORECASE)
     if match is None or (match[3] and not match[2]):
         raise ValueError
@@ -30,7 +30,7 @@ def _size(text: str) -> int:
     return int(size)
 
 
-# How argparse calls them in its complaints.
+# argparse names a type by its __name__ in error messages.
 _count_or_none.__name__ = "number, 0 or more"
 _size.__name__ = "size (4GiB)"
 
@@ -58,7 +58,7 @@ def parser() -> Parser:
 
 
 def parse(words: list[str]) -> argparse.Namespace:
-    """Exits with status 2 and a complaint where something is wrong."""
+    """Parses the arguments. On an error, prints it and exits with status 2."""
     found = parser()
     options = found.parse_command(words, "record")
     options.out = os.path.abspath(options.out)
