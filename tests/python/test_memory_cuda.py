@@ -497,7 +497,7 @@ def test_training_goes_on_where_the_history_cannot_be_followed(fake, monkeypatch
     allocator.initialise()
     monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: {"segments": []})
     assert not history.take()
-    assert "could not be followed" in recorder.facts["note CUDA history"]
+    assert "could not be read" in recorder.facts["note CUDA history"]
     history.iteration()
     history.end()
 

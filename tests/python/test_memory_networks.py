@@ -79,7 +79,7 @@ def test_the_sentence_of_compiled_code(tmp_path):
     with memory.record(tmp_path / "compiled.hrm"):
         model(torch.ones(2, 50)).sum().backward()
     sentence, _ = said(tmp_path / "compiled.hrm", tmp_path)
-    assert sentence.startswith("Run as it is written, without torch.compile: at its peak")
+    assert sentence.startswith("Run eagerly, without torch.compile: at its peak")
 
 
 def test_the_sentence_hides_nothing_large(tmp_path):

@@ -105,7 +105,7 @@ def test_without_memory(tmp_path):
     fake = FakeTensorMode()
     record = recorded(tmp_path / "none.hrm", run)
     assert not {4000, 8000, 0} & set(record.sizes(ALLOC))
-    assert "have no storage" in record.facts["note storages"]
+    assert "without a storage" in record.facts["note storages"]
     with fake:
         again = recorded(tmp_path / "fake.hrm", lambda _: torch.ones(3000) + 1)
     assert 12000 not in again.sizes(ALLOC)
@@ -319,7 +319,7 @@ def test_probe_without_room(tmp_path, monkeypatch):
 
 def test_one_at_a_time(tmp_path):
     with memory.record(tmp_path / "one.hrm"):
-        with pytest.raises(RuntimeError, match="going on already"), \
+        with pytest.raises(RuntimeError, match="already recording memory"), \
                 memory.record(tmp_path / "two.hrm"):
             pass
         torch.ones(3).add_(1)
@@ -674,7 +674,7 @@ def test_training_is_the_same(tmp_path, steps):
 
 @pytest.mark.filterwarnings("ignore:Using `torch.compile")
 def test_compiled(tmp_path):
-    """A compiled model runs as it is written, its results are the same, and the record says
+    """A compiled model runs eagerly, its results are the same, and the record says
     so; afterwards it is what was compiled before, and so is what is compiled meanwhile."""
     runs = []
 

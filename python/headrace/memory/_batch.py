@@ -52,8 +52,7 @@ class Batch:
             self._is(found.pop(), LOADED, "of the loader")
         else:
             self._is(shape[0], ASSUMED,
-                     "assumed, the first dimension of what the model is called with; "
-                     "--batch-size sets it")
+                     "assumed, the first dimension of the model's input; --batch-size sets it")
 
     def _is(self, size: int, sure: int, how: str) -> None:
         if sure <= self._sure:

@@ -171,8 +171,8 @@ class History:
             self.end()
             self._recording.fact(
                 "note CUDA history",
-                "the program began to follow PyTorch's memory history itself: from there on "
-                "blocks of CUDA devices are those of tensors")
+                "the program began to record PyTorch's memory history itself: from then on, only "
+                "blocks of tensors are recorded on CUDA devices")
 
     def _wrap(self) -> None:
         function, leave = self._record, weakref.WeakMethod(self._leave_it)
@@ -207,8 +207,8 @@ class History:
             self._state = "ended"
             self._recording.fact(
                 "note CUDA history",
-                f"PyTorch's memory history could not be followed ({error}): blocks of CUDA "
-                "devices are missing from there on",
+                f"PyTorch's memory history could not be read ({error}): blocks of CUDA devices are "
+                "missing from then on",
             )
 
     def _follow(self) -> None:
@@ -246,10 +246,11 @@ class History:
         if backend == "pluggable":
             return ""
         if backend != "native":
-            return f"the CUDA allocator {backend} keeps no history: blocks are those of tensors"
+            return (f"the CUDA allocator {backend} keeps no history: on CUDA devices only blocks of "
+                    "tensors are recorded")
         if torch._C._cuda_isHistoryEnabled():
-            return ("the program follows PyTorch's memory history itself: blocks of CUDA devices "
-                    "are those of tensors")
+            return ("the program records PyTorch's memory history itself: on CUDA devices only "
+                    "blocks of tensors are recorded")
         return None
 
     def _enable(self) -> None:
@@ -449,8 +450,8 @@ class History:
             self._recording.fact(
                 "note CUDA history",
                 f"PyTorch's memory history lost {self._lost} allocations (it holds {MAX_ENTRIES} "
-                "entries, and is taken at the ends of iterations): such blocks are missing, or "
-                "begin and end late",
+                "entries and is read at the ends of iterations): their blocks are missing, or "
+                "appear and end late",
             )
 
 

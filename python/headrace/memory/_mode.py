@@ -109,15 +109,15 @@ class Recording(_Mode):
     """
 
     def __new__(cls, path: str | os.PathLike[str], limit_bytes: int = 0, **_: Any) -> Any:
-        going_on = _active()
-        if going_on is not None:
+        running = _active()
+        if running is not None:
             raise RuntimeError(
-                f"a recording of memory is going on already (into {going_on.path}): "
-                "there is one at a time in a process; end that one first")
+                f"this process is already recording memory (into {running.path}): "
+                "a process can have one recording at a time; end that one first")
         process = _facts.recorded_by(os.fspath(path))
         if process:
             raise FileExistsError(
-                f"{os.fspath(path)} is being recorded by process {process}: name another file")
+                f"process {process} is recording into {os.fspath(path)}: choose another file")
         return super().__new__(cls, path, limit_bytes)
 
     def __init__(
@@ -202,7 +202,7 @@ class Recording(_Mode):
             try:
                 self._say_last()
             except Exception as error:  # e.g. a broken device: still end the record
-                self.fact("note end", f"what is asked at the end is not complete ({error})")
+                self.fact("note end", f"the facts collected at the end are incomplete ({error})")
         super().close()
 
     def _leave(self) -> None:
@@ -246,8 +246,8 @@ class Recording(_Mode):
             return
         self.fact(
             "note end of recording",
-            f"the recording ended after {after}: no optimizer of torch.optim stepped and no "
-            "parameters were updated otherwise, so where iterations end is not known")
+            f"the recording ended after {after}: no optimizer of torch.optim stepped and "
+            "parameters were not updated otherwise, so the ends of iterations are unknown")
         self.close()
 
     def _failed(self, error: Any, is_recorded: bool) -> None:
@@ -277,21 +277,21 @@ class Recording(_Mode):
             more = f" and {len(names) - NAMES_MOST} more" if len(names) > NAMES_MOST else ""
             self.fact(
                 "note threads",
-                f"other threads ran ({', '.join(names[:NAMES_MOST])}{more}): operators that "
-                "they called are not seen")
+                f"other threads ran ({', '.join(names[:NAMES_MOST])}{more}): the operators that "
+                "they called are not recorded")
         if self._children:
             self.fact(
                 "note processes",
-                f"{self._children} processes were forked: what they did is not recorded here")
+                f"{self._children} processes were forked: this record does not include them")
         if self.without_storage:
             self.fact(
                 "note storages",
-                f"{self.without_storage} tensors that operators took or gave have no storage "
-                "(sparse ones, those of other systems): they are not seen")
+                f"{self.without_storage} arguments or results of operators are tensors without a "
+                "storage (sparse tensors, for example): they are not recorded")
         for name, note in _notes_of_code().items():
             self.fact(name, note)
             if name == "note compiled":
-                self.fact("compiled code", "run as it is written")
+                self.fact("compiled code", "run eagerly")
         for name, capacity in _facts.capacities().items():
             self.fact(name, str(capacity))
         rates = _facts.copy_rates()
@@ -323,11 +323,11 @@ def _notes_of_code() -> dict[str, str]:
             kind is types.FunctionType and "get_compiler_config" in thing.__dict__
         ):
             notes["note compiled"] = (
-                "there is compiled code (torch.compile): while this is recorded PyTorch runs it "
-                "as it is written, operator by operator; its fused memory is not this")
+                "the script uses torch.compile: during a recording PyTorch runs compiled code "
+                "eagerly, operator by operator; compiled and fused, it uses other memory")
         elif graph is not None and issubclass(kind, graph):
             notes["note graphs"] = (
-                "there are CUDA graphs: what they do when they are replayed is not seen")
+                "the script uses CUDA graphs: their accesses during replay are not recorded")
     return notes
 
 

@@ -94,8 +94,8 @@ def _find() -> str:
         fcntl.flock(lock, fcntl.LOCK_EX)  # only one of several ranks compiles
         if not path.exists():
             if failed.exists():
-                raise _Unavailable(f"it could not be compiled here before: {failed} says why, and "
-                                   "is to be deleted for another attempt")
+                raise _Unavailable(f"the observer could not be compiled earlier: see {failed}, and "
+                                   "delete that file to try again")
             _compile(command, path, failed)
     _check_owner(path)
     return str(path)
@@ -108,15 +108,15 @@ def _compiler() -> list[str]:
         if found:
             return [found, *command[1:]]
     raise _Unavailable(
-        f"there is no C++ compiler ({named[0] if named else ', '.join(COMPILERS)}) to compile its "
-        "observer with; CXX names one")
+        f"no C++ compiler ({named[0] if named else ', '.join(COMPILERS)}) was found for compiling "
+        "the operator observer; CXX names one")
 
 
 def _flags() -> list[str]:
     root = Path(torch.__file__).parent
     include = root / "include"
     if not (include / "torch" / "library.h").is_file():
-        raise _Unavailable(f"torch's headers are not in {include}")
+        raise _Unavailable(f"{include} does not contain torch's headers")
     # The same C++ library ABI as torch.
     abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
     return [
@@ -148,14 +148,14 @@ def _check_owner(path: Path) -> None:
     status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise _Unavailable(
-            f"{path} is not yours alone (owner {status.st_uid}, mode "
-            f"{stat.S_IMODE(status.st_mode):o}): nothing is loaded from there")
+            f"other users could have written {path} (owner {status.st_uid}, mode "
+            f"{stat.S_IMODE(status.st_mode):o}), so nothing is loaded from there")
 
 
 def _compile(command: list[str], path: Path, failed: Path) -> None:
     """Compiles to `path`, atomically. If that fails, `failed` keeps the compiler's output."""
     began = time.monotonic()
-    _say(f"compiling what observes operators for torch {torch.__version__}: once, some seconds")
+    _say(f"compiling the operator observer for torch {torch.__version__} (once, some seconds)")
     # Do not record or preload into the compiler.
     environment = {name: value for name, value in os.environ.items()
                    if name not in ("LD_PRELOAD", "PYTHONPATH", "HEADRACE_TAP_RECORD")}
@@ -170,8 +170,8 @@ def _compile(command: list[str], path: Path, failed: Path) -> None:
             raise _Unavailable(f"{command[0]} took longer than {SECONDS_MOST:.0f} s") from None
         if done.returncode:
             failed.write_text(f"{shlex.join(command)}\n{done.stdout}", encoding="utf-8")
-            raise _Unavailable(f"{command[0]} cannot compile it for torch {torch.__version__}: "
-                               f"{failed} has what it said")
+            raise _Unavailable(f"{command[0]} cannot compile the observer for torch "
+                               f"{torch.__version__}: {failed} has its output")
         os.chmod(made, 0o700)
         os.replace(made, path)
-    _say(f"compiled in {time.monotonic() - began:.1f} s; it is kept in {path.parent}")
+    _say(f"compiled in {time.monotonic() - began:.1f} s; the library is cached in {path.parent}")

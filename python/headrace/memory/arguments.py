@@ -39,20 +39,22 @@ def parser() -> Parser:
     found = Parser(
         prog=VERB,
         usage="%(prog)s [options] -- COMMAND [arguments]",
-        description="Records what every block of memory of a training script does. The script "
-        "is not changed, nor what it trains.",
+        description="Records the use of every memory block while a training script runs. Neither "
+        "the script nor its results change.",
         allow_abbrev=False,
     )
     add = found.add_argument
-    add("--out", default="headrace-memory.hrm", metavar="FILE", help="where the record goes")
-    add("--iterations", type=_count_or_none, default=20, metavar="N", help="0: all")
-    add("--stacks", action="store_true", help="record the lines of code, too")
+    add("--out", default="headrace-memory.hrm", metavar="FILE", help="the record")
+    add("--iterations", type=_count_or_none, default=20, metavar="N",
+        help="iterations to record; 0: all")
+    add("--stacks", action="store_true", help="record the Python call stacks, too")
     add("--batch-size", type=count, metavar="N", help="samples in a batch of one process")
-    add("--limit", type=_size, default=0, metavar="SIZE", help="of the file of each process")
-    add("--least", type=_size, metavar="BYTES", help="of blocks of other libraries that are recorded")
-    add("--no-tap", action="store_true", help="do not follow the allocators themselves")
+    add("--limit", type=_size, default=0, metavar="SIZE", help="largest size of a process' record")
+    add("--least", type=_size, metavar="BYTES",
+        help="smallest block of other libraries to record")
+    add("--no-tap", action="store_true", help="do not record the allocators themselves")
     add("--json", action="store_true", help="print the analysis as JSON")
-    add("--no-progress", action="store_true", help="say nothing meanwhile")
+    add("--no-progress", action="store_true", help="show no progress bar")
     add("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return found
 

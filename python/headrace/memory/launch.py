@@ -50,11 +50,12 @@ def main(words: list[str]) -> int:
         records.check_place(options.out)
         for path, pid in records.left_over(options.out):
             if pid:
-                say(f"process {pid} of an earlier run still records into {short(path)}")
+                say(f"process {pid} of an earlier run is still recording into {short(path)}")
             else:
-                say(f"{short(path)} is of an earlier run that was killed: it can be read as any")
+                say(f"{short(path)} was left by an earlier run that was killed; it is readable")
     except OSError as error:
-        say(f"no record can be written to {options.out}: {error.strerror}; choose with --out")
+        say(f"no record can be written to {options.out}: {error.strerror}; name another file with "
+            "--out")
         return FAILED
     return Launch(options).run()
 
@@ -125,8 +126,8 @@ class Launch:
         tap = None if self.options.no_tap else tap_path()
         if tap is not None and set(tap) & set(" :"):  # LD_PRELOAD's separators
             say(
-                f"{tap} cannot be preloaded, since there is a space or a colon in its path: "
-                "blocks are those of tensors"
+                f"{tap} cannot be preloaded, since its path contains a space or a colon: only "
+                "blocks of tensors are recorded"
             )
         elif tap is not None:
             others = environment.get("LD_PRELOAD")
@@ -139,11 +140,11 @@ class Launch:
         most = self.options.iterations
         training = [one["iterations"] for one in self._states() if one["trained"]]
         if not training:
-            return 0.0 if most else None, "until training begins"
+            return 0.0 if most else None, "waiting until training begins"
         done = min(training)
         if not most:
             return None, f"{done} iterations recorded"
-        then = "; training goes on" if done == most else ""
+        then = "; training continues" if done == most else ""
         return done / most, f"{done} of {most} iterations recorded{then}"
 
     def _states(self) -> list[dict[str, Any]]:
@@ -182,7 +183,7 @@ class Launch:
                 self._began_s,
             )
         except OSError as error:
-            say(f"{error.filename}: {error.strerror}: records keep the number of their process")
+            say(f"{error.filename}: {error.strerror}: the records' names keep the process id")
             return [one for one in kept if os.path.exists(one["path"])], FAILED
         return [{**one, "path": name} for one, name in zip(kept, names)], OK
 
@@ -215,8 +216,8 @@ class Launch:
         if not kept and with_events:
             kept = [max(with_events, key=lambda one: one["about"].events)]
             say(
-                "no process trained (no backward pass ran, no optimizer stepped): kept is what "
-                f"process {kept[0]['about'].pid} recorded, which is the most"
+                "no process trained (no backward pass ran, no optimizer stepped): keeping the "
+                f"largest record, of process {kept[0]['about'].pid}"
             )
         for one in found:
             if one not in kept:
@@ -231,19 +232,20 @@ class Launch:
             if "failed" in line:
                 return f"the recording does not work with this script: {line['failed']}"
         if not any("hello" in line for line in reports):
-            return f"no Python of the command loaded it: {why_no_python(self.options.command)}"
+            return ("no Python process of the command loaded the recorder: "
+                    f"{why_no_python(self.options.command)}")
         if not self._states():
             return "nothing was recorded: the script never imported torch"
         if self._problem:
             return f"nothing was recorded: {problem_text(self._problem)}"
-        return "nothing was recorded: no operator of torch ran in the thread that imported it"
+        return "nothing was recorded: no torch operator ran in the thread that imported torch"
 
     def _say_forked(self, reports: list[dict[str, str]]) -> None:
         forked = sorted({line["pid"] for line in reports if "forked" in line})
         if forked:
             say(
-                f"process {', '.join(forked)} trained and was forked from one that is recorded: "
-                "what it did is in no record; start it with multiprocessing's method spawn"
+                f"process {', '.join(forked)} trained, but was forked from a recorded process, so "
+                "it is in no record; start it with multiprocessing's method spawn"
             )
 
     def _results(self, kept: list[dict[str, Any]]) -> None:
@@ -267,7 +269,7 @@ class Launch:
             f"{bytes_text(about.bytes)}"
         )
         if about.problem:
-            line += f"; {problem_text(about.problem)}, and no more was recorded"
+            line += f"; {problem_text(about.problem)}, so the recording stopped"
         if about.lost:
             line += f": {about.lost:,} events were lost"
         if not about.ended:

@@ -59,7 +59,7 @@ def check_place(out: str) -> None:
     if os.path.isdir(out):
         raise IsADirectoryError(0, "is a directory", out)
     if os.path.exists(out) and not (os.path.isfile(out) and is_record(out)):
-        raise FileExistsError(0, "is there and is no memory record: it is left as it is", out)
+        raise FileExistsError(0, "exists and is not a memory record, so it is not replaced", out)
     with tempfile.TemporaryFile(dir=folder):  # checks that the folder is writable
         pass
 
@@ -116,7 +116,7 @@ def name_all(
             os.unlink(old)
     for path, name in zip(paths, names):
         if os.path.lexists(name) and not is_record(name):
-            raise FileExistsError(0, "is there and is no memory record", name)
+            raise FileExistsError(0, "exists and is not a memory record", name)
         os.replace(path, name)
     return names
 
