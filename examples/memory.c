@@ -33,7 +33,7 @@ struct log {
 
 /* ---- what the tap tells; whose memory it is does not matter here, all is device 0 ---- */
 
-static void tell_block(void *arg, uint8_t kind, uint64_t address, uint64_t bytes)
+static void report_block(void *arg, uint8_t kind, uint64_t address, uint64_t bytes)
 {
     const struct log *log = arg;
     struct hr_memory_event event = {
@@ -44,19 +44,19 @@ static void tell_block(void *arg, uint8_t kind, uint64_t address, uint64_t bytes
 static void allocated(void *arg, uint64_t address, uint64_t bytes, uint8_t device)
 {
     (void)device;
-    tell_block(arg, HR_MEMORY_ALLOC, address, bytes);
+    report_block(arg, HR_MEMORY_ALLOC, address, bytes);
 }
 
 static void freed(void *arg, uint64_t address, uint64_t bytes, uint8_t device)
 {
     (void)device;
-    tell_block(arg, HR_MEMORY_FREE, address, bytes);
+    report_block(arg, HR_MEMORY_FREE, address, bytes);
 }
 
 static void failed(void *arg, uint64_t bytes, uint8_t device)
 {
     (void)device;
-    tell_block(arg, HR_MEMORY_FAILED, 0, bytes);
+    report_block(arg, HR_MEMORY_FAILED, 0, bytes);
 }
 
 /* ---- what the program tells ---- */

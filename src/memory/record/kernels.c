@@ -488,7 +488,7 @@ int hr_memory_kernels_open(struct hr_memory_kernels **out, struct hr_memory_reco
 }
 
 /* Notes what the record cannot show. */
-static void tell_notes(struct hr_memory_kernels *k)
+static void record_notes(struct hr_memory_kernels *k)
 {
     char text[160];
     uint64_t dropped = atomic_load(&k->dropped);
@@ -526,6 +526,6 @@ void hr_memory_kernels_close(struct hr_memory_kernels **kernels)
     pthread_mutex_lock(&k->join);
     write_all_locked(k);
     pthread_mutex_unlock(&k->join);
-    tell_notes(k);
+    record_notes(k);
     release(k);
 }

@@ -124,7 +124,7 @@ static void test_refused(void **state)
 }
 
 /* A gradient that the optimizer's step tells is one from its allocation on: at the peak, too. */
-static void test_told_late(void **state)
+static void test_described_late(void **state)
 {
     struct written *w = *state;
     uint32_t op = written_name(w, "mm"), shape = written_name(w, "[4] float32");
@@ -472,7 +472,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, written_set_up, written_tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_cut),       TEST(test_refused),       TEST(test_told_late),
+        TEST(test_cut),       TEST(test_refused),       TEST(test_described_late),
         TEST(test_parts),     TEST(test_fragments),     TEST(test_crossing),
         TEST(test_fit),       TEST(test_batch),         TEST(test_partial_segments),
         TEST(test_notes),     TEST(test_imported),      TEST(test_unended),
