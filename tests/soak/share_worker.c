@@ -204,7 +204,7 @@ static void record(const struct share_job *job, const struct hr_batch *batch)
         exit(4);
 }
 
-static void tell_missed(const struct share_job *job)
+static void report_missed(const struct share_job *job)
 {
     char line[64];
     struct hr_loader_stats stats = {.size = sizeof stats};
@@ -228,7 +228,7 @@ static void take_epoch(struct share_job *job, int *is_first)
         if (!r)
             return;
         if (*is_first)
-            tell_missed(job);
+            report_missed(job);
         *is_first = 0;
         look(job, batch, "its pixels are wrong");
         record(job, batch);
@@ -390,7 +390,7 @@ static int run_job(int argc, char **argv)
     return r;
 }
 
-static int tell_status(const char *socket)
+static int report_status(const char *socket)
 {
     struct hr_error error;
     char *json;
@@ -407,7 +407,7 @@ int main(int argc, char **argv)
     if (argc == 4 && !strcmp(argv[1], "reference"))
         return make_reference(argv[2], argv[3]);
     if (argc == 3 && !strcmp(argv[1], "status"))
-        return tell_status(argv[2]);
+        return report_status(argv[2]);
     if (argc >= 4 && !strcmp(argv[1], "run"))
         return run_job(argc, argv);
     fprintf(stderr, "usage: soak_share_worker reference FOLDER FILE | status SOCKET | "

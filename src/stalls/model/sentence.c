@@ -381,16 +381,16 @@ static void say_missing(struct words *w, const struct hr_stalls *s)
 
 static void say_ranks(struct words *w, const struct hr_stalls *s)
 {
-    int count = 0, told = 0;
+    int count = 0, named = 0;
     for (int i = 0; i < s->rank_count; i++)
         count += s->straggles[i];
     if (count) {
         say(w, count > 1 ? " Ranks" : " Rank");
-        for (int i = 0; i < s->rank_count && told < NAMED; i++)
+        for (int i = 0; i < s->rank_count && named < NAMED; i++)
             if (s->straggles[i])
-                say(w, "%s %d", told++ ? "," : "", s->ranks[i].rank);
-        if (count > told)
-            say(w, " and %d more", count - told);
+                say(w, "%s %d", named++ ? "," : "", s->ranks[i].rank);
+        if (count > named)
+            say(w, " and %d more", count - named);
         say(w, " wait%s longer for data than the others, which wait for %s in turn.",
             count > 1 ? "" : "s", count > 1 ? "them" : "it");
     }
