@@ -159,7 +159,7 @@ static void look(const struct share_job *job, const struct hr_batch *batch, cons
     }
 }
 
-static void let_go(struct share_job *job, size_t which)
+static void release(struct share_job *job, size_t which)
 {
     struct held *held = &job->held[which];
     if (!held->is_changed)
@@ -180,7 +180,7 @@ static void keep(struct share_job *job, struct hr_batch *batch)
         held->is_changed = 1;
     }
     while (job->held_count > job->plan.hold || (job->held_count && roll(job, 3) == 0))
-        let_go(job, roll(job, job->held_count));
+        release(job, roll(job, job->held_count));
 }
 
 /* One line, in one write: what a kill cuts off is at most the last one. */
@@ -263,7 +263,7 @@ static int run(struct share_job *job)
         take_epoch(job, &is_first);
     }
     while (job->held_count)
-        let_go(job, 0);
+        release(job, 0);
     return 0;
 }
 

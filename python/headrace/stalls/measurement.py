@@ -193,7 +193,7 @@ class Measurement:
 
     def drop(self, files: list[str]) -> dict[str, Any]:
         """Drops files from memory, also what this process and its workers have mapped."""
-        self.source.let_go(files)
+        self.source.release(files)
         return dict(_core.storage_drop(files))
 
     # Index sets
