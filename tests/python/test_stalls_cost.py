@@ -136,7 +136,7 @@ def test_what_headrace_can_replace(tmp_path, v1, torchvision):
         (torch_loader(folder(loader=open)), "opens files with a function of its own"),
         (torch_loader(folder(transform=None)), "has no transform"),
         (torch_loader(folder(transform=strange)), "Headrace does not have its transform: "),
-        (torch_loader(folder(transform=lambda x: x)), "its transform is none that"),
+        (torch_loader(folder(transform=lambda x: x)), "Headrace does not have its transform"),
     ]:
         assert words in obstacle(loader)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-class CannotTell(RuntimeError):
+class Inconclusive(RuntimeError):
     """A measurement would be meaningless."""
 
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from . import work
 from .channel import Channel, RanksApart, default_address
-from .findings import CannotTell
+from .findings import Inconclusive
 
 EXIT_INTERNAL = 70
 WAY_OUT = (
@@ -77,7 +77,7 @@ class Rank:
         continue with a loop that the probe has partly taken over."""
         if isinstance(error, RanksApart):
             self.problem("ranks", str(error), "see docs/stalls.md, several ranks")
-        elif isinstance(error, CannotTell):
+        elif isinstance(error, Inconclusive):
             self.problem("thread", str(error), WAY_OUT)
         elif isinstance(error, RuntimeError) and "too few" in str(error):
             self.problem("few-batches", str(error), "measure with more data")
