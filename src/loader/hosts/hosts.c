@@ -118,9 +118,9 @@ static void warn_without_mtime(const struct hr__hosts *hosts)
     if (hosts->with_mtime || atomic_flag_test_and_set(&is_warned))
         return;
     hr__log(HR_LOG_WARNING,
-            "mtime=no: where hosts have copies of their own, a file that was rewritten is told by "
-            "its size and by samples of its content (all of it up to 64 KiB, else 4 KiB at its "
-            "beginning, middle and end); what differs elsewhere is not seen");
+            "mtime=no: if hosts have their own copies, a rewritten file is detected by its size "
+            "and by samples of its content (all of it up to 64 KiB, else 4 KiB at its "
+            "beginning, middle and end); differences elsewhere are not detected");
 }
 
 int hr__cluster_create(struct hr__cluster **out, const struct hr_loader *l, const char *text,

@@ -500,9 +500,10 @@ static void record_notes(struct hr_memory_kernels *k)
         hr_memory_fact(k->recorder, "note accelerator records", text);
     }
     if (atomic_load(&k->saw_graph))
-        hr_memory_fact(k->recorder, "note CUDA graphs",
-                       "CUDA graphs ran: each launch is told as one, and the accesses within it "
-                       "are not seen.");
+        hr_memory_fact(
+            k->recorder, "note CUDA graphs",
+            "CUDA graphs ran: each launch is recorded as one, and the accesses within it "
+            "are not seen.");
 }
 
 void hr_memory_kernels_close(struct hr_memory_kernels **kernels)

@@ -574,7 +574,7 @@ static void fill_run(struct hr__table *t, const struct filler *f)
                          hr__format_bytes(e, (double)m->about.bytes));
     if (*allocations) {
         hr__table_cell(t, "allocations");
-        hr__table_cell_print(t, "told by: %s", allocations);
+        hr__table_cell_print(t, "source: %s", allocations);
     }
     hr__table_cell(t, "times of accesses");
     hr__table_cell(t, m->is_device_clock ? "of the accelerator's work" : "of the host's calls");

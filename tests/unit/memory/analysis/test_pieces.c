@@ -318,7 +318,7 @@ static void test_partial_segments(void **state)
     written_put(w, HR_MEMORY_ALLOC, 120, 50000, 8000, 0);
     json_t *root = json_of(w);
     assert_true(json_is_null(at(root, "devices.0.fragmentation")));
-    assert_true(has_note(root, "fragmentation is not known"));
+    assert_true(has_note(root, "fragmentation is unknown"));
     json_decref(root);
 }
 
@@ -364,7 +364,7 @@ static void test_notes(void **state)
     assert_int_equal(json_array_size(at(root, "run.notes")), 3);
     assert_string_equal(text_at(root, "run.notes.0"),
                         "A model was compiled: its insides are not seen.");
-    assert_true(has_note(root, "told by tensors only") && has_note(root, "are the host's"));
+    assert_true(has_note(root, "known from tensors only") && has_note(root, "are the host's"));
     assert_string_equal(text_at(root, "run.allocations"), "storages");
     assert_string_equal(text_at(root, "run.clock"), "host");
     assert_string_equal(text_at(root, "run.facts.model"), "a=b");
@@ -384,7 +384,7 @@ static void test_imported(void **state)
     json_t *root = json_of(w);
     assert_int_equal(integer_at(root, "devices.0.peak.unknown"), 300);
     assert_int_equal(json_array_size(at(root, "advice")), 0);
-    assert_true(has_note(root, "was not recorded"));
+    assert_true(has_note(root, "were not recorded"));
     json_decref(root);
 }
 
