@@ -169,7 +169,7 @@ class Results(CliCase):
                       ["a.hrm", "a.hrm", "--fail-above", "0"]):
             self.assertEqual(self.run_it("memory", "diff", *words)[0], 0)
 
-    def test_what_is_missing_is_said(self):
+    def test_missing_parts_are_reported(self):
         self.make("cut.hrm", how="cut")
         status, out, err = self.run_it("memory", "report", "cut.hrm", "--json")
         self.assertEqual(

@@ -286,7 +286,7 @@ def test_a_full_disk(place):
 
 
 def test_on_a_terminal(place):
-    """The bar tells how many iterations are recorded, and goes."""
+    """The bar shows how many iterations are recorded, and disappears."""
     place.script(
         """
         for _ in range(4):

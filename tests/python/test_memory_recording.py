@@ -91,8 +91,8 @@ def test_memory_that_is_shared(tmp_path):
 
 
 def test_without_memory(tmp_path):
-    """Tensors that have none (meta, fake, empty) are no blocks; sparse ones are said not to be
-    seen."""
+    """Tensors that have none (meta, fake, empty) are no blocks; a note says that sparse ones
+    are not recorded."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     def run(recording):
@@ -112,7 +112,7 @@ def test_without_memory(tmp_path):
 
 
 def test_what_was_there(tmp_path):
-    """Tensors from before are told at the beginning, used or not, and gradients with them."""
+    """Tensors from before are recorded at the start, used or not, and gradients with them."""
     layer = torch.nn.Linear(123, 7)
     layer(torch.ones(2, 123)).sum().backward()
     unused = torch.ones(4567)
@@ -377,7 +377,7 @@ def test_nothing_stays_behind(tmp_path):
 
 
 def test_out_of_memory_in_training(tmp_path):
-    """The record of a run that needs too much is whole, and tells of what."""
+    """The record of a run that needs too much memory is whole, and has the failed size."""
     def run(recording):
         kept = [torch.ones(100_000)]
         with pytest.raises(RuntimeError, match="allocate memory"):
@@ -815,7 +815,7 @@ def test_updates_of_its_own(tmp_path):
 
 @pytest.mark.parametrize("backward", [True, False])
 def test_without_iterations(tmp_path, monkeypatch, backward):
-    """Where nothing tells of iterations a recording of some ends all the same, and says so."""
+    """A recording of some iterations ends even if none are detected, and says so."""
     from headrace.memory import _mode
 
     monkeypatch.setattr(_mode, "OPERATORS_MOST", 20)

@@ -157,7 +157,7 @@ def test_png_stays_as_it_is(tmp_path, photographs):
     assert list(by_form(mixed)) == ["encoded", "coefficients", "planes"]
 
 
-def test_what_is_no_image_is_said(tmp_path):
+def test_other_files_give_a_reason(tmp_path):
     text = tmp_path / "a text"
     text.write_text("no image")
     webp = io.BytesIO()

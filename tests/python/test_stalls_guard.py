@@ -379,7 +379,7 @@ def test_a_static_program(tmp_path):
 
 
 def test_caches_among_work(tmp_path, monkeypatch):
-    """A folder that has the script's own in it is guarded, whatever caches it is said to have."""
+    """A folder that contains the script's own folder is guarded, even if a variable names it as a cache."""
     work, caches = tmp_path / "work", tmp_path / "work/caches"
     caches.mkdir(parents=True)
     run_folder = tmp_path / "run"
