@@ -22,6 +22,7 @@ typedef float32x4_t hr__neon_reals;
 #define HR__NEON_OP(op, type, a, b) ((hr__neon_ints)((type)(a)op(type)(b)))
 
 #define hr__neon_load(p)       ((hr__neon_ints)vld1q_u8((const void *)(p)))
+#define hr__neon_loadu_si(p)   hr__neon_load(p)
 #define hr__neon_load_low(p)   ((hr__neon_ints)vcombine_u8(vld1_u8((const void *)(p)), vdup_n_u8(0)))
 #define hr__neon_store(p, v)   vst1q_u8((void *)(p), (uint8x16_t)(v))
 #define hr__neon_set1_epi8(n)  ((hr__neon_ints)vdupq_n_s8((int8_t)(n)))
