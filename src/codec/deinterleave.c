@@ -108,10 +108,11 @@ deinterleave_avx512(const uint8_t *rgb, uint8_t *const plane[3], size_t pixels)
 
 static void deinterleave_neon(const uint8_t *rgb, uint8_t *const plane[3], size_t pixels)
 {
+    uint8_t *const to[3] = {plane[0], plane[1], plane[2]};
     for (size_t i = 0; i < pixels; i += 16) {
         uint8x16x3_t v = vld3q_u8(rgb + 3 * i);
         for (int c = 0; c < 3; c++)
-            vst1q_u8(plane[c] + i, v.val[c]);
+            vst1q_u8(to[c] + i, v.val[c]);
     }
 }
 
