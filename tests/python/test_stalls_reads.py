@@ -194,7 +194,7 @@ ONE_FOR_ALL = """
 """
 
 
-@pytest.mark.parametrize("get", [EACH_ITS_OWN, ONE_FOR_ALL])
+@pytest.mark.parametrize("get", [EACH_ITS_OWN, pytest.param(ONE_FOR_ALL, marks=pytest.mark.long)])
 def test_data_over_the_network(tmp_path, port, get):
     record = measure(
         tmp_path,
