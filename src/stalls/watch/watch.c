@@ -519,15 +519,8 @@ static int run(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr_err
 
 static int record_segment(struct hr_stalls_watch *w, struct hr_error *error)
 {
-    if (w->segment_count == w->segment_capacity) {
-        size_t capacity = w->segment_capacity ? 2 * w->segment_capacity : 32;
-        struct hr__watch_segment *more =
-            hr__realloc(HR__TAG_LOADER, w->segments, capacity, sizeof *more);
-        if (!more)
-            return hr__fail(error, -ENOMEM, "out of memory for %zu segments", capacity);
-        w->segments = more;
-        w->segment_capacity = capacity;
-    }
+    if (hr__reserve(HR__TAG_LOADER, &w->segments, w->segment_count + 1))
+        return hr__fail(error, -ENOMEM, "out of memory for %zu segments", w->segment_count + 1);
     w->segments[w->segment_count++] = w->now;
     w->now.wait_s = w->now.batch_s = NULL;
     return 0;
