@@ -45,7 +45,7 @@ struct stream {
 /* Texts of one kind, indexed by id - 1. */
 struct texts {
     char **texts; /* each preceded by its length, see text_of */
-    uint32_t count, capacity;
+    uint32_t count;
 };
 
 struct hr__record {
@@ -54,13 +54,13 @@ struct hr__record {
     struct hr__record_about about;
     struct hr__record_damage damage;
     struct extent *extents; /* sorted by first_ns */
-    size_t extent_count, extent_capacity, extent_next;
+    size_t extent_count, extent_next;
     struct stream *streams; /* extents being read */
-    size_t stream_count, stream_capacity;
+    size_t stream_count;
     struct hr_memory_event *spare; /* buffer not used by a stream */
     struct texts names, stacks, facts;
     struct hr_memory_ran *ran; /* sorted by call and device, without duplicates */
-    size_t ran_count, ran_capacity;
+    size_t ran_count;
 };
 
 static void note_damage(struct hr__record *r, uint64_t at, uint64_t bytes, const char *what)
@@ -103,17 +103,10 @@ static struct text *text_of(const struct texts *texts, uint32_t id)
 
 static int grow_texts(struct texts *texts, uint32_t id)
 {
-    uint32_t capacity = texts->capacity ? texts->capacity : 256;
-    while (capacity < id)
-        capacity *= 2;
-    if (capacity == texts->capacity)
-        return 0;
-    char **more = hr__realloc(HR__TAG_MEMORY, texts->texts, capacity, sizeof *more);
-    if (!more)
+    if (hr__reserve(HR__TAG_MEMORY, &texts->texts, id))
         return -ENOMEM;
-    memset(more + texts->capacity, 0, (capacity - texts->capacity) * sizeof *more);
-    texts->texts = more;
-    texts->capacity = capacity;
+    for (; texts->count < id; texts->count++)
+        texts->texts[texts->count] = NULL;
     return 0;
 }
 
@@ -129,7 +122,6 @@ static int add_text(struct texts *texts, uint32_t id, const char *bytes, uint32_
     memcpy(text->bytes, bytes, length);
     hr__free(texts->texts[id - 1]);
     texts->texts[id - 1] = (char *)text;
-    texts->count = id > texts->count ? id : texts->count;
     return 0;
 }
 
@@ -199,21 +191,6 @@ static int take_texts(struct hr__record *r, uint64_t at, const struct hr__extent
 
 /* ---- times of accelerators ---- */
 
-static int make_ran_room(struct hr__record *r, size_t more)
-{
-    size_t capacity = r->ran_capacity ? r->ran_capacity : HR__EXTENT_RAN_MOST;
-    while (capacity < r->ran_count + more)
-        capacity *= 2;
-    if (capacity == r->ran_capacity)
-        return 0;
-    struct hr_memory_ran *grown = hr__realloc(HR__TAG_MEMORY, r->ran, capacity, RAN_BYTES);
-    if (!grown)
-        return -ENOMEM;
-    r->ran = grown;
-    r->ran_capacity = capacity;
-    return 0;
-}
-
 static int is_ran(const struct hr_memory_ran *ran)
 {
     return ran->device && ran->device < HR_MEMORY_LIBRARIES && ran->begin_ns <= ran->end_ns &&
@@ -223,7 +200,7 @@ static int is_ran(const struct hr_memory_ran *ran)
 /* Reads an extent of accelerators' times; notes damage. */
 static int take_ran(struct hr__record *r, uint64_t at, const struct hr__extent_header *extent)
 {
-    int code = make_ran_room(r, HR__EXTENT_RAN_MOST);
+    int code = hr__reserve(HR__TAG_MEMORY, &r->ran, r->ran_count + HR__EXTENT_RAN_MOST);
     if (code)
         return code;
     struct hr_memory_ran *ran = r->ran + r->ran_count;
@@ -300,14 +277,8 @@ const struct hr_memory_ran *hr__record_ran(const struct hr__record *record, uint
 
 static int add_extent(struct hr__record *r, uint64_t at, const struct hr__extent_header *head)
 {
-    if (r->extent_count == r->extent_capacity) {
-        size_t capacity = r->extent_capacity ? 2 * r->extent_capacity : 64;
-        struct extent *more = hr__realloc(HR__TAG_MEMORY, r->extents, capacity, sizeof *more);
-        if (!more)
-            return -ENOMEM;
-        r->extents = more;
-        r->extent_capacity = capacity;
-    }
+    if (hr__reserve(HR__TAG_MEMORY, &r->extents, r->extent_count + 1))
+        return -ENOMEM;
     r->extents[r->extent_count++] = (struct extent){
         .at = at,
         .first_ns = head->first_ns,
@@ -589,14 +560,8 @@ static int begin_stream(struct hr__record *r, struct extent *extent, struct stre
 
 static int add_stream(struct hr__record *r, const struct stream *stream)
 {
-    if (r->stream_count == r->stream_capacity) {
-        size_t capacity = r->stream_capacity ? 2 * r->stream_capacity : 16;
-        struct stream *more = hr__realloc(HR__TAG_MEMORY, r->streams, capacity, sizeof *more);
-        if (!more)
-            return -ENOMEM;
-        r->streams = more;
-        r->stream_capacity = capacity;
-    }
+    if (hr__reserve(HR__TAG_MEMORY, &r->streams, r->stream_count + 1))
+        return -ENOMEM;
     r->streams[r->stream_count++] = *stream;
     return 0;
 }
