@@ -54,7 +54,7 @@ struct unpacking {
     struct hr_error failure; /* error of the run; code 0: none */
     struct damaged failed;   /* the sample that caused it */
     struct damaged *damaged; /* samples left out (on_error skip) */
-    size_t damaged_count, damaged_capacity;
+    size_t damaged_count;
     struct hr_pack_result result;
 };
 
@@ -255,14 +255,8 @@ static int unpack_sample(struct unpacking *u, struct hand *h, uint64_t index, st
 
 static int note_damage_locked(struct unpacking *u, uint64_t index, const struct hr_error *why)
 {
-    if (u->damaged_count == u->damaged_capacity) {
-        size_t capacity = u->damaged_capacity ? u->damaged_capacity * 2 : 16;
-        struct damaged *more = hr__realloc(HR__TAG_LOADER, u->damaged, capacity, sizeof *more);
-        if (!more)
-            return -ENOMEM;
-        u->damaged = more;
-        u->damaged_capacity = capacity;
-    }
+    if (hr__reserve(HR__TAG_LOADER, &u->damaged, u->damaged_count + 1))
+        return -ENOMEM;
     struct damaged *d = &u->damaged[u->damaged_count++];
     d->index = index;
     snprintf(d->reason, sizeof d->reason, "%.*s", (int)sizeof d->reason - 1, why->message);
