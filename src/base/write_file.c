@@ -40,28 +40,51 @@ static int write_in_place(const char *path, const char *text, size_t length)
     return r;
 }
 
-static int replace(const char *path, const char *text, size_t length)
+/* Opens a file without a name beside `path`. Returns -1 if that is impossible, or if the file could
+ * not be given a name later. */
+static int open_unnamed(const char *path, mode_t mode)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = hr__strdup(HR__TAG_STORAGE, slash ? path : ".");
+    if (folder && slash)
+        folder[slash == path ? 1 : slash - path] = 0;
+    int fd = folder && !access("/proc/self/fd", X_OK)
+                 ? open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, mode)
+                 : -1;
+    hr__free(folder);
+    return fd;
+}
+
+static int give_name(int fd, const char *name)
+{
+    char from[64];
+    snprintf(from, sizeof from, "/proc/self/fd/%d", fd);
+    return linkat(AT_FDCWD, from, AT_FDCWD, name, AT_SYMLINK_FOLLOW) ? -errno : 0;
+}
+
+int hr__replace_file(const char *path, const void *bytes, size_t length, mode_t mode)
 {
     size_t capacity = strlen(path) + 48;
-    char *temporary = hr__alloc(HR__TAG_STALLS, capacity, 1);
+    char *temporary = hr__alloc(HR__TAG_STORAGE, capacity, 1);
     if (!temporary)
         return -ENOMEM;
     snprintf(temporary, capacity, "%s.%ld-%" PRIu64, path, (long)getpid(), hr__now_ns());
-    int r = 0;
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd < 0) {
+    int fd = open_unnamed(path, mode), is_named = fd < 0;
+    if (is_named)
+        fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+    int r = fd < 0 ? -errno : hr__write_all(fd, bytes, length);
+    if (!r && fsync(fd))
         r = -errno;
-    } else {
-        r = hr__write_all(fd, text, length);
-        if (!r && fsync(fd))
-            r = -errno;
-        if (close(fd) && !r)
-            r = -errno;
-        if (!r && rename(temporary, path))
-            r = -errno;
-        if (r)
-            unlink(temporary);
+    if (!r && !is_named) {
+        r = give_name(fd, temporary);
+        is_named = !r;
     }
+    if (fd >= 0 && close(fd) && !r)
+        r = -errno;
+    if (!r && rename(temporary, path))
+        r = -errno;
+    if (r && fd >= 0 && is_named)
+        unlink(temporary);
     hr__free(temporary);
     return r;
 }
@@ -80,7 +103,7 @@ int hr__write_file(const char *path, const char *text, size_t length, struct hr_
         r = S_ISDIR(st.st_mode) ? -EISDIR : write_in_place(path, text, length);
     } else {
         char *target = realpath(path, NULL);
-        r = replace(target ? target : path, text, length);
+        r = hr__replace_file(target ? target : path, text, length, 0666);
         free(target);
     }
     if (r)

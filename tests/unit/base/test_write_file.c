@@ -80,6 +80,29 @@ static void test_replace(void **state)
     assert_int_equal(entries(), 2);
 }
 
+/* Neither the permissions nor the link of the old file stay. */
+static void test_replace_plainly(void **state)
+{
+    struct stat st;
+    assert_int_equal(hr__replace_file(in_folder("link"), "private", 7, 0600), 0);
+    assert_text(in_folder("link"), "private");
+    assert_text(in_folder("a"), "3");
+    assert_int_equal(lstat(in_folder("link"), &st), 0);
+    assert_true(S_ISREG(st.st_mode));
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_int_equal(hr__replace_file(in_folder("no/such"), "x", 1, 0600), -ENOENT);
+    assert_int_equal(hr__replace_file(folder, "x", 1, 0600), -EISDIR);
+    assert_int_equal(entries(), 2);
+    /* A name without a folder is one in the current directory. */
+    int kept = open(".", O_RDONLY | O_DIRECTORY);
+    assert_int_equal(chdir(folder), 0);
+    assert_int_equal(hr__replace_file("link", "again", 5, 0600), 0);
+    assert_int_equal(fchdir(kept), 0);
+    close(kept);
+    assert_text(in_folder("link"), "again");
+    assert_int_equal(entries(), 2);
+}
+
 static void test_refused(void **state)
 {
     struct hr_error error;
@@ -127,6 +150,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_replace),
+        cmocka_unit_test(test_replace_plainly),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_streams),
     };
