@@ -10,9 +10,9 @@
  * sample with the lowest index among those begun.
  */
 #include "base/error.h"
+#include "base/files.h"
 #include "base/memory.h"
 #include "base/versioned.h"
-#include "base/write_file.h"
 #include "bulk/pack_convert.h"
 #include "bulk/pool.h"
 #include "dataset/dataset.h"

@@ -7,8 +7,8 @@
  */
 #include "dataset/index.h"
 
+#include "base/files.h"
 #include "base/memory.h"
-#include "base/write_file.h"
 #include "dataset/sizes.h"
 #include "dataset/walk.h"
 
@@ -69,21 +69,6 @@ int hr__index_locate(char **path, const char *root, enum hr_index_policy policy)
     return r;
 }
 
-static int read_all(int fd, char *block, size_t bytes)
-{
-    for (size_t at = 0; at < bytes;) {
-        ssize_t got = read(fd, block + at, bytes - at);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return -errno;
-        if (!got)
-            return -EBADMSG;
-        at += (size_t)got;
-    }
-    return 0;
-}
-
 static int read_index(struct hr__catalog **out, const char *path)
 {
     struct stat st;
@@ -100,7 +85,7 @@ static int read_index(struct hr__catalog **out, const char *path)
     if (!r && !(block = hr__alloc_aligned(HR__TAG_DATASET, (size_t)st.st_size, 0)))
         r = -ENOMEM;
     if (!r)
-        r = read_all(fd, block, (size_t)st.st_size);
+        r = hr__read_exactly(fd, block, (size_t)st.st_size, 0);
     if (!r)
         r = ((struct hr__catalog_header *)block)->flags == FLAGS
                 ? hr__catalog_adopt(out, block, (size_t)st.st_size)

@@ -2,8 +2,8 @@
 #include "report/draft.h"
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/memory.h"
-#include "base/write_file.h"
 #include "report/format.h"
 
 #include <errno.h>

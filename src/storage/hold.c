@@ -14,6 +14,7 @@
 #include "storage/residency.h"
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/memory.h"
 #include "base/versioned.h"
 
@@ -53,13 +54,8 @@ struct hr_storage_hold {
 /* Returns half of the mappings that a process may have. */
 static size_t most_mappings(void)
 {
-    char text[32] = "";
-    int fd = open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        ssize_t n = read(fd, text, sizeof text - 1);
-        text[n > 0 ? n : 0] = 0;
-        close(fd);
-    }
+    char text[32];
+    hr__read_text("/proc/sys/vm/max_map_count", text, sizeof text);
     size_t most = strtoull(text, NULL, 10);
     return (most ? most : USUAL_MAPPINGS) / 2;
 }

@@ -9,6 +9,7 @@
 #include "memory/record/record.h"
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/memory.h"
 #include "memory/record/format.h"
 
@@ -70,23 +71,6 @@ static void note_damage(struct hr__record *r, uint64_t at, uint64_t bytes, const
         snprintf(r->damage.what, sizeof r->damage.what, "%s", what);
     }
     r->damage.lost_bytes += bytes;
-}
-
-/* Reads up to `length` bytes at `at`; returns their number, or a negative errno. */
-static int64_t read_at(const struct hr__record *r, void *out, size_t length, uint64_t at)
-{
-    size_t got = 0;
-    while (got < length) {
-        ssize_t n = pread(r->fd, (char *)out + got, length - got, (off_t)(at + got));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        if (!n)
-            break;
-        got += (size_t)n;
-    }
-    return (int64_t)got;
 }
 
 /* ---- texts ---- */
@@ -163,7 +147,7 @@ static int take_texts(struct hr__record *r, uint64_t at, const struct hr__extent
     char *bytes = hr__alloc(HR__TAG_MEMORY, 1, (size_t)used + 1);
     if (!bytes)
         return -ENOMEM;
-    int64_t got = read_at(r, bytes, (size_t)used, at + sizeof(struct hr__extent_header));
+    int64_t got = hr__read_at(r->fd, bytes, (size_t)used, at + sizeof(struct hr__extent_header));
     size_t end = got < 0 ? 0 : (size_t)got, next = 0;
     int code = got < 0 ? (int)got : 0;
     /* Each text has a checksum of its bytes, but only this one covers their ids. */
@@ -204,7 +188,8 @@ static int take_ran(struct hr__record *r, uint64_t at, const struct hr__extent_h
     if (code)
         return code;
     struct hr_memory_ran *ran = r->ran + r->ran_count;
-    int64_t got = read_at(r, ran, (size_t)extent->used, at + sizeof(struct hr__extent_header));
+    int64_t got =
+        hr__read_at(r->fd, ran, (size_t)extent->used, at + sizeof(struct hr__extent_header));
     if (got < 0)
         return (int)got;
     size_t count = (size_t)got / RAN_BYTES, sound = 0;
@@ -311,7 +296,7 @@ static int look_at(struct hr__record *r, uint64_t at)
 {
     struct hr__extent_header head;
     uint64_t there = r->about.bytes - at;
-    int64_t got = read_at(r, &head, sizeof head, at);
+    int64_t got = hr__read_at(r->fd, &head, sizeof head, at);
     if (got < 0)
         return (int)got;
     if ((size_t)got < sizeof head) {
@@ -356,7 +341,7 @@ static int read_header(struct hr__record *r, struct hr_error *error)
         return hr__fail(error, -errno, "%s: %s", r->path, hr__errno_text(errno));
     if (!S_ISREG(status.st_mode))
         return hr__fail(error, -EINVAL, "%s is not a regular file", r->path);
-    int64_t got = read_at(r, &h, sizeof h, 0);
+    int64_t got = hr__read_at(r->fd, &h, sizeof h, 0);
     if (got < 0)
         return hr__fail(error, (int)got, "%s: %s", r->path, hr__errno_text((int)got));
     if ((size_t)got < sizeof h || memcmp(h.magic, HR__RECORD_MAGIC, sizeof h.magic))
@@ -529,8 +514,8 @@ static int begin_stream(struct hr__record *r, struct extent *extent, struct stre
         r->spare = hr__alloc(HR__TAG_MEMORY, 1, HR__EXTENT_ROOM);
     if (!r->spare)
         return -ENOMEM;
-    int64_t got =
-        read_at(r, r->spare, (size_t)extent->used, extent->at + sizeof(struct hr__extent_header));
+    int64_t got = hr__read_at(r->fd, r->spare, (size_t)extent->used,
+                              extent->at + sizeof(struct hr__extent_header));
     if (got < 0)
         return (int)got;
     size_t count = (size_t)got / EVENT_BYTES;

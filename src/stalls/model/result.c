@@ -5,9 +5,9 @@
 #include "stalls/model/inside.h"
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/memory.h"
 #include "base/versioned.h"
-#include "base/write_file.h"
 #include "stalls/model/parts.h"
 
 #include <errno.h>
@@ -207,15 +207,13 @@ static int read_file(const char *path, char **text, size_t *length, struct hr_er
         r = hr__fail(error, -ENOMEM, "out of memory for the %lld bytes of %s",
                      (long long)st.st_size, path);
     }
-    while (!r && *length < (size_t)st.st_size) {
-        ssize_t n = read(fd, *text + *length, (size_t)st.st_size - *length);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            r = hr__fail(error, -errno, "%s could not be read: %s", path, hr__errno_text(errno));
-        if (n <= 0)
-            break;
-        *length += (size_t)n;
+    if (!r) {
+        int64_t got = hr__read_at(fd, *text, (size_t)st.st_size, 0);
+        if (got < 0)
+            r = hr__fail(error, (int)got, "%s could not be read: %s", path,
+                         hr__errno_text((int)got));
+        else
+            *length = (size_t)got;
     }
     if (fd >= 0)
         close(fd);

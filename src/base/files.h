@@ -1,14 +1,26 @@
-/* Writing all bytes of a buffer, and replacing a file atomically. */
-#ifndef HR_BASE_WRITE_FILE_H
-#define HR_BASE_WRITE_FILE_H
+/* Reading and writing all bytes, and replacing a file atomically. Interrupted calls continue. */
+#ifndef HR_BASE_FILES_H
+#define HR_BASE_FILES_H
 
 #include <headrace/base.h>
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
-/* Writes all of `bytes`; continues after partial writes and interrupts. Returns 0 or a negative
- * errno. */
+/* Reads the beginning of a file as text, for small files like those of /proc. `out` is terminated,
+ * also on failure. Returns the length, or a negative errno. */
+ssize_t hr__read_text(const char *path, char *out, size_t capacity);
+
+/* Reads up to `length` bytes at `offset`. Returns how many, which are fewer only at the end of the
+ * file, or a negative errno. */
+int64_t hr__read_at(int fd, void *out, size_t length, uint64_t offset);
+
+/* Reads exactly `length` bytes at `offset`. Returns 0; -ENODATA: the file ends before; or another
+ * negative errno. */
+HR_NODISCARD int hr__read_exactly(int fd, void *out, size_t length, uint64_t offset);
+
+/* Writes all of `bytes`. Returns 0 or a negative errno. */
 int hr__write_all(int fd, const void *bytes, size_t length);
 
 /*

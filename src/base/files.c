@@ -1,5 +1,5 @@
-/* Writes a file atomically; see write_file.h. */
-#include "base/write_file.h"
+/* Reads and writes files; see files.h. */
+#include "base/files.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -13,6 +13,44 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+ssize_t hr__read_text(const char *path, char *out, size_t capacity)
+{
+    size_t length = 0;
+    ssize_t n = -1;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY), code = 0;
+    while (fd >= 0 &&
+           ((n = read(fd, out + length, capacity - 1 - length)) > 0 || (n < 0 && errno == EINTR)))
+        length += n > 0 ? (size_t)n : 0;
+    if (n < 0)
+        code = -errno;
+    if (fd >= 0)
+        close(fd);
+    out[code ? 0 : length] = 0;
+    return code ? code : (ssize_t)length;
+}
+
+int64_t hr__read_at(int fd, void *out, size_t length, uint64_t offset)
+{
+    size_t got = 0;
+    while (got < length) {
+        ssize_t n = pread(fd, (char *)out + got, length - got, (off_t)(offset + got));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (!n)
+            break;
+        got += (size_t)n;
+    }
+    return (int64_t)got;
+}
+
+int hr__read_exactly(int fd, void *out, size_t length, uint64_t offset)
+{
+    int64_t got = hr__read_at(fd, out, length, offset);
+    return got < 0 ? (int)got : (uint64_t)got < length ? -ENODATA : 0;
+}
 
 int hr__write_all(int fd, const void *bytes, size_t length)
 {

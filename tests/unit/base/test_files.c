@@ -1,7 +1,7 @@
-/* Files that appear at once or not at all. */
+/* Reading whole files and parts; files that appear at once or not at all. */
 #include "../test.h"
 
-#include "base/write_file.h"
+#include "base/files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -56,6 +56,33 @@ static int entries(void)
         n += e->d_name[0] != '.';
     closedir(d);
     return n;
+}
+
+static void test_read(void **state)
+{
+    char text[8];
+    assert_int_equal(hr__write_file(in_folder("a"), "0123456789", 10, NULL), 0);
+    assert_int_equal(hr__read_text(in_folder("a"), text, sizeof text), 7);
+    assert_string_equal(text, "0123456"); /* as much as fits */
+    assert_true(hr__read_text("/proc/self/cmdline", text, sizeof text) > 0);
+    assert_int_equal(hr__read_text(in_folder("none"), text, sizeof text), -ENOENT);
+    assert_string_equal(text, "");
+    assert_int_equal(hr__read_text(folder, text, sizeof text), -EISDIR);
+    assert_string_equal(text, "");
+
+    int fd = open(in_folder("a"), O_RDONLY);
+    assert_int_equal(hr__read_at(fd, text, 4, 3), 4);
+    assert_memory_equal(text, "3456", 4);
+    assert_int_equal(hr__read_at(fd, text, 4, 8), 2);
+    assert_memory_equal(text, "89", 2);
+    assert_int_equal(hr__read_at(fd, text, 4, 100), 0);
+    assert_int_equal(hr__read_exactly(fd, text, 4, 6), 0);
+    assert_memory_equal(text, "6789", 4);
+    assert_int_equal(hr__read_exactly(fd, text, 4, 7), -ENODATA);
+    close(fd);
+    assert_int_equal(hr__read_at(fd, text, 4, 0), -EBADF);
+    assert_int_equal(hr__read_exactly(fd, text, 4, 0), -EBADF);
+    assert_int_equal(unlink(in_folder("a")), 0);
 }
 
 static void test_replace(void **state)
@@ -149,6 +176,7 @@ static void test_streams(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_read),
         cmocka_unit_test(test_replace),
         cmocka_unit_test(test_replace_plainly),
         cmocka_unit_test(test_refused),
