@@ -9,6 +9,7 @@
  * Threads take samples one by one and stop at the first failure. The message is about the failed
  * sample with the lowest index among those begun.
  */
+#include "base/draft.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/memory.h"
@@ -336,12 +337,12 @@ static void tell_of_damaged(struct unpacking *u)
  * Damaged samples have no file and no line. */
 static int write_list(struct unpacking *u, struct hr_error *error)
 {
-    char *text = NULL, key[KEY_BYTES];
-    size_t length = 0, damaged = 0, count = hr_dataset_count(u->dataset);
+    struct hr__draft text = {.text = NULL};
+    char key[KEY_BYTES];
+    size_t damaged = 0, count = hr_dataset_count(u->dataset);
     if (hr_dataset_class_count(u->dataset))
         return 0;
-    FILE *out = open_memstream(&text, &length);
-    for (size_t i = 0; out && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         if (damaged < u->damaged_count && u->damaged[damaged].index == i) {
             damaged++;
             continue;
@@ -349,15 +350,16 @@ static int write_list(struct unpacking *u, struct hr_error *error)
         struct hr__range range;
         int r = hr__dataset_range(u->dataset, i, 0, &range, NULL);
         hr_dataset_key(u->dataset, i, key, sizeof key);
-        fprintf(out, "%s%s\t%" PRId64 "\n", key,
-                r == 1 && range.form == HR_FORM_PLANES ? ".png" : "",
-                hr_dataset_label(u->dataset, i));
+        hr__draft_print(&text, "%s%s\t%" PRId64 "\n", key,
+                        r == 1 && range.form == HR_FORM_PLANES ? ".png" : "",
+                        hr_dataset_label(u->dataset, i));
     }
-    int r = out && !fclose(out) ? 0 : -ENOMEM;
-    struct file file = {text, length, HR_SIZE_UNKNOWN, count};
+    hr__draft_put(&text, "");
+    int r = text.failed ? -ENOMEM : 0;
+    struct file file = {text.text, text.length, HR_SIZE_UNKNOWN, count};
     if (!r)
         r = write_file(u, u->root_fd, LIST_NAME, &file);
-    free(text);
+    hr__draft_clear(&text);
     return r ? hr__fail(error, r, "cannot write %s/%s: %s", u->root, LIST_NAME, hr__errno_text(r))
              : 0;
 }

@@ -6,7 +6,7 @@
 #ifndef HR_REPORT_TABLE_H
 #define HR_REPORT_TABLE_H
 
-#include "report/draft.h"
+#include "base/draft.h"
 
 #define HR__TABLE_COLUMNS 12
 
