@@ -86,9 +86,10 @@ static bool own_text(char **text)
     return own(text, *text ? strlen(*text) + 1 : 0, 1);
 }
 
-/* A copy first shares every pointer. Each is then replaced by a copy, or by NULL if memory runs
- * out, so that the copy can be destroyed at any point afterwards. */
-int hr__stalls_copy(struct hr_stalls **out, const struct hr_stalls *from, struct hr_error *error)
+/* Copies what was recorded, not what is derived. A copy first shares every pointer. Each is then
+ * replaced by a copy, or by NULL if memory runs out, so that the copy can be destroyed at any point
+ * afterwards. */
+static int copy_result(struct hr_stalls **out, const struct hr_stalls *from, struct hr_error *error)
 {
     struct hr_stalls *s = *out = hr__stalls_create();
     if (!s)
@@ -182,7 +183,7 @@ int hr_stalls_merge(struct hr_stalls **out, const struct hr_stalls *const *parts
     if (!copies)
         return hr__fail(error, -ENOMEM, "out of memory for %d results", count);
     for (int i = 0; i < count && !r; i++)
-        r = hr__stalls_copy(&copies[i], parts[i], error);
+        r = copy_result(&copies[i], parts[i], error);
     if (!r)
         return join_and_derive(out, copies, count, "result", error);
     for (int i = 0; i < count; i++)
