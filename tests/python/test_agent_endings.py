@@ -134,6 +134,7 @@ def test_auto_goes_on_with_another_agent(dataset, default_socket):
     assert_nothing_is_left(pid, default_socket)
 
 
+@pytest.mark.long
 def test_jobs_of_two_streams_go_on(folder, default_socket):
     """Four processes, two streams; the agent dies three times, each time after some batches."""
     data = agent_job.dataset(folder, REPEAT)

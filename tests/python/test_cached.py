@@ -397,7 +397,7 @@ def epoch(loader, dataset):
     return sorted(seen)
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.long)])
 def test_worker_processes_share(numbers, method):
     everything = list(range(40))
     with CachedDataset(numbers, "64MiB") as cached:

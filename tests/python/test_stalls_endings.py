@@ -19,6 +19,8 @@ from headrace import _core
 
 pytest.importorskip("torch")
 
+pytestmark = pytest.mark.measures
+
 # Loops over files of which the probe can tell which they are; each test appends its own.
 COMMON = """
 import os, sys, time, torch

@@ -20,6 +20,8 @@ from pathlib import Path
 import headrace
 import pytest
 
+pytestmark = pytest.mark.measures
+
 PROBE = '''
 """Stands for the probe: DataLoader's iterator acts as the variable PROBE says."""
 import json, os, sys, time

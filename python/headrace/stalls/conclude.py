@@ -33,8 +33,7 @@ def _contradicts_itself(document: dict[str, Any]) -> bool:
     """Whether a phase that was verified does not count, because the figures do not fit together:
     training faster than its parts, or time lost without waiting."""
     try:
-        summary = _core.Stalls.analyse([json.dumps(record.finite(document))]).summary()
+        result = _core.Stalls.analyse([json.dumps(record.finite(document))])
     except (ValueError, RuntimeError):  # too little for any figure
         return False
-    verified = {one["phase"] for one in document["segments"] if one["verified"]}
-    return any(phase in verified and not summary["measured"][phase] for phase in ("warm", "cold"))
+    return result.summary()["contradicts"]

@@ -40,6 +40,7 @@ CACHES = (
     "CUDA_CACHE_PATH",
     "MPLCONFIGDIR",
 )
+_CONNECTIONS = struct.Struct("=8xI")  # of struct hr__guard_state, up to connections
 HOME_CACHES = (".cache", ".triton", ".nv", ".config/matplotlib")
 
 
@@ -190,6 +191,19 @@ class Guard:
 
     def remove_made(self) -> None:
         remove_made(os.path.dirname(self.path))
+
+
+def connections() -> int | None:
+    """Network connections that processes of this run began so far. ``None``: not known, because
+    there is no guard, or programs of the run that it is not in."""
+    scratch = os.environ.get(VARIABLE)
+    if not scratch or _lines(os.path.join(scratch, "beyond")):
+        return None
+    try:
+        with open(os.path.join(scratch, "state"), "rb") as file:
+            return int(_CONNECTIONS.unpack(file.read(_CONNECTIONS.size))[0])
+    except (OSError, struct.error):
+        return None
 
 
 def remove_made(run_folder: str) -> None:

@@ -7,20 +7,6 @@ import os
 import platform
 
 
-def cpu_groups() -> list[str]:
-    """Folders of the control groups, of either version, that may hold this process's use of
-    cores back."""
-    found = _groups()
-    for controllers, path in _memberships():
-        if "cpu" in controllers.split(","):
-            while True:
-                found.append(f"/sys/fs/cgroup/cpu{path}".rstrip("/"))
-                if path in ("", "/"):
-                    break
-                path = os.path.dirname(path)
-    return found
-
-
 def cpu_name() -> str:
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:

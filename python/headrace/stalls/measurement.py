@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import gc
 import math
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from .. import _core
-from . import counters, load, work
+from . import counters, work
 from .channel import Channel
 from .findings import CannotTell, Findings, Settings
 from .host import memory
@@ -26,17 +27,9 @@ from .timer import Timer
 SEGMENT_S = 3.0  # of a segment of replay, at most, where the step is not longer than that
 ROUNDS_WANTED = 6
 SHARE_OF_TIME = 0.8  # of the limit, for the rounds; the rest for what follows
-COLD_ENOUGH = 0.9  # of the files' bytes, really read
-COLD_ENOUGH_ESTIMATED = 0.5  # where the files of a set are not known one by one
-HARDLY_WAITS = 0.08  # of its time
 LONGEST_FILL_S = 30.0
-WARM_ENOUGH = 0.05
-SLACK_BYTES = 1 << 20  # of something else that the processes read
-WARM_CLEAN = 0.002  # of the files' bytes: so much, read from storage, hardly shows
 HELD_SHARE = 0.25  # of the available memory, for the files that the ranks of a host hold in it
 TRIES = 2  # for a segment of real batches in which the script leaves its loop
-CALM_TRIES = 3  # for a segment that others disturb
-CALM_SHARE = 0.25  # of the time, for trying again
 LEAST_ROUNDS = 4  # that the schedule always runs
 LEAST_BATCHES = 8  # of a segment
 PERHAPS_NETWORK = "the samples perhaps come over the network"
@@ -75,7 +68,6 @@ class Measurement:
         self._tries = 0  # of the segment under way
         self.failed = False  # the script's loader raised
         self._size = 0  # batches of an index set
-        self._ahead: dict[str, bool] = {}  # by kind of segment: it begins with a full queue
         self._preread = False  # all files of a whole dataset are in memory
         self._hold: _core.StorageHold | None = None  # the files of a warm segment
         self._unheld = ""  # why not all could be held
@@ -86,7 +78,6 @@ class Measurement:
         self.steps_done: Callable[[], int] | None = None
         self._queued = 0  # batches that it has ahead
         self._is_longer = False  # segments were made longer
-        self._trying_again_s = 0.0  # spent on segments that others disturbed
         self.single_step_s = 0.0  # a step that nothing overlaps with
 
     def samples_in(self, batch: Any) -> int:
@@ -174,16 +165,10 @@ class Measurement:
         self.progress.say("dropping the files from memory", None)
         state = self.drop(chosen.files)
         self.findings.filesystem = state["filesystem"]
-        if state["in_memory"]:
-            return f"the files lie in {state['filesystem']}, in memory: nothing is ever fetched"
-        if state["resident_bytes"] > 0.05 * max(1, state["bytes"]):
-            share = state["resident_bytes"] / state["bytes"]
-            return (
-                f"{share:.0%} of the files' bytes stay in memory though they were dropped: a "
-                "process has them mapped, or they are being written"
-            )
-        if counters.bytes_read("self") is None:
-            return "the kernel does not let this process read its I/O counters (/proc/self/io)"
+        evidence = {"read_bytes": counters.bytes_read("self"), "expected_bytes": 0}
+        reason = _core.stalls_judge({"phase": "cold", **state, **evidence})["reason"]
+        if reason:
+            return reason
         if state["network"]:
             self.findings.note(
                 f"the files lie on {state['filesystem']}: they are fetched over the network, where "
@@ -231,6 +216,8 @@ class Measurement:
         phases = self._phases()
         everybody = self.channel.gather(phases)
         self._usable = [phase for phase in phases if all(phase in other for other in everybody)]
+        if self.channel.rank == 0:
+            self._foretell()
         yield from self._rounds()
 
     def _begin_with(self, plan: dict[str, int]) -> None:
@@ -248,9 +235,10 @@ class Measurement:
         self._plan = {**self._plan, "batches": 2 * self._plan["batches"]}
         self._begin_with(self._plan)
         self._sets.clear()
-        self._ahead.clear()
         for found in (self.findings.segments, self.findings.drains, self.findings.preparation):
             found.clear()
+        for phase in self._usable:
+            self.findings.phases.pop(phase, None)
         yield from self._rounds()
 
     def _rounds(self) -> Iterator[Any]:
@@ -264,17 +252,38 @@ class Measurement:
                 precision=self.settings.precision,
                 **self._plan,
             )
+        tried: list[tuple[float, dict[str, Any], float]] = []
         while True:
             segment = self.channel.share(schedule.next() if schedule else None)
             if segment is None:
                 break
-            record, took_s = yield from self._calm(segment)
-            self.findings.segments.append(record)
+            begin = time.perf_counter()
+            self._tries = 0
+            while (record := (yield from self._segment(segment))) is None:
+                self._tries += 1
+            took_s = time.perf_counter() - begin
+            evidence = self._of_all_ranks(record, took_s)
+            again = self.channel.share(schedule.again(evidence) if schedule else None)
+            if again in ("unsettled", "none settled"):
+                tried.clear()
+                if again == "none settled":
+                    self._unsettle(segment["phase"])
+                continue
+            tried.append((evidence["others"], record, took_s))
+            if again:
+                continue
+            _, best, took_s = min(tried, key=lambda one: one[0])
+            best["tries"] = len(tried)
+            tried.clear()
+            if best["verified"] is False:
+                phase = "cold" if best["phase"] == "cold" else "warm"
+                self.findings.phases.setdefault(phase, best["reason"])
+            self.findings.segments.append(best)
             if schedule:
-                schedule.report(record["elapsed_s"], took_s)
+                schedule.report(best["elapsed_s"], took_s)
                 self.progress.say(_title(segment), schedule.progress)
-        self._note_reads()
-        self._note_disturbances()
+        for note in _core.stalls_notes(self.findings.segments, self._unheld):
+            self.findings.note(note)
         self.findings.ended = self.channel.share(schedule.end if schedule else None) or "limit"
 
     def _calibrate(self) -> Iterator[Any]:
@@ -355,60 +364,58 @@ class Measurement:
         epochs = [one[4] - settle - one[3] for one in everybody if one[4] is not None]
         count = min([max(count, at_least), *(length // unit * unit for length in epochs)])
         batches = int(math.ceil(max(count, 2 * unit) / unit)) * unit
+        self._slowest_s = step, real
         return {"batches": batches, "settle": settle}
+
+    def _foretell(self) -> None:
+        """Says at the start that the time which was asked for does not suffice."""
+        step_s, real_s = self._slowest_s
+        batches = self._plan["settle"] + self._plan["batches"]
+        round_s = batches * sum(
+            real_s if phase in ("warm", "cold") else step_s for phase in self._usable
+        )
+        asked_s, needed_s = self.settings.time_s, LEAST_ROUNDS * round_s
+        if self.settings.batches or needed_s <= asked_s:
+            return
+        text = (
+            f"this loop needs about {needed_s:.0f} s, more than the {asked_s:.0f} s of --time: "
+            f"fewer than {LEAST_ROUNDS} rounds of segments give no interval"
+        )
+        self.findings.note(text)
+        print(f"headrace stalls: {text}", file=sys.stderr, flush=True)
 
     def _replayed(self, device: bool) -> Any:
         self._given += 1
         return self.replay.give(self._given, device)
 
-    def _calm(
-        self, segment: dict[str, Any]
-    ) -> Generator[Any, None, tuple[dict[str, Any], float]]:
-        """The least disturbed of a few tries (one, if it is not disturbed), and the seconds that
-        it took: what the others took has a limit of its own."""
-        tried: list[tuple[float, dict[str, Any], float]] = []
-        while len(tried) < CALM_TRIES:
-            begin = time.perf_counter()
-            self._tries = 0
-            while (record := (yield from self._segment(segment))) is None:
-                self._tries += 1
-            took_s = time.perf_counter() - begin
-            # Every rank decides the same, by the rank that was disturbed most.
-            seen = self.channel.gather([record["disturbed"], record["others"] or 0.0, took_s])
-            self._trying_again_s += max(one[2] for one in seen) if tried else 0.0
-            tried.append((max(one[1] for one in seen), record, took_s))
-            spent = self._trying_again_s > CALM_SHARE * self.settings.time_s
-            if segment["phase"] == "alone" or not any(one[0] for one in seen) or spent:
-                break
-        _, best, took_s = min(tried, key=lambda one: one[0])
-        best["tries"] = len(tried)
-        return best, took_s
+    def _of_all_ranks(self, record: dict[str, Any], took_s: float) -> dict[str, Any]:
+        """The worst of each, so that every rank decides the same."""
+        ahead, left = self.source.ahead, record.get("queue_end")
+        everybody = self.channel.gather(
+            [
+                record["disturbed"],
+                record["others"] or 0.0,
+                took_s,
+                sum(record["wait_s"]) / record["elapsed_s"],
+                -(ahead if left is None else left),
+            ]
+        )
+        disturbed, others, all_s, waited, left = (max(one) for one in zip(*everybody))
+        return {
+            "disturbed": disturbed,
+            "others": others,
+            "all_s": all_s,
+            "waited_s": waited,
+            "elapsed_s": 1.0,
+            "queue_ahead": ahead,
+            "queue_end": -left,
+        }
 
-    def _note_disturbances(self) -> None:
-        found = self.findings.segments
-        again = sum(one["tries"] > 1 for one in found)
-        left = [one for one in found if one["disturbed"]]
-        if left:
-            most = max(one["others"] for one in left)
-            self.findings.note(
-                f"other processes took up to {most:.0%} of the cores' time: {len(left)} of "
-                f"{len(found)} segments stayed disturbed though {again} were run again; measure "
-                "when the machine is yours"
-            )
-        throttled = sum(one["throttled_s"] or 0.0 for one in found)
-        whole = sum(one["elapsed_s"] for one in found)
-        if throttled > load.TOO_MUCH * whole:
-            self.findings.note(
-                f"the container's CPU quota held the run back for {throttled:.1f} of "
-                f"{whole:.1f} s: it would in training, too"
-            )
-        paused = sum(one["paused_s"] for one in found)
-        if paused:
-            count = sum(one["pauses"] for one in found)
-            self.findings.note(
-                f"the script paused {count} times between steps, {paused / count:.2g} s on average "
-                "(evaluation, logging, or the machine stood still): pauses are in no rate and no share"
-            )
+    def _unsettle(self, phase: str) -> None:
+        """What the segments of a phase took from the loader's queue was prepared before them."""
+        for one in self.findings.segments:
+            if one["phase"] == phase:
+                one.update(_core.stalls_judge({**one, "unsettled": True}))
 
     def _segment(
         self, segment: dict[str, Any]
@@ -485,9 +492,8 @@ class Measurement:
         self.source.worked()
         started_ns = time.perf_counter_ns()
         iterator = self._guard(self.source.open(chosen))
-        kind = "cold" if cold else "warm"
         batch = self._next(iterator, chosen)  # some loaders begin only when they are asked
-        if self._ahead.get(kind):
+        if segment["full"]:
             self._let_it_get_ahead(started_ns)
         yield batch
         for _ in range(segment["settle"] - 1):
@@ -517,38 +523,11 @@ class Measurement:
         ended_ns = time.perf_counter_ns()
         if self.source.same_samples:
             after = counters.read(self.source.pids())
-        if segment["phase"] != "alone" and self._begins_otherwise(kind, record):
-            return None
         read = after.since(before).read_bytes
         self._verify(record, chosen, cold, read, state)
         if segment["phase"] != "alone":
-            self._keep_rows(kind, started_ns, ended_ns)
+            self._keep_rows(segment["phase"], started_ns, ended_ns)
         return record
-
-    def _begins_otherwise(self, kind: str, record: dict[str, Any]) -> bool:
-        """Segments are to begin as an epoch goes on: with the loader's queue full where
-        training hardly ever waits, with an empty one where it does. The first segment of a
-        kind, which begins with an empty one, decides; where that was wrong it is run again.
-        Filling the queue takes long where training and preparation share the cores."""
-        if self.source.ahead == 0 or self._ahead.get(kind) is False:
-            return False
-        left = record["queue_end"]
-        seen = self.channel.gather(
-            [sum(record["wait_s"]) / record["elapsed_s"], self.source.ahead if left is None else left]
-        )
-        if kind not in self._ahead:
-            self._ahead[kind] = max(one[0] for one in seen) < HARDLY_WAITS
-            return self._ahead[kind]
-        if min(one[1] for one in seen) >= self.source.ahead / 2:
-            return False
-        # The loader did not keep its queue filled: what was taken from it had been prepared
-        # before. Segments begin with an empty one from here on; those so far do not count.
-        self._ahead[kind] = False
-        for one in self.findings.segments:
-            if one["phase"] == kind:
-                one["verified"] = False
-                one["reason"] = "it began with batches that the loader had prepared before"
-        return True
 
     def _let_it_get_ahead(self, started_ns: int) -> None:
         """Waits until the loader has prepared all that it prepares ahead."""
@@ -616,19 +595,6 @@ class Measurement:
             )
         return hold
 
-    def _note_reads(self) -> None:
-        """Notes warm segments that read from storage, though little enough to be valid."""
-        warm = [one for one in self.findings.segments if one["phase"] == "warm"]
-        least = max((WARM_CLEAN * (one["expected_bytes"] or 0) for one in warm), default=0)
-        reads = [one["read_bytes"] or 0 for one in warm]
-        reads = [read for read in reads if read > max(least, SLACK_BYTES)]
-        if reads:
-            self.findings.note(
-                f"{len(reads)} of {len(warm)} segments with data in memory read up to "
-                f"{max(reads) / 1e6:.1f} MB from storage: the system takes files out of memory "
-                f"meanwhile{self._unheld}"
-            )
-
     def _verify(
         self,
         record: dict[str, Any],
@@ -639,53 +605,17 @@ class Measurement:
     ) -> None:
         """Verifies by the bytes read from storage that a cold segment was cold, a warm one warm."""
         record["read_bytes"] = read
-        expected = chosen.bytes
-        record["expected_bytes"] = expected
+        record["expected_bytes"] = chosen.bytes
         record["expected_samples"] = chosen.samples
-        if read is None:
-            record["verified"] = False
-            record["reason"] = "the kernel does not let this process read I/O counters"
-        elif not chosen.files and not self.findings.reads_files:
-            record["verified"] = read <= SLACK_BYTES
-            if not record["verified"]:
-                record["reason"] = f"{read:,} bytes were read from storage by something unknown"
-        elif not chosen.files:
-            record["verified"] = False
-            record["reason"] = (
-                PERHAPS_NETWORK
-                if self.source.learned.network_bytes
-                else "which files are read is not known: see --data"
-            )
-        elif expected is None:
-            # What of the files a segment reads is not known, only what the cold ones read.
-            if cold:
-                self._cold_bytes = max(self._cold_bytes, read)
-                record["verified"] = read > 0
-            else:
-                record["verified"] = read <= max(WARM_ENOUGH * self._cold_bytes, SLACK_BYTES)
-            if not record["verified"]:
-                record["reason"] = f"{read:,} bytes were read from storage"
-        elif cold:
-            enough = COLD_ENOUGH_ESTIMATED if chosen.whole else COLD_ENOUGH
-            record["verified"] = read >= enough * expected
-            if not record["verified"]:
-                kind = (state or {}).get("filesystem", "")
-                network = (state or {}).get("network")
-                record["reason"] = (
-                    f"{kind} is a network file system, whose reads the kernel does not count"
-                    if network
-                    else f"only {read:,} of {expected:,} bytes came from storage"
-                )
+        evidence = {**(state or {}), **record, "cold_bytes": self._cold_bytes}
+        if chosen.files:
+            evidence["reads"] = "estimated" if chosen.whole else "known"
         else:
-            record["verified"] = read <= max(WARM_ENOUGH * expected, SLACK_BYTES)
-            if not record["verified"]:
-                record["reason"] = (
-                    f"{read:,} bytes came from storage though all had been read before: is there "
-                    "too little memory for them?"
-                )
-        if not record["verified"]:
-            phase = "cold" if cold else "warm"
-            self.findings.phases.setdefault(phase, record["reason"])
+            evidence["reads"] = "unknown" if self.findings.reads_files else "nothing"
+            evidence["network"] = bool(self.source.learned.network_bytes)
+        record.update(_core.stalls_judge(evidence))
+        if cold and chosen.bytes is None:
+            self._cold_bytes = max(self._cold_bytes, read or 0)
 
     def _keep_rows(self, phase: str, started_ns: int, ended_ns: int) -> None:
         """What the loader did for batches of this segment."""

@@ -10,13 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .. import _core
-from . import counters, work
+from . import counters, guard, work
 
 # Of a sample. A worker reads its indices, a stream its own position: less than this.
 HARDLY_ANYTHING = 1024
 UNEXPLAINED = 1.5  # times the bytes of the known files
 SLACK_BYTES = 1 << 20
 MADV_DONTNEED = 4
+# Pauses before samples are loaded once more, where another process may have used the network.
+AGAIN_AFTER_S = (0.5, 1.0, 2.0)
 
 
 @dataclass
@@ -33,10 +35,21 @@ class Learned:
 
     def of(self, run: Callable[[], int], let_go: Callable[[list[str]], None]) -> list[str]:
         """The files that ``run`` opens, where it opens some. ``run`` loads samples and
-        returns how many; ``let_go`` ends mappings of files."""
+        returns how many; ``let_go`` ends mappings of files. Samples of the network bring traffic
+        each time, so they are loaded again where only other processes' traffic was perhaps seen."""
+        opened = self._once(run, let_go)
+        for pause in AGAIN_AFTER_S:
+            if not self.network_bytes:
+                break
+            time.sleep(pause)
+            opened = self._once(run, let_go)
+        return opened
+
+    def _once(self, run: Callable[[], int], let_go: Callable[[list[str]], None]) -> list[str]:
         self.unknown_bytes, self.network, self.nothing = 0, False, False
         self.network_bytes = 0
         since, received = time.perf_counter_ns(), counters.received()
+        begun = guard.connections()
         work.learn(True)
         try:
             samples = run()
@@ -46,6 +59,9 @@ class Learned:
         self.samples = max(1, samples)
         opened, held = work.learned()
         own_bytes, connections = work.received()
+        all_begun = guard.connections()
+        # None: connections that code underneath Python begins are not seen.
+        more = None if begun is None or all_begun is None else all_begun - begun
         given = [row.given_bytes for row in work.rows() if row.end_ns >= since]
         known = sum(map(file_size, opened))
         amounts = [amount for amount in given if amount is not None]
@@ -68,7 +84,9 @@ class Learned:
             return opened
         self.whole = []
         if not self.unknown_bytes:
-            self._note_network(over, own_bytes, connections)
+            self._note_network(over, own_bytes, connections if more is None else more)
+            if more == 0:
+                self.network_bytes = 0
         self.nothing = bool(amounts) and not (
             self.unknown_bytes or self.network or self.network_bytes
         )
