@@ -458,7 +458,8 @@ static void test_agent_needs_its_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_first_rank_suggests_an_agent), /* first: it is logged once */
+        /* First: a process logs it once. */
+        cmocka_unit_test_setup_teardown(test_first_rank_suggests_an_agent, setup, teardown),
         cmocka_unit_test_setup_teardown(test_agent_needs_its_room, setup, teardown),
         cmocka_unit_test_setup_teardown(test_threads_and_readers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_random_delays, setup, teardown),
