@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Runs the tests and ends with the totals: what `make test` and `make test-long` do after building.
+"""Runs the tests for `make test` and `make test-long`, and prints the totals.
 
-Most tests wait most of their time, so all parts run side by side: the C and command tests through
-Meson, those of tools and examples through pytest, and those of the Python package through several
-processes of pytest that share its files (pytest_share.py). Each part leaves its record in BUILD:
-meson-logs/testlog.json, pytest-tools.xml and pytest.xml. With --long only those of the package that
-are marked `long` run, and leave pytest-long.xml. What pytest prints goes to a log beside the record,
-and is shown where something failed. Tests marked `measures` measure real training, which the other
-tests disturb: those that fail run once more when everything else has ended, and the summary names
-them. The exit status is 0 only when nothing else failed and something ran in each part.
+Tests mostly wait, so all parts run in parallel: the C and command tests in Meson, those of tools and
+examples in pytest, and those of the Python package in several pytest processes that split its files
+(pytest_share.py). Each part writes its record to BUILD: meson-logs/testlog.json, pytest-tools.xml
+and pytest.xml. With --long only the package's tests marked `long` run, with the record
+pytest-long.xml. The output of pytest goes to a log beside the record, and is printed if a test
+failed. Tests marked `measures` measure real training, which other tests disturb: if one fails, it
+runs once more after everything else has ended, and the summary names it. The exit status is 0 only
+if no other test failed and each part ran at least one.
 """
 
 import argparse

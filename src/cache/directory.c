@@ -134,19 +134,12 @@ int hr__directory_files(struct hr__directory *d, const char *name,
             close(fd);
         return r;
     }
-    size_t capacity = 0;
     for (struct dirent *e; !r && (e = readdir(entries));) {
         if (!is_segment(e->d_name, name))
             continue;
-        if (*count == capacity) {
-            capacity = capacity ? capacity * 2 : 8;
-            void *more = hr__realloc(HR__TAG_CACHE, *files, capacity, sizeof **files);
-            if (!more) {
-                r = -ENOMEM;
-                break;
-            }
-            *files = more;
-        }
+        r = hr__reserve(HR__TAG_CACHE, files, *count + 1);
+        if (r)
+            break;
         struct hr__directory_file *f = &(*files)[*count];
         memset(f, 0, sizeof *f);
         snprintf(f->file, sizeof f->file, "%.*s", (int)sizeof f->file - 1, e->d_name);
@@ -456,8 +449,8 @@ static void number_use(struct hr__directory *d, struct hr__segment *s)
     atomic_store(&s->header->last_use, last + 1);
 }
 
-static void tell_difference(struct hr__directory *d, const struct hr__segment *s,
-                            const struct hr__cache_spec *spec)
+static void fail_different(struct hr__directory *d, const struct hr__segment *s,
+                           const struct hr__cache_spec *spec)
 {
     uint64_t size = s->header->size_bytes, budget = s->layout.arena_bytes;
     if (size != spec->size_bytes || budget < spec->share_bytes)
@@ -489,7 +482,7 @@ int hr__directory_open(struct hr__segment **out, const struct hr__segment_wish *
     name_file(file, wish, &secret);
     r = attach(&s, &d, file, error);
     if (!r && *wish->spec->name)
-        tell_difference(&d, s, wish->spec);
+        fail_different(&d, s, wish->spec);
     if (r == -ENOENT)
         r = create(&s, &d, wish, file, error);
     if (!r) {

@@ -1,4 +1,4 @@
-"""What disturbs a measurement, and what contradicts itself: seen, recorded and told."""
+"""What disturbs a measurement, and what contradicts itself: detected, recorded and reported."""
 
 import os
 import subprocess
@@ -87,7 +87,7 @@ def test_processes_that_disturb():
     assert share is not None and share > 0.2 and disturbed
 
 
-def test_too_short_to_tell():
+def test_too_short_for_a_result():
     used = load.Load(0.05, 2, 0.05, 0.0, 1, 0.04, 0.05, 0.0)
     assert judged(used, used.own_s) == (None, False)
     used = load.Load(0.05, 2, 0.09, 0.0, 1, 0.04, 0.05, 0.0)
@@ -95,7 +95,7 @@ def test_too_short_to_tell():
 
 
 def test_others_disturb(tmp_path):
-    """Segments are run again, and what stays disturbed is told. The kernel's figures are made up
+    """Segments are run again, and those that stay disturbed are reported. The kernel's figures are made up
     here: as if others took 0.6 of the cores' time in all but the first segment's first try."""
     record = measure(
         tmp_path,
@@ -167,7 +167,7 @@ def test_segments_outlast_what_is_read_ahead(tmp_path):
 
 
 def test_the_time_that_a_slow_loop_needs(tmp_path):
-    """Four rounds of two segments of ten batches at least: said at the start."""
+    """Four rounds of two segments of ten batches at least: announced at the start."""
     measured = measure(
         tmp_path,
         """

@@ -146,7 +146,7 @@ def test_a_child_that_loads_by_itself(place):
 
 
 def test_a_file_that_cannot_be_written(place):
-    """What was measured is told all the same, and the other files are there."""
+    """The result is printed anyway, and the other files are written."""
     place.script('os.makedirs("headrace-stalls/report.html")\ntrain(DataLoader(Files(), 8))')
     status, said = place.run("--unguarded")
     assert status == 3, said

@@ -1,4 +1,4 @@
-"""Loaders that name no files: what their samples read is found out, or said not to be known."""
+"""Loaders that name no files: what their samples read is detected, or reported as unknown."""
 
 import http.server
 import os

@@ -281,7 +281,7 @@ def test_files_are_held_while_they_are_to_be_in_memory(tmp_path, monkeypatch):
     assert not any("takes files out of memory" in note for note in loop.findings.notes)
 
 
-def test_what_warm_segments_read_is_told(tmp_path, monkeypatch):
+def test_reads_of_warm_segments_are_reported(tmp_path, monkeypatch):
     loop = Loop(tmp_path, monkeypatch, torch.zeros(4))
     segments = [
         {"phase": phase, "expected_bytes": 200_000_000, "read_bytes": read}

@@ -1,5 +1,5 @@
-"""Makes the record of a rank after its segments: measures what comes after them, and checks that
-all of it fits together."""
+"""Completes the record of a rank after its segments: runs the remaining measurements, and checks
+that all figures are consistent."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .measurement import Measurement
 
 
 def conclude(m: Measurement, ranks: dict[str, Any], started: str) -> dict[str, Any] | None:
-    """The record; ``None`` where what was measured contradicts itself and longer segments may
-    help: the batches of ``m.longer()`` come first then."""
+    """Returns the record; ``None`` if the measurements contradict each other and longer segments
+    may help. Then the batches of ``m.longer()`` have to be run first."""
     findings = m.findings
     first_of_host = ranks["local_rank"] == 0
     after.drains(m, "cold" not in findings.phases)
@@ -34,6 +34,6 @@ def _contradicts_itself(document: dict[str, Any]) -> bool:
     training faster than its parts, or time lost without waiting."""
     try:
         result = _core.Stalls.analyse([json.dumps(record.finite(document))])
-    except (ValueError, RuntimeError):  # too little for any figure
+    except (ValueError, RuntimeError):  # too few segments for any figure
         return False
     return result.summary()["contradicts"]

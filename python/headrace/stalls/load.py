@@ -1,5 +1,5 @@
-"""Load of others while a segment is measured: other processes, the hypervisor, a container's CPU
-quota. A segment that others disturbed says nothing about training."""
+"""Measures other load during a segment: other processes, the hypervisor, a container's CPU quota.
+A segment disturbed by such load says nothing about training."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from .. import _core
 
 @dataclass(frozen=True)
 class Load:
-    """Totals since some time; only differences mean anything. ``None``: the kernel does not
-    say."""
+    """Totals, of which only differences are meaningful. ``None``: unknown."""
 
     at_s: float
     cores: int
@@ -22,7 +21,7 @@ class Load:
     steal_s: float | None
     root: int  # the topmost process of the run
     own_s: float  # CPU of that and of all processes below it
-    delay_s: float | None  # that their threads were ready and waited for a core
+    delay_s: float | None  # seconds that their threads waited for a core
     throttled_s: float | None  # by a CPU quota
 
     def since(self, before: Load) -> Load:
@@ -62,8 +61,8 @@ def read() -> Load:
 
 @functools.cache
 def _root() -> int:
-    """The topmost process above this one that belongs to the same run: a launcher of ranks, or
-    a script whose processes train."""
+    """Returns the id of the topmost ancestor of this process that belongs to the same run: a
+    launcher of ranks, or a script whose child processes train."""
     name = "HEADRACE_STALLS_DIR"
     wanted = os.fsencode(f"{name}={os.environ.get(name, '')}")
     found = pid = os.getpid()
@@ -76,5 +75,5 @@ def _root() -> int:
                     break
             found = pid
     except (OSError, ValueError, IndexError):
-        pass  # another user's: not of the run
+        pass  # another user's process, which does not belong to the run
     return found

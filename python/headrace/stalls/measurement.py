@@ -1,9 +1,9 @@
 """Measures one rank, segment by segment.
 
-A generator of batches: what it yields is what the script's loop gets, so the time between two of
-its steps is a step of training. Segments follow the schedule of the C library (VLDB'21, section 3,
-by difference). Everything that is not training (dropping files, waiting for workers, meeting the
-other ranks) happens between their timed parts.
+The measurement is a generator that yields the batches for the script's loop, so the time between
+two of them is a training step. Segments follow the schedule of the C library (VLDB'21, section 3,
+differential measurement). Everything that is not training (dropping files, waiting for workers,
+synchronising with other ranks) happens between the timed parts of segments.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from typing import Any
 from .. import _core
 from . import counters, work
 from .channel import Channel
-from .findings import CannotTell, Findings, Settings
+from .findings import Findings, Inconclusive, Settings
 from .host import memory
 from .replay import NotReplayable, Replay, samples_in
 from .sources import MOST_AHEAD, IndexSet, Other, Source
 from .timer import Timer
 
-SEGMENT_S = 3.0  # of a segment of replay, at most, where the step is not longer than that
+SEGMENT_S = 3.0  # longest segment of replayed batches, unless a step is longer
 ROUNDS_WANTED = 6
-SHARE_OF_TIME = 0.8  # of the limit, for the rounds; the rest for what follows
+SHARE_OF_TIME = 0.8  # share of the time limit for the rounds; the rest is for later measurements
 LONGEST_FILL_S = 30.0
-HELD_SHARE = 0.25  # of the available memory, for the files that the ranks of a host hold in it
-TRIES = 2  # for a segment of real batches in which the script leaves its loop
-LEAST_ROUNDS = 4  # that the schedule always runs
-LEAST_BATCHES = 8  # of a segment
+HELD_SHARE = 0.25  # share of the available memory for files held there by the ranks of a host
+TRIES = 2  # how often a segment of real batches is tried if the script leaves its loop
+LEAST_ROUNDS = 4  # rounds that the schedule always runs
+LEAST_BATCHES = 8  # per segment
 PERHAPS_NETWORK = "the samples perhaps come over the network"
-OUTLAST = 3  # a segment takes so many times what the loader has ahead
+OUTLAST = 3  # a segment has at least this many times the batches that the loader has ahead
 
 
 class Measurement:
-    """``replay`` is frozen, ``device`` that of the training's parameters."""
+    """The measurement of one rank. ``replay`` is frozen; ``device`` holds the parameters."""
 
     def __init__(
         self,
@@ -59,31 +59,31 @@ class Measurement:
         self.batch_size = batch_size or samples_in(replay.give(0, False))
         source.batch_size = self.batch_size
         self.local_size = 1  # ranks of this host
-        self.batch_size_given = batch_size is not None  # by the script: batches do not show it
+        self.batch_size_given = batch_size is not None  # by the script, else seen from batches
         self._step_s, self._steps_each = step_s, steps_each
         self._given = 0  # number of the next replayed batch
         self._sets: dict[int, IndexSet] = {}
-        self.phase = ""  # under way
+        self.phase = ""  # of the current segment
         self.restart = False  # the script left the loop and came back
-        self._tries = 0  # of the segment under way
+        self._tries = 0  # of the current segment
         self.failed = False  # the script's loader raised
         self._size = 0  # batches of an index set
         self._preread = False  # all files of a whole dataset are in memory
         self._hold: _core.StorageHold | None = None  # the files of a warm segment
-        self._unheld = ""  # why not all could be held
-        self._cold_bytes = 0  # most that a cold segment read
-        self._plan: dict[str, int] = {}  # batches of a segment
-        self._usable: list[str] = []  # phases that all ranks can have
-        # Of the training, where a thread of the script's reads the loader for it.
+        self._unheld = ""  # why not all files could be held
+        self._cold_bytes = 0  # the most that a cold segment read
+        self._plan: dict[str, int] = {}  # batches of a segment, by phase
+        self._usable: list[str] = []  # phases that all ranks can measure
+        # Returns the number of training steps, if another thread of the script reads the loader.
         self.steps_done: Callable[[], int] | None = None
-        self._queued = 0  # batches that it has ahead
+        self._queued = 0  # batches that this thread reads ahead
         self._is_longer = False  # segments were made longer
-        self.single_step_s = 0.0  # a step that nothing overlaps with
+        self.single_step_s = 0.0  # seconds of a step that overlaps with nothing
 
     def samples_in(self, batch: Any) -> int:
         return self.batch_size if self.batch_size_given else samples_in(batch)
 
-    # Devices
+    # -- devices --
 
     def synchronize(self) -> None:
         if self.device is not None and self.device.type != "cpu":
@@ -92,7 +92,7 @@ class Measurement:
             torch.accelerator.synchronize(self.device)
 
     def _phases(self) -> list[str]:
-        """Which phases can be had on this rank; reasons for the others."""
+        """Lists the phases that this rank can measure, and the reasons why it cannot others."""
         found = ["host"]
         reasons = self.findings.phases
         on_cpu = self.device is None or self.device.type == "cpu"
@@ -103,14 +103,14 @@ class Measurement:
             reasons["host"] = "batches come from the loader already on the device"
         elif not self.settings.device_replay:
             reasons["device"] = (
-                "the script failed with batches that lie on the device already: the copy is not "
+                "the script failed with batches that were already on the device: the copy is not "
                 "separated from the step"
             )
         else:
             try:
                 self.replay.to_device(self.device)
                 found.append("device")
-            except Exception as error:  # torch's, or of a batch's own .to()
+            except Exception as error:  # from torch, or from a batch's own .to()
                 text = str(error) if isinstance(error, NotReplayable) else repr(error)
                 reasons["device"] = f"{text}; the copy is not separated from the step"
         found.append("warm")
@@ -122,7 +122,7 @@ class Measurement:
         return found
 
     def _why_not_cold(self) -> str:
-        """Tries to drop the first set's files."""
+        """Tries to drop the first set's files. Returns why that is not possible; "" if it is."""
         chosen = self._set(0)
         learned = self.source.learned
         self.findings.network = learned.network
@@ -177,18 +177,18 @@ class Measurement:
         return ""
 
     def drop(self, files: list[str]) -> dict[str, Any]:
-        """Drops files from memory, also what this process and its workers have mapped."""
-        self.source.let_go(files)
+        """Drops files from memory, even if this process and its workers have mapped them."""
+        self.source.release(files)
         return dict(_core.storage_drop(files))
 
-    # Index sets
+    # -- index sets --
 
     def _set(self, number: int) -> IndexSet:
         chosen = self._sets.get(number)
         if chosen is None:
             try:
                 chosen = self.source.plan(self._size)
-            except Exception:  # of the script's sampler or dataset
+            except Exception:  # from the script's sampler or dataset
                 self.failed = True
                 raise
             self._sets[number] = chosen
@@ -197,14 +197,14 @@ class Measurement:
         return chosen
 
     def new_set(self) -> IndexSet:
-        """One that no segment has used."""
+        """Returns an index set that no segment has used."""
         return self._set(max(self._sets, default=-1) + 1)
 
-    # The run
+    # -- the run --
 
     def batches(self) -> Iterator[Any]:
-        """Yields what the script's loop gets from now on."""
-        # A full collection takes long and comes seldom: its turn is not to be in a segment.
+        """Yields the batches that the script's loop gets from now on."""
+        # A full garbage collection is slow and rare: run it now, not within a segment.
         gc.collect()
         gc.freeze()
         yield from self._calibrate()
@@ -217,20 +217,20 @@ class Measurement:
         everybody = self.channel.gather(phases)
         self._usable = [phase for phase in phases if all(phase in other for other in everybody)]
         if self.channel.rank == 0:
-            self._foretell()
+            self._warn_if_too_short()
         yield from self._rounds()
 
     def _begin_with(self, plan: dict[str, int]) -> None:
         self._size = plan["settle"] + plan["batches"] + self.source.ahead
 
     def can_be_longer(self) -> bool:
-        """Whether segments of twice the batches can be had, once."""
+        """Whether all segments can be repeated with twice the batches, which is done once."""
         epoch, asked = self.source.epoch(), self.settings.batches
         fits = epoch is None or self._size + self._plan["batches"] <= epoch
         return not self._is_longer and not asked and fits and self.channel.size == 1
 
     def longer(self) -> Iterator[Any]:
-        """All segments once more, twice as long."""
+        """Runs all segments again, twice as long."""
         self._is_longer = True
         self._plan = {**self._plan, "batches": 2 * self._plan["batches"]}
         self._begin_with(self._plan)
@@ -287,7 +287,7 @@ class Measurement:
         self.findings.ended = self.channel.share(schedule.end if schedule else None) or "limit"
 
     def _calibrate(self) -> Iterator[Any]:
-        """How long a step is without loading."""
+        """Measures a step without loading."""
         self.progress.say("measuring a step", 0.0)
         for _ in range(3):
             yield self._replayed(False)
@@ -310,8 +310,8 @@ class Measurement:
             yield from self._count_queued()
 
     def _count_queued(self) -> Iterator[Any]:
-        """How many batches a thread of the script's reads ahead: so many more than training
-        steps are asked for when training has used up what it had."""
+        """Counts the batches that a thread of the script reads ahead: after training has used up
+        its earlier batches, this many more batches than training steps are requested."""
         time.sleep(min(LONGEST_FILL_S, 2 * MOST_AHEAD * max(self._host_step_s, self._step_s)))
         assert self.steps_done is not None
         took = []
@@ -325,7 +325,7 @@ class Measurement:
         self._queued = max(0, len(took) - steps) + 1
         self._host_step_s = max(self._host_step_s, sorted(took[MOST_AHEAD:])[MOST_AHEAD // 2])
         if self._queued > MOST_AHEAD:
-            raise CannotTell(
+            raise Inconclusive(
                 "it is not known what training waits for, because a thread of the script reads its "
                 f"loader more than {MOST_AHEAD} batches ahead"
             )
@@ -335,7 +335,7 @@ class Measurement:
         )
 
     def _lengths(self) -> dict[str, int]:
-        """Batches of a segment: rank 0 decides by the slowest rank."""
+        """Chooses the batches of a segment; rank 0 decides, by the slowest rank."""
         mine = (self._host_step_s, max(self._step_s, self._host_step_s))
         source = self.source
         everybody = self.channel.gather(
@@ -353,22 +353,22 @@ class Measurement:
         time_s = self.settings.time_s
         at_most = max(8, SEGMENT_S / step)
         count = min((time_s * SHARE_OF_TIME / ROUNDS_WANTED - overhead) / each, at_most)
-        # What a segment takes from the queue that was full when it began is not measured.
+        # Batches that were queued before a segment started are not measured by it.
         at_least = max(2 * unit, OUTLAST * ahead, LEAST_BATCHES)
         if LEAST_ROUNDS * (overhead + at_least * each) > 2 * time_s:
             at_least = max(2 * unit, ahead, LEAST_BATCHES)
         if self.settings.batches:
             at_least = 2 * unit
             count = min(count, self.settings.batches / (4 * LEAST_ROUNDS) - settle)
-        # An index set within one epoch has no file twice.
+        # An index set within one epoch repeats no file.
         epochs = [one[4] - settle - one[3] for one in everybody if one[4] is not None]
         count = min([max(count, at_least), *(length // unit * unit for length in epochs)])
         batches = int(math.ceil(max(count, 2 * unit) / unit)) * unit
         self._slowest_s = step, real
         return {"batches": batches, "settle": settle}
 
-    def _foretell(self) -> None:
-        """Says at the start that the time which was asked for does not suffice."""
+    def _warn_if_too_short(self) -> None:
+        """Warns at the start if --time does not suffice for the least number of rounds."""
         step_s, real_s = self._slowest_s
         batches = self._plan["settle"] + self._plan["batches"]
         round_s = batches * sum(
@@ -389,7 +389,7 @@ class Measurement:
         return self.replay.give(self._given, device)
 
     def _of_all_ranks(self, record: dict[str, Any], took_s: float) -> dict[str, Any]:
-        """The worst of each, so that every rank decides the same."""
+        """Combines the ranks' records to their worst values, so that all ranks decide alike."""
         ahead, left = self.source.ahead, record.get("queue_end")
         everybody = self.channel.gather(
             [
@@ -412,7 +412,7 @@ class Measurement:
         }
 
     def _unsettle(self, phase: str) -> None:
-        """What the segments of a phase took from the loader's queue was prepared before them."""
+        """Marks a phase as unsettled: its segments took batches that were prepared before them."""
         for one in self.findings.segments:
             if one["phase"] == phase:
                 one.update(_core.stalls_judge({**one, "unsettled": True}))
@@ -420,7 +420,7 @@ class Measurement:
     def _segment(
         self, segment: dict[str, Any]
     ) -> Generator[Any, None, dict[str, Any] | None]:
-        """Runs one; its record, or ``None`` where it has to be run again."""
+        """Runs a segment. Returns its record, or ``None`` if it has to be run again."""
         self.phase = segment["phase"]
         real = self.phase in ("warm", "cold")
         if self.phase == "alone":
@@ -473,8 +473,8 @@ class Measurement:
         record = timer.end()
         if self.replay.in_place:
             self.findings.note(
-                "the script changes batches in place: replayed ones were restored, outside what "
-                "is timed"
+                "the script changes batches in place: replayed ones were restored, outside the "
+                "timed parts"
             )
         return record
 
@@ -483,7 +483,7 @@ class Measurement:
     ) -> Generator[Any, None, dict[str, Any] | None]:
         chosen = self._set(segment["set"])
         cold = segment["phase"] == "cold"
-        if cold:  # files that another rank of this host still holds would stay in memory
+        if cold:  # wait until no rank of this host holds files, which would keep them in memory
             self.channel.gather(0)
         state = self._ready(chosen, cold, bool(segment["preread"]) or segment["phase"] == "alone")
         self.channel.gather(0)
@@ -492,7 +492,7 @@ class Measurement:
         self.source.worked()
         started_ns = time.perf_counter_ns()
         iterator = self._guard(self.source.open(chosen))
-        batch = self._next(iterator, chosen)  # some loaders begin only when they are asked
+        batch = self._next(iterator, chosen)  # some loaders start only at the first request
         if segment["full"]:
             self._let_it_get_ahead(started_ns)
         yield batch
@@ -517,7 +517,7 @@ class Measurement:
         taken += segment["batches"]
         record["queue_begin"] = queue_begin
         record["queue_end"] = self.source.prepared(started_ns, taken)
-        if not self.source.same_samples:  # whose workers, and what they read, end here
+        if not self.source.same_samples:  # finish() ends its workers and their counters
             after = counters.read(self.source.pids())
         self.source.finish()
         ended_ns = time.perf_counter_ns()
@@ -539,9 +539,9 @@ class Measurement:
             time.sleep(0.01)
 
     def _again(self) -> bool:
-        """Whether a segment that the script left is run again: workers went on meanwhile. A
-        script that leaves its loop all the time is taken as it is; and so are ranks, which
-        may not all be in a segment of real batches."""
+        """Whether to run a segment again because the script left its loop while workers continued.
+        Not if the script leaves its loop all the time, and not with several ranks, since not all
+        of them may be in a segment of real batches."""
         if self.channel.size == 1 and self._tries < TRIES:
             return True
         self.findings.note(
@@ -557,7 +557,7 @@ class Measurement:
         return batch
 
     def _guard(self, iterator: Iterator[Any]) -> Iterator[Any]:
-        """What the script's loader raises is the script's, not ours."""
+        """Passes batches on, and notes that an exception came from the script's loader."""
         while True:
             try:
                 batch = next(iterator)
@@ -569,13 +569,13 @@ class Measurement:
             yield batch
 
     def _ready(self, chosen: IndexSet, cold: bool, preread: bool) -> dict[str, Any] | None:
-        """Brings the files of a set out of memory, or into it."""
+        """Drops the files of a set from memory, or loads them into it."""
         if not chosen.files:
             return None
         if cold:
             self._preread = False
             return self.drop(chosen.files)
-        # Without sets of known files, others than those of the cold segment may come.
+        # Without sets of known files, a warm segment may read other files than the cold one.
         state = None
         if preread or (chosen.whole and not self._preread):
             self._preread = chosen.whole
@@ -584,8 +584,8 @@ class Measurement:
         return state
 
     def hold(self, files: list[str]) -> _core.StorageHold:
-        """Keeps files in memory, also those that have left it meanwhile: kernels take out what
-        no process has mapped, though there is enough."""
+        """Holds files in memory, and reads those that the kernel has evicted: it evicts pages that
+        no process has mapped even if there is enough memory."""
         most = memory()[1] * HELD_SHARE / self.local_size
         hold = _core.StorageHold(files, most_bytes=int(most))
         if hold.held_bytes < hold.bytes:
@@ -603,7 +603,7 @@ class Measurement:
         read: int | None,
         state: dict[str, Any] | None,
     ) -> None:
-        """Verifies by the bytes read from storage that a cold segment was cold, a warm one warm."""
+        """Checks by the bytes read from storage that a cold segment was cold and a warm one warm."""
         record["read_bytes"] = read
         record["expected_bytes"] = chosen.bytes
         record["expected_samples"] = chosen.samples
@@ -618,7 +618,7 @@ class Measurement:
             self._cold_bytes = max(self._cold_bytes, read or 0)
 
     def _keep_rows(self, phase: str, started_ns: int, ended_ns: int) -> None:
-        """What the loader did for batches of this segment."""
+        """Stores the loader's work on the batches of this segment."""
         own = self.source.worked()
         if own is not None:
             self.findings.preparation.append({"phase": phase, **own})

@@ -14,8 +14,8 @@ from .sources import Source
 
 
 class Timer:
-    """The timed part of a segment. Calls ``synchronize`` at both ends, never in between.
-    ``step_s``: a step that nothing overlaps with."""
+    """Times a segment. Calls ``synchronize`` at both ends, but not in between. ``step_s``: the
+    seconds of a step that overlaps with nothing."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Timer:
         self._got: list[float] = []
         self._samples: list[int] = []
         self._left_out = 0.0
-        # CPU of this process: at ask(); in what is left out; in next().
+        # CPU seconds of this process: at ask(); in parts left out; in next().
         self._cpu = self._cpu_left_out = self._cpu_in_next = self._last_next_cpu = 0.0
 
     def begin(self) -> None:
@@ -45,7 +45,7 @@ class Timer:
         self._start = time.perf_counter()
 
     def leave_out(self, seconds: float) -> None:
-        """What was just done is no part of training."""
+        """Excludes the last ``seconds``, which were not part of training."""
         self._left_out += seconds
 
     def ask(self) -> None:
@@ -59,8 +59,8 @@ class Timer:
         self._samples.append(samples)
 
     def drop_last(self) -> None:
-        """The script left its loop after the last batch, and is back now: neither that batch
-        nor what followed counts."""
+        """Excludes the last batch and the time since, because the script left its loop after it and
+        has come back now."""
         self._left_out += time.perf_counter() - self._left_out - self._asked.pop()
         self._cpu_left_out += time.process_time() - self._cpu
         self._cpu_in_next -= self._last_next_cpu
@@ -73,7 +73,7 @@ class Timer:
         end = time.perf_counter() - self._left_out
         if source.wrapped:
             findings.note(
-                "the loader's stream ends within a segment and is begun again: what that takes "
+                "the loader's stream ends within a segment and is started again: the time for that "
                 "counts as preparation"
             )
         used = counters.read(source.pids()).since(self._before)

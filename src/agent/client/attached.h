@@ -161,15 +161,12 @@ void hr__session_explain(struct hr__attached *a);
 int hr__session_wait(struct hr__attached *a, uint64_t until_ns);
 
 /* Returns why the sample at `sequence` of the present cursor was bad. Frees earlier reasons. */
-const char *hr__session_told(struct hr__attached *a, uint64_t sequence);
+const char *hr__session_bad_reason(struct hr__attached *a, uint64_t sequence);
 
 /* pushed.c: external order */
 
 int hr__pushed_add(struct hr_loader *loader, struct hr__push *push, struct hr_error *error);
 int hr__pushed_end(struct hr_loader *loader, struct hr_error *error);
-
-/* If we have a place, sends the agent as many pushed batches as its ring has room for. */
-void hr__pushed_send(struct hr__attached *a);
 
 /* Sends all undelivered batches again, to the present cursor. */
 void hr__pushed_send_again(struct hr__attached *a);

@@ -151,19 +151,19 @@ void hr_stalls_schedule_destroy(struct hr_stalls_schedule **schedule)
 }
 
 /* Estimates the seconds of a future segment of a phase; 0: unknown. */
-static double foretold_s(const struct hr_stalls_schedule *s, int phase)
+static double predicted_s(const struct hr_stalls_schedule *s, int phase)
 {
     if (s->phase_count[phase])
         return s->phase_s[phase] / s->phase_count[phase];
     /* One rank loading alone takes no longer than all ranks loading. */
-    return phase == HR_STALLS_ALONE ? foretold_s(s, HR_STALLS_WARM) : 0;
+    return phase == HR_STALLS_ALONE ? predicted_s(s, HR_STALLS_WARM) : 0;
 }
 
 static double round_s(const struct hr_stalls_schedule *s)
 {
     double sum = 0;
     for (int p = 0; p < HR__ROUND_PHASES; p++)
-        sum += has(s, p) ? foretold_s(s, p) : 0;
+        sum += has(s, p) ? predicted_s(s, p) : 0;
     return sum;
 }
 
@@ -188,7 +188,7 @@ static bool rounds_fit(const struct hr_stalls_schedule *s, int rounds)
 {
     const struct hr_stalls_schedule_options *o = &s->options;
     int alone = alone_wanted(s);
-    double alone_s = fmin(alone * foretold_s(s, HR_STALLS_ALONE), o->max_s / 2);
+    double alone_s = fmin(alone * predicted_s(s, HR_STALLS_ALONE), o->max_s / 2);
     uint64_t alone_batches = (uint64_t)alone * segment_batches(s);
     if (alone_batches > o->max_batches / 2)
         alone_batches = o->max_batches / 2;
@@ -236,7 +236,7 @@ static void begin_alone(struct hr_stalls_schedule *s)
     int segments = alone_wanted(s);
     s->stage = STAGE_ALONE;
     s->rounds_ran = s->round;
-    while (segments > 0 && !fits(s, segments * foretold_s(s, HR_STALLS_ALONE),
+    while (segments > 0 && !fits(s, segments * predicted_s(s, HR_STALLS_ALONE),
                                  (uint64_t)segments * segment_batches(s))) {
         segments -= 2;
         s->end = HR_STALLS_LIMIT;

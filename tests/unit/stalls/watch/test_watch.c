@@ -448,7 +448,7 @@ static void waiting_is_seen(void **state)
     hr_loader_destroy(&loader);
 }
 
-static void a_cache_is_said(void **state)
+static void a_cache_is_reported(void **state)
 {
     struct hr_loader_options options;
     fixture_options(&options);
@@ -791,7 +791,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(batches_outlive_watch_and_loader, setup, teardown),
         cmocka_unit_test_setup_teardown(a_whole_run_is_recorded, setup, teardown),
         cmocka_unit_test_setup_teardown(waiting_is_seen, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_cache_is_said, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_cache_is_reported, setup, teardown),
         cmocka_unit_test_setup_teardown(containers_are_dropped_whole, setup, teardown),
         cmocka_unit_test_setup_teardown(a_small_dataset_is_never_called_cold, setup, teardown),
         cmocka_unit_test(threads_get_their_cores_back),
