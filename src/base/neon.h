@@ -23,7 +23,6 @@ typedef float32x4_t hr__neon_reals;
 
 #define hr__neon_load(p)       ((hr__neon_ints)vld1q_u8((const void *)(p)))
 #define hr__neon_loadu_si(p)   hr__neon_load(p)
-#define hr__neon_load_low(p)   ((hr__neon_ints)vcombine_u8(vld1_u8((const void *)(p)), vdup_n_u8(0)))
 #define hr__neon_store(p, v)   vst1q_u8((void *)(p), (uint8x16_t)(v))
 #define hr__neon_set1_epi8(n)  ((hr__neon_ints)vdupq_n_s8((int8_t)(n)))
 #define hr__neon_set1_epi16(n) ((hr__neon_ints)vdupq_n_s16((int16_t)(n)))
@@ -76,6 +75,12 @@ typedef float32x4_t hr__neon_reals;
 #define hr__neon_mul_ps(a, b)    vmulq_f32(a, b)
 #define hr__neon_cvtepi32_ps(v)  vcvtq_f32_s32(v)
 #define hr__neon_cvttps_epi32(v) vcvtq_s32_f32(v)
+
+/* Loads 8 bytes and fills up with zeros. */
+static inline hr__neon_ints hr__neon_load_low(const void *p)
+{
+    return (hr__neon_ints)vcombine_u8(vld1_u8(p), vdup_n_u8(0));
+}
 
 /* Like Intel's: b where either is a NaN. */
 static inline hr__neon_reals hr__neon_max_ps(hr__neon_reals a, hr__neon_reals b)
