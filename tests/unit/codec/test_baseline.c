@@ -159,6 +159,12 @@ static struct made_code make_code(uint64_t *random, const uint8_t *symbols, int 
         c.symbols[i] = c.symbols[k];
         c.symbols[k] = t;
     }
+    /* often short codes for the longest steps, so that look-ups run far past a block */
+    for (int i = 1; i < total && total == WHOLE_CODE && shortest < 8 && shortest % 2; i++)
+        if (c.symbols[i] == 0xF0) {
+            c.symbols[i] = c.symbols[0];
+            c.symbols[0] = 0xF0;
+        }
     for (int n = 1; n <= 16; n++, next <<= 1) {
         /* leave as many codes of 16 bits as symbols are left */
         while (n >= shortest && at < total &&
