@@ -151,6 +151,8 @@ static int is_usual(const struct jpeg_decompress_struct *cinfo)
     if (cinfo->progressive_mode || cinfo->arith_code ||
         cinfo->comps_in_scan != cinfo->num_components)
         return 0;
+    if (cinfo->Ss != 0 || cinfo->Se != DCTSIZE2 - 1 || cinfo->Ah != 0 || cinfo->Al != 0)
+        return 0; /* lossless, or a fault that libjpeg notes */
     if (cinfo->num_components == 1)
         return cinfo->jpeg_color_space == JCS_GRAYSCALE;
     for (int i = 0; i < 3 && cinfo->num_components == 3; i++)
