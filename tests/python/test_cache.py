@@ -74,9 +74,7 @@ def test_a_part_is_cached(data, form):
             assert held > 0.8 * budget
 
 
-def test_idle_threads_convert(data, monkeypatch):
-    # The images are so small that converting them surely pays only over libjpeg-turbo.
-    monkeypatch.setenv("HEADRACE_JPEG", "libjpeg-turbo")
+def test_idle_threads_convert(data):
     with DataLoader(data, 8, cache="1GiB", cache_form="coefficients", num_workers=2) as loader:
         first, _ = epoch(loader)
         deadline = time.monotonic() + 600

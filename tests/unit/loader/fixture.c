@@ -117,8 +117,6 @@ static struct hr_recipe *make_recipe(void)
 void fixture_make(struct fixture *f, size_t count)
 {
     struct hr_error error;
-    /* These images are so small that converting them surely pays only over libjpeg-turbo. */
-    assert_int_equal(setenv("HEADRACE_JPEG", "libjpeg-turbo", 1), 0);
     memset(f, 0, sizeof *f);
     f->count = count;
     strcpy(f->dir, "/tmp/headrace-loader-XXXXXX");

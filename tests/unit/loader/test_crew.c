@@ -246,10 +246,28 @@ static void test_many_publishers(void **state)
     assert_int_equal(seen.count, 4 * SAMPLES);
 }
 
+static atomic_int destroyer; /* its thread */
+
 static void *destroy_publisher(void *arg)
 {
+    atomic_store(&destroyer, (int)gettid());
     yard_remove(arg);
     return NULL;
+}
+
+/* Waits until the thread that destroys a publisher waits itself. */
+static void wait_for_destroyer(void)
+{
+    char path[64], state = 0;
+    do {
+        FILE *stat;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        snprintf(path, sizeof path, "/proc/self/task/%d/stat", atomic_load(&destroyer));
+        if (!atomic_load(&destroyer) || !(stat = fopen(path, "r")))
+            continue;
+        assert_int_equal(fscanf(stat, "%*d (%*[^)]) %c", &state), 1);
+        fclose(stat);
+    } while (state != 'S');
 }
 
 /* Who leaves waits for the sample in hand, and nobody else does. */
@@ -268,6 +286,7 @@ static void test_leaving_waits_for_the_sample_in_hand(void **state)
     wait_for_gate();
     const struct hr_loader *publisher = yards[0].publisher;
     assert_int_equal(pthread_create(&thread, NULL, destroy_publisher, &yards[0]), 0);
+    wait_for_destroyer();
     yard_wait(&yards[1], yard_start(&yards[1], 0, 0));
     assert_int_equal(yard_read(&yards[0], &yards[0].dropped), 0);
     atomic_store(&gate_open, 1);
@@ -336,7 +355,7 @@ static void check_shared_cache(int form)
     publisher_options(&o);
     o.cache = "64MiB";
     o.cache_form = form;
-    o.epochs = 10;
+    o.epochs = 40; /* enough that converting pays by the typical costs */
     for (int i = 0; i < 2; i++)
         yard_make(&yards[i], crew, &fixture, &o);
     yard_wait(&yards[0], yard_start(&yards[0], 0, 0));
