@@ -10,6 +10,7 @@
 #include <headrace/stalls.h>
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -75,7 +76,8 @@ static bool add_process(struct hr_stalls_load *load, int pid, int depth)
 {
     char path[64], folder[128];
     snprintf(path, sizeof path, "/proc/%d/task", pid);
-    DIR *tasks = depth < MOST_DEEP ? opendir(path) : NULL;
+    int fd = depth < MOST_DEEP ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    DIR *tasks = fd < 0 ? NULL : fdopendir(fd);
     bool found = false;
     const struct dirent *entry;
     while (tasks && (entry = readdir(tasks))) {
@@ -94,6 +96,8 @@ static bool add_process(struct hr_stalls_load *load, int pid, int depth)
     }
     if (tasks)
         closedir(tasks);
+    else if (fd >= 0)
+        close(fd);
     return found;
 }
 
