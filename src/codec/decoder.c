@@ -23,7 +23,7 @@ struct hr__decoder {
     void *state[FORMATS]; /* created at the first image of the format */
     struct hr__codec_scratch planes;
     enum hr_damaged damaged;
-    int library;            /* see hr__decoder_use_library */
+    int use_libjpeg;        /* see hr__decoder_use_library */
     struct hr_error damage; /* of an image accepted nevertheless; code 0: none */
 };
 
@@ -77,7 +77,7 @@ size_t hr__decoder_memory(const struct hr__decoder *decoder)
 
 void hr__decoder_use_library(struct hr__decoder *decoder)
 {
-    decoder->library = 1;
+    decoder->use_libjpeg = 1;
 }
 
 void hr__decoder_accept(struct hr__decoder *decoder, enum hr_damaged damaged)
@@ -292,7 +292,7 @@ int hr__decoder_region(struct hr__decoder *decoder, const void *bytes, size_t le
                        struct hr__planar *out, struct hr_error *error)
 {
     struct hr__decode_job job = {
-        .in = {.bytes = bytes, .length = length, .library = decoder->library},
+        .in = {.bytes = bytes, .length = length, .use_libjpeg = decoder->use_libjpeg},
         .info = *info,
         .region = *region,
     };

@@ -12,8 +12,8 @@
 struct hr__encoded {
     const uint8_t *bytes;
     size_t length;
-    int lenient; /* accept damage that Pillow accepts by default; 0: -EBADMSG */
-    int library; /* JPEG: decode with libjpeg-turbo alone */
+    int lenient;     /* accept damage that Pillow accepts by default; 0: -EBADMSG */
+    int use_libjpeg; /* JPEG: decode with libjpeg-turbo alone */
 };
 
 /* A region to decode. */

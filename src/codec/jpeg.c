@@ -253,7 +253,7 @@ static int jpeg_region(void *state, const struct hr__decode_job *job, struct hr_
     if (cinfo->image_width != (JDIMENSION)job->info.width ||
         cinfo->image_height != (JDIMENSION)job->info.height)
         rc = hr__fail(error, -EINVAL, "the image info is not that of these bytes");
-    else if (j->baseline && !job->in.lenient && !job->in.library)
+    else if (j->baseline && !job->in.lenient && !job->in.use_libjpeg)
         rc = hr__baseline_region(j->baseline, cinfo, job, &done, error);
     if (!rc && !done)
         rc = read_region(j, job);
