@@ -41,11 +41,16 @@ def meson_totals(log):
     return passed, len(failed), skipped, failed
 
 
+def is_bad(case):
+    """Whether a test case of a JUnit file failed."""
+    return case.find("failure") is not None or case.find("error") is not None
+
+
 def pytest_totals(log):
     """The same of a JUnit file."""
     passed, skipped, failed = 0, 0, []
     for case in ElementTree.parse(log).getroot().iter("testcase"):
-        if case.find("failure") is not None or case.find("error") is not None:
+        if is_bad(case):
             failed.append(f"{case.get('classname')}::{case.get('name')}")
         elif case.find("skipped") is not None:
             skipped += 1
@@ -55,17 +60,16 @@ def pytest_totals(log):
 
 
 def replace_failed(record, again):
-    """Puts cases that passed in ``again`` in the place of failed ones of ``record``: their names."""
+    """Replaces failed cases of ``record`` that passed in ``again``. Returns their names."""
     def name_of(case):
         return f"{case.get('classname')}::{case.get('name')}"
 
     passed = {name_of(case): case for case in ElementTree.parse(again).getroot().iter("testcase")
-              if case.find("failure") is None and case.find("error") is None}
+              if not is_bad(case)}
     tree, replaced = ElementTree.parse(record), []
     for suite in tree.getroot().iter("testsuite"):
         for place, case in enumerate(list(suite)):
-            bad = case.find("failure") is not None or case.find("error") is not None
-            if bad and name_of(case) in passed:
+            if is_bad(case) and name_of(case) in passed:
                 suite[place] = passed[name_of(case)]
                 replaced.append(name_of(case))
     tree.write(record)

@@ -64,21 +64,14 @@ def io_of(pid: int | str) -> tuple[int | None, int | None]:
 
 def cpu_s(pid: int) -> float | None:
     """Returns the CPU time, in seconds, of all live threads of a process."""
-    return schedule_of(pid)[0]
-
-
-def schedule_of(pid: int) -> tuple[float | None, float | None]:
-    """Returns the seconds that all live threads of a process ran, and waited for a core."""
-    on_cores = waited = 0
+    total = 0
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{task}/schedstat", "rb") as file:
-                words = file.read().split()
-            on_cores += int(words[0])
-            waited += int(words[1])
+                total += int(file.read().split()[0])
     except (OSError, ValueError, IndexError):
-        return None, None
-    return on_cores / 1e9, waited / 1e9
+        return None
+    return total / 1e9
 
 
 def received() -> int | None:
@@ -93,10 +86,10 @@ def received() -> int | None:
     return total
 
 
-def descendants(pid: int | None = None) -> list[int]:
+def descendants() -> list[int]:
     """Lists the process ids of all children, their children, and so on."""
     found: list[int] = []
-    pending = [os.getpid() if pid is None else pid]
+    pending = [os.getpid()]
     while pending:
         parent = pending.pop()
         try:

@@ -41,8 +41,8 @@ CACHES = (
     "CUDA_CACHE_PATH",
     "MPLCONFIGDIR",
 )
-_CONNECTIONS = struct.Struct("=8xI")  # of struct hr__guard_state, up to connections
 HOME_CACHES = (".cache", ".triton", ".nv", ".config/matplotlib")
+_CONNECTIONS = struct.Struct("=8xI")  # struct hr__guard_state, up to its field connections
 
 
 class Unguarded(Exception):
@@ -198,8 +198,8 @@ class Guard:
 
 
 def connections() -> int | None:
-    """Network connections that processes of this run began so far. ``None``: not known, because
-    there is no guard, or programs of the run that it is not in."""
+    """Returns how many network connections the run's processes have opened. None if that is
+    unknown: the run, or one of its programs, is not guarded."""
     scratch = os.environ.get(VARIABLE)
     if not scratch or _lines(os.path.join(scratch, "beyond")):
         return None

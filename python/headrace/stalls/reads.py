@@ -60,8 +60,9 @@ class Learned:
         opened, held = work.learned()
         own_bytes, connections = work.received()
         all_begun = guard.connections()
-        # None: connections that code underneath Python begins are not seen.
-        more = None if begun is None or all_begun is None else all_begun - begun
+        is_counted = False
+        if begun is not None and all_begun is not None:
+            connections, is_counted = all_begun - begun, True
         given = [row.given_bytes for row in work.rows() if row.end_ns >= since]
         known = sum(map(file_size, opened))
         amounts = [amount for amount in given if amount is not None]
@@ -84,22 +85,23 @@ class Learned:
             return opened
         self.whole = []
         if not self.unknown_bytes:
-            self._note_network(over, own_bytes, connections if more is None else more)
-            if more == 0:
-                self.network_bytes = 0
+            self._note_network(over, own_bytes, connections, is_counted)
         self.nothing = bool(amounts) and not (
             self.unknown_bytes or self.network or self.network_bytes
         )
         return []
 
-    def _note_network(self, machine_bytes: int, own_bytes: int, connections: int) -> None:
+    def _note_network(
+        self, machine_bytes: int, own_bytes: int, connections: int, is_counted: bool
+    ) -> None:
         """Notes whether the samples come over the network. Other processes may cause the machine's
         traffic, so only connections of the loader's own processes prove it. Connections that a
-        batch opened and closed are known only by their number."""
+        batch opened and closed are known only by their number, which includes those opened
+        underneath Python only if ``is_counted``: then 0 means that the traffic is another's."""
         much = HARDLY_ANYTHING * self.samples
         if own_bytes > much or (machine_bytes > much and connections >= self.samples / 2):
             self.network = True
-        elif machine_bytes > much:
+        elif machine_bytes > much and (connections or not is_counted):
             self.network_bytes = machine_bytes
 
     def _really_read(
