@@ -143,7 +143,7 @@ static void test_drop(void **state)
     make("shm:a?size=128MiB", "y", 2 << 20);
     struct hr_cache *used = open_one("shm:a?size=128MiB", "y", 0);
     assert_int_equal(hr_cache_drop("a", "z", 0, &freed, &left, &error), -ENOENT);
-    assert_non_null(strstr(error.message, "cache a holds nothing of z"));
+    assert_non_null(strstr(error.message, "cache a holds no samples of z"));
     assert_int_equal(hr_cache_drop("a", "x", 0, &freed, &left, &error), 0);
     assert_in_range(freed, 1 << 20, 64 << 20);
     assert_int_equal(left, 0);
