@@ -1,7 +1,7 @@
 /*
  * A job of an agent, for the tests of headrace agent and headrace top: reads the epochs of a
- * dataset in batches of BATCH from a stream, with a pause after each, and says "ready" after
- * the first one; ends when its standard input does.
+ * dataset in batches of BATCH from a stream, with a pause after each batch. Prints "ready" after
+ * the first batch; ends when its standard input is closed.
  *
  * Usage: agent_job SOCKET STREAM DATASET BATCH PAUSE_US
  */

@@ -1,7 +1,7 @@
 /*
- * headrace top without a terminal: two statuses in, rates and lines out, compared with golden
- * files (tests/cli/top). With HEADRACE_GOLDEN=write they are written instead, to be read
- * before they are committed.
+ * headrace top without a terminal: computes rates and lines from two statuses, and compares them
+ * with golden files (tests/cli/top). With HEADRACE_GOLDEN=write it writes the golden files instead;
+ * read their differences before you commit them.
  */
 #include "../unit/test.h"
 

@@ -1,6 +1,6 @@
 /*
- * An agent's status, whatever it says, as figures: refused, or lines of Prometheus's text
- * format that no name or label of a status can break out of.
+ * An agent's status with any contents is converted to metrics: it is refused, or becomes lines of
+ * Prometheus's text format that no name or label in the status can break.
  */
 #include "agent/server/metrics.h"
 #include "base/memory.h"

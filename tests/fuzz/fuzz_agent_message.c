@@ -1,7 +1,6 @@
 /*
- * Messages between an agent and its jobs: any datagram is understood or refused with a
- * reason, and what was understood has one form only: packing it gives the same bytes. What
- * it says is in range, whatever was sent.
+ * Messages between an agent and its jobs: any datagram is parsed, or refused with a reason. Packing
+ * a parsed message gives the same bytes again, and its values are in range.
  */
 #include "agent/wire.h"
 

@@ -1,6 +1,7 @@
 /*
- * The text that lists hosts: any bytes are read to their end or refused with a message, and
- * what is accepted keeps the promises of its struct, and is read again from its own names.
+ * The text that lists hosts: any bytes are parsed completely, or refused with a message. Accepted
+ * values are within the bounds of their struct, and the list can be parsed again from its own
+ * names.
  */
 #include "cluster/hosts.h"
 

@@ -1,7 +1,7 @@
 /*
- * What is found on a server where a rank's record, or a text of inputs, should be: any bytes
- * are read to their end or refused; a record that is accepted is written and read again as
- * the same, and inputs are found by their own names.
+ * Bytes from a server in place of a rank's record or a text of inputs: they are parsed completely,
+ * or refused. An accepted record is the same after it is written and read again, and inputs are
+ * found by their names.
  */
 #include "cluster/meeting_record.h"
 

@@ -1,4 +1,4 @@
-/* A pickle of any bytes is refused with a message, or read. */
+/* A pickle of any bytes is read, or refused with a message. */
 #include "memory/import/pickle.h"
 
 #include <stdlib.h>

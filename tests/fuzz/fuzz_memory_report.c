@@ -1,9 +1,9 @@
 /*
  * A record of any events, in any order, with any names: it is analysed, live bytes are never
- * negative, and its reports steer no terminal and hold data that is JSON.
+ * negative, and its reports contain no terminal control codes and only valid JSON.
  *
- * The first bytes become a name, the rest events of 8 bytes each: what a recorder would write is
- * reached at once, which random bytes of a file hardly ever are.
+ * The first bytes become a name, the rest events of 8 bytes each. This reaches states that a
+ * recorder would write, which random bytes of a file hardly ever do.
  */
 #include <headrace/memory.h>
 

@@ -1,8 +1,8 @@
 /*
- * Fuzzes the reader of packs. The first byte chooses what is put right before, so
- * that the checks behind each checksum are reached: 1 the superblock, 2 the header
- * of the catalog, 4 the catalog's checksum. Then come the superblock's first bytes,
- * without the zeros that fill it up, and the rest of the file.
+ * The reader of packs. The first byte chooses what is corrected first, so that the checks after
+ * each checksum are reached: 1 the superblock, 2 the header of the catalog, 4 the catalog's
+ * checksum. Then follow the superblock's first bytes, without the zeros that fill it up, and the
+ * rest of the file.
  */
 #include "base/memory.h"
 #include "dataset/dataset.h"

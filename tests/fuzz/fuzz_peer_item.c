@@ -1,6 +1,6 @@
 /*
- * Items as servers send them: whatever the bytes are, they are an item of the key or none;
- * what is one was sealed, and is none under another key or with a bit changed.
+ * Items as servers send them: any bytes are an item of the key or none. An accepted item was
+ * sealed, and is refused under another key or with one bit changed.
  */
 #include "cluster/peer_item.h"
 

@@ -1,6 +1,6 @@
 /*
- * A record of a measuring run: any bytes are refused with a message or become a result
- * whose shares are shares.
+ * A record of a measuring run: any bytes are refused with a message, or become a result whose
+ * shares are valid.
  */
 #include "stalls/model/inside.h"
 

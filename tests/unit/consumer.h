@@ -1,4 +1,4 @@
-/* A consumer in a test: what a loader refuses fails the test with its message. */
+/* A test's consumer: if a loader returns an error, the test fails with its message. */
 #ifndef TEST_CONSUMER_H
 #define TEST_CONSUMER_H
 

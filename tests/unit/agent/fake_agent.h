@@ -1,10 +1,10 @@
 /*
- * An agent, played by a thread of the test, for loaders of this process that attach: it
- * answers their messages, and publishes samples whose bytes are functions of index and epoch
- * in queues (fake_queue.h). What it does to its jobs besides is set before it starts.
+ * A fake agent, run by a thread of the test, for loaders of this process that attach to it. It
+ * answers their messages and publishes samples in queues (fake_queue.h); the bytes of a sample are
+ * a function of its index and the epoch. The test sets faults before it starts the agent.
  *
- * The tests are linked with --wrap: hr__launch_connect and hr__launch_auto give an end of a
- * new connection to it, hr__statement_write a text that it does not read.
+ * The tests are linked with --wrap: hr__launch_connect and hr__launch_auto pass one end of a new
+ * connection to the fake agent, and hr__statement_write writes a text that it does not parse.
  */
 #ifndef HR_TEST_AGENT_FAKE_AGENT_H
 #define HR_TEST_AGENT_FAKE_AGENT_H

@@ -1,7 +1,8 @@
 /*
- * A queue of an agent, played by the test: makes header, data and control as agent/share.h says,
- * and publishes chunks when it is told to, with the agent's rules for places: what a cursor
- * has not taken is waited for, or taken from it; what it holds is left to it.
+ * A fake queue of an agent: makes header, data and control block as agent/share.h describes them,
+ * and publishes chunks on request. It follows the agent's rules for the places of the ring: it
+ * waits for samples that a cursor has not taken, or takes them away from the cursor, and it leaves
+ * samples that a job holds to the job.
  */
 #ifndef HR_TEST_AGENT_FAKE_QUEUE_H
 #define HR_TEST_AGENT_FAKE_QUEUE_H

@@ -1,7 +1,7 @@
 /*
- * A job by hand, for tests of the agent: says what a job says over the real socket, maps what
- * it is given, and takes samples by the rules of agent/share.h. And an agent on a thread, in a
- * temporary directory.
+ * A job without a loader, for tests of the agent: exchanges messages over the real socket, maps the
+ * memory it receives, and takes samples by the rules of agent/share.h. Also runs an agent on a
+ * thread, in a temporary directory.
  */
 #ifndef HR_TEST_AGENT_PEER_H
 #define HR_TEST_AGENT_PEER_H

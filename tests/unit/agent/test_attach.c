@@ -1,7 +1,7 @@
 /*
- * Loaders that are attached, against an agent that the test plays: every batch is compared
- * with what the order says (order/order.h), and every byte with what the agent prepared, for
- * ranks, sizes, restored states, joins, bad samples, expulsions and deaths of the agent.
+ * Attached loaders against a fake agent (fake_agent.h). Every batch is compared with the order
+ * (order/order.h) and every byte with what the agent published, for several ranks, batch sizes,
+ * restored states, joins, bad samples, expulsions, and agents that die.
  */
 #include "fake_agent.h"
 

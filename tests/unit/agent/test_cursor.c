@@ -1,7 +1,7 @@
 /*
- * A cursor against a queue that the test plays: batches are compared, byte for byte, with what
- * was published and what the test wrote to them itself, whatever is kept, changed, and
- * released in whatever order.
+ * A cursor against a fake queue. Batches are compared, byte for byte, with the published samples
+ * and with what the test wrote into them, while the test keeps, changes and releases batches in any
+ * order.
  */
 #include "fake_queue.h"
 

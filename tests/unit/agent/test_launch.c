@@ -1,8 +1,7 @@
 /*
- * Finding an agent and starting one, with a stand-in for the agent that is a real process:
- * one winner among many that race, also where some of them are killed on the way; what the
- * started process is like; sockets that nobody serves; and places that are not the user's
- * alone.
+ * Finding and starting an agent, with a real process as a stand-in for the agent: many processes
+ * race and one of them starts it, even if some are killed meanwhile; the environment of the started
+ * process; sockets without an agent; and directories that other users may write to.
  */
 #include "../test.h"
 

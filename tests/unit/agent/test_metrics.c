@@ -1,5 +1,7 @@
-/* The agent's figures: a text that a strict reader takes, and an endpoint that answers only
- * what it should. Where promtool is installed it reads the text too. */
+/*
+ * The agent's metrics: a strict reader parses the text, and the endpoint answers only valid
+ * requests. If promtool is installed it checks the text, too.
+ */
 #include "../test.h"
 
 #include "agent/server/metrics.h"

@@ -1,5 +1,8 @@
-/* A queue's memory: who gets places, who is expelled, what is leased; and a model of jobs that
- * take, hold and release at random, each of which must find what was published. */
+/*
+ * The memory of a queue: which samples get places, which cursors are expelled, which memory is
+ * leased. A random model of jobs takes, holds and releases samples; each job must find what was
+ * published.
+ */
 #include "../test.h"
 
 #include "agent/server/place.h"

@@ -1,6 +1,6 @@
 /*
- * The agent over its real socket, with jobs by hand (peer.h): every sample of every epoch is
- * checked bit for bit against the order and the recipe, whoever is slow, late or dead.
+ * The agent over its real socket, with jobs by hand (peer.h). Every sample of every epoch is
+ * compared bit for bit with the order and the recipe, while jobs are slow, late or killed.
  */
 #include "peer.h"
 

@@ -1,7 +1,7 @@
 /*
- * Statements: every kind of dataset and every operation there and back, to the same samples,
- * labels and pixels; what has changed since is noticed; and texts that nobody wrote are
- * refused, saying where.
+ * Statements: every kind of dataset and every operation is written and read again, and gives the
+ * same samples, labels and pixels. Changes since the writing are detected. Invalid texts are
+ * refused with the place of the error.
  */
 #include "../dataset/tree.h"
 #include "../recipe/recipe_cases.h"

@@ -1,4 +1,4 @@
-/* What a process runs under, as /proc has it, and what an agent says of it to a job. */
+/* The restrictions of a process, read from /proc, and how an agent reports them to a job. */
 #include "../test.h"
 
 #include "agent/server/surroundings.h"

@@ -1,7 +1,7 @@
 /*
- * Attached loaders and the agent together: the same samples, bit for bit, in the same batches
- * as loaders that prepare for themselves, alone and together with others of different sizes
- * and speed, whatever the jobs write to their batches, keep, and whenever they die.
+ * Attached loaders with a real agent get the same samples, bit for bit, in the same batches as
+ * loaders that prepare for themselves: alone, beside others of different batch sizes and speeds,
+ * while jobs write to batches or keep them, and when jobs are killed.
  */
 #include "peer.h"
 

@@ -1,5 +1,7 @@
-/* The recorder under threads that never stop, and its text: JSON with the events that were
- * there, in a size that has a bound. */
+/*
+ * The trace recorder with threads that never stop, and its output: JSON of bounded size with the
+ * recorded events.
+ */
 #include "../test.h"
 
 #include "agent/server/trace.h"

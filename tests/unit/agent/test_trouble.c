@@ -1,7 +1,7 @@
 /*
- * What goes wrong between an agent and its jobs: files that outlive what they were for, queues
- * that end early, viewers that stay, children that hold a job's socket, batches that are kept
- * while others are copied. Jobs by hand (peer.h), and loaders that attach.
+ * Faults between an agent and its jobs: files that outlive their use, queues that end early,
+ * viewers that stay connected, children that inherit a job's socket, batches that are kept while
+ * others are copied. Uses jobs by hand (peer.h) and loaders that attach.
  */
 #include "peer.h"
 

@@ -1,5 +1,7 @@
-/* Viewers against an agent that the test plays: answers, refusals, silence, nonsense and death,
- * each told apart, and nothing waited for longer than is promised. */
+/*
+ * Viewers against a fake agent: answers, refusals, silence, invalid answers and death give
+ * different errors, and no call blocks longer than documented.
+ */
 #include "../test.h"
 
 #include "agent/launch.h"

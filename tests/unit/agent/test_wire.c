@@ -1,7 +1,7 @@
 /*
- * Messages between an agent and its jobs: every type there and back over a real socket with
- * its files, and everything that may not be a message: cut, long, of another type, version or
- * number of files, out of range. No file stays open by what was refused.
+ * Messages between an agent and its jobs: every type is sent and received over a real socket with
+ * its files. Messages that are truncated, too long, of another type, version or number of files, or
+ * out of range are refused, and refused messages leave no file open.
  */
 #include "../test.h"
 

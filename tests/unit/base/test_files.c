@@ -1,4 +1,7 @@
-/* Reading whole files and parts; files that appear at once or not at all. */
+/*
+ * Reading whole files and parts of them; writing files that become visible either complete or not
+ * at all.
+ */
 #include "../test.h"
 
 #include "base/files.h"

@@ -1,4 +1,4 @@
-/* The tagged allocator: accounting, alignment, overflow, asked-for failures. */
+/* The tagged allocator: accounting, alignment, overflow, injected failures. */
 #include "../test.h"
 
 #include "base/memory.h"

@@ -1,4 +1,4 @@
-/* Locks of a process are not kept by its forked children, though they keep its mappings. */
+/* Forked children do not keep the locks of their parent, though they keep its mappings. */
 #include "../test.h"
 
 #include "base/own_fd.h"

@@ -1,6 +1,6 @@
 /*
- * Guarded mappings of files that are truncated read as zeros; every other SIGBUS does what it
- * would do without the handler. Each case is a process of its own, in which nothing was
+ * Guarded mappings of files that are truncated read as zeros. Every other SIGBUS has the same
+ * effect as without the handler. Each case runs in a process of its own, in which nothing was
  * mapped before.
  */
 #include "../test.h"

@@ -1,5 +1,5 @@
 /*
- * What tests of packs share: an image folder over the fixture's files, a place for packs, and
+ * Helpers for tests of packs: an image folder with the fixture's files, paths of packs, and
  * comparisons of files, names and batches.
  */
 #ifndef HR_TEST_ENGINE_PACK_BENCH_H

@@ -1,6 +1,6 @@
 /*
- * Packs, written and read back: the same batches, the same bytes for any number of threads,
- * every flipped byte found, what is in them told.
+ * Packs are written and read back: the batches are the same, the bytes do not depend on the number
+ * of threads, every flipped byte is detected, and the contents are reported.
  */
 #include "pack_bench.h"
 

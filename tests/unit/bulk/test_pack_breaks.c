@@ -1,6 +1,6 @@
 /*
- * Packs whose writing breaks off: killed, cancelled, torn, or out of room; continued, each is the
- * pack of an undisturbed run.
+ * Packs whose writing is interrupted: killed, cancelled, torn, or out of space. When it is
+ * continued, each is the same as the pack of an undisturbed run.
  */
 #include "pack_bench.h"
 

@@ -1,4 +1,4 @@
-/* The pool: every item once, reuse, many short runs. */
+/* The thread pool: every item is processed once; reuse; many short runs. */
 #include "../test.h"
 
 #include "bulk/pool.h"

@@ -1,4 +1,4 @@
-/* Opening datasets: background sizes, the index in use, fork, early stops. */
+/* Opening datasets: sizes found in the background, use of the index, fork, early stops. */
 #include "../dataset/tree.h"
 
 #include "base/memory.h"

@@ -1,5 +1,6 @@
 /*
- * Packs back to image files, packs of what is no plain folder, and packs of those.
+ * Unpacking packs to image files, packs of sources other than plain folders, and packs of those
+ * packs.
  */
 #include "pack_bench.h"
 

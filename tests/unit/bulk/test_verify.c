@@ -1,4 +1,4 @@
-/* Verifying: what is bad is listed by index with a reason, the rest is not. */
+/* Verification lists bad samples by index, with a reason, and no others. */
 #include "../dataset/tree.h"
 
 #include "base/memory.h"

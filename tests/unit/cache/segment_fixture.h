@@ -1,7 +1,7 @@
 /*
- * What tests of segments and stores share: a folder of their own in shared memory,
- * items whose bytes tell whose they are, and the sums that must hold in a segment
- * whatever has happened to its users.
+ * Helpers for tests of segments and stores: a temporary folder in shared memory, items whose bytes
+ * identify their key, and checks of the totals that must hold in a segment whatever happened to its
+ * users.
  */
 #ifndef SEGMENT_FIXTURE_H
 #define SEGMENT_FIXTURE_H

@@ -1,4 +1,4 @@
-/* What limits a cache's memory, out of texts as the kernel gives them. */
+/* Memory limits of a cache, computed from texts in the kernel's formats. */
 #include "../test.h"
 
 #include "cache/capacity.h"

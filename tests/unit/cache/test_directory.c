@@ -1,6 +1,6 @@
 /*
- * The directory of segments: making, sharing, dropping and refusing them, with real
- * processes, some of which are killed.
+ * The directory of segments: making, sharing, dropping and refusing them, with real processes, some
+ * of which are killed.
  */
 #include "../test.h"
 

@@ -1,7 +1,7 @@
 /*
- * Shared memory that is used up while a cache grows, on a file system of memory that is
- * really full: what was admitted stays a hit, the rest is refused and told once, staging
- * is done without, and no process gets a SIGBUS. Needs to be root, to mount one.
+ * Shared memory fills up while a cache grows, on an in-memory file system that is really full:
+ * admitted items stay hits, others are refused and logged once, the cache works without staging,
+ * and no process gets a SIGBUS. Needs root, to mount the file system.
  */
 #include "segment_fixture.h"
 

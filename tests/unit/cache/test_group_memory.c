@@ -1,7 +1,7 @@
 /*
- * Caches in a control group that has little memory: each kind grows up to what the group
- * leaves, says so once, and nobody is killed; also where a kept cache takes most of it from the
- * beginning, and where other memory comes and goes. Needs to be root, to make a group.
+ * Caches in a control group with little memory: each kind grows up to the group's limit and logs
+ * that once, and no process is killed; also if a kept cache takes most of the memory from the
+ * beginning, and if other memory comes and goes. Needs root, to make a group.
  */
 #include "../test.h"
 

@@ -1,6 +1,6 @@
 /*
- * What items are known by: equal for the same files by another way, different for what
- * differs; and the shared backing's keys, which cost little and allocate nothing.
+ * The identity of a dataset and the keys of its items: equal for the same files under another path,
+ * different for different files. Computing keys of a shared cache is cheap and allocates nothing.
  */
 #include "../test.h"
 

@@ -1,4 +1,4 @@
-/* Looking at caches from outside, and dropping them. */
+/* Inspecting and dropping caches. */
 #include "../test.h"
 
 #include "base/memory.h"

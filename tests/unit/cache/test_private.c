@@ -1,7 +1,7 @@
 /*
- * The private cache: what is found is what was offered or settled, the budget is
- * never exceeded and nothing leaves it, an item is a hit at every moment of its
- * conversion, many threads at once, failing allocations, memory given back.
+ * The private cache: lookups find the offered or converted items, the budget is never exceeded and
+ * no item is evicted, an item is a hit at every moment of its conversion; many threads at once,
+ * failing allocations, freed memory.
  */
 #include "../test.h"
 

@@ -1,7 +1,7 @@
 /*
- * Segments: made, attached and left; those that are cut, never finished, of another
- * version, open to others or damaged anywhere are refused or found out, never believed
- * and never the end of the process; liveness follows the process, also through a fork.
+ * Segments: making, attaching and leaving them. Segments that are truncated, unfinished, of another
+ * version, open to others, or damaged anywhere are refused or detected; they are never used and
+ * never end the process. A user's liveness follows its process, also after a fork.
  */
 #include "segment_fixture.h"
 

@@ -1,4 +1,4 @@
-/* Texts that ask for a cache: what is read out of them, and what is said of wrong ones. */
+/* Parsing the texts that describe caches, and the messages for invalid ones. */
 #include "../test.h"
 
 #include "cache/spec.h"

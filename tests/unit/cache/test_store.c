@@ -1,8 +1,8 @@
 /*
- * Stores on segments: what is found is what was offered or settled, the books agree
- * with the index after everything, the ring passes items on and settles what it
- * overwrites, claims end with their process; and a process that is killed at any step of
- * any operation leaves a segment in which nothing is wrong, lost or leaked.
+ * Stores on segments: lookups find the offered or converted items, the books agree with the index
+ * after every operation, the ring passes items on and moves items to the arena before it overwrites
+ * them, claims end with their process, and a process that is killed at any step of any operation
+ * leaves a segment without errors, lost items or leaked space.
  */
 #include "segment_fixture.h"
 

@@ -1,7 +1,7 @@
 /*
  * A segment's file is truncated while it is in use, at every step of a transaction and under
- * readers of several processes, left short or made as long as it was: nobody dies, no wrong byte
- * counts, and one line says so.
+ * readers of several processes; it stays short or is made as long as before. No process dies, no
+ * wrong byte is used, and one line is logged.
  */
 #include "segment_fixture.h"
 

@@ -1,4 +1,4 @@
-/* Values by key: got, put, waited for, and what a forked child may do. */
+/* Values by key: put, get, waiting for another process, and the rules for forked children. */
 #include "../test.h"
 
 #include "cache/directory.h"

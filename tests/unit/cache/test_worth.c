@@ -1,4 +1,4 @@
-/* When a conversion repays, by tables: costs and a moment, and what is decided. */
+/* When a conversion pays off: tables of costs and the expected decisions. */
 #include "../test.h"
 
 #include "cache/worth.h"

@@ -1,6 +1,6 @@
 /*
- * Servers in this process's memory for tests of what talks to several: reached by their port,
- * shared by all clients, and with the faults of real ones.
+ * In-memory servers for tests of clients of several servers: addressed by port, shared by all
+ * clients, with the faults of real servers.
  */
 #ifndef HR_TEST_FAKE_SERVERS_H
 #define HR_TEST_FAKE_SERVERS_H

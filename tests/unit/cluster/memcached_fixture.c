@@ -1,7 +1,7 @@
 /*
- * See the header. As root a memcached wants to be told whom to be, and its socket's folder is
- * open to that user; becoming it drops the kernel's own way of ending a child with its parent,
- * so a guard waits for the end of a pipe instead.
+ * See the header. As root, memcached needs a user to switch to, and its socket's folder must be
+ * open to that user. Switching cancels the kernel's signal on a parent's death, so a guard process
+ * waits for the end of a pipe instead.
  */
 #include "memcached_fixture.h"
 

@@ -1,6 +1,6 @@
 /*
- * Real memcached servers for tests: started on a Unix socket or on a free port of the loopback,
- * ended by stop() or, whatever happens to the test, by a guard that outlives it.
+ * Real memcached servers for tests: started on a Unix socket or on a free port of the loopback
+ * device, and ended by stop() or, however the test ends, by a guard process that outlives it.
  */
 #ifndef HR_TEST_MEMCACHED_FIXTURE_H
 #define HR_TEST_MEMCACHED_FIXTURE_H

@@ -1,6 +1,6 @@
 /*
- * What items are known by on all hosts: the same for copies of a dataset under other paths,
- * different for all that may have other bytes.
+ * The keys of items on servers: equal for copies of a dataset under other paths, different for
+ * everything that may have other bytes.
  */
 #include "../test.h"
 

@@ -1,4 +1,6 @@
-/* Lists of hosts: what is read out of them, what is said of wrong ones, and who this is. */
+/*
+ * Lists of hosts: parsing, messages for invalid lists, and finding the host that this machine is.
+ */
 #include "../test.h"
 
 #include "base/memory.h"

@@ -1,6 +1,7 @@
 /*
- * Meetings of ranks, as threads that see servers in memory: all come, come late, not at all,
- * twice, once more; with other inputs; on servers that are down, come up, and forget.
+ * Meetings of ranks, as threads that share in-memory servers: ranks that arrive in time, late,
+ * never, twice or again; with different inputs; on servers that are down, start later, or lose
+ * their items.
  */
 #include "../test.h"
 

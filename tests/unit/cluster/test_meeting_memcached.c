@@ -1,4 +1,4 @@
-/* Meetings on real memcached servers: whole, full of items, killed and started again. */
+/* Meetings on real memcached servers: in order, full of items, killed and started again. */
 #include "../test.h"
 
 #include "base/memory.h"

@@ -1,4 +1,4 @@
-/* What ranks write for each other: read as it was written, or refused; and a job's name. */
+/* The records that ranks write for each other are read as written or refused; the name of a job. */
 #include "../test.h"
 
 #include "cluster/meeting.h"

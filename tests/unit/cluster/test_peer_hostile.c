@@ -1,7 +1,7 @@
 /*
- * Servers that hang, trickle, lie or close: a request ends with an error that names the server,
- * nothing is taken that was not asked for, no memory is lost, and the next request is made on a
- * new connection and answered.
+ * Servers that hang, trickle, lie or close the connection: a request ends with an error that names
+ * the server, values that were not requested are ignored, no memory leaks, and the next request
+ * uses a new connection and succeeds.
  */
 #include "../test.h"
 

@@ -1,6 +1,6 @@
 /*
- * Addresses of names: those in digits without a thread, others within their time, after which
- * the search goes on behind and its answer serves the next call.
+ * Name lookups: numeric addresses need no thread. Other lookups return within their time limit;
+ * after that the search continues in the background, and its answer serves the next call.
  */
 #include "../test.h"
 

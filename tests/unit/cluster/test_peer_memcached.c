@@ -1,7 +1,7 @@
 /*
- * Clients of a real memcached, over a Unix socket and over TCP: what is stored comes back, in
- * bulk and singly; refusals are told apart and leave the connection in step; restarts, stops
- * and cancels end requests as the contract says.
+ * Clients of a real memcached, over a Unix socket and over TCP: stored values come back, in bulk
+ * and singly; each kind of refusal has its own error and leaves the connection usable; restarts,
+ * stops and cancels end requests as documented.
  */
 #include "../test.h"
 

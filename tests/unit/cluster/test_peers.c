@@ -1,8 +1,7 @@
 /*
- * The servers of a list: items with their trailers, what is damaged, servers that fail and come
- * back, bounds of a bulk request, counters, cancelling, fork. Servers are tables in memory, in
- * which failures are made; a last test has many threads on a real memcached that dies and comes
- * back.
+ * The servers of a list: items with their trailers, damaged items, servers that fail and recover,
+ * bounds of a bulk request, counters, cancelling, fork. Servers are tables in memory with injected
+ * failures; in the last test many threads use a real memcached that dies and is started again.
  */
 #include "../test.h"
 

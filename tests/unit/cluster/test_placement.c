@@ -1,5 +1,7 @@
-/* Placement: shares follow the budgets within statistics and never exceed them, what need
- * not move stays, and the table is the same on every machine. */
+/*
+ * Placement: shares follow the budgets within statistical limits and never exceed them, items move
+ * only if they have to, and the table is the same on every machine.
+ */
 #include "../test.h"
 
 #include "base/memory.h"

@@ -1,5 +1,8 @@
-/* Plans: whatever the owners and rates, the samples of a global batch are exact's and counts
- * are equal; hits are the most possible; predicted times come close to the best there are. */
+/*
+ * Plans: for any owners and rates, a global batch has the same samples as with `exact`, and ranks
+ * have equal counts; the number of hits is the largest possible; predicted times are close to the
+ * optimum.
+ */
 #include "../test.h"
 
 #include "base/memory.h"

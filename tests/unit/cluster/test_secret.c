@@ -1,6 +1,6 @@
 /*
- * Tags are those of the published function; key files are taken where they are secret; with
- * one, what others put into a segment or a server is no item.
+ * Tags equal the published test vectors. Key files that others can read are refused. With a key
+ * file, items that others put into a segment or on a server are not used.
  */
 #include "../test.h"
 

@@ -1,5 +1,4 @@
-/* Packs by hand: a catalog and items put together in memory, without the library's
- * writer. */
+/* Makes packs by hand: assembles a catalog and items in memory, without the library's writer. */
 #ifndef HR_TEST_PACKS_H
 #define HR_TEST_PACKS_H
 

@@ -1,4 +1,4 @@
-/* Containers: opened once, bounded in number, checked, by many threads at once. */
+/* Containers: opened once, limited in number, checked for changes, used by many threads at once. */
 #include "tree.h"
 
 #include "base/memory.h"

@@ -1,5 +1,7 @@
-/* What datasets were made of: digests tell other names, labels and orders apart, whatever the
- * block that they end in; and relative paths stay where they began. */
+/*
+ * Descriptions of datasets: digests distinguish names, labels and orders, whichever block of the
+ * hash they end in; relative paths keep referring to the directory in which the dataset was opened.
+ */
 #include "tree.h"
 
 #include "base/memory.h"

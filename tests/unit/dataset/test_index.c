@@ -1,4 +1,4 @@
-/* The index file: kept, believed only while true, safe against any bytes. */
+/* The index file: written, used only while the folder is unchanged, safe against any bytes. */
 #include "tree.h"
 
 #include "base/memory.h"

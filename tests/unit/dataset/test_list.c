@@ -1,4 +1,4 @@
-/* List files, given paths, subsets, keys and paths. */
+/* List files, datasets of given paths, subsets, keys and paths. */
 #include "tree.h"
 
 #include "base/memory.h"

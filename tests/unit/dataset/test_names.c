@@ -1,4 +1,4 @@
-/* Names: Python's order, torchvision's extensions, the sorted set. */
+/* Names: Python's sort order, torchvision's extensions, the sorted set. */
 #include "../test.h"
 
 #include "dataset/names.h"

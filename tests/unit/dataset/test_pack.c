@@ -1,4 +1,4 @@
-/* Packs: the reader against hand-made files, right and damaged in every way. */
+/* Packs: the reader with hand-made files, valid and damaged in every way. */
 #include "packs.h"
 
 #include "dataset/list.h"

@@ -1,4 +1,4 @@
-/* The walk: torchvision's classes, samples and order; links; errors. */
+/* The walk of a folder: torchvision's classes, samples and order; links; errors. */
 #include "tree.h"
 
 #include "base/memory.h"

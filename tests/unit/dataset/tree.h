@@ -1,4 +1,4 @@
-/* Throw-away folders for tests: made under TMPDIR, removed with all in them. */
+/* Temporary folders for tests: made below TMPDIR, removed with their contents. */
 #ifndef HR_TEST_TREE_H
 #define HR_TEST_TREE_H
 

@@ -1,11 +1,11 @@
 /*
- * A program that knows nothing of the guard: it changes files in its working directory by every
- * way that there is, and checks that it sees what it did. It has to pass without the guard as
- * well. PART says what.
+ * A program that knows nothing of the guard: it changes files in its working directory in every
+ * possible way and checks that it sees its own changes. It passes without the guard, too. PART
+ * selects the changes.
  *
- * The directory has: old (5 bytes "old-1"), other ("old-2"), kept ("old-3"), tree/a, tree/sub/b,
- * and link, a symbolic link to tree. Hidden: .first and
- * .b, symbolic links to old and tree/sub/b, and .pipe.
+ * The directory contains: old (5 bytes "old-1"), other ("old-2"), kept ("old-3"), tree/a,
+ * tree/sub/b, and link, a symbolic link to tree. Hidden: .first and .b, symbolic links to old and
+ * tree/sub/b, and .pipe.
  */
 #include <dirent.h>
 #include <errno.h>

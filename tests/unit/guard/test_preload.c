@@ -1,7 +1,7 @@
 /*
- * The guard before a program that changes files (guarded.c): the program sees what it did, and
- * its folder is as it was. Without the guard it sees the same. The arguments: the library and
- * the program.
+ * Runs a program that changes files (guarded.c) with the guard preloaded: the program sees its
+ * changes, and its folder is unchanged afterwards. Without the guard it sees the same. Arguments:
+ * the library and the program.
  */
 #include "../test.h"
 

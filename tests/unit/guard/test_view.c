@@ -1,6 +1,6 @@
 /*
- * The guard's view of paths in this process, without its place before the C library: what can
- * be built with sanitizers.
+ * The guard's view of paths, in this process and without the wrappers of the C library's functions,
+ * so that the test can be built with sanitizers.
  */
 #include "../test.h"
 

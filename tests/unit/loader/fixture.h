@@ -1,7 +1,7 @@
 /*
- * What the loader's tests share: a temporary folder of small JPEG files made by
- * libjpeg, a recipe with random parameters, the reference for a batch, and hooks
- * around the calls that a worker makes (the tests are linked with --wrap).
+ * Helpers for tests of the loader: a temporary folder of small JPEG files made by libjpeg, a recipe
+ * with random parameters, the expected contents of a batch, and hooks around the calls that a
+ * worker makes (the tests are linked with --wrap).
  */
 #ifndef HR_TEST_ENGINE_FIXTURE_H
 #define HR_TEST_ENGINE_FIXTURE_H

@@ -1,10 +1,10 @@
 /*
- * A stand-in for NVIDIA's driver: one device whose copies from host memory are
- * performed late by a thread, in order, as a busy GPU does it.
+ * A stand-in for NVIDIA's driver: one device whose copies from host memory are performed late by a
+ * thread, in order, as on a busy GPU.
  *
- * The driver's functions that the loader uses behave as the reference says; what
- * a test needs besides begins with standin_. A copy reads its source when it is
- * performed, so that a slot reused too early shows in the bytes that arrive.
+ * The driver's functions that the loader uses behave as NVIDIA's reference documents; functions for
+ * the tests begin with standin_. A copy reads its source only when it is performed, so a slot that
+ * is reused too early shows in the copied bytes.
  */
 #include <pthread.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /*
- * A loader with a cache: batches are those of a loader without one, whatever the
- * form, the budget, the threads and who reads; later epochs read exactly what is
- * not cached; conversions come when they may, and end with the loader; nothing
- * bad is cached, nothing is lost when memory is refused.
+ * A loader with a cache: its batches equal those of a loader without one, for every form, budget
+ * and number of threads, and for every thread that reads; later epochs read exactly the samples
+ * that are not cached; conversions run when they are allowed and end with the loader; bad samples
+ * are never cached, and no sample is lost when an allocation fails.
  */
 #include "fixture.h"
 

@@ -1,7 +1,7 @@
 /*
- * Claims: a loader whose cache says that other processes read what it wants. The cache
- * is a stand-in around the private one, which plays those others, and sees to it that
- * no claim is forgotten, doubled or ended twice, whatever becomes of the samples.
+ * Claims: a loader whose cache reports that other processes are reading the samples it wants. The
+ * cache wraps the private one, plays those other processes, and checks that no claim is forgotten,
+ * made twice or ended twice, whatever happens to the samples.
  */
 #include "fixture.h"
 

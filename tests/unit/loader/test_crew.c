@@ -1,6 +1,6 @@
 /*
- * Crews: which publisher gets the workers, that none is forgotten or left in use, that figures add
- * up, and that idle workers sleep.
+ * Crews: the choice of the publisher that gets the next worker; no publisher is forgotten or stays
+ * in use; counters add up; idle workers sleep.
  */
 #include "yard.h"
 

@@ -1,7 +1,7 @@
 /*
- * Bad samples: raising at the batch's turn, skipping with stand-ins that do not
- * depend on threads, the list and the share that stops the run; and allocation
- * failures everywhere.
+ * Bad samples: `raise` fails when the sample's batch is due; the stand-ins of `skip` do not depend
+ * on threads; the list of skipped samples, and the share that stops the run. Also fails each
+ * allocation.
  */
 #include "fixture.h"
 

@@ -1,6 +1,6 @@
 /*
- * Loaders whose items lie on several hosts: real memcached servers, ranks as threads. What comes
- * is compared with what a plain loader gives; what is read from files is counted.
+ * Loaders with items on several hosts: real memcached servers, ranks as threads. Batches are
+ * compared with those of a plain loader, and reads of files are counted.
  */
 #include "world.h"
 

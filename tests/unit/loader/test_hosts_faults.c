@@ -1,6 +1,6 @@
 /*
- * Hosts whose servers die, hang, forget or fill up in the middle of an epoch: what comes is right,
- * within bounded time, and things mend by themselves.
+ * Servers that die, hang, restart empty or fill up in the middle of an epoch: batches are correct,
+ * arrive within a bounded time, and the loaders recover by themselves.
  */
 #include "world.h"
 

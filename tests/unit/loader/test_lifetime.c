@@ -1,6 +1,6 @@
 /*
- * Who holds what for how long: batches beyond the ring and beyond the loader,
- * stopping at any moment, forks, signals, options that are refused.
+ * Lifetimes: batches that outlive the ring or the loader, stopping at any moment, forks, signals,
+ * options that are refused.
  */
 #include "fixture.h"
 

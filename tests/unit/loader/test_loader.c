@@ -1,7 +1,7 @@
 /*
- * What batches hold: every sample is what the preparer makes of it alone, in the
- * order that the order room gives, whatever the number of threads, who reads
- * the files, and how long anything takes; resuming and ranks included.
+ * The contents of batches: every sample equals the preparer's result for it alone, in the order of
+ * the order room, for any number of threads, any thread that reads the files, and any delays;
+ * resuming and ranks included.
  */
 #include "fixture.h"
 

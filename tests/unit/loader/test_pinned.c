@@ -1,8 +1,7 @@
 /*
- * Page-locked batches and asynchronous copies: with a stand-in driver whose
- * copies are performed late, every byte that arrives is that of the batch it was
- * copied from, however early the batch was released; and the same run without
- * fences shows that the test would notice.
+ * Page-locked batches and asynchronous copies: with a stand-in driver that performs copies late,
+ * every copied byte is that of the batch it was copied from, however early the batch was released.
+ * The same run without fences shows that the test would detect an error.
  */
 #include "fixture.h"
 

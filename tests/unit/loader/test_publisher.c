@@ -1,7 +1,7 @@
 /*
- * Publishers: their samples are those of an embedded loader, bit for bit, whatever the chunks'
- * size, the number of threads and the moments at which there is room or a restart; chunks are
- * published in order and each that was acquired is published or dropped, once.
+ * Publishers: their samples equal those of an embedded loader, bit for bit, for any size of chunks
+ * and number of threads, and whenever the ring gets room or the queue is restarted. Chunks are
+ * published in order, and each acquired chunk is published or dropped exactly once.
  */
 #include "yard.h"
 

@@ -1,7 +1,6 @@
 /*
- * Samples that are pieces of a pack: the loader gives the batches of the files they
- * were made from, damage is noticed before decoding and told, verification too; and
- * what happens when the process has no descriptors left.
+ * Samples that are ranges of a pack: the loader gives the batches of the original files; damage is
+ * detected before decoding and reported, in verification, too; behaviour without free descriptors.
  */
 #include "../dataset/packs.h"
 #include "fixture.h"

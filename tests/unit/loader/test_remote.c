@@ -1,7 +1,7 @@
 /*
- * Loaders whose batches somebody else prepares: the options, and what the loader does around an
- * attachment. A stand-in plays the agent's room: its batches hold one sample, whose index is the
- * position, in memory of its own.
+ * Loaders whose batches another process prepares: the options, and the loader's use of an
+ * attachment. A stand-in replaces the agent's client: its batches hold one sample, whose index is
+ * the position, in memory of its own.
  */
 #include "fixture.h"
 

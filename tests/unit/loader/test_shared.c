@@ -1,10 +1,10 @@
 /*
- * Loaders whose cache other processes share: each sample is read once by one of them,
- * batches are those of a loader without a cache, files that change are misses, and who
- * is killed leaves nothing that others wait for.
+ * Loaders that share a cache with other processes: each sample is read once, by one of them;
+ * batches equal those of a loader without a cache; changed files are misses; and no process waits
+ * for one that was killed.
  *
- * Processes are forked before there are threads, run whole epochs, and leave digests of
- * their batches and what they read in memory that all see.
+ * Processes are forked before any thread starts, run whole epochs, and leave digests of their
+ * batches and counts of their reads in shared memory.
  */
 #include "fixture.h"
 

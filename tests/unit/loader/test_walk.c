@@ -1,7 +1,7 @@
 /*
- * Random walks over everything a consumer can do in any order: epochs dropped
- * and restored midway, batches held and released late, loaders replaced, slow
- * workers and readers. What comes is held against the order at every step.
+ * Random walks over everything that a consumer can do, in any order: epochs dropped and restored
+ * halfway, batches held and released late, loaders replaced, slow workers and readers. Every batch
+ * is compared with the order.
  */
 #include "fixture.h"
 

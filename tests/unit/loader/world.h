@@ -1,9 +1,9 @@
 /*
- * What the tests of several hosts share: a world of real memcached servers and of ranks, each a
- * loader that a thread of its own consumes, and books of what each rank got.
+ * Helpers for tests of several hosts: real memcached servers, and ranks, each a loader that is
+ * consumed by a thread of its own and whose batches are recorded.
  *
- * Threads only keep books; what they got is compared afterwards with what a plain loader gives,
- * sample by sample: the image of a sample is a function of seed, epoch and index.
+ * Threads only record. The records are compared afterwards with a plain loader, sample by sample:
+ * the image of a sample is a function of seed, epoch and index.
  */
 #ifndef HR_TEST_ENGINE_WORLD_H
 #define HR_TEST_ENGINE_WORLD_H

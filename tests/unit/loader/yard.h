@@ -1,8 +1,9 @@
 /*
- * What the tests of publishers and crews share: a yard, where chunks of one publisher lie, which
- * keeps books on every callback; and the samples that an embedded loader gives, to compare with.
+ * Helpers for tests of publishers and crews: a yard holds the chunks of one publisher and checks
+ * every callback; also computes the samples of an embedded loader, for comparison.
  *
- * Callbacks come from other threads: what is wrong there is kept, and told by yard_check.
+ * Callbacks run on other threads, so the yard stores the first error, and yard_check fails the
+ * test.
  */
 #ifndef HR_TEST_ENGINE_YARD_H
 #define HR_TEST_ENGINE_YARD_H

@@ -1,5 +1,7 @@
-/* Cuts: the deal of torch's DistributedSampler, equal counts on all ranks, and
- * every sample exactly once over an epoch whatever the restores in between. */
+/*
+ * Cuts: the assignment of torch's DistributedSampler, equal counts on all ranks, and every sample
+ * exactly once in an epoch, for any restores in between.
+ */
 #include "../test.h"
 
 #include "base/random.h"

@@ -1,5 +1,7 @@
-/* Orders: permutations, uniform, pure, unchanged since they were first made;
- * and the stand-ins for bad samples. */
+/*
+ * Orders: permutations, uniform, pure functions, unchanged between versions; and the stand-ins for
+ * bad samples.
+ */
 #include "../test.h"
 
 #include "base/memory.h"

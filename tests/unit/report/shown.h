@@ -1,4 +1,4 @@
-/* What reports wrote, looked at: used by the tests of all kinds of them. */
+/* Parses reports and checks their contents, for the tests of all kinds of reports. */
 #ifndef HR_TEST_REPORT_SHOWN_H
 #define HR_TEST_REPORT_SHOWN_H
 

@@ -1,4 +1,4 @@
-/* The kit of reports: numbers for people, wrapped text, escapes, growing texts, events. */
+/* The report kit: numbers for people, wrapped text, escapes, growing texts, events. */
 #include "../test.h"
 
 #include "base/memory.h"

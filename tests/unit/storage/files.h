@@ -1,5 +1,7 @@
-/* Files for the storage tests: a directory of their own, contents that are a
- * function of the seed and the offset, and counting of open descriptors. */
+/*
+ * Files for the storage tests: a temporary directory, contents that are a function of seed and
+ * offset, and the number of open descriptors.
+ */
 #ifndef HR_TEST_STORAGE_FILES_H
 #define HR_TEST_STORAGE_FILES_H
 

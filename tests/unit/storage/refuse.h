@@ -1,4 +1,4 @@
-/* System calls that a seccomp filter refuses, as containers do. */
+/* Makes a seccomp filter refuse system calls, as containers do. */
 #ifndef HR_TEST_STORAGE_REFUSE_H
 #define HR_TEST_STORAGE_REFUSE_H
 

@@ -1,8 +1,7 @@
 /*
- * The search for the depth, on simulated devices: of a latency that overlaps and a
- * bandwidth that does not; throttled as control groups do it, in ticks; slower the
- * more it is asked. What is found is compared with what each depth really gives, which
- * the same simulation measures.
+ * The search for the depth, on simulated devices: with a latency that overlaps and a bandwidth that
+ * does not; throttled in ticks, as control groups do; slower with more reads in flight. The depth
+ * found is compared with the rates of all depths in the same simulation.
  */
 #include "../test.h"
 

@@ -1,6 +1,4 @@
-/*
- * Kinds of file systems, from magic numbers and from lists of mounts as they really look.
- */
+/* Kinds of file systems, from magic numbers and from real lists of mounts. */
 #include "../test.h"
 
 #include "storage/filesystem.h"

@@ -1,7 +1,7 @@
 /*
- * Files that are held stay in memory when they are dropped, and go once they are released;
- * as much is held as the limits allow, and the rest is read. Where the build folder itself
- * lies in memory nothing can be seen to go.
+ * Held files stay in memory when they are dropped, and can be evicted once they are released; as
+ * much is held as the limits allow, and the rest is read. If the build folder itself is in memory,
+ * eviction cannot be tested.
  */
 #include "../test.h"
 

@@ -1,6 +1,6 @@
 /*
- * Measuring storage: every file is read once and wholly, at any depth, by either way; what
- * was in memory stays there or not, but nothing gets there; what cannot be read is counted.
+ * Measuring storage: every file is read once and completely, at any depth, in either way; reading
+ * makes no file resident; files that cannot be read are counted.
  */
 #include "../test.h"
 

@@ -1,7 +1,6 @@
 /*
- * The readers on real files: all backends and depths give the same bytes and
- * errors; special files do not hang; files that change meanwhile; nothing leaks
- * whenever a reader is destroyed.
+ * The readers on real files: all backends and depths give the same bytes and errors; special files
+ * do not hang; files change while they are read; nothing leaks, whenever a reader is destroyed.
  */
 #include "../test.h"
 

@@ -1,6 +1,6 @@
 /*
- * io_uring refused by a seccomp filter, as containers do: at its setup, or only
- * at its use. The reader falls back to pread, says so once, and reads.
+ * A seccomp filter refuses io_uring, as containers do, at its setup or only at its use. The reader
+ * falls back to pread, logs that once, and reads.
  */
 #include "../test.h"
 

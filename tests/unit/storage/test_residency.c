@@ -1,7 +1,7 @@
 /*
- * What lies in memory is told as the kernel does it: after writing, reading, dropping, with
- * pages mapped, on memory file systems, and of what is no readable file. Where the build
- * folder itself lies in memory, dropping is only seen to do nothing.
+ * Residency is reported as the kernel has it: after writing, reading and dropping, with mapped
+ * pages, on in-memory file systems, and for files that cannot be read. If the build folder itself
+ * is in memory, dropping has no effect, and the test expects that.
  */
 #include "../test.h"
 

@@ -1,6 +1,6 @@
 /*
- * The rate of storage that delivers in lumps, as a throttled disk does: it is found within a
- * per cent wherever the lumps fall, where bytes over time are off by one of them.
+ * The rate of storage that delivers in bursts, as a throttled disk does: it is found within one per
+ * cent for any phase of the bursts, while bytes over time is off by one burst.
  */
 #include "../test.h"
 #include "storage/steady.h"

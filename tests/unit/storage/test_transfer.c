@@ -1,7 +1,6 @@
 /*
- * The transfer's state machine, fed with what kernels give rarely: short reads,
- * interruptions, would-block, files that change between open and read, O_DIRECT
- * refused at each point.
+ * The transfer's state machine with results that kernels rarely return: short reads, interruptions,
+ * would-block, files that change between open and read, O_DIRECT refused at each step.
  */
 #include "../test.h"
 
