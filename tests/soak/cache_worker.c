@@ -1,14 +1,14 @@
 /*
- * One job of the soak of caches: trains on a folder through a cache, epoch after
- * epoch, and compares the pixels of every sample with what they were without one.
+ * One job of the soak of caches: trains on a folder through a cache, epoch after epoch, and
+ * compares the pixels of every sample with those read without a cache.
  *
  *   soak_cache_worker FOLDER reference FILE
  *       writes a checksum of each sample's pixels, read without a cache
  *   soak_cache_worker FOLDER run FILE SPEC SEED EPOCHS [RANKS]
- *       prints a line of JSON for each epoch; exit status 9 where pixels are wrong
+ *       prints a line of JSON for each epoch; exit status 9 if pixels are wrong
  *
- * RANKS > 1: this is rank 0 of so many on this host, so that a cache without a name is
- * shared with the others that the same process started.
+ * RANKS > 1: this is rank 0 of RANKS on this host, so a cache without a name is shared with the
+ * others that the same process started.
  */
 #include <headrace/headrace.h>
 

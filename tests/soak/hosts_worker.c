@@ -1,22 +1,22 @@
 /*
- * One rank of the soak of several hosts: takes batches in step with the other ranks, as
- * synchronous training does, says which samples each had, and compares their pixels with what
- * a plain loader made of them.
+ * One rank of the soak of several hosts: takes batches in step with the other ranks, as synchronous
+ * training does, prints the samples of each batch, and compares their pixels with those of a plain
+ * loader.
  *
  *   soak_hosts_worker reference FOLDER FILE SEED
  *       writes a checksum of each sample's pixels in each of EPOCHS epochs, and prints their
  *       orders: the samples of one epoch a line
  *   soak_hosts_worker run FOLDER FILE KEY=VALUE...
  *       keys: see struct hosts_plan. Prints "batch ROUND POSITION PADDING MS INDEX..." for each
- *       batch, MS being how long it was waited for, and "epoch ROUND MS HITS READ STORED
- *       REFUSED" at an epoch's end. Exit status 9: wrong pixels; 5: another rank does not come.
+ *       batch, with the time in MS that it was waited for, and "epoch ROUND MS HITS READ STORED
+ *       REFUSED" at an epoch's end. Exit status 9: wrong pixels; 5: another rank is missing.
  *
- * A round is an epoch of the run; its images are those of epoch ROUND % EPOCHS. Ranks share a
- * file in memory: who is how far, what rank 0 read of the control file at an epoch's end, and
- * their rates, which all of them set for the next one. SIGTERM ends a rank at once.
+ * A round is an epoch of the run; its images are those of epoch ROUND % EPOCHS. Ranks share a file
+ * in memory: each rank's progress, the contents of the control file that rank 0 read at an epoch's
+ * end, and their rates, which all of them set for the next epoch. SIGTERM ends a rank at once.
  *
- * This program's clock_gettime tells another wall clock on each host, and its connect gives
- * each host an address, which the proxies know it by.
+ * This program replaces clock_gettime, to give each host another wall clock, and connect, to give
+ * each host an address by which the proxies recognise it.
  */
 #include <headrace/headrace.h>
 

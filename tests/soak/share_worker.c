@@ -1,19 +1,19 @@
 /*
- * One job of the soak of the agent: takes batches of a stream, epoch after epoch, says which
- * samples each batch had, and compares their pixels with what they are without an agent.
+ * One job of the soak of the agent: takes batches of a stream, epoch after epoch, prints the
+ * samples of each batch, and compares their pixels with those prepared without an agent.
  *
  *   soak_share_worker reference FOLDER FILE
  *       writes a checksum of each sample's pixels, prepared in this process
  *   soak_share_worker status SOCKET
- *       prints what an agent says of itself
+ *       prints the status of an agent
  *   soak_share_worker run FOLDER FILE KEY=VALUE...
  *       keys: see struct share_plan. Prints "missed M" before the first batch and, for each batch,
- *       "EPOCH POSITION INDEX...", POSITION being that of the order after the batch. Exit
- *       status 9: wrong pixels, or a batch that is not as it says.
+ *       "EPOCH POSITION INDEX...", with the position in the order after the batch. Exit
+ *       status 9: wrong pixels, or a batch whose description is wrong.
  *
- * Some batches are kept for a while, in part written to, and looked at again before they are
- * released: what the agent or others do must not reach them. SIGTERM ends a job after the
- * batch in hand.
+ * Some batches are kept for a while, partly overwritten, and compared again before they are
+ * released: nothing that the agent or other jobs do may change them. SIGTERM ends a job after the
+ * current batch.
  */
 #include <headrace/headrace.h>
 

@@ -1,4 +1,4 @@
-/* Advice, intervals and iterations of records whose answers are known. */
+/* Advice, intervals and iterations of records with known answers. */
 #include "written.h"
 
 #include <math.h>

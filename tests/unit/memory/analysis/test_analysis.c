@@ -1,4 +1,4 @@
-/* Blocks, live bytes, intervals and the period of records whose answers are known. */
+/* Blocks, live bytes, intervals and the period of records with known answers. */
 #include "../../test.h"
 
 #include "memory/analysis/intervals.h"

@@ -1,5 +1,7 @@
-/* A record of an accelerator, analysed: intervals are those between kernels where these are
- * known, and where they are not no swap is advised. */
+/*
+ * Analysis of an accelerator's record: intervals are those between kernels if their times are
+ * known; otherwise no swap is advised.
+ */
 #include "../../test.h"
 
 #include <headrace/memory.h>

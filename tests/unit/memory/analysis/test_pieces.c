@@ -1,4 +1,4 @@
-/* Categories, parts of the model, fragmentation, batch sizes, notes, and the JSON of it all. */
+/* Categories, parts of the model, fragmentation, batch sizes, notes, and their JSON. */
 #include "written.h"
 
 #include "base/memory.h"

@@ -1,7 +1,7 @@
 /*
- * The analysis of random records against a model of a few lines that does everything the slow
- * and simple way: what lives after each event, the peak and what lives at it, intervals between
- * accesses, the blocks that are not touched over the peak.
+ * The analysis of random records against a short and slow reference: live blocks after each event,
+ * the peak and its blocks, intervals between accesses, and the blocks that are not touched during
+ * the peak.
  */
 #include "written.h"
 

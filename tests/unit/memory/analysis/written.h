@@ -1,4 +1,4 @@
-/* Records written by hand: events with given times, in the order in which they are put. */
+/* Records written by hand: events with given times, in the given order. */
 #ifndef HR_TEST_WRITTEN_H
 #define HR_TEST_WRITTEN_H
 

@@ -1,6 +1,8 @@
-/* What importers are made of: pieces of address space against a map of bytes, JSON element by
- * element wherever the buffer ends, want of memory at any moment; and that an opened import leaves
- * nothing behind. test_import.py has the formats themselves. */
+/*
+ * Parts of the importers: pieces of address space against a map of bytes, JSON elements with a
+ * buffer that ends anywhere, failed allocations at any moment; and an opened import frees
+ * everything. test_import.py tests the formats themselves.
+ */
 #include "../../test.h"
 
 #include "base/memory.h"

@@ -1,13 +1,13 @@
 /*
- * A stand-in for NVIDIA's CUPTI and for what of its driver is used beside it.
+ * A stand-in for NVIDIA's CUPTI and the part of the driver that is used with it.
  *
- * It makes activity records of the sizes and with the members' places of CUDA 12.9
- * (CUpti_ActivityKernel9, Memcpy6, MemcpyPtoP4, Memset4, GraphTrace2, ExternalCorrelation, API)
- * and hands them over in buffers that it requests, as the reference says: an API call in a
- * thread that has pushed an external id is told with that id, work with the API call's number.
- * When buffers are full, in which order records come, what is dropped and which clock is used,
- * a test says by the functions that begin with standin_. Built with STANDIN_OLD it has neither
- * a clock to be registered nor a flush period.
+ * It makes activity records with the sizes and layouts of CUDA 12.9 (CUpti_ActivityKernel9,
+ * Memcpy6, MemcpyPtoP4, Memset4, GraphTrace2, ExternalCorrelation, API) and delivers them in
+ * buffers that it requests, as the reference documents: the record of an API call contains the
+ * external id that its thread has pushed, the record of work the number of its API call. Functions
+ * that begin with standin_ let a test choose when buffers are full, the order of records, which
+ * records are dropped, and the clock. Built with STANDIN_OLD, it has no function to register a
+ * clock and no flush period.
  */
 #include <pthread.h>
 #include <stddef.h>

@@ -1,5 +1,7 @@
-/* The offsets by which activity records are read are those of the CUPTI header of this machine:
- * built only where there is one. */
+/*
+ * Compares the offsets used to read activity records with the CUPTI header of this machine; built
+ * only if there is one.
+ */
 #include "memory/record/cupti.h"
 
 #include <cuda.h>

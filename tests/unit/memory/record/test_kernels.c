@@ -1,5 +1,7 @@
-/* What a device ran is joined to the calls that asked for it, whatever comes first and however
- * it is cut into buffers; by a stand-in of CUPTI that makes real records. */
+/*
+ * The device's work is matched to the calls that launched it, for any order of records and any
+ * division into buffers. Uses a stand-in for CUPTI that makes real records.
+ */
 #include "../../test.h"
 
 #include "base/clock.h"

@@ -1,5 +1,7 @@
-/* What was recorded is what is read: of many threads, of a process that was killed, of files
- * that are cut or damaged anywhere. */
+/*
+ * A reader gets what was recorded: by many threads, by a process that was killed, from files that
+ * are truncated or damaged anywhere.
+ */
 #include "../../test.h"
 
 #include "base/clock.h"

@@ -1,5 +1,7 @@
-/* Records of a small training run, whose every event has its time: what reports of them say is
- * known to the byte. */
+/*
+ * Records of a small training run with a known time for every event, so that the contents of
+ * reports are known to the byte.
+ */
 #ifndef MEMORY_FIXTURE_H
 #define MEMORY_FIXTURE_H
 

@@ -1,7 +1,7 @@
 /*
- * Reports on memory: texts exactly as the files beside this one say (HEADRACE_REWRITE=1 writes
- * those anew), never wider than asked for; the page whole, harmless whatever names are in it,
- * the same each time; comparisons. What a browser makes of pages: test_browser.py.
+ * Reports on memory: the texts equal the files beside this one (HEADRACE_REWRITE=1 writes these
+ * again) and are never wider than requested; the page is complete, safe with any names in it, and
+ * the same each time; comparisons. test_browser.py opens the pages in a browser.
  */
 #include "../../test.h"
 

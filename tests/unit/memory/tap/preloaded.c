@@ -1,7 +1,7 @@
 /*
- * A program that knows nothing of Headrace, as the tap's tests run it: allocates and frees by
- * each function, in children, in threads; PART says what. It checks itself what an allocator
- * owes its caller.
+ * A program that knows nothing of Headrace, for the tests of the tap: allocates and frees with each
+ * function, in children and in threads; PART selects the test. It checks by itself that the
+ * allocator works correctly.
  */
 #include <errno.h>
 #include <malloc.h>

@@ -1,4 +1,4 @@
-/* A stand-in for the CUDA runtime: what it was asked, and what it shall refuse. */
+/* A stand-in for the CUDA runtime: the calls that it received, and those that it must refuse. */
 #ifndef HR_TEST_STANDIN_CUDART_H
 #define HR_TEST_STANDIN_CUDART_H
 

@@ -1,5 +1,7 @@
-/* The CUDA allocator on a stand-in runtime: which function on which device and stream, what is
- * told, and what a refusal does. */
+/*
+ * The CUDA allocator on a stand-in runtime: the function, device and stream of each call, the
+ * reported events, and refused allocations.
+ */
 #include "../../test.h"
 
 #include "memory/tap/tap.h"

@@ -1,6 +1,6 @@
 /*
- * The library in front of a program's allocator: what the record says of programs whose
- * allocations are known (preloaded.c). The arguments: the library and the program.
+ * The tap preloaded into a program whose allocations are known (preloaded.c): checks the record.
+ * Arguments: the library and the program.
  */
 #include "../../test.h"
 

@@ -1,5 +1,7 @@
-/* What lives: blocks go in and out, tables grow, holes are closed, threads do not disturb each
- * other, and the filter never denies a block that is there. */
+/*
+ * The table of live blocks: insertion, removal, growth, closing of holes, several threads; the
+ * filter never misses a block in the table.
+ */
 #include "../../test.h"
 
 #include "memory/tap/table.h"

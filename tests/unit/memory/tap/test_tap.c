@@ -1,7 +1,7 @@
 /*
- * Telling: who listens hears of each allocation and free once, in an order in which no
- * address lives twice; of what lived before; of nothing after the end; and a forked child
- * begins anew.
+ * Reporting: a listener gets each allocation and free once, in an order in which no address is live
+ * twice; it gets the blocks that were live before; it gets nothing after the end. A forked child
+ * starts without blocks.
  */
 #include "../../test.h"
 

@@ -1,4 +1,4 @@
-/* Results that a measurement would have found; see measured.h. */
+/* Results as a measurement would have found them; see measured.h. */
 #include "measured.h"
 
 #include "close.h"

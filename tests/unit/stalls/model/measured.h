@@ -1,6 +1,6 @@
 /*
- * Results of runs that were never run: what a measurement would have found of a simulated
- * system. What is predicted from them can be compared with the system itself.
+ * Makes results without a run: the measurements that a simulated system would give. Predictions
+ * from such a result can be compared with the changed system itself.
  */
 #ifndef HR_TEST_MEASURED_H
 #define HR_TEST_MEASURED_H

@@ -1,7 +1,4 @@
-/*
- * Records as the probe writes them, made of scripted times, for tests of what is read and
- * derived.
- */
+/* Records as the probe writes them, with scripted times, for tests of parsing and analysis. */
 #ifndef HR_TEST_RECORDS_H
 #define HR_TEST_RECORDS_H
 

@@ -1,4 +1,4 @@
-/* Rates, shares and intervals out of records, against numbers done by hand. */
+/* Rates, shares and intervals from records, compared with numbers computed by hand. */
 #include "../../test.h"
 #include "records.h"
 #include "stalls/model/inside.h"

@@ -1,5 +1,7 @@
-/* Student's t against its own integral, intervals and paired shares against sums done by
- * hand. */
+/*
+ * Student's t compared with its own integral; intervals and paired shares compared with sums
+ * computed by hand.
+ */
 #include "../../test.h"
 
 #include "stalls/model/interval.h"

@@ -1,7 +1,7 @@
 /*
- * Predictions from what a measurement of a simulated system would have found, against the
- * changed system itself; the unchanged system against its own phases; and what is said
- * where something was not measured or makes no sense.
+ * Predictions from the measurements of a simulated system, compared with the changed system itself;
+ * the unchanged system compared with its own phases; and the messages if something was not measured
+ * or a change makes no sense.
  */
 #include "measured.h"
 

@@ -1,5 +1,7 @@
-/* Records and stalls.json as texts: what goes around comes back the same, and damage is
- * refused with a message that names the place. */
+/*
+ * Records and stalls.json as texts: they are the same after writing and reading, and damaged texts
+ * are refused with a message that names the place.
+ */
 #include "../../test.h"
 #include "base/memory.h"
 #include "records.h"

@@ -1,4 +1,4 @@
-/* The schedule under scripted times: its order, its sets, and when and why it ends. */
+/* The schedule with scripted times: its order, its index sets, and when and why it ends. */
 #include "../../test.h"
 
 #include <headrace/stalls.h>

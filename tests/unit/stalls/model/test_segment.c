@@ -1,5 +1,7 @@
-/* What a segment proves, by a table of cases: cold and warm, others, pauses, notes; and which
- * segments run again. */
+/*
+ * What a segment proves, as a table of cases: cold and warm segments, other load, pauses, notes;
+ * and which segments run again.
+ */
 #include "../../test.h"
 
 #include <headrace/stalls.h>

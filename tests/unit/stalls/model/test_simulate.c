@@ -1,6 +1,6 @@
 /*
- * The simulation against closed forms: where times are constant, the rate of a pipeline
- * is known exactly. And what must hold of any system: more of anything is never slower.
+ * The simulation compared with closed forms: with constant times, the rate of a pipeline is known
+ * exactly. Also tests properties of every system: more of a resource is never slower.
  */
 #include "base/memory.h"
 #include "base/random.h"

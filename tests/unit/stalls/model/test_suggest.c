@@ -1,6 +1,6 @@
 /*
- * Suggestions from what a measurement of a simulated system would have found; what is refused,
- * what is said where something was not measured, and that no failure of memory is lost.
+ * Suggestions from the measurements of a simulated system: refusals, the messages if something was
+ * not measured, and failed allocations.
  */
 #include "measured.h"
 

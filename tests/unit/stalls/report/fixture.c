@@ -1,4 +1,4 @@
-/* Results made by hand; see fixture.h. Times of batches vary as a fixed function. */
+/* Results made by hand; see fixture.h. The times of batches vary by a fixed function. */
 #include "../../test.h"
 
 #include "../../report/shown.h"

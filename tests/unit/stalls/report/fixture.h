@@ -1,4 +1,4 @@
-/* Results made by hand, for tests of how results are shown. */
+/* Results made by hand, for tests of reports. */
 #ifndef HR_TEST_REPORT_FIXTURE_H
 #define HR_TEST_REPORT_FIXTURE_H
 

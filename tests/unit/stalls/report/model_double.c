@@ -1,6 +1,6 @@
 /*
- * Stands in for the model: predictions by a formula that a test can follow, so that what
- * is written does not change with the model. Linked before the room's library.
+ * Replaces the model with a simple formula for predictions, so that the expected texts do not
+ * change with the model. Linked before the room's library.
  */
 #include "../../test.h"
 

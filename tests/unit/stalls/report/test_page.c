@@ -1,5 +1,7 @@
-/* The page: whole, harmless whatever the names in it are, its data JSON, its scripts
- * those of the policy. What a browser makes of it: test_browser.py. */
+/*
+ * The page: complete, safe with any names in it, its data is JSON, its scripts are those that its
+ * policy allows. test_browser.py opens it in a browser.
+ */
 #include "../../test.h"
 
 #include "base/memory.h"

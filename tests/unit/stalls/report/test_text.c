@@ -1,5 +1,7 @@
-/* The text: exactly as the files beside this one say, and never wider than asked for.
- * HEADRACE_REWRITE=1 writes those files anew. */
+/*
+ * The text equals the files beside this one and is never wider than requested. HEADRACE_REWRITE=1
+ * writes those files again.
+ */
 #include "../../test.h"
 
 #include "../../report/shown.h"

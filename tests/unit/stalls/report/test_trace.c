@@ -1,4 +1,4 @@
-/* The trace: JSON that parses, slices that do not overlap, names kept harmless. */
+/* The trace: valid JSON, slices that do not overlap, escaped names. */
 #include "../../test.h"
 
 #include "base/memory.h"

@@ -1,7 +1,7 @@
 /*
- * A watched loop: what it is handed, what is measured, and that nothing of the loader is
- * left different. Small files made here lie in a folder beside the tests' others; where that
- * is on a disk, cold and warm have to be proved by what the kernel read.
+ * A watched loop: its batches, the measurements, and that the loader is afterwards as before. The
+ * test makes small files beside those of other tests; if that is on a disk, cold and warm segments
+ * must be verified by the bytes that the kernel read.
  */
 #include "../../loader/fixture.h"
 

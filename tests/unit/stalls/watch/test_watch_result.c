@@ -1,6 +1,6 @@
 /*
- * What follows from a watched loop: rates and shares where the step and the preparation
- * take what the test says, and real photographs from storage to stalls.json and back.
+ * The result of a watched loop: rates and shares with steps and preparations of known duration, and
+ * real photographs from storage to stalls.json and back.
  */
 #include "../../loader/fixture.h"
 

@@ -1,6 +1,6 @@
 /*
- * Which segments of a watched loop count: real processes beside it, pauses, a queue that is full
- * when a segment begins, and figures that contradict each other.
+ * Which segments of a watched loop count: with real processes beside it, with pauses, with a queue
+ * that is full when a segment begins, and with figures that contradict each other.
  */
 #include "../../loader/fixture.h"
 
