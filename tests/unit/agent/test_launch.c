@@ -35,7 +35,7 @@
 
 struct launch_place {
     char root[64];          /* of the test, 0755 */
-    char facts[80];         /* where stand-ins say what they are */
+    char facts[80];         /* folder in which stand-ins describe themselves */
     char socket[96];        /* HEADRACE_AGENT: in a directory that does not exist yet */
     char command[PATH_MAX]; /* of the stand-in */
 };
@@ -63,7 +63,7 @@ static int set_up(void **state)
     return mkdir(p->facts, 0755);
 }
 
-/* The stand-ins that have said what they are: how many, and the last one's process. */
+/* Returns how many stand-ins have described themselves, and the last one's process. */
 static int started(const struct launch_place *p, pid_t *pid)
 {
     DIR *d = opendir(p->facts);
@@ -86,7 +86,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     return remove(path);
 }
 
-/* Ends every stand-in, also after a failure. */
+/* Ends all stand-ins, also after a failure. */
 static int tear_down(void **state)
 {
     struct launch_place *p = *state;
@@ -103,7 +103,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Who serves a connection; 0: it was closed. */
+/* Returns the process that serves a connection; 0: the connection was closed. */
 static pid_t ask(int socket)
 {
     char text[32] = "";
@@ -115,7 +115,7 @@ static pid_t ask(int socket)
     return (pid_t)atol(text);
 }
 
-/* Asks it to end, and waits until it has. */
+/* Asks the server to end, and waits until it has. */
 static void end(int socket)
 {
     char text[8];
@@ -226,8 +226,8 @@ static json_int_t number_of(const json_t *facts, const char *name)
     return json_integer_value(json_object_get(facts, name));
 }
 
-/* A session of its own, nobody's child, no signal blocked or ignored, nothing of ours open
- * but the listener; and we have no child more. */
+/* The stand-in has a session of its own, is no child of ours, has no signal blocked or ignored, and
+ * no file of ours open except the listener; and we have no additional child. */
 static void test_what_it_is_like(void **state)
 {
     struct launch_place *p = *state;
