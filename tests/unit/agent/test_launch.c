@@ -262,7 +262,7 @@ static void test_what_it_is_like(void **state)
     assert_string_equal(file_of(facts, "1"), "/dev/null");
     assert_string_equal(file_of(facts, "2"), below(p, "run/agent.log"));
     assert_int_equal(strncmp(file_of(facts, "3"), "socket:", 7), 0);
-    /* the one more is the folder that it lists */
+    /* one more: the folder that it lists */
     assert_true(json_object_size(json_object_get(facts, "files")) <= 5);
     json_t *arguments = json_object_get(facts, "arguments");
     assert_string_equal(json_string_value(json_array_get(arguments, 0)), "--listener");
@@ -281,7 +281,7 @@ static void test_what_it_is_like(void **state)
     end(fd);
 }
 
-/* With standard files closed, the new ones take their numbers: nothing is mixed up. */
+/* With the standard files closed, new descriptors take their numbers; nothing is mixed up. */
 static void test_without_standard_files(void **state)
 {
     struct launch_place *p = *state;
@@ -316,7 +316,7 @@ static void auto_refused(const char *command, int code, const char *words)
     assert_int_equal(open_files(), before);
 }
 
-/* What cannot be started is told, and leaves nothing but the lock. */
+/* A command that cannot be started is reported, and leaves only the lock file. */
 static void test_no_such_command(void **state)
 {
     struct launch_place *p = *state;
@@ -331,7 +331,7 @@ static void test_no_such_command(void **state)
     auto_refused("", -ENOENT, "no command headrace-neither");
     assert_int_equal(access(p->socket, F_OK), -1);
     assert_int_equal(access(below(p, "run/agent.log"), F_OK), -1);
-    /* the words of the environment start it as well */
+    /* words separated by the control character in the environment start it, too */
     setenv("HEADRACE_AGENT_COMMAND", p->command, 1);
     int fd;
     assert_int_equal(hr__launch_auto(&fd, NULL, NULL), 0);
@@ -339,7 +339,8 @@ static void test_no_such_command(void **state)
     end(fd);
 }
 
-/* A command by a path from the working directory, although it runs in another. */
+/* The command is a path relative to the working directory, although it runs in another
+ * directory. */
 static void test_relative_command(void **state)
 {
     struct launch_place *p = *state;
@@ -355,7 +356,7 @@ static void test_relative_command(void **state)
     end(fd);
 }
 
-/* What a process that listened and ended leaves, and something that is no socket. */
+/* The socket of a process that listened and ended, and a file that is not a socket. */
 static void test_stale_socket(void **state)
 {
     struct launch_place *p = *state;
@@ -385,7 +386,7 @@ static void test_stale_socket(void **state)
     assert_int_equal(open_files(), before);
 }
 
-/* Who is in the queue when an agent does not accept is not kept for ever. */
+/* A connection in the listener's queue does not wait for ever if the agent does not accept. */
 static void test_a_full_queue(void **state)
 {
     struct launch_place *p = *state;
@@ -403,7 +404,7 @@ static void test_a_full_queue(void **state)
     close(listener);
 }
 
-/* Jobs that are killed while they start an agent: whoever comes after them gets one. */
+/* Jobs are killed while they start an agent; the next job gets an agent. */
 static void test_killed_starters(void **state)
 {
     struct launch_place *p = *state;
@@ -429,7 +430,7 @@ static void test_killed_starters(void **state)
     assert_true(started(p, &pid) >= 5);
 }
 
-/* A lock that its owner died with is free; one that somebody has is waited for. */
+/* The lock of a dead owner is free; a live owner's is waited for. */
 static void test_lock(void **state)
 {
     struct launch_place *p = *state;
@@ -452,7 +453,8 @@ static void test_lock(void **state)
     assert_int_equal(hr__launch_lock(&lock, p->socket, NULL), 0);
     assert_int_equal(waitpid(other, NULL, 0), other);
     assert_int_equal(waitpid(job, NULL, 0), job);
-    /* an agent that ends takes the file away: who waits with the old one is not let in twice */
+    /* an agent that ends removes the file: a process that waits for the old file's lock must not
+     * enter */
     int old = open(below(p, "run/agent.lock"), O_RDWR);
     assert_true(old >= 0);
     assert_int_equal(flock(old, LOCK_EX | LOCK_NB), -1);
@@ -485,7 +487,7 @@ static void test_clean(void **state)
     hr__launch_clean(NULL);
     hr__launch_unlock(&lock);
     close(fd);
-    /* nothing of ours; the directory is not ours to take away, since a path was named */
+    /* nothing of ours is left; the directory stays, because the path was given */
     assert_int_equal(rmdir(below(p, "run")), 0);
 }
 
@@ -496,7 +498,7 @@ static void refuse_directory(const struct launch_place *p, const char *words)
     assert_int_equal(hr__launch_connect(&fd, NULL, &error), -EACCES);
     if (!strstr(error.message, words))
         fail_msg("\"%s\" does not say \"%s\"", error.message, words);
-    /* It may be /tmp, or anything else that others need as it is. */
+    /* It may be /tmp, or another directory that others need unchanged. */
     if (strstr(error.message, "chmod") || strstr(error.message, "away"))
         fail_msg("\"%s\" advises to change a directory", error.message);
     assert_int_equal(hr__launch_listen(&fd, NULL, &error), -EACCES);
@@ -541,7 +543,7 @@ static void test_places_of_others(void **state)
     refuse_directory(p, "no directory");
 }
 
-/* A socket in our directory whose other end is another user's. */
+/* A socket in our directory that another user serves. */
 static void test_served_by_another(void **state)
 {
     struct launch_place *p = *state;
@@ -581,7 +583,7 @@ static void test_long_paths(void **state)
     struct hr_error error = {0};
     char path[200];
     int fd;
-    /* 107 characters are what a socket may have */
+    /* a socket's path has at most 107 characters */
     int room = 108 - (int)strlen(p->root) - 6;
     snprintf(path, sizeof path, "%s/run/x%0*d", p->root, room, 0);
     assert_int_equal(strlen(path), 108);
@@ -616,7 +618,7 @@ static void test_default_socket(void **state)
     hr_agent_default_socket(path, sizeof path);
     snprintf(want, sizeof want, "%s/headrace/agent.sock", p->root);
     assert_string_equal(path, want);
-    /* an empty directory of ours goes with the agent */
+    /* an empty directory of ours is removed with the agent */
     int lock;
     assert_int_equal(hr__launch_lock(&lock, NULL, NULL), 0);
     assert_int_equal(access(below(p, "headrace/agent.lock"), F_OK), 0);
@@ -638,7 +640,7 @@ static void test_default_socket(void **state)
     free(kept);
 }
 
-/* Starting works at the limit of descriptors only as far as there are some. */
+/* At the limit of descriptors an agent can be started only while some are left. */
 static void test_out_of_descriptors(void **state)
 {
     struct launch_place *p = *state;

@@ -55,7 +55,7 @@ static void many_short_runs(void **state)
 
 struct masks {
     pthread_t caller;
-    _Atomic int open; /* workers that would take SIGINT */
+    _Atomic int open; /* workers that do not block SIGINT */
 };
 
 static void look_at_mask(void *arg, size_t i)
