@@ -40,8 +40,8 @@ static inline const char *tree_path(const struct tree *t, const char *name)
     return path;
 }
 
-/* Makes the directories that lead to `name`, and `name` itself as a file of
- * `bytes` bytes; a name that ends with '/' is only directories. */
+/* Makes the directories above `name`, and `name` as a file of `bytes` bytes. A name that ends with
+ * '/' is a directory. */
 static inline void tree_file(const struct tree *t, const char *name, size_t bytes)
 {
     char path[4096];
