@@ -221,14 +221,6 @@ double hr__watch_set_bytes(struct hr_stalls_watch *w, uint64_t from, uint64_t co
     return sum;
 }
 
-double hr__watch_read_bytes(void)
-{
-    char text[1024];
-    hr__read_text("/proc/self/io", text, sizeof text);
-    const char *line = strstr(text, "\nread_bytes: ");
-    return line ? strtod(line + 13, NULL) : NAN;
-}
-
 /* Returns the bytes of all files, or pieces, that hold the set's samples. */
 static double file_bytes(const struct hr_stalls_watch *w)
 {
