@@ -71,7 +71,7 @@ static void test_escapes(void **state)
     assert_int_equal(hr__allocated(HR__TAG_REPORT), 0);
 }
 
-/* Texts longer than what is there at first, and the end of one. */
+/* Texts longer than the initial memory, and the end of one. */
 static void test_grows(void **state)
 {
     struct hr__draft d = {.text = NULL};

@@ -51,7 +51,7 @@ static void test_one(void **unused)
     in.bytes = HR__TAP_LARGEST;
     in.device = 3;
     in.is_reported = 0;
-    /* Another life at the same address. */
+    /* Another block at the same address. */
     assert_int_equal(hr__tap_table_put(table, &in, &out), 1);
     assert_int_equal(out.bytes, 77);
     assert_int_equal(hr__tap_table_take(table, 0x1000, &out), 1);
@@ -64,7 +64,7 @@ static void test_one(void **unused)
     drop(table);
 }
 
-/* Against a plain array: 40,000 changes among 3,000 addresses. */
+/* Compared with a plain array: 40,000 changes among 3,000 addresses. */
 static void test_many(void **unused)
 {
     (void)unused;

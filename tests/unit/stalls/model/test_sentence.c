@@ -46,14 +46,14 @@ static void test_hardly(void **state)
     const double even[] = {.099, .099, .0995, .1};
     memcpy(p.seconds, even, sizeof even);
     says(&p, "Training hardly waits for data (1 % of the time).");
-    /* Storage alone, and only in the first epoch. */
+    /* Storage only, and only in the first epoch. */
     const double disk[] = {.06, .06, .06, .1};
     memcpy(p.seconds, disk, sizeof disk);
     p.bytes = 2e10;
     says(&p, "Training hardly waits for data (0 % of the time). That holds once the dataset's 20 "
              "GB are in memory; the first epoch, read from storage, waits 40 % of the "
              "time for the disk.");
-    /* No difference between them. */
+    /* No difference between the phases. */
     const double same[] = {.06, .06, .1, .1};
     memcpy(p.seconds, same, sizeof same);
     p.world = 2;
@@ -101,7 +101,7 @@ static void test_cpu(void **state)
              "15 % for the disk.");
 }
 
-/* What the model suggests is said when records are analysed, and kept. */
+/* The model's suggestion is made when records are analysed, and stored. */
 static void test_remedy(void **state)
 {
     struct records_plan p = plan_default();
@@ -129,7 +129,7 @@ static void test_remedy(void **state)
     hr_stalls_destroy(&s);
     hr_stalls_destroy(&again);
 
-    /* What remains is the copy. */
+    /* The rest is the copy. */
     p = plan_default();
     assert_int_equal(plan_analyse(&p, &s, &error), 0);
     assert_string_equal(s->remedy, "");
@@ -139,8 +139,8 @@ static void test_remedy(void **state)
     hr_stalls_destroy(&s);
 }
 
-/* Segments of 10 batches in turn so many seconds long with their files in memory: 0.55 s of it
- * is the step, and the interval of what they wait is 1.84 times half their difference. */
+/* Gives segments of 10 batches, files in memory, two durations in turn: 0.55 s is the step, and the
+ * interval of the waiting time is 1.84 times half their difference. */
 static void in_turn(struct hr_stalls *s, double even_s, double odd_s)
 {
     struct hr_error error;
@@ -150,8 +150,8 @@ static void in_turn(struct hr_stalls *s, double even_s, double odd_s)
     assert_int_equal(hr__stalls_derive(s, &error), 0);
 }
 
-/* No percentage where it is known to no better than +-20 points, and no remedy for what may be
- * nothing; what would settle it is said. */
+/* No percentage if it is known only to more than +-20 points, and no remedy for a wait that may not
+ * exist; the sentence says what would clarify it. */
 static void test_knowledge(void **state)
 {
     struct records_plan p = plan_default();
@@ -189,7 +189,7 @@ static void test_knowledge(void **state)
         snprintf(wanted, sizeof wanted, "%s%s", cases[i].says, behind);
         assert_string_equal(s->sentence, wanted);
     }
-    /* Nor is the whole of short epochs known better than their steps. */
+    /* Short epochs as a whole are not known better than their steps. */
     s->epoch_batches = 20;
     s->epoch_start_s = 0.525;
     s->epoch_start_each = true;
@@ -206,8 +206,8 @@ static void test_knowledge(void **state)
     hr_stalls_destroy(&s);
 }
 
-/* Of a wait that is known, a part that may be nothing is "perhaps"; parts that are not known
- * apart are named without figures. */
+/* If the whole wait is known, a part that may be zero is "perhaps"; parts that cannot be separated
+ * are named without figures. */
 static void test_parts(void **state)
 {
     struct records_plan p = plan_default();
@@ -229,18 +229,18 @@ static void test_parts(void **state)
     hr_stalls_destroy(&s);
 }
 
-/* Figures that contradict each other are not told. */
+/* Contradictory figures are not reported. */
 static void test_contradictions(void **state)
 {
     struct records_plan p = plan_default();
-    /* From storage 640 samples/s, of which storage alone gives 300. */
+    /* 640 samples/s from storage, of which storage alone gives 300. */
     p.depths = "[{\"depth\": 4, \"bytes_per_s\": 3e7, \"reads_per_s\": 300, "
                "\"parts\": [2.9e7, 3e7, 3e7, 3.1e7]}]";
     says(&p, "Training waits 41 % of the time: 35 % for preparing samples on the CPU, 6 % for the "
              "copy to the GPU. That holds with files in memory. What the disk adds could not be "
              "verified: training ran at 640 samples/s, faster than storage alone, which gave 300: "
              "batches prepared before were counted, or the machine was disturbed.");
-    /* 60 ms more of a batch, of which next() has 1 and cores less than 10. */
+    /* A batch takes 60 ms more, of which next() has 1 ms and cores less than 10. */
     p = plan_default();
     p.phases = 6;
     p.wait = 0.01;
@@ -258,7 +258,7 @@ static void test_contradictions(void **state)
     hr_stalls_destroy(&s);
 }
 
-/* Samples without files, and samples that come over the network, have words of their own. */
+/* Samples without files, and samples that come over the network, have their own sentences. */
 static void test_no_files(void **state)
 {
     struct records_plan p = plan_default();

@@ -44,7 +44,7 @@ static struct hr__prediction simulated(const struct hr__system *system, int batc
     return outcome;
 }
 
-/* The rate within a relative error; prints what was found where it is not. */
+/* Compares the rate within a relative error; prints a rate that differs. */
 static void check_rate(const struct hr__system *system, double rate, double tolerance)
 {
     struct hr__prediction o = simulated(system, 200);
