@@ -36,7 +36,7 @@ static void test_lumps(void **state)
         memset(bins, 0, sizeof bins);
         for (int k = -1; k < 16; k++)
             put((k + phase / 40.0) * LUMP_S, LUMP);
-        /* What was saved up while the disk idled comes first. */
+        /* First, the burst that was saved up while the disk was idle. */
         put(0.001, LUMP);
         double found = hr__steady_rate(bins, BINS, SECONDS / BINS);
         worst = fmax(worst, fabs(found / rate - 1));

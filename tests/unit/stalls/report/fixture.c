@@ -244,7 +244,7 @@ void fixture_warm(struct hr_stalls *s)
     }
 }
 
-/* A text as far as it fits. */
+/* Copies a text as far as it fits. */
 static void cut(char *out, size_t capacity, const char *text)
 {
     size_t n = strlen(text) < capacity ? strlen(text) : capacity - 1;
