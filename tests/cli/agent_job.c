@@ -36,7 +36,7 @@ static int make(struct hr_loader **out, char **argv, struct hr_error *error)
     return r;
 }
 
-/* One epoch: 1 where it is to go on. */
+/* Reads one epoch; returns 1 to continue. */
 static int read_epoch(struct hr_loader *loader, uint64_t epoch, int pause_us,
                       struct hr_error *error)
 {

@@ -38,7 +38,7 @@ static void send_text(int fd, const char *text)
     hr__wire_close_files(&m);
 }
 
-/* One connection; returns non-zero where the agent is to end. */
+/* Serves one connection; returns non-zero if the agent must end. */
 static int serve(int fd, char ***files)
 {
     struct hr__wire_message m, welcome = {.type = HR__WIRE_WELCOME};

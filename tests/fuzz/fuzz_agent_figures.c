@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A comment, or a metric of ours with what ends in one number. */
+/* Returns non-zero for a comment, or one of our metrics that ends in one number. */
 static int is_line(const char *line, size_t length)
 {
     static const char begin[] = "headrace_";

@@ -15,7 +15,7 @@ static int is_ended(const char *text, size_t bytes)
     return strnlen(text, bytes) < bytes;
 }
 
-/* Promises of a few structs, said here once more. */
+/* Checks again the bounds of a few structs. */
 static int is_kept(const struct hr__wire_message *m)
 {
     const struct hr__wire_attach *a = &m->attach;

@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Reads all that a catalog leads to; a wrong check shows under ASan. */
+/* Reads everything that a catalog refers to; ASan detects a missing check. */
 static size_t use(const struct hr__catalog *c)
 {
     size_t sum = strlen(hr__catalog_at(c, c->header->root));

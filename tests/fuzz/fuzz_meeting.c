@@ -24,7 +24,7 @@ static void check_record(const char *text)
         abort();
 }
 
-/* The same behind its right checksum, which no mutation finds. */
+/* Checks the same bytes with a correct checksum, which no mutation finds. */
 static void check_sealed(const char *text, size_t size)
 {
     char *sealed = malloc(size + 32);

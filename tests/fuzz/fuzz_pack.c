@@ -42,7 +42,7 @@ static void repair(char *bytes, size_t size, int what)
         h->checksum = hr__catalog_checksum(h);
 }
 
-/* All that a sample leads to lies in the file; a wrong check shows here. */
+/* Checks that everything a sample refers to is in the file. */
 static void use(struct hr_dataset *d, size_t size)
 {
     for (size_t i = 0; i < hr_dataset_count(d); i++) {

@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct hr__peer_trailer trailer, found;
     uint64_t key[2] = {size, 7}, other[2] = {size, 8};
     const struct hr__secret secret = {{1, 2}, size & 1};
-    /* Any bytes, which fit no checksum but by a search of 2^64. */
+    /* Random bytes match a checksum only by a chance of 2^-64. */
     if (!hr__peer_item_check(&found, key, data, size, &secret) &&
         found.length + HR__PEER_TRAILER != size)
         abort();
