@@ -164,8 +164,10 @@ static void print_suggestions(const struct predict_report *report)
     printf("The cheapest change that ends the waiting (%.0f %% of the time now):\n", 100 * wait);
     for (int i = 0; i < report->suggestion_count; i++) {
         const struct hr_stalls_suggestion *s = &report->suggestions[i];
-        printf("%s%s: %s samples/s%s\n", i ? "  or " : "  ", s->text, rate(a, s->prediction.rate),
-               s->prediction.extrapolated ? " *" : "");
+        char *text = text_escape(s->text);
+        printf("%s%s: %s samples/s%s\n", i ? "  or " : "  ", text ? text : "",
+               rate(a, s->prediction.rate), s->prediction.extrapolated ? " *" : "");
+        free(text);
     }
 }
 

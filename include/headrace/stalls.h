@@ -184,7 +184,9 @@ HR_API HR_NODISCARD int hr_stalls_predict(const struct hr_stalls *result,
 
 /* Finds the cheapest single change that leaves at most `stall` of the time to waiting. Tries,
  * in order of cost: nothing; Headrace's loader; a cache in the present memory; more
- * cores or workers; a faster disk; two of these together. Returns the number of suggestions, at
+ * cores or workers; a faster disk; two of these together. With the stall 0.02 gives those that
+ * the result already has: only their predictions are computed. Otherwise searches, which may take
+ * seconds. Returns the number of suggestions, at
  * most `capacity`, each with the change and its prediction; 0: no change suffices. Errors: as
  * hr_stalls_predict. */
 struct hr_stalls_suggestion {

@@ -39,9 +39,6 @@ void hr__stalls_drop_derived(struct hr_stalls *s)
     hr__free(s->waiting);
     hr__free(s->straggles);
     hr__free(s->sentence);
-    hr__free(s->suggestions);
-    s->suggestions = NULL;
-    s->suggestion_count = 0;
     s->alone_s = s->waiting = NULL;
     s->straggles = NULL;
     s->sentence = NULL;
@@ -58,6 +55,7 @@ void hr_stalls_destroy(struct hr_stalls **result)
         hr__fields_clear(hr__host_fields, &s->hosts[i]);
     hr__clear_run(s);
     hr__stalls_drop_derived(s);
+    hr__free(s->suggestions);
     hr__free(s->ranks);
     hr__free(s->hosts);
     hr__free(s->command);
@@ -97,6 +95,7 @@ static int copy_result(struct hr_stalls **out, const struct hr_stalls *from, str
     *s = *from;
     s->suggestions = NULL;
     s->suggestion_count = 0;
+    s->has_suggestions = false;
     s->alone_s = s->waiting = NULL;
     s->straggles = NULL;
     s->sentence = NULL;

@@ -14,6 +14,7 @@
 
 #define RANKS_AN_END 8 /* ranks listed that wait most, and least, if not all are */
 #define LIST_AT_MOST 40
+#define SUGGESTIONS  6 /* rows at most */
 
 static const char *plural(double n, const char *one, const char *many)
 {
@@ -139,9 +140,7 @@ static void fill_changes_in_memory(struct hr__table *t, const struct hr_stalls *
 /* Omits what cannot be predicted; hr_stalls_predict reports the reason. */
 static void fill_changes(struct hr__table *t, const struct hr_stalls *s)
 {
-    struct hr_stalls_suggestion asked[HR__SUGGESTIONS];
-    const struct hr_stalls_suggestion *suggestions = s->suggestions;
-    int count = s->suggestion_count;
+    struct hr_stalls_suggestion suggestions[SUGGESTIONS] = {{.size = sizeof *suggestions}};
     struct hr_stalls_prediction now = {.size = sizeof now};
     struct hr_stalls_change none;
     struct hr_error error = {0};
@@ -151,12 +150,7 @@ static void fill_changes(struct hr__table *t, const struct hr_stalls *s)
         return;
     }
     add_now(t, &now);
-    if (!suggestions) { /* the result was read from a file */
-        for (int i = 0; i < HR__SUGGESTIONS; i++)
-            asked[i].size = sizeof *asked;
-        suggestions = asked;
-        count = hr_stalls_suggest(s, HR__STALL, asked, HR__SUGGESTIONS, &error);
-    }
+    int count = hr_stalls_suggest(s, HR__STALL, suggestions, SUGGESTIONS, &error);
     for (int i = 0; i < count; i++)
         if (memcmp(&suggestions[i].change, &none, sizeof none)) /* "nothing" is already shown */
             add_prediction(t, suggestions[i].text, &suggestions[i].prediction);
