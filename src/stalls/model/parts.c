@@ -23,6 +23,20 @@ const char *hr_stalls_phase_name(enum hr_stalls_phase phase)
     return (unsigned)phase < HR_STALLS_PHASES ? hr__phase_names[phase] : NULL;
 }
 
+const char *hr_stalls_phase_title(enum hr_stalls_phase phase)
+{
+    static const char *const titles[HR_STALLS_PHASES] = {"batches on the device",
+                                                         "batches prepared", "files in memory",
+                                                         "files on storage", "one rank loading"};
+    return (unsigned)phase < HR_STALLS_PHASES ? titles[phase] : NULL;
+}
+
+const char *hr_stalls_share_name(int share)
+{
+    static const char *const names[HR_STALLS_SHARES] = {"compute", "copy", "preparation", "fetch"};
+    return (unsigned)share < HR_STALLS_SHARES ? names[share] : NULL;
+}
+
 #define MEMBER(type, member)                                                                       \
     .offset = offsetof(struct type, member), .size = sizeof(((struct type *)0)->member)
 #define RANGE(from, to, otherwise) .low = (from), .high = (to), .absent = (otherwise)

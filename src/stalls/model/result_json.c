@@ -54,11 +54,10 @@ static json_t *interval(struct hr_interval i)
 
 static json_t *shares(const struct hr_interval *share, int count)
 {
-    static const char *const names[] = {"compute", "copy", "preparation", "fetch"};
     json_t *o = json_object();
     bool ok = o;
     for (int i = 0; ok && i < count; i++)
-        ok = hr__json_set(o, names[i], interval(share[i]));
+        ok = hr__json_set(o, hr_stalls_share_name(i), interval(share[i]));
     if (ok)
         return o;
     json_decref(o);

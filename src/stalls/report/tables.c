@@ -541,13 +541,10 @@ static void fill_run(struct hr__table *t, const struct hr_stalls *s)
 
 static void fill_unverified(struct hr__table *t, const struct hr_stalls *s)
 {
-    static const char *const names[HR_STALLS_PHASES] = {"batches on the GPU", "batches prepared",
-                                                        "files in memory", "files on storage",
-                                                        "one rank loading"};
     for (int p = 0; p < HR_STALLS_PHASES; p++) {
         if (!*s->phase_reason[p])
             continue;
-        hr__table_cell_print(t, "%s", names[p]);
+        hr__table_cell(t, hr_stalls_phase_title((enum hr_stalls_phase)p));
         hr__table_cell(t, s->phase_reason[p]);
     }
     if (s->host_count && *s->hosts[0].no_forms) {
