@@ -2,6 +2,7 @@
 #include "agent/server/place_inside.h"
 
 #include "base/error.h"
+#include "base/futex.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -467,4 +468,10 @@ bool hr__places_wants_room(struct hr__places *p)
     bool is_short = p->is_short;
     pthread_mutex_unlock(&p->lock);
     return is_short;
+}
+
+void hr__places_ring(struct hr__places *places)
+{
+    atomic_fetch_add(&places->header->bell, 1);
+    hr__futex_wake(&places->header->bell, INT32_MAX, 1);
 }

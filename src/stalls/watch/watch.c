@@ -15,7 +15,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,83 +32,11 @@
 #define AFTER_SHARE 0.2
 #define AFTER_MAX_S 20.0
 
-#define NOTES_MAX 64
-
 /* How long a replay waits for conversions in the loader's cache to finish. */
 #define CONVERSIONS_NS UINT64_C(3000000000)
 
 /* How long a segment waits for the loader to prepare ahead. */
 #define FILL_NS UINT64_C(30000000000)
-
-void hr__watch_note(struct hr_stalls_watch *w, const char *format, ...)
-{
-    char text[400];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    for (size_t i = 0; i < w->note_count; i++)
-        if (!strcmp(w->notes[i], text))
-            return;
-    if (w->note_count == NOTES_MAX)
-        return;
-    if (!w->notes)
-        w->notes = hr__alloc(HR__TAG_LOADER, NOTES_MAX, sizeof *w->notes);
-    char *copy = w->notes ? hr__strdup(HR__TAG_LOADER, text) : NULL;
-    if (copy)
-        w->notes[w->note_count++] = copy;
-}
-
-static uint64_t clock_ns(clockid_t clock)
-{
-    struct timespec t;
-    if (clock_gettime(clock, &t))
-        return 0;
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static uint64_t thread_ns(pthread_t thread)
-{
-    clockid_t clock;
-    return pthread_getcpuclockid(thread, &clock) ? 0 : clock_ns(clock);
-}
-
-void hr__watch_mark(struct hr_stalls_watch *w, struct hr__watch_mark *mark)
-{
-    const struct hr_loader *l = w->loader;
-    mark->worker_cpu_ns = 0;
-    for (int i = 0; i < l->worker_count; i++)
-        mark->worker_cpu_ns += thread_ns(l->workers[i].id);
-    for (int i = 0; i < l->fetcher_count; i++)
-        mark->worker_cpu_ns += thread_ns(l->fetchers[i].id);
-    mark->process_cpu_ns =
-        clock_ns(CLOCK_PROCESS_CPUTIME_ID) - mark->worker_cpu_ns - w->excluded_cpu_ns;
-    mark->prepare_ns = atomic_load_explicit(&l->counters.prepare.sum_ns, memory_order_relaxed);
-    mark->read_bytes = hr__watch_read_bytes();
-    mark->ns = hr__watch_now(w);
-}
-
-/* Gets the loader's next batch: returns 1, or an error. */
-static int load(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr_error *error)
-{
-    int r = hr_loader_next(w->loader, batch, error);
-    return r ? r
-             : hr__fail(error, -EINVAL,
-                        "a batch of the watch is missing: use its loader through the watch only");
-}
-
-int hr__watch_drain_batches(struct hr_stalls_watch *w, struct hr_error *error)
-{
-    while (w->to_drain) {
-        struct hr_batch *batch;
-        int r = load(w, &batch, error);
-        if (r < 0)
-            return r;
-        hr_batch_release(&batch);
-        w->to_drain--;
-    }
-    return 0;
-}
 
 /* ---- opening and closing ---- */
 
@@ -324,7 +251,7 @@ static int warm_up(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr
         w->stage = HR__WATCH_BEGIN;
         return plan(w, error);
     }
-    r = load(w, batch, error);
+    r = hr__watch_take(w, batch, error);
     if (r < 0)
         return r;
     if (!w->given++)
@@ -562,7 +489,7 @@ static int run(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr_err
     }
     int r = 1;
     if (hr__watch_loads(&w->chosen))
-        r = load(w, batch, error);
+        r = hr__watch_take(w, batch, error);
     else
         *batch = hr__watch_replay(w);
     if (r < 0)
