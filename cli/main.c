@@ -8,15 +8,15 @@
 
 static const struct cli_verb verbs[] = {
     {"agent", "prepare batches for all jobs of this host", cmd_agent},
-    {"cache", "samples kept in memory: what is there, fill, drop", cmd_cache},
-    {"memory", "what every block of memory of a training script does", cmd_memory},
-    {"pack", "a dataset into one file that decodes several times faster", cmd_pack},
-    {"predict", "what a change would bring to a measured training run", cmd_predict},
-    {"scan", "what a dataset holds: classes, sizes, damaged files", cmd_scan},
-    {"stalls", "where the time of a training script goes", cmd_stalls},
-    {"top", "what the agent of this host does, as it does it", cmd_top},
-    {"unpack", "the image files of a pack again", cmd_unpack},
-    {"version", "the version, and what this machine offers", cmd_version},
+    {"cache", "list, describe, fill and drop caches of samples in memory", cmd_cache},
+    {"memory", "record and analyse the memory blocks of a training script", cmd_memory},
+    {"pack", "write a dataset into one file that decodes several times faster", cmd_pack},
+    {"predict", "predict the effect of a change on a measured training run", cmd_predict},
+    {"scan", "report the contents of a dataset and its problems", cmd_scan},
+    {"stalls", "measure where the time of a training script goes", cmd_stalls},
+    {"top", "show the current activity of this host's agent", cmd_top},
+    {"unpack", "write the image files of a pack", cmd_unpack},
+    {"version", "print the version and the instruction set in use", cmd_version},
 };
 
 #define VERBS (int)(sizeof verbs / sizeof *verbs)
@@ -28,7 +28,7 @@ static void print_help(FILE *out)
           out);
     for (int i = 0; i < VERBS; i++)
         fprintf(out, "  %-10s %s\n", verbs[i].name, verbs[i].summary);
-    fputs("\nheadrace VERB --help tells more of each.\n\n"
+    fputs("\nheadrace VERB --help describes a verb.\n\n"
           "Example:\n  headrace scan /data/train --verify\n",
           out);
 }
