@@ -49,6 +49,15 @@ enum hr_stalls_phase {
  * storage. */
 HR_API const char *hr_stalls_phase_name(enum hr_stalls_phase phase);
 
+/* The same for people: "batches on the device", "batches prepared", "files in memory", "files on
+ * storage", "one rank loading". */
+HR_API const char *hr_stalls_phase_title(enum hr_stalls_phase phase);
+
+/* Names of the shares of time, in their order: "compute", "copy", "preparation", "fetch"; NULL for
+ * another index. Static storage. */
+#define HR_STALLS_SHARES 4
+HR_API const char *hr_stalls_share_name(int share);
+
 /* ---- results ---- */
 
 /*
@@ -184,7 +193,9 @@ HR_API HR_NODISCARD int hr_stalls_predict(const struct hr_stalls *result,
 
 /* Finds the cheapest single change that leaves at most `stall` of the time to waiting. Tries,
  * in order of cost: nothing; Headrace's loader; a cache in the present memory; more
- * cores or workers; a faster disk; two of these together. Returns the number of suggestions, at
+ * cores or workers; a faster disk; two of these together. With the stall 0.02 gives those that
+ * the result already has: only their predictions are computed. Otherwise searches, which may take
+ * seconds. Returns the number of suggestions, at
  * most `capacity`, each with the change and its prediction; 0: no change suffices. Errors: as
  * hr_stalls_predict. */
 struct hr_stalls_suggestion {
@@ -232,6 +243,34 @@ static inline void hr_stalls_schedule_options_default(struct hr_stalls_schedule_
 {
     hr_stalls_schedule_options_init(options, sizeof *options);
 }
+
+/* What is known before the first segment. */
+struct hr_stalls_pace {
+    size_t size;
+    double step_s;          /* a step on a replayed batch */
+    double load_s;          /* a batch of the loader, with its step */
+    double segment_s;       /* length of a segment to reach, and its batches, if more; default 3 */
+    uint64_t batches;       /* default 8 */
+    uint64_t ahead;         /* most batches that the loader prepares ahead */
+    uint64_t unit;          /* a segment has a multiple of so many batches; default 1 */
+    uint64_t epoch_batches; /* of the shortest epoch of a rank: a segment repeats no file; 0: not
+                               known */
+};
+HR_API void hr_stalls_pace_init(struct hr_stalls_pace *pace, size_t size);
+static inline void hr_stalls_pace_default(struct hr_stalls_pace *pace)
+{
+    hr_stalls_pace_init(pace, sizeof *pace);
+}
+
+/*
+ * Sets `batches` and `settle` of the options, whose phases and limits are set. Settling batches are
+ * as many as the loader has ahead, at least 2. Six rounds are to fit into max_s, and a segment is
+ * at least three times as long as the loader's batches ahead; fewer if not even four rounds would
+ * fit. With max_batches, four rounds fit. Errors: -EINVAL names the member.
+ */
+HR_API HR_NODISCARD int hr_stalls_schedule_fit(struct hr_stalls_schedule_options *options,
+                                               const struct hr_stalls_pace *pace,
+                                               struct hr_error *error);
 
 struct hr_stalls_segment {
     size_t size; /* set by the caller */

@@ -14,7 +14,6 @@
 #include "loader/attach.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>

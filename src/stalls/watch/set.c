@@ -13,7 +13,6 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/files.h"
 #include "base/memory.h"
 #include "cache/capacity.h"
 #include "dataset/dataset.h"
@@ -22,7 +21,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

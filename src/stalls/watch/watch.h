@@ -2,7 +2,7 @@
  * Measures the data stalls of a training loop in C: internals of headrace/stalls.h.
  *
  *   watch.c     the public functions: chooses which batch the loop gets next
- *   measure.c   notes, marks, and the batches of the loader
+ *   common.c    what all of these use: marks of time, notes, batches to drain
  *   replay.c    keeps batches that the loop gets again and again
  *   end.c       ends a segment: whether it counts or runs again
  *   set.c       index sets: selects samples, evicts or preloads them, verifies the result
@@ -175,7 +175,7 @@ struct hr_stalls_watch {
     bool after_has_set; /* `set` is the one of this part */
 };
 
-/* measure.c */
+/* common.c */
 
 /* Returns the watch's clock, in nanoseconds. */
 static inline uint64_t hr__watch_now(const struct hr_stalls_watch *w)
@@ -183,17 +183,17 @@ static inline uint64_t hr__watch_now(const struct hr_stalls_watch *w)
     return hr__now_ns() - w->excluded_ns;
 }
 
-/* Returns the bytes read from storage by this process since it started; NaN: unknown. */
-double hr__watch_read_bytes(void);
-
 void hr__watch_mark(struct hr_stalls_watch *w, struct hr__watch_mark *mark);
 
 /* Adds a note for the person who reads the result. The same text is added only once. */
 void hr__watch_note(struct hr_stalls_watch *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Gets the loader's next batch. Returns 1, or an error: the loader's; -EINVAL: there is none. */
-int hr__watch_load(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr_error *error);
+/* Returns the bytes read from storage by this process since it started; NaN: unknown. */
+double hr__watch_read_bytes(void);
+
+/* Gets the loader's next batch: returns 1, or an error. */
+int hr__watch_take(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr_error *error);
 
 /* Requests `to_drain` batches and releases them. Errors: the loader's. After -EINTR, call again to
  * continue. */

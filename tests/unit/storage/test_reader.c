@@ -47,7 +47,6 @@ static void read_all(struct hr__reader *reader, struct hr__read *reads, int coun
     while (left) {
         while (next < count && !hr__reader_submit(reader, &reads[next]))
             next++;
-        assert_int_equal(hr__reader_in_flight(reader), next - (count - left));
         int n = hr__reader_wait(reader, done, capacity, -1);
         assert_in_range(n, 1, capacity);
         for (int i = 0; i < n; i++) {
@@ -56,7 +55,6 @@ static void read_all(struct hr__reader *reader, struct hr__read *reads, int coun
             left--;
         }
     }
-    assert_int_equal(hr__reader_in_flight(reader), 0);
     assert_int_equal(hr__reader_wait(reader, done, capacity, -1), 0);
 }
 
@@ -224,7 +222,7 @@ static void ranges_destroyed_in_flight(void **state)
         struct hr__reader *reader = make(shapes[s], 0);
         struct hr__read reads[8];
         int fd = open(path, O_RDONLY | O_CLOEXEC | (shapes[s].direct ? O_DIRECT : 0));
-        for (int i = 0; i < 8 && hr__reader_in_flight(reader) < shapes[s].depth; i++) {
+        for (int i = 0; i < 8 && i < (int)shapes[s].depth; i++) {
             reads[i] = (struct hr__read){
                 .path = path, .is_range = 1, .fd = fd, .offset = 4096, .expected = 5000};
             assert_int_equal(hr__reader_submit(reader, &reads[i]), 0);

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static struct hr__tap_table *make(void)
 {
@@ -19,7 +20,10 @@ static struct hr__tap_table *make(void)
 
 static void drop(struct hr__tap_table *table)
 {
-    hr__tap_table_clear(table);
+    for (size_t s = 0; s < HR__TAP_SHARDS; s++)
+        if (table->shards[s].slots)
+            munmap(table->shards[s].slots,
+                   table->shards[s].capacity * sizeof *table->shards[s].slots);
     free(table);
 }
 

@@ -301,6 +301,18 @@ static void test_damaged_result(void **state)
         {"\"ranks\": [\n{\"rank\":0", "\"ranks\": [\n{\"rank\":2", "ranks[0].rank is 2", 0},
         {"\"rank\":0,\"local_rank\":0,\"host\":\"host-0\"",
          "\"rank\":0,\"local_rank\":0,\"host\":\"host-9\"", "ranks[0].host is none of hosts", 0},
+        {"\"suggestions\": ", "\"suggestions\": 5, \"s\": ", "suggestions is a number", 0},
+        {"\"suggestions\": ", "\"suggestions\": [{}], \"s\": ",
+         "suggestions[0].text is missing or empty", 0},
+        {"\"suggestions\": ", "\"suggestions\": [{\"text\": \"a\"}], \"s\": ",
+         "suggestions[0].change is missing", 0},
+        {"\"suggestions\": ",
+         "\"suggestions\": [{\"text\": \"a\", \"change\": {\"loader\": \"x\"}}], \"s\": ",
+         "suggestions[0].change.loader is \"x\"; write one of: same, headrace", 0},
+        {"\"suggestions\": ",
+         "\"suggestions\": [{\"text\": \"a\", \"change\": {\"loader\": \"same\", "
+         "\"cores\": 1e9}}], \"s\": ",
+         "suggestions[0].change.cores is 1000000000", 0},
         {"\"command\": \"", "\"command\": 5, \"c\": \"", "command is not a text", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

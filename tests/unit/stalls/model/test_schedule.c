@@ -348,9 +348,82 @@ static void test_refused(void **state)
     refused(o, "size");
 }
 
+static void test_names(void **state)
+{
+    assert_string_equal(hr_stalls_phase_name(HR_STALLS_ALONE), "alone");
+    assert_string_equal(hr_stalls_phase_title(HR_STALLS_DEVICE), "batches on the device");
+    assert_string_equal(hr_stalls_phase_title(HR_STALLS_ALONE), "one rank loading");
+    assert_null(hr_stalls_phase_title(HR_STALLS_PHASES));
+    assert_string_equal(hr_stalls_share_name(0), "compute");
+    assert_string_equal(hr_stalls_share_name(3), "fetch");
+    assert_null(hr_stalls_share_name(4));
+    assert_null(hr_stalls_share_name(-1));
+}
+
+/* Lengths of the segments for so many seconds and batches at most. */
+static void fits(const struct hr_stalls_pace *pace, double max_s, uint64_t max_batches,
+                 uint64_t settle, uint64_t batches)
+{
+    struct hr_stalls_schedule_options o = of(D | H | W | C);
+    o.max_s = max_s;
+    o.max_batches = max_batches;
+    assert_int_equal(hr_stalls_schedule_fit(&o, pace, NULL), 0);
+    assert_int_equal(o.settle, settle);
+    assert_int_equal(o.batches, batches);
+}
+
+static void test_fit(void **state)
+{
+    struct hr_stalls_schedule_options o = of(D | H | W | C);
+    struct hr_stalls_pace p;
+    struct hr_error error;
+    hr_stalls_pace_default(&p);
+    p.step_s = 0.1;
+    p.load_s = 0.2;
+    fits(&p, 0, 0, 2, 30);     /* 3 s of replay */
+    fits(&p, 150, 0, 2, 30);   /* six rounds of 25 s */
+    fits(&p, 60, 0, 2, 13);    /* 10 s: 1.2 s to settle, 0.7 s for each batch of four segments */
+    fits(&p, 10, 0, 2, 8);     /* at least 8 */
+    fits(&p, 150, 320, 2, 18); /* four rounds of four segments */
+    fits(&p, 150, 3, 2, 2);    /* too few in any case: the schedule refuses them */
+    p.batches = 40;
+    fits(&p, 0, 0, 2, 40);
+    p.batches = 8;
+    p.segment_s = 0.3;
+    fits(&p, 150, 0, 2, 8);
+    /* Three times what is ahead, or once if the time is short; in whole units. */
+    p.ahead = 10;
+    fits(&p, 150, 0, 10, 30);
+    fits(&p, 20, 0, 10, 10);
+    p.unit = 4;
+    fits(&p, 150, 0, 10, 32);
+    /* One epoch: 50 batches less those that settle and are ahead, in whole units. */
+    p.epoch_batches = 50;
+    fits(&p, 150, 0, 10, 28);
+    p.epoch_batches = 5;
+    fits(&p, 150, 0, 10, 8);
+    /* A loop without a device waits for one replay less. */
+    hr_stalls_pace_default(&p);
+    p.step_s = p.load_s = 1;
+    o.phases = H | W | C;
+    o.max_s = 300;
+    p.segment_s = 100;
+    assert_int_equal(hr_stalls_schedule_fit(&o, &p, &error), 0);
+    assert_int_equal(o.batches, 13); /* (50 - 2 * 2 - 2) / 3.5, rounded up */
+
+    p.unit = 0;
+    assert_int_equal(hr_stalls_schedule_fit(&o, &p, &error), -EINVAL);
+    assert_non_null(strstr(error.message, "unit"));
+    p.unit = 1;
+    p.load_s = NAN;
+    assert_int_equal(hr_stalls_schedule_fit(&o, &p, &error), -EINVAL);
+    assert_non_null(strstr(error.message, "times"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names),     cmocka_unit_test(test_fit),
         cmocka_unit_test(test_order),     cmocka_unit_test(test_small_segment),
         cmocka_unit_test(test_precision), cmocka_unit_test(test_limits),
         cmocka_unit_test(test_drop),      cmocka_unit_test(test_alone),

@@ -101,12 +101,10 @@ static void test_cpu(void **state)
              "15 % for the disk.");
 }
 
-/* The model's suggestion is made when records are analysed, and stored. */
-static void test_remedy(void **state)
+/* A plan whose samples take long to prepare. */
+static struct records_plan slow_plan(void)
 {
     struct records_plan p = plan_default();
-    struct hr_stalls *s, *again;
-    struct hr_error error;
     const double slow[] = {.05, .05, .1, .1};
     memcpy(p.seconds, slow, sizeof slow);
     p.bytes = 2e10;
@@ -115,6 +113,15 @@ static void test_remedy(void **state)
     p.preparation = "[{\"phase\": \"warm\", \"samples\": 64, \"cpu_s\": 0.39, \"wall_s\": 0.4},"
                     "{\"phase\": \"warm\", \"samples\": 64, \"cpu_s\": 0.4, \"wall_s\": 0.4}]";
     p.forms = "[{\"form\": \"encoded\", \"cpu_s\": 0.001, \"bytes\": 100000}]";
+    return p;
+}
+
+/* The model's suggestion is made when records are analysed, and stored. */
+static void test_remedy(void **state)
+{
+    struct records_plan p = slow_plan();
+    struct hr_stalls *s, *again;
+    struct hr_error error;
     assert_int_equal(plan_analyse(&p, &s, &error), 0);
     assert_ptr_equal(strstr(s->sentence, "Training waits 50 % of the time for preparing samples on "
                                          "the CPU. Headrace's loader or "),
@@ -139,8 +146,71 @@ static void test_remedy(void **state)
     hr_stalls_destroy(&s);
 }
 
-/* Gives segments of 10 batches, files in memory, two durations in turn: 0.55 s is the step, and the
- * interval of the waiting time is 1.84 times half their difference. */
+static int suggested(const struct hr_stalls *s, double stall, struct hr_stalls_suggestion found[8])
+{
+    struct hr_error error;
+    memset(found, 0, 8 * sizeof *found);
+    found->size = sizeof *found;
+    int count = hr_stalls_suggest(s, stall, found, 8, &error);
+    if (count < 0)
+        fail_msg("%s", error.message);
+    return count;
+}
+
+/* The suggestions of a result are searched for once: its file keeps texts and changes, from which
+ * the same predictions follow. */
+static void test_kept_suggestions(void **state)
+{
+    struct records_plan p = slow_plan();
+    struct hr_stalls *s, *again;
+    struct hr_stalls_suggestion found[8], kept[8];
+    struct hr_error error;
+    char *text, *at;
+    size_t length;
+    assert_int_equal(plan_analyse(&p, &s, &error), 0);
+    int count = suggested(s, 0.02, found);
+    assert_true(count > 1 && s->has_suggestions);
+    assert_int_equal(s->suggestion_count, count);
+    assert_int_equal(hr__stalls_to_json(s, &text, &length, &error), 0);
+    assert_int_equal(hr__stalls_from_json(&again, text, length, "text", &error), 0);
+    assert_int_equal(suggested(again, 0.02, kept), count);
+    for (int i = 0; i < count; i++) {
+        assert_string_equal(kept[i].text, found[i].text);
+        assert_memory_equal(&kept[i].change, &found[i].change, sizeof found[i].change);
+        assert_true(kept[i].prediction.rate == found[i].prediction.rate);
+        assert_true(kept[i].prediction.low == found[i].prediction.low);
+        assert_string_equal(kept[i].prediction.why, found[i].prediction.why);
+    }
+    assert_int_equal(suggested(again, 0.02, kept), count);
+    hr_stalls_destroy(&again);
+
+    /* Of the file, not searched again; another share of waiting is. */
+    at = strstr(text, "{\"text\":\"Headrace's loader\"");
+    assert_non_null(at);
+    memcpy(strstr(at, "loader"), "things", 6);
+    assert_int_equal(hr__stalls_from_json(&again, text, length, "text", &error), 0);
+    assert_int_equal(suggested(again, 0.02, kept), count);
+    assert_string_equal(kept->text, "Headrace's things");
+    assert_true(suggested(again, 0.03, kept) > 0);
+    assert_string_equal(kept->text, "Headrace's loader");
+    hr_stalls_destroy(&again);
+
+    /* A file of an earlier version has none: they are searched for when asked. */
+    at = strstr(text, "\"suggestions\"");
+    assert_non_null(at);
+    memcpy(at, "\"experiments\"", 13);
+    assert_int_equal(hr__stalls_from_json(&again, text, length, "text", &error), 0);
+    assert_false(again->has_suggestions);
+    assert_int_equal(suggested(again, 0.02, kept), count);
+    assert_string_equal(kept->text, "Headrace's loader");
+    assert_string_equal(again->sentence, s->sentence);
+    hr__free(text);
+    hr_stalls_destroy(&again);
+    hr_stalls_destroy(&s);
+}
+
+/* Segments of 10 batches in turn so many seconds long with their files in memory: 0.55 s of it
+ * is the step, and the interval of what they wait is 1.84 times half their difference. */
 static void in_turn(struct hr_stalls *s, double even_s, double odd_s)
 {
     struct hr_error error;
@@ -150,8 +220,8 @@ static void in_turn(struct hr_stalls *s, double even_s, double odd_s)
     assert_int_equal(hr__stalls_derive(s, &error), 0);
 }
 
-/* No percentage if it is known only to more than +-20 points, and no remedy for a wait that may not
- * exist; the sentence says what would clarify it. */
+/* No percentage where it is known to no better than +-20 points, and no remedy for what may be
+ * nothing; what would settle it is said. */
 static void test_knowledge(void **state)
 {
     struct records_plan p = plan_default();
@@ -189,7 +259,7 @@ static void test_knowledge(void **state)
         snprintf(wanted, sizeof wanted, "%s%s", cases[i].says, behind);
         assert_string_equal(s->sentence, wanted);
     }
-    /* Short epochs as a whole are not known better than their steps. */
+    /* Nor is the whole of short epochs known better than their steps. */
     s->epoch_batches = 20;
     s->epoch_start_s = 0.525;
     s->epoch_start_each = true;
@@ -206,8 +276,8 @@ static void test_knowledge(void **state)
     hr_stalls_destroy(&s);
 }
 
-/* If the whole wait is known, a part that may be zero is "perhaps"; parts that cannot be separated
- * are named without figures. */
+/* Of a wait that is known, a part that may be nothing is "perhaps"; parts that are not known
+ * apart are named without figures. */
 static void test_parts(void **state)
 {
     struct records_plan p = plan_default();
@@ -229,18 +299,18 @@ static void test_parts(void **state)
     hr_stalls_destroy(&s);
 }
 
-/* Contradictory figures are not reported. */
+/* Figures that contradict each other are not told. */
 static void test_contradictions(void **state)
 {
     struct records_plan p = plan_default();
-    /* 640 samples/s from storage, of which storage alone gives 300. */
+    /* From storage 640 samples/s, of which storage alone gives 300. */
     p.depths = "[{\"depth\": 4, \"bytes_per_s\": 3e7, \"reads_per_s\": 300, "
                "\"parts\": [2.9e7, 3e7, 3e7, 3.1e7]}]";
     says(&p, "Training waits 41 % of the time: 35 % for preparing samples on the CPU, 6 % for the "
              "copy to the GPU. That holds with files in memory. What the disk adds could not be "
              "verified: training ran at 640 samples/s, faster than storage alone, which gave 300: "
              "batches prepared before were counted, or the machine was disturbed.");
-    /* A batch takes 60 ms more, of which next() has 1 ms and cores less than 10. */
+    /* 60 ms more of a batch, of which next() has 1 and cores less than 10. */
     p = plan_default();
     p.phases = 6;
     p.wait = 0.01;
@@ -258,7 +328,7 @@ static void test_contradictions(void **state)
     hr_stalls_destroy(&s);
 }
 
-/* Samples without files, and samples that come over the network, have their own sentences. */
+/* Samples without files, and samples that come over the network, have words of their own. */
 static void test_no_files(void **state)
 {
     struct records_plan p = plan_default();
@@ -297,7 +367,7 @@ int main(void)
         cmocka_unit_test(test_not_measured),   cmocka_unit_test(test_cpu),
         cmocka_unit_test(test_contradictions), cmocka_unit_test(test_no_files),
         cmocka_unit_test(test_knowledge),      cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_remedy),
+        cmocka_unit_test(test_remedy),         cmocka_unit_test(test_kept_suggestions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

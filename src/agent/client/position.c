@@ -1,10 +1,5 @@
-/* Where a loader is in its epoch; see attached.h. */
+/* The position of a loader in the stream of an agent (see attached.h). */
 #include "agent/client/attached.h"
-
-int hr__attached_is_pushed(const struct hr__attached *a)
-{
-    return a->loader->options.external_order != 0;
-}
 
 uint64_t hr__attached_index(const struct hr__attached *a)
 {
@@ -49,4 +44,9 @@ void hr__attached_drop_partial(struct hr__attached *a)
     hr__return_slots(a->partial);
     a->partial = NULL;
     a->filled = 0;
+}
+
+int hr__attached_is_pushed(const struct hr__attached *a)
+{
+    return a->loader->options.external_order != 0;
 }

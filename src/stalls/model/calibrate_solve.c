@@ -1,7 +1,8 @@
-/* What all parts of the calibration use: means, the time of a phase, and solving for a figure. */
+/*
+ * What the files that calibrate a model share: means, the time of a phase, and the search for the
+ * value that explains it.
+ */
 #include "stalls/model/calibrate.h"
-
-#include <math.h>
 
 int hr__model_batches(const struct hr__system *system)
 {

@@ -1,4 +1,7 @@
-/* What all parts of a watch use: notes, marks, and the batches of its loader. */
+/*
+ * What all stages of a watched loop use: notes for the reader, marks of time and work, and the
+ * batches that are still to be taken from the loader.
+ */
 #include "stalls/watch/watch.h"
 
 #include "base/error.h"
@@ -48,14 +51,6 @@ static uint64_t thread_ns(pthread_t thread)
     return pthread_getcpuclockid(thread, &clock) ? 0 : clock_ns(clock);
 }
 
-double hr__watch_read_bytes(void)
-{
-    char text[1024];
-    hr__read_text("/proc/self/io", text, sizeof text);
-    const char *line = strstr(text, "\nread_bytes: ");
-    return line ? strtod(line + 13, NULL) : NAN;
-}
-
 void hr__watch_mark(struct hr_stalls_watch *w, struct hr__watch_mark *mark)
 {
     const struct hr_loader *l = w->loader;
@@ -71,7 +66,7 @@ void hr__watch_mark(struct hr_stalls_watch *w, struct hr__watch_mark *mark)
     mark->ns = hr__watch_now(w);
 }
 
-int hr__watch_load(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr_error *error)
+int hr__watch_take(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr_error *error)
 {
     int r = hr_loader_next(w->loader, batch, error);
     return r ? r
@@ -83,11 +78,19 @@ int hr__watch_drain_batches(struct hr_stalls_watch *w, struct hr_error *error)
 {
     while (w->to_drain) {
         struct hr_batch *batch;
-        int r = hr__watch_load(w, &batch, error);
+        int r = hr__watch_take(w, &batch, error);
         if (r < 0)
             return r;
         hr_batch_release(&batch);
         w->to_drain--;
     }
     return 0;
+}
+
+double hr__watch_read_bytes(void)
+{
+    char text[1024];
+    hr__read_text("/proc/self/io", text, sizeof text);
+    const char *line = strstr(text, "\nread_bytes: ");
+    return line ? strtod(line + 13, NULL) : NAN;
 }
