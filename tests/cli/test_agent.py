@@ -194,7 +194,7 @@ class Agent(CliCase):
         time.sleep(0.5)
         status, out, err = self.run_it("agent", "--trace", path + "2", "--seconds", "0.1")
         self.assertEqual((status, out), (3, ""))
-        self.assertIn("somebody else is recording", err)
+        self.assertIn("another trace of this agent is being recorded", err)
         self.assertFalse(os.path.exists(path + "2"))
         first.communicate(timeout=60)
         self.assertEqual(first.returncode, 0)

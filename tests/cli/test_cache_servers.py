@@ -135,7 +135,7 @@ class Arguments(CliCase):
     def test_wrong(self):
         for args, status, message in (
             ([], 2, "cache servers: an argument is missing; usage: headrace cache servers SPEC [options]"),
-            (["64GiB"], 3, 'cache servers: cache "64GiB" is no list of hosts: write '
+            (["64GiB"], 3, 'cache servers: cache "64GiB" is not a list of hosts: write '
                            "memcached:NAME:PORT,NAME:PORT?size=64GiB"),
             (["memcached:a"], 3, 'cache servers: cache "memcached:a": host a:11211 needs a size: '
                                  "write ?size=64GiB for all hosts, or a:11211=64GiB"),

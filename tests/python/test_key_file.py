@@ -101,7 +101,7 @@ def test_servers(root, tmp_path, caplog):
         attacker.close()
         caplog.clear()
         assert 0 < epoch(root, text) < total
-        assert caplog.text.count("nobody with this key file stored") == 1
+        assert caplog.text.count("not stored with this key file") == 1
         # They were stored again.
         assert epoch(root, text) == 0
 
