@@ -1,6 +1,6 @@
 /*
- * The files of tests/golden/codec against what Pillow sees in them: every PNG
- * type, and JPEG in the colour spaces that need a conversion of our own.
+ * The files of tests/golden/codec compared with Pillow's pixels: every PNG type, and JPEG in the
+ * colour spaces that need a conversion of our own.
  */
 #include "../test.h"
 #include "images.h"
