@@ -1,7 +1,6 @@
 /* Makes and destroys loaders: checks their options and chooses their parts. */
 #include "loader/create.h"
 
-#include "base/cpu.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/versioned.h"
@@ -143,7 +142,7 @@ int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct h
     hr_recipe_output(recipe, &l->spec);
     l->workers_wanted = options->threads;
     if (!l->workers_wanted)
-        l->workers_wanted = hr__cpu_count() / options->local_world_size - 1;
+        l->workers_wanted = hr_cores() / options->local_world_size - 1;
     if (l->workers_wanted < 1)
         l->workers_wanted = 1;
     int r = check_data(l, error);

@@ -3,9 +3,9 @@
 
 #include "base/error.h"
 #include "base/futex.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "base/round.h"
-#include "cache/capacity.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -97,8 +97,8 @@ static int check_size(const struct hr__places *p, struct hr_error *error)
 static int check_memory(const struct hr__places *p, struct hr_error *error)
 {
     uint64_t bytes = p->places * p->chunk_bytes + p->control_bytes;
-    struct hr__capacity now;
-    hr__capacity_read(&now, -1);
+    struct hr__memory_limits now;
+    hr__memory_limits_read(&now, "", -1);
     if (bytes > now.available)
         return hr__fail(error, -ENOMEM,
                         "a ring of %" PRIu64 " batches of %" PRIu64 " samples takes %" PRIu64

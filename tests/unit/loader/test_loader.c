@@ -5,7 +5,6 @@
  */
 #include "fixture.h"
 
-#include "base/cpu.h"
 #include "order/order.h"
 
 #include <errno.h>
@@ -432,7 +431,7 @@ static void test_ranks_divide_the_cores(void **state)
         struct hr_loader *loader = fixture_loader(&fixture, &options);
         check_epoch(loader, &options, 0);
         hr_loader_get_stats(loader, &stats);
-        int workers = hr__cpu_count() / ranks - 1;
+        int workers = hr_cores() / ranks - 1;
         assert_int_equal(stats.threads, workers > 0 ? workers : 1);
         assert_int_equal(stats.workers_now, stats.threads);
         assert_int_equal(stats.balanced, 0);
