@@ -72,7 +72,9 @@ struct hr__home hr__numa_home(const char *root, const char *bus_id, int processe
     /* At most as many consumers are at home here as the node has such devices. */
     int sharers = peers && peers < processes ? peers : processes;
     if (home.node >= 0)
-        home.cores = core_count(root, home.node) / (sharers > 0 ? sharers : 1);
+        home.cores = core_count(root, home.node) / (sharers > 0 ? sharers : 1) - 1;
+    if (home.cores < 0)
+        home.cores = 0;
     return home;
 }
 

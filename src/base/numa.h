@@ -18,7 +18,7 @@
 /* A consumer's home, and how many of its threads may stay on that node's cores. */
 struct hr__home {
     int node;  /* -1: none; then nothing is bound */
-    int cores; /* its share of the node's cores; 0: its threads run anywhere */
+    int cores; /* its share of the node's cores, less one for itself; other threads run anywhere */
 };
 
 #define HR__NO_HOME ((struct hr__home){.node = -1})

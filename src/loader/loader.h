@@ -60,6 +60,7 @@ struct hr_loader {
     struct hr_recipe *recipe;
     struct hr_tensor_spec spec;
     int workers_wanted;
+    struct hr__home home; /* of the consumer */
     struct hr__ring *ring;
     struct hr__cache *cache;                 /* NULL: none. Constant while threads run */
     const struct hr__part *part;             /* never NULL */

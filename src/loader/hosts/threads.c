@@ -281,6 +281,7 @@ void *hr__host_main(void *arg)
     struct hr_loader *l = self->loader;
     struct hr__hosting *h = l->hosting;
     struct hr__group *g = &h->groups[self->number];
+    hr__numa_enter("", &l->home, 0);
     pthread_mutex_lock(&l->lock);
     while (!l->stop) {
         h->trying++;
