@@ -23,6 +23,7 @@ struct member {
 struct worker {
     struct hr__thread thread; /* .loader: the one visited last */
     struct hr__crew *crew;
+    struct hr__home home;
 };
 
 struct hr__crew {
@@ -56,7 +57,13 @@ static int may_have_work(const struct hr__publisher *publisher, uint64_t now_ns)
     return atomic_load(&publisher->has_work) || atomic_load(&publisher->ask_ns) <= now_ns;
 }
 
-static struct look look_locked(const struct hr__crew *c)
+/* Returns how many batches more a publisher of another node counts as having ready. */
+static double distance(const struct hr__home *home, const struct hr_loader *loader)
+{
+    return home->node >= 0 && loader->home.node >= 0 && home->node != loader->home.node;
+}
+
+static struct look look_locked(const struct hr__crew *c, const struct hr__home *home)
 {
     struct look found = {.soonest_ns = UINT64_MAX};
     uint64_t now_ns = 0;
@@ -75,7 +82,7 @@ static struct look look_locked(const struct hr__crew *c)
             found.idle = m;
         if (!may_have_work(publisher, now_ns))
             continue;
-        double ahead = publisher->ops->ahead(publisher->self);
+        double ahead = publisher->ops->ahead(publisher->self) + distance(home, m->loader);
         found.others += found.due != NULL;
         if (!found.due || ahead < least || (ahead == least && m->served < found.due->served)) {
             found.due = m;
@@ -97,12 +104,13 @@ void hr__crew_wake(struct hr__crew *c, int count)
 
 /* Sleeps until there may be work. One of the sleepers sets a timeout for samples that other
  * processes are reading. */
-static void sleep_until_work(struct hr__crew *c)
+static void sleep_until_work(const struct worker *w)
 {
+    struct hr__crew *c = w->crew;
     atomic_fetch_add(&c->sleepers, 1);
     unsigned word = atomic_load(&c->word);
     pthread_mutex_lock(&c->lock);
-    struct look found = look_locked(c);
+    struct look found = look_locked(c, &w->home);
     pthread_mutex_unlock(&c->lock);
     if (!found.due && !found.idle && !atomic_load(&c->stop)) {
         int watches = found.soonest_ns != UINT64_MAX && !atomic_exchange(&c->watched, 1);
@@ -197,9 +205,10 @@ static void visit(struct worker *w, struct hr_loader *l, int is_idle)
 }
 
 /* Chooses the publisher to visit; NULL: none. *is_idle: only to convert an item. */
-static struct member *choose_locked(struct hr__crew *c, int *is_idle)
+static struct member *choose_locked(const struct worker *w, int *is_idle)
 {
-    struct look found = look_locked(c);
+    struct hr__crew *c = w->crew;
+    struct look found = look_locked(c, &w->home);
     struct member *m = found.due ? found.due : found.idle;
     *is_idle = !found.due;
     if (!m)
@@ -222,15 +231,16 @@ static void *run(void *arg)
 {
     struct worker *w = arg;
     struct hr__crew *c = w->crew;
+    hr__numa_enter("", &w->home, w->thread.number);
     pthread_mutex_lock(&c->lock);
     while (!atomic_load(&c->stop)) {
         int is_idle;
-        struct member *m = choose_locked(c, &is_idle);
+        struct member *m = choose_locked(w, &is_idle);
         pthread_mutex_unlock(&c->lock);
         if (m)
             visit(w, m->loader, is_idle);
         else
-            sleep_until_work(c);
+            sleep_until_work(w);
         pthread_mutex_lock(&c->lock);
         if (m)
             come_back_locked(c, m);
@@ -244,6 +254,7 @@ static int start_worker(struct hr__crew *c, struct hr_error *error)
     struct worker *w = &c->workers[c->count];
     w->crew = c;
     w->thread.number = c->count;
+    w->home = hr__numa_spread("", c->count);
     int r = hr_preparer_create(&w->thread.preparer, error);
     if (!r)
         r = hr__thread_start(&w->thread, run, "hr-crew", error);

@@ -364,6 +364,11 @@ int hr__publisher_create(struct hr_loader **out, struct hr__crew *crew, struct h
     return 0;
 }
 
+void hr__publisher_set_home(struct hr_loader *l, struct hr__home home)
+{
+    l->home = home;
+}
+
 int hr__publisher_start(struct hr_loader *l, uint64_t epoch, uint64_t position, uint64_t first,
                         uint64_t *samples, struct hr_error *error)
 {
