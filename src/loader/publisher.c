@@ -185,7 +185,7 @@ static int take_turn_locked(struct hr__publisher *publisher, struct turn *turn)
 
 static void publish(struct hr__publisher *publisher, struct turn *turn)
 {
-    struct hr__counters *c = &publisher->loader->counters;
+    struct hr__counters *c = hr__counters_here(publisher->loader);
     hr__count(&c->batches, 1);
     for (size_t i = 0; i < turn->done.bad_count; i++)
         hr__count(turn->done.bad[i].taken ? &c->damaged_samples : &c->bad_samples, 1);

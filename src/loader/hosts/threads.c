@@ -153,7 +153,7 @@ static size_t find_missing(const struct hr__group *g, size_t at[HR__GROUP_ITEMS]
 static void fill_job(struct hr_loader *l, const struct hr__group *g, struct hr__job *job,
                      const struct hr__peer_item *item)
 {
-    struct hr__counters *c = &l->counters;
+    struct hr__counters *c = hr__counters_here(l);
     int is_own = g->owner == g->cluster->hosts.self;
     job->sample.read = (struct hr__read){
         .fd = -1,
