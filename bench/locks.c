@@ -150,6 +150,11 @@ static void end_hold(pthread_mutex_t *lock)
     }
 }
 
+/* Of locks for reading, which threads hold side by side, only the claims are counted. */
+static _Atomic uint64_t readers;
+
+int __real_pthread_rwlock_rdlock(pthread_rwlock_t *lock);
+int __wrap_pthread_rwlock_rdlock(pthread_rwlock_t *lock);
 int __real_pthread_mutex_lock(pthread_mutex_t *lock);
 int __wrap_pthread_mutex_lock(pthread_mutex_t *lock);
 int __real_pthread_mutex_trylock(pthread_mutex_t *lock);
@@ -166,6 +171,13 @@ int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock,
 static int measures(void)
 {
     return atomic_load_explicit(&is_measuring, memory_order_relaxed);
+}
+
+int __wrap_pthread_rwlock_rdlock(pthread_rwlock_t *lock)
+{
+    if (measures())
+        atomic_fetch_add_explicit(&readers, 1, memory_order_relaxed);
+    return __real_pthread_rwlock_rdlock(lock);
 }
 
 int __wrap_pthread_mutex_lock(pthread_mutex_t *lock)
@@ -532,12 +544,13 @@ static void measure_path(const struct wish *wish)
     int is_agent = !strcmp(wish->path, "agent");
     uint64_t samples = is_agent ? run_agent(dataset, recipe, wish, &took)
                                 : run_loader(dataset, recipe, wish, &took);
-    name_busiest(is_agent ? "crew" : !strcmp(wish->path, "fill") ? "cache" : "ring");
+    if (!is_agent)
+        name_busiest(strcmp(wish->path, "fill") ? "ring" : "cache");
     printf("{\"path\": \"%s\", \"threads\": %d, \"samples_per_s\": %.0f, \"cpu_ns\": %.0f, "
            "\"locks\": [",
            wish->path, wish->threads, (double)samples / took.wall_s,
            took.cpu_s * 1e9 / (double)samples);
-    static const char *const names[] = {"loader", "queue", "crew", "cache", "ring", "other"};
+    static const char *const names[] = {"loader", "queue", "cache", "ring", "other"};
     const char *comma = "";
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         print_class(names[i], samples, comma);
@@ -545,7 +558,7 @@ static void measure_path(const struct wish *wish)
             if (traffic[k].claims && !strcmp(traffic[k].name ? traffic[k].name : "other", names[i]))
                 comma = ", ";
     }
-    printf("]}\n");
+    printf("], \"readers\": %.4f}\n", (double)atomic_load(&readers) / (double)samples);
     hr_recipe_unref(&recipe);
     hr_dataset_unref(&dataset);
     snprintf(command, sizeof command, "rm -rf '%s'", folder);

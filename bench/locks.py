@@ -5,8 +5,8 @@ Reading and preparing cost nothing in these runs, so threads do little but claim
 than in training. The first table shows the samples per second that are left, with 1 to 128
 threads. With more threads than this machine has cores it shows what waiting threads cost, not
 what more cores would give; those come from a model. It has the claims of each lock per sample and
-the time of a hold, measured here, and how much longer a hold takes when another core had the lock
-before: that is lines of memory, each of which takes a handover. Cores that prepare --rate samples per
+the time of a hold, measured with one thread, and how much longer a hold takes when another core
+had the lock before: that is lines of memory, each of which takes a handover. Cores that prepare --rate samples per
 second are customers of these locks (mean value analysis of a closed queueing network). A handover
 takes longer on larger machines: the model is solved for the one measured here and for --across,
 between sockets. Lines can be counted only where threads really run side by side; on one core, or
@@ -36,6 +36,10 @@ THREADS = [1, 2, 4, 8, 16, 32, 64, 128]
 CORES = [2, 4, 8, 16, 32, 64, 128]
 # Fewer holds after one on another core say nothing about their time.
 MOVED_LEAST = 1000
+# Rarer claims per sample are left out.
+CLAIMS_LEAST = 0.05
+# Taking and leaving a lock for reading that no other core has.
+READER_NS = 20.0
 
 
 def run(*args):
@@ -59,7 +63,7 @@ def throughput(stations, customers, think_s):
 
 def lines_moved(lock, handover_ns, assumed):
     """Lines of memory that a hold needs from the core that held the lock before: the lock's own,
-    and those that make a hold longer than one after a hold on the same core."""
+    and those that make a hold longer than with one thread."""
     if lock["moved"] < MOVED_LEAST:
         return assumed
     return 1 + max(0.0, lock["moved_hold_ns"] - lock["hold_ns"]) / handover_ns
@@ -85,20 +89,27 @@ def measured(args, figures):
             figures[f"{path}_{t}_threads"] = r
 
 
-def busiest_locks(path, args):
-    """The locks of a path that samples claim, each as in the run that disturbed it least: other
-    programs only make holds longer. Three threads, so that locks go from core to core."""
-    runs = [{lock["name"]: lock for lock in run(path, 3, args.seconds, 1)["locks"]}
-            for _ in range(5)]
-    names = [n for n in runs[0] if n != "other" and all(n in r for r in runs)]
+def busiest_locks(path, args, handover_ns):
+    """The locks of a path that samples claim. Each time is the least of several runs: other
+    programs only make holds longer. Three threads let locks go from core to core."""
+    alone, together = ([{lock["name"]: lock for lock in r["locks"]} | {"readers": r["readers"]}
+                        for r in (run(path, threads, args.seconds, 1) for _ in range(3))]
+                       for threads in (1, 3))
     found = []
-    for name in names:
-        mine = [r[name] for r in runs]
-        found.append({**mine[0], "claims": statistics.median(m["claims"] for m in mine),
-                      "hold_ns": min(m["hold_ns"] for m in mine),
-                      "moved": min(m["moved"] for m in mine),
-                      "moved_hold_ns": min(m["moved_hold_ns"] for m in mine)})
-    return [lock for lock in found if lock["claims"] > 0.05]
+    for name, lock in alone[0].items():
+        if name in ("other", "readers") or lock["claims"] < CLAIMS_LEAST:
+            continue
+        moved = [r[name] for r in together if name in r]
+        found.append({"name": name, "locks": lock["locks"], "claims": lock["claims"],
+                      "hold_ns": min(r[name]["hold_ns"] for r in alone if name in r),
+                      "moved": min((m["moved"] for m in moved), default=0),
+                      "moved_hold_ns": min((m["moved_hold_ns"] for m in moved), default=0)})
+        found[-1]["lines"] = lines_moved(found[-1], handover_ns, args.lines)
+    if alone[0]["readers"] > CLAIMS_LEAST:
+        # Held side by side, so only the lock's own line goes round: when it is taken and left.
+        found.append({"name": "readers", "locks": 1, "claims": alone[0]["readers"],
+                      "hold_ns": READER_NS, "moved": MOVED_LEAST, "lines": 2})
+    return found
 
 
 def model(args, figures):
@@ -108,9 +119,7 @@ def model(args, figures):
     log(f"model: cores that prepare {args.rate:,.0f} samples/s each; samples/s in all, and the use "
         "of the busiest lock")
     for path, words in PATHS.items():
-        locks = busiest_locks(path, args)
-        for lock in locks:
-            lock["lines"] = lines_moved(lock, handover_ns, args.lines)
+        locks = busiest_locks(path, args, handover_ns)
         log(f"\n  {words}: " + "; ".join(
             f"{k['name']}{' x %d' % k['locks'] if k['locks'] > 1 else ''} {k['claims']:.2f} claims "
             f"of {k['hold_ns']:.0f} ns and {k['lines']:.1f} lines"

@@ -9,7 +9,8 @@
  * choose by hints that they read without the publishers' locks: a worker visits a publisher whose
  * hint says that there is work, and now and then finds none.
  *
- * Locks: a worker holds the crew's lock while it chooses, and takes no other lock under it. Waking
+ * Locks: a worker holds the list of publishers for reading while it chooses, beside other workers,
+ * and takes no publisher's lock under it. Waking
  * workers takes no lock, so it may be done under any lock: a worker that goes to sleep first counts
  * itself as a sleeper, then checks all hints once more, then sleeps on a futex word that every
  * wake-up increments.
