@@ -20,7 +20,7 @@ static void test_check(void **state)
     const struct {
         struct hr__memory_limits have;
         uint64_t bytes, freed;
-        const char *said; /* NULL: there is enough */
+        const char *said; /* the message; NULL: there is enough */
     } cases[] = {
         {HAVE(64 * GIB, 64 * GIB, 64 * GIB, 64 * GIB, "x"), 64 * GIB, 0, NULL},
         {HAVE(UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, ""), 64 * GIB, GIB, NULL},
@@ -50,7 +50,7 @@ static void test_check(void **state)
     }
 }
 
-/* What may be taken now: something is left for the job itself. */
+/* What may be allocated now: some memory is left for the job itself. */
 static void test_grants(void **state)
 {
     const struct hr__memory_limits free = {.files_free = UINT64_MAX,
