@@ -18,6 +18,10 @@ enum hr__isa {
  * variable HEADRACE_ISA=portable|neon|avx2 lowers it; it is read once. Thread safe. */
 enum hr__isa hr__isa(void);
 
+/* Returns non-zero if PDEP and PEXT (BMI2) take a few cycles. They are microcode on AMD before Zen
+ * 3, which takes hundreds. Thread safe. */
+int hr__pdep_is_fast(void);
+
 /* Returns the number of cores this process may use: the smaller of its CPU affinity and its cgroup
  * (v1 or v2) quota, rounded up; at least 1. */
 int hr__cpu_count(void);
