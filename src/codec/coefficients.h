@@ -60,9 +60,9 @@
 #define HR__GROUP_BLOCKS  4
 #define HR__PROFILE_BYTES 32 /* in an item */
 
-/* Bounds of a group, also of a damaged one, in bytes: header and kinds, count, maps, DC offsets,
+/* Most bytes in a group, also in a damaged one: header and kinds, count, maps, DC offsets,
  * values, exceptions. */
-#define HR__GROUP_BYTES_MOST (2 + 4 + 1 + 4 * 15 + 6 + 4 * 56 + 255 * 3)
+#define HR__GROUP_BYTES_MOST (2 + 4 + 1 + 4 * 8 + 6 + 4 * 56 + 255 * 3)
 
 /* An inverse DCT keeps intermediate results, and sums of two of them, in 16 bits. They are at most
  * 4 x 1.39 times a column's sum. */

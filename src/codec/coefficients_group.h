@@ -26,7 +26,7 @@ static inline uint64_t hr__group_load(const uint8_t *p)
     return v;
 }
 
-/* Parses the group at p, up to its first value. Reads at most HR__ITEM_PAD bytes from p on. */
+/* Parses the group at p, up to its first value. Reads less than HR__ITEM_PAD bytes from p on. */
 static inline __attribute__((always_inline)) void hr__group_parse(struct hr__packed_group *g,
                                                                   const uint8_t *p)
 {
@@ -62,7 +62,8 @@ static inline struct hr__group_exception hr__group_exception(const uint8_t *extr
     return (struct hr__group_exception){e[0] & 3, e[0] >> 2, (int16_t)(e[1] | e[2] << 8)};
 }
 
-/* Returns non-zero if the group at `p`, which is at most `end`, ends before or at `end`. */
+/* Returns non-zero if the group at `p`, which is at most `end`, ends before or at `end`. Its maps
+ * have been checked. */
 int hr__group_fits(const uint8_t *p, const uint8_t *end, const struct hr__block_profiles *profiles);
 
 /* Expands `count` profiles, and checks them: returns 0 if a width is larger than its position may
@@ -79,7 +80,8 @@ int hr__groups_unpack(const struct hr__block_run *run);
 int hr__groups_row(const struct hr__coefficients *item, const uint8_t *first, uint32_t count,
                    int16_t (*blocks)[64]);
 
-/* The check of each group: only the last ones of an item can exceed it. */
+/* The check of each group, before it is parsed: no map has more than 8 bytes, and the group is
+ * inside the item. Only the last groups can exceed it. */
 static inline int hr__group_is_inside(const uint8_t *p, const uint8_t *end,
                                       const struct hr__block_profiles *profiles)
 {
@@ -87,6 +89,11 @@ static inline int hr__group_is_inside(const uint8_t *p, const uint8_t *end,
     (void)p, (void)end, (void)profiles;
     return 1;
 #else
+    uint32_t kinds;
+    memcpy(&kinds, p + 2, sizeof kinds);
+    uint32_t eight = kinds & 0x80808080u;
+    if (kinds & (eight >> 1 | eight >> 2 | eight >> 3))
+        return 0;
     return end - p >= HR__GROUP_BYTES_MOST || hr__group_fits(p, end, profiles);
 #endif
 }
