@@ -44,11 +44,30 @@ static enum hr__isa detect(void)
     return best;
 }
 
+static int detect_pdep(void)
+{
+#if defined(__x86_64__)
+    unsigned a, b, c, d;
+    if (!__get_cpuid(0, &a, &b, &c, &d))
+        return 0;
+    /* "Auth"enticAMD, "Hygo"nGenuine */
+    int amd = b == signature_AMD_ebx || b == 0x6F677948;
+    if (!__get_cpuid(1, &a, &b, &c, &d))
+        return 0;
+    unsigned family = (a >> 8 & 15) + ((a >> 8 & 15) == 15 ? a >> 20 & 255 : 0);
+    return !amd || family >= 0x19; /* Zen 3 */
+#else
+    return 0;
+#endif
+}
+
 static enum hr__isa chosen;
+static int fast_pdep;
 
 static void choose(void)
 {
     chosen = detect();
+    fast_pdep = detect_pdep();
 }
 
 enum hr__isa hr__isa(void)
@@ -56,6 +75,12 @@ enum hr__isa hr__isa(void)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, choose);
     return chosen;
+}
+
+int hr__pdep_is_fast(void)
+{
+    hr__isa();
+    return fast_pdep;
 }
 
 const char *hr_isa_name(void)

@@ -14,4 +14,8 @@ enum hr__isa {
  * variable HEADRACE_ISA=portable|neon|avx2 lowers it; it is read once. Thread safe. */
 enum hr__isa hr__isa(void);
 
+/* Returns non-zero if PDEP and PEXT (BMI2) take a few cycles. They are microcode on AMD before Zen
+ * 3, which takes hundreds. Thread safe. */
+int hr__pdep_is_fast(void);
+
 #endif
