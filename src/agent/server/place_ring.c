@@ -9,6 +9,12 @@
 #include <fcntl.h>
 #include <string.h>
 
+void hr__places_ring(struct hr__places *places)
+{
+    atomic_fetch_add(&places->header->bell, 1);
+    hr__futex_wake(&places->header->bell, INT32_MAX, 1);
+}
+
 uint64_t hr__cursor_next(const struct hr__places *p, const struct hr__place_cursor *cursor)
 {
     uint64_t next = atomic_load(&cursor->control->next), most = p->published;
@@ -468,10 +474,4 @@ bool hr__places_wants_room(struct hr__places *p)
     bool is_short = p->is_short;
     pthread_mutex_unlock(&p->lock);
     return is_short;
-}
-
-void hr__places_ring(struct hr__places *places)
-{
-    atomic_fetch_add(&places->header->bell, 1);
-    hr__futex_wake(&places->header->bell, INT32_MAX, 1);
 }

@@ -87,8 +87,6 @@ static int take_sizes(struct hr__model *model)
     return 0;
 }
 
-/* ---- solving ---- */
-
 /* ---- the loader ---- */
 
 static void take_kind(struct hr__model *model)
