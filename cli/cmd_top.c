@@ -54,14 +54,6 @@ static int ask(struct top *t, struct hr_error *error)
     return -ENOMEM;
 }
 
-static int failed(const struct hr_error *error)
-{
-    char *message = text_escape(error->message);
-    cli_complain("top", "%s", message ? message : "out of memory");
-    free(message);
-    return CLI_FAILED;
-}
-
 /* Returns non-zero if no agent serves the socket any more. */
 static int is_gone(int code)
 {
@@ -121,7 +113,7 @@ static int run_plain(struct top *t)
         cli_complain("top", "the agent has ended");
         return CLI_OK;
     }
-    return failed(&error);
+    return cli_failed("top", error.code, &error, "");
 }
 
 /* ---- the screen ---- */
@@ -210,7 +202,7 @@ static int run_screen(struct top *t)
     struct hr_error error = {0};
     int r = ask(t, &error);
     if (r)
-        return failed(&error);
+        return cli_failed("top", error.code, &error, "");
     if (terminal_begin()) {
         terminal_end();
         cli_complain("top", "the terminal cannot be used as a screen: %s", strerror(errno));
@@ -221,7 +213,7 @@ static int run_screen(struct top *t)
     if (is_gone(r))
         cli_complain("top", "the agent has ended");
     else if (r)
-        return failed(&error);
+        return cli_failed("top", error.code, &error, "");
     return terminal_signal() == SIGINT ? CLI_INTERRUPTED : CLI_OK;
 }
 
