@@ -7,18 +7,18 @@
 
 static const struct cli_verb verbs[] = {
     {"record", "-- COMMAND", "run a training script and record it", memory_record},
-    {"report", "FILE...", "what records tell: text, a page, JSON", memory_report},
-    {"diff", "BEFORE AFTER", "what is different between two records", memory_diff},
-    {"import", "FROM TO", "a record of what other tools wrote", memory_import},
+    {"report", "FILE...", "report on records: text, a page, JSON", memory_report},
+    {"diff", "BEFORE AFTER", "compare two records", memory_diff},
+    {"import", "FROM TO", "convert a file of another tool to a record", memory_import},
 };
 
 int cmd_memory(int argc, char **argv)
 {
     const struct cli_verbs all = {
         .of = "memory",
-        .text = "Tells for each block of memory of a training script when it is allocated, read,\n"
-                "written and freed, by which operator; and what could be freed, swapped or made\n"
-                "again.",
+        .text = "Reports for each block of memory of a training script when it is allocated,\n"
+                "read, written and freed, and by which operator; and which blocks could be freed\n"
+                "sooner, swapped out or recomputed.",
         .verbs = verbs,
         .count = (int)(sizeof verbs / sizeof *verbs),
         .example = "headrace memory record -- python train.py",

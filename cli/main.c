@@ -8,15 +8,15 @@
 
 static const struct cli_verb verbs[] = {
     {"agent", NULL, "prepare batches for all jobs of this host", cmd_agent},
-    {"cache", NULL, "samples kept in memory: what is there, fill, drop", cmd_cache},
-    {"memory", NULL, "what every block of memory of a training script does", cmd_memory},
-    {"pack", NULL, "a dataset into one file that decodes several times faster", cmd_pack},
-    {"predict", NULL, "what a change would bring to a measured training run", cmd_predict},
-    {"scan", NULL, "what a dataset holds: classes, sizes, damaged files", cmd_scan},
-    {"stalls", NULL, "where the time of a training script goes", cmd_stalls},
-    {"top", NULL, "what the agent of this host does, as it does it", cmd_top},
-    {"unpack", NULL, "the image files of a pack again", cmd_unpack},
-    {"version", NULL, "the version, and what this machine offers", cmd_version},
+    {"cache", NULL, "list, describe, fill and drop caches of samples in memory", cmd_cache},
+    {"memory", NULL, "record and analyse the memory blocks of a training script", cmd_memory},
+    {"pack", NULL, "write a dataset into one file that decodes several times faster", cmd_pack},
+    {"predict", NULL, "predict the effect of a change on a measured training run", cmd_predict},
+    {"scan", NULL, "report the contents of a dataset and its problems", cmd_scan},
+    {"stalls", NULL, "measure where the time of a training script goes", cmd_stalls},
+    {"top", NULL, "show the current activity of this host's agent", cmd_top},
+    {"unpack", NULL, "write the image files of a pack", cmd_unpack},
+    {"version", NULL, "print the version and the instruction set in use", cmd_version},
 };
 
 int main(int argc, char **argv)

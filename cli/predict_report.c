@@ -155,7 +155,8 @@ static void print_suggestions(const struct predict_report *report)
         return;
     }
     if (!report->suggestion_count) {
-        printf("No single change, nor two, would bring waiting from %.0f %% to %.3g %%.\n",
+        printf("No single change, and no two together, would reduce waiting from %.0f %% to %.3g "
+               "%%.\n",
                100 * wait, 100 * report->stall);
         return;
     }
@@ -187,7 +188,7 @@ void predict_report_print(const struct predict_report *report)
     for (int i = 0; i < report->suggestion_count; i++)
         starred |= report->suggestions[i].prediction.extrapolated;
     if (starred)
-        printf("* beyond what was measured\n");
+        printf("* beyond the measured range\n");
 }
 
 /* ---- JSON ---- */

@@ -17,7 +17,7 @@ static void print_help(FILE *out, const struct cli_verbs *v)
         else
             fprintf(out, "  %-10s %s\n", verb->name, verb->summary);
     }
-    fprintf(out, "\nheadrace%s%s VERB --help tells more of each.\n\nExample:\n  %s\n", space, of,
+    fprintf(out, "\nheadrace%s%s VERB --help describes a verb.\n\nExample:\n  %s\n", space, of,
             v->example);
 }
 

@@ -1,5 +1,7 @@
-/* The agent's figures: a text that a strict reader takes, and an endpoint that answers only
- * what it should. Where promtool is installed it reads the text too. */
+/*
+ * The agent's metrics: a strict reader parses the text, and the endpoint answers only valid
+ * requests. If promtool is installed it checks the text, too.
+ */
 #include "../test.h"
 
 #include "agent/server/metrics.h"
@@ -85,7 +87,7 @@ static void test_text(void **state)
     is("headrace_subscriber_waiting" SECOND, 0);
     is("headrace_subscriber_batches_total" SECOND, 6);
     is("headrace_subscriber_batches_total" THIRD, 7);
-    /* What is not known is not said. */
+    /* Unknown values are left out. */
     assert_int_equal(count_of("headrace_subscriber_waiting"), 2);
     assert_int_equal(count_of("headrace_queue_cache_bytes"), 1);
     assert_int_equal(count_of("headrace_queue_waits_for"), 8);
@@ -143,7 +145,7 @@ static int give(void *arg, char **json, struct hr_error *error)
     return *json ? 0 : -ENOMEM;
 }
 
-/* The whole answer to a request. */
+/* Returns the whole answer to a request. */
 static void request(int port, const char *text, char *answer, size_t capacity)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -210,7 +212,7 @@ static void test_endpoint(void **state)
     request(port, "GET /metrics" REST, answer, sizeof answer);
     assert_memory_equal(answer, "HTTP/1.1 503 ", 13);
     assert_non_null(strstr(answer, "about to end"));
-    /* One port, one agent. */
+    /* Only one agent can have a port. */
     struct hr__metrics *second = NULL;
     char address[64];
     snprintf(address, sizeof address, "localhost:%d", port);

@@ -46,14 +46,14 @@ static void test_hardly(void **state)
     const double even[] = {.099, .099, .0995, .1};
     memcpy(p.seconds, even, sizeof even);
     says(&p, "Training hardly waits for data (1 % of the time).");
-    /* Storage alone, and only in the first epoch. */
+    /* Storage only, and only in the first epoch. */
     const double disk[] = {.06, .06, .06, .1};
     memcpy(p.seconds, disk, sizeof disk);
     p.bytes = 2e10;
     says(&p, "Training hardly waits for data (0 % of the time). That holds once the dataset's 20 "
              "GB are in memory; the first epoch, read from storage, waits 40 % of the "
              "time for the disk.");
-    /* No difference between them. */
+    /* No difference between the phases. */
     const double same[] = {.06, .06, .1, .1};
     memcpy(p.seconds, same, sizeof same);
     p.world = 2;
@@ -116,7 +116,7 @@ static struct records_plan slow_plan(void)
     return p;
 }
 
-/* What the model suggests is said when records are analysed, and kept. */
+/* The model's suggestion is made when records are analysed, and stored. */
 static void test_remedy(void **state)
 {
     struct records_plan p = slow_plan();
@@ -136,7 +136,7 @@ static void test_remedy(void **state)
     hr_stalls_destroy(&s);
     hr_stalls_destroy(&again);
 
-    /* What remains is the copy. */
+    /* The rest is the copy. */
     p = plan_default();
     assert_int_equal(plan_analyse(&p, &s, &error), 0);
     assert_string_equal(s->remedy, "");
