@@ -20,7 +20,7 @@
 #define SIDE 32
 
 /* Runs one epoch; `learn`: stores the reference, otherwise compares with it. */
-static void run_epoch(struct worker *job, uint64_t epoch, int learn)
+static void run_epoch(struct soak_worker *job, uint64_t epoch, int learn)
 {
     struct hr_error error;
     struct hr_batch *batch;
@@ -46,7 +46,7 @@ static void run_epoch(struct worker *job, uint64_t epoch, int learn)
 
 static int make_reference(const char *folder, const char *path)
 {
-    struct worker job;
+    struct soak_worker job;
     struct hr_loader_options options;
     hr_loader_options_default(&options);
     options.batch_size = 16;
@@ -59,7 +59,7 @@ static int make_reference(const char *folder, const char *path)
 
 static int run(char **argv, int argc)
 {
-    struct worker job;
+    struct soak_worker job;
     struct hr_loader_options options;
     hr_loader_options_default(&options);
     options.batch_size = 16;

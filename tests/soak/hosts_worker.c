@@ -66,7 +66,7 @@ struct worker_together {
 
 struct rank {
     struct hosts_plan plan;
-    struct worker worker; /* reference: EPOCHS x samples */
+    struct soak_worker worker; /* reference: EPOCHS x samples */
     struct worker_together *together;
     uint64_t steps;
     char hosts[TEXT_BYTES];     /* the hosts in use */

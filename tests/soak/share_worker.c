@@ -45,7 +45,7 @@ struct held {
 
 struct share_job {
     struct share_plan plan;
-    struct worker worker; /* reference: by sample, with SIDE_EVEN, then with SIDE_ODD */
+    struct soak_worker worker; /* reference: by sample, with SIDE_EVEN, then with SIDE_ODD */
     struct held held[HELD_MOST];
     size_t held_count;
 };

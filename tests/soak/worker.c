@@ -48,7 +48,7 @@ _Noreturn void worker_complain(const char *what, uint64_t epoch, uint64_t index)
     exit(9);
 }
 
-void worker_open(struct worker *w, const char *folder, struct hr_recipe *recipe,
+void worker_open(struct soak_worker *w, const char *folder, struct hr_recipe *recipe,
                  const struct hr_loader_options *options, size_t sums)
 {
     struct hr_error error;
@@ -68,7 +68,7 @@ void worker_open(struct worker *w, const char *folder, struct hr_recipe *recipe,
         exit(3);
 }
 
-void worker_close(struct worker *w)
+void worker_close(struct soak_worker *w)
 {
     hr_loader_destroy(&w->loader);
     hr_dataset_unref(&w->dataset);

@@ -10,7 +10,7 @@
 #include <signal.h>
 
 /* A job. The reference has `sums` checksums for each sample of the dataset. */
-struct worker {
+struct soak_worker {
     struct hr_dataset *dataset;
     struct hr_loader *loader;
     uint64_t *reference;
@@ -30,9 +30,9 @@ _Noreturn void worker_complain(const char *what, uint64_t epoch, uint64_t index)
 
 /* Opens the folder and makes the loader; takes the recipe over. Ends the program if that fails, or
  * SIGTERM came. */
-void worker_open(struct worker *w, const char *folder, struct hr_recipe *recipe,
+void worker_open(struct soak_worker *w, const char *folder, struct hr_recipe *recipe,
                  const struct hr_loader_options *options, size_t sums);
-void worker_close(struct worker *w);
+void worker_close(struct soak_worker *w);
 
 /* Makes a recipe of bytes; ends the program if that fails. The last operation is added. */
 struct hr_recipe *worker_recipe(struct hr_operation *operations, int count);
