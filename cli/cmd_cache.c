@@ -13,7 +13,6 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 struct cache_command {
     const char *verb; /* "cache list" and so on */
@@ -232,13 +231,6 @@ static int cache_drop(int argc, char **argv)
 
 /* ---- warm ---- */
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static int warm(const struct cache_command *c, struct hr_cache_warm_report *report, double *seconds,
                 struct cli_progress *progress, struct hr_error *error)
 {
@@ -249,11 +241,11 @@ static int warm(const struct cache_command *c, struct hr_cache_warm_report *repo
     options.progress = cli_progress_call;
     options.progress_arg = progress;
     int r = hr_dataset_open(&dataset, c->arguments[1], &options, error);
-    double began = now();
+    double began = cli_now();
     if (!r)
         r = hr_cache_warm(dataset, c->arguments[0], c->jobs, cli_progress_call, progress, report,
                           error);
-    *seconds = now() - began;
+    *seconds = cli_now() - began;
     hr_dataset_unref(&dataset);
     return r;
 }

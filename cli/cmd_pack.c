@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 struct pack_command {
     int form, jobs, restart, force, on_error, trust, verify, info, json, no_progress, verbose;
@@ -93,13 +92,6 @@ static int parse(struct pack_command *c, int argc, char **argv)
     return CLI_USAGE;
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static int open_source(const struct pack_command *c, struct cli_progress *progress,
                        struct hr_dataset **dataset, struct hr_error *error)
 {
@@ -133,12 +125,12 @@ static int write_pack(const struct pack_command *c, struct pack_report *report,
     report->verb = "pack";
     int r = open_source(c, progress, &dataset, error);
     if (!r) {
-        double began = now();
+        double began = cli_now();
         meter.dataset = dataset;
         progress->bytes = pack_meter_bytes;
         progress->bytes_arg = &meter;
         r = hr_pack_write(dataset, c->paths[1], &options, &report->result, error);
-        report->seconds = now() - began;
+        report->seconds = cli_now() - began;
     }
     hr_dataset_unref(&dataset);
     return r;

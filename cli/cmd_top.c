@@ -7,6 +7,7 @@
  */
 #include "cli.h"
 #include "options.h"
+#include "progress.h"
 #include "terminal.h"
 #include "text.h"
 #include "top_rates.h"
@@ -161,22 +162,15 @@ static int draw(const struct top *t)
     return bad;
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* Draws until the user ends it or the agent is gone. Returns 0 or the error of ask. */
 static int show(struct top *t, struct hr_error *error)
 {
-    double next = now() + (t->interval < 0.5 ? t->interval : 0.5); /* show rates soon */
+    double next = cli_now() + (t->interval < 0.5 ? t->interval : 0.5); /* show rates soon */
     char key = 0;
     for (;;) {
         if (draw(t))
             return 0; /* the terminal is gone */
-        double left = next - now();
+        double left = next - cli_now();
         switch (terminal_wait(left > 0 ? left : 0, &key)) {
         case TERMINAL_END:
             return 0;
@@ -191,7 +185,7 @@ static int show(struct top *t, struct hr_error *error)
             t->trouble.code = r;
             if (r && r != -ETIMEDOUT)
                 return r;
-            next = now() + t->interval;
+            next = cli_now() + t->interval;
         }
         }
     }

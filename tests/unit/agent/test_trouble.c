@@ -40,11 +40,6 @@ static void placed(struct peer *p, const struct served *s, const struct fixture 
     peer_sit(p);
 }
 
-static void pause_ms(int ms)
-{
-    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
-}
-
 /* Waits until `key` of the status has the given value. */
 static void wait_for(const struct served *s, const char *key, int64_t value)
 {
@@ -57,7 +52,7 @@ static void wait_for(const struct served *s, const char *key, int64_t value)
         if (is == value)
             return;
         assert_true(i < 12000);
-        pause_ms(10);
+        test_pause_ms(10);
     }
 }
 
@@ -195,7 +190,7 @@ static void test_viewers_do_not_keep_it(void **state)
     char *json;
     while (!hr_agent_status(s.socket, &json, NULL)) {
         hr_text_free(json);
-        pause_ms(50);
+        test_pause_ms(50);
     }
     assert_int_equal(peer_receive(&viewer, &message), 0);
     served_join(&s);
@@ -207,7 +202,7 @@ static void test_viewers_do_not_keep_it(void **state)
     int64_t used_ns;
     do { /* a thread that polls would never stop using CPU time */
         clock_gettime(clock, &used[0]);
-        pause_ms(200);
+        test_pause_ms(200);
         clock_gettime(clock, &used[1]);
         used_ns = (used[1].tv_sec - used[0].tv_sec) * INT64_C(1000000000) + used[1].tv_nsec -
                   used[0].tv_nsec;
