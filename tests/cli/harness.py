@@ -2,6 +2,7 @@
 images made by hand, so that Python's standard library suffices."""
 import os
 import pty
+import re
 import shutil
 import signal
 import struct
@@ -112,6 +113,15 @@ class CliCase(unittest.TestCase):
         p.send_signal(signal.SIGINT)
         out, err = p.communicate(timeout=600)
         return None if p.returncode == 0 else (p.returncode, out, err)
+
+    def same_options(self, verb, *words):
+        """The command and the Python package know the same options of a verb."""
+        _, out, _ = self.run_it(verb, *words, "--help")
+        ours = re.findall(r"^  --([a-z-]+)", out, re.MULTILINE)
+        package = os.path.join(os.environ["HEADRACE_SOURCE_ROOT"], "python/headrace", verb)
+        with open(os.path.join(package, "arguments.py")) as file:
+            theirs = re.findall(r'add\("--([a-z-]+)"', file.read())
+        self.assertEqual(sorted(ours), sorted([*theirs, "help"]))
 
     def expect(self, args, status, out="", err=""):
         self.assertEqual(self.run_it(*args), (status, out, err))

@@ -3,7 +3,6 @@
 package reports that); report, diff and import, on records with known times and sizes."""
 import json
 import os
-import re
 import resource
 import struct
 import subprocess
@@ -75,12 +74,7 @@ class Record(CliCase):
             self.assertLessEqual(max(map(len, out.splitlines())), 80)
 
     def test_both_sides_know_the_same_options(self):
-        _, out, _ = self.run_it("memory", "record", "--help")
-        ours = re.findall(r"^  --([a-z-]+)", out, re.MULTILINE)
-        package = os.path.join(os.environ["HEADRACE_SOURCE_ROOT"], "python/headrace/memory")
-        with open(os.path.join(package, "arguments.py")) as file:
-            theirs = re.findall(r'add\("--([a-z-]+)"', file.read())
-        self.assertEqual(sorted(ours), sorted([*theirs, "help"]))
+        self.same_options("memory", "record")
 
 
 class Results(CliCase):

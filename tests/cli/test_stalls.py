@@ -3,7 +3,6 @@
 stand-in for the package reports how it was started); report and merge, on records made by hand."""
 import json
 import os
-import re
 import sys
 import unittest
 
@@ -113,12 +112,7 @@ class Stalls(CliCase):
         self.assertLessEqual(max(map(len, out.splitlines())), 80)
 
     def test_both_sides_know_the_same_options(self):
-        _, out, _ = self.run_it("stalls", "--help")
-        ours = re.findall(r"^  --([a-z-]+)", out, re.MULTILINE)
-        package = os.path.join(os.environ["HEADRACE_SOURCE_ROOT"], "python/headrace/stalls")
-        with open(os.path.join(package, "arguments.py")) as file:
-            theirs = re.findall(r'add\("--([a-z-]+)"', file.read())
-        self.assertEqual(sorted(ours), sorted([*theirs, "help"]))
+        self.same_options("stalls")
 
 
 class Results(CliCase):

@@ -12,10 +12,10 @@ import signal
 import struct
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 
+import places
 import pytest
 from headrace import _core, memory
 from headrace.memory import arguments, records
@@ -48,24 +48,10 @@ if __name__ == "__main__":
 """
 
 
-class Place:
-    """A working directory with a script, and the launcher in it."""
+class Place(places.Place):
+    """The launcher in a working directory."""
 
-    def __init__(self, folder: Path) -> None:
-        self.work = folder / "work"
-        self.work.mkdir(parents=True)
-        self.temporary = folder / "tmp"
-        self.temporary.mkdir()
-        package = str(Path(_core.__file__).parents[1])
-        paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
-        self.environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(paths),
-            "TMPDIR": str(self.temporary),
-        }
-
-    def script(self, text: str, name: str = "train.py", common: str = COMMON) -> None:
-        (self.work / name).write_text(common + textwrap.dedent(text))
+    common = COMMON
 
     def start(self, *words: str, command: list[str] | None = None) -> subprocess.Popen:
         command = command or [sys.executable, "train.py"]

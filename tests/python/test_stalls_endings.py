@@ -9,10 +9,10 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 
+import places
 import pytest
 from headrace import _core
 
@@ -65,24 +65,14 @@ def train(loader, epochs=1000):
 """
 
 
-class Place:
+class Place(places.Place):
+    common = COMMON
+
     def __init__(self, folder: Path) -> None:
-        self.work = folder / "work"
-        (self.work / "data").mkdir(parents=True)
+        super().__init__(folder)
+        (self.work / "data").mkdir()
         for i in range(600):
             (self.work / "data" / f"{i:03}").write_bytes(bytes([i % 251]) * 6000)
-        self.temporary = folder / "tmp"
-        self.temporary.mkdir()
-        package = str(Path(_core.__file__).parents[1])
-        paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
-        self.environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(paths),
-            "TMPDIR": str(self.temporary),
-        }
-
-    def script(self, text: str, name: str = "train.py") -> None:
-        (self.work / name).write_text(COMMON + textwrap.dedent(text))
 
     def start(self, *words: str) -> subprocess.Popen:
         if "--" not in words:

@@ -12,11 +12,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 
 import headrace
+import places
 import pytest
 
 pytestmark = pytest.mark.measures
@@ -210,24 +210,13 @@ def site(tmp_path_factory) -> Path:
     return root
 
 
-class Place:
-    """A working directory with a script, and the launcher in it."""
+class Place(places.Place):
+    """The launcher in a working directory, with a site of its own."""
 
     def __init__(self, site: Path, folder: Path) -> None:
+        super().__init__(folder)
         self.site, self.folder = site, folder
-        self.temporary = folder / "tmp"
-        self.temporary.mkdir()
-        (folder / "work").mkdir()
-        self.work = folder / "work"
-        self.environment = {
-            **os.environ,
-            "PYTHONPATH": str(site),
-            "TMPDIR": str(self.temporary),
-            "RECORD": str(site / "record.json"),
-        }
-
-    def script(self, text: str, name: str = "train.py") -> None:
-        (self.work / name).write_text(textwrap.dedent(text))
+        self.environment |= {"PYTHONPATH": str(site), "RECORD": str(site / "record.json")}
 
     def words(self, *words: str) -> list[str]:
         """Unguarded, because these scripts report their progress through files.

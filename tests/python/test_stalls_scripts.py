@@ -653,28 +653,35 @@ def test_watch(tmp_path):
 
 @pytest.mark.parametrize("loader", [None, 9])
 def test_cost_of_the_idle_probe(tmp_path, loader):
-    """For a loop that is not measured: microseconds of CPU per batch."""
+    """A loop that is not measured: a few function calls per batch, however many came before."""
     measured = measure(
         tmp_path,
         """
+        import sys
+
         class Batches:
             def __iter__(self):
-                return iter([batch] * count)
-        batch, count = {"x": torch.zeros(8, 3), "y": torch.zeros(8)}, 20000
+                return iter([batch] * 20000)
+        batch, calls = {"x": torch.zeros(8, 3), "y": torch.zeros(8)}, []
 
-        def cost():
-            begin = time.process_time()
-            for batch in Batches():
-                pass
-            return (time.process_time() - begin) / count * 1e6
+        def called(frame, event, arg):
+            if event in ("call", "c_call"):
+                calls[-1] += 1
 
-        plain = min(cost() for _ in range(3))
         import headrace.stalls.probe as probe
         probe._wrap_class(Batches)
-        print(min(cost() for _ in range(3)) - plain)
+        for number, batch in enumerate(Batches()):
+            if number % 5000 == 4000:
+                calls.append(0)
+                sys.setprofile(called)
+            elif number % 5000 == 4100:
+                sys.setprofile(None)
+        print(*calls)
         """,
         loader=loader,
     )
     assert measured.status == 0, measured.stderr
     assert not measured.records and measured.problems[0]["code"] == "no-training"
-    assert 0 < float(measured.stdout) < 20
+    calls = [int(word) for word in measured.stdout.split()]
+    assert len(calls) == 4 and len(set(calls)) == 1  # for 100 batches
+    assert 0 < calls[0] < 100 * 40
