@@ -143,7 +143,7 @@ static int prepare(struct hr__thread *self, struct hr__job *job, const struct in
     int r = hr_preparer_run(self->preparer, l->recipe, in->item.bytes, in->item.length, &key, out,
                             error);
     uint64_t took_ns = hr__now_ns() - start;
-    hr__histogram_add(&l->counters.prepare, took_ns);
+    hr__histogram_add(&hr__counters_here(l)->prepare, took_ns);
     if (l->keeper->prepared)
         l->keeper->prepared(l, in->index, took_ns);
     outcome->cost.form = in->item.form;
@@ -163,7 +163,7 @@ static int keep(struct hr__thread *self, struct hr__job *job, const struct input
     if (in->is_cached) {
         if (!hr__cache_unpin(l->cache, &in->hit))
             return 0;
-        hr__count(&l->counters.cache_hits, 1);
+        hr__count(&hr__counters_here(l)->cache_hits, 1);
     } else if (is_good && l->keeper->offer) {
         l->keeper->offer(l, job, in->index, &outcome->cost);
     }
@@ -314,5 +314,5 @@ void hr__process(struct hr__thread *self, struct hr__job *job, struct hr__outcom
         note_damage(self, job, index, outcome);
     }
     if (!outcome->error.code)
-        hr__count(&l->counters.samples, 1);
+        hr__count(&hr__counters_here(l)->samples, 1);
 }
