@@ -52,6 +52,8 @@ static int read_options(struct hr_recipe_options *out, const struct hr_recipe_op
     if (out->damaged != HR_DAMAGED_REFUSE && out->damaged != HR_DAMAGED_ACCEPT)
         return hr__fail(error, -EINVAL, "damaged = %d: must be %d (refuse) or %d (accept)",
                         (int)out->damaged, HR_DAMAGED_REFUSE, HR_DAMAGED_ACCEPT);
+    out->inexact = !!out->inexact;
+    out->reserved = 0;
     if (!out->max_pixels)
         return hr__fail(error, -EINVAL, "max_pixels 0 would refuse every image: set a limit");
     return 0;
@@ -78,6 +80,22 @@ static int bind_operations(struct hr_recipe *recipe, const struct hr_operation *
             "the recipe's output has no fixed size: it needs a "
             "RandomResizedCrop, CenterCrop, RandomCrop or a Resize to height and width");
     return 0;
+}
+
+/* Refuses scaled decoding where it could never act, or would not act like the resize. */
+static int check_inexact(const struct hr_recipe *recipe, struct hr_error *error)
+{
+    int shrinks = 0;
+    for (int i = 0; i < recipe->count; i++) {
+        const struct hr_operation *o = &recipe->operation[i].operation;
+        shrinks |= o->kind == HR_RESIZE && o->u.resize.antialias;
+        shrinks |= o->kind == HR_RANDOM_RESIZED_CROP && o->u.random_resized_crop.antialias;
+    }
+    if (!recipe->options.inexact || shrinks)
+        return 0;
+    return hr__fail(error, -EINVAL,
+                    "scaled decoding (exact=False; in C, inexact) needs a Resize or "
+                    "RandomResizedCrop with antialias in the recipe: leave it out");
 }
 
 static int set_output(struct hr_recipe *recipe, const struct hr__state *state,
@@ -124,6 +142,8 @@ int hr_recipe_create(struct hr_recipe **out, const struct hr_operation *operatio
     int r = read_options(&recipe->options, options, error);
     if (!r)
         r = bind_operations(recipe, operations, &state, error);
+    if (!r)
+        r = check_inexact(recipe, error);
     if (!r)
         r = set_output(recipe, &state, error);
     if (r) {
