@@ -10,6 +10,7 @@
  *                                      how many pixels differ
  */
 #include "float_pass.h"
+#include "item_version.h"
 
 #include <headrace/headrace.h>
 
@@ -119,6 +120,7 @@ static struct conversion convert(struct blob *blobs, size_t n, enum hr_form form
             die("convert", "out of memory");
         memcpy(copy, item.bytes, item.length);
         free(blobs[i].bytes);
+        copy = item_in_version(copy, &item.length);
         blobs[i] = (struct blob){copy, item.length};
         c.bytes_after += item.length;
     }

@@ -105,7 +105,7 @@ static void read_shape(struct hr__transcoder *t, const struct hr__encoded *in,
     int grey = cinfo->num_components == 1;
     *shape = (struct hr__item_header){
         .magic = HR__ITEM_MAGIC,
-        .version = HR__ITEM_VERSION,
+        .version = HR__PLANES_VERSION,
         .components = (uint8_t)cinfo->num_components,
         .orientation = (uint8_t)orientation,
         .width = cinfo->image_width,
