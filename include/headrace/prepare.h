@@ -83,6 +83,10 @@ HR_API HR_NODISCARD int hr_preparer_run(struct hr_preparer *preparer,
  * damaged images; NULL: nothing. Valid until the preparer's next call. */
 HR_API const char *hr_preparer_damage(const struct hr_preparer *preparer);
 
+/* The scale at which the last successful hr_preparer_run decoded its image: 1/2, 1/4 or 1/8 is 2, 4
+ * or 8; 1 is exact. Others than 1 only if the recipe allows it (hr_recipe_options.inexact). */
+HR_API int hr_preparer_scale(const struct hr_preparer *preparer);
+
 /* Memory that the preparer holds, in bytes. */
 HR_API size_t hr_preparer_memory(const struct hr_preparer *preparer);
 

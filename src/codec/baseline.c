@@ -53,6 +53,7 @@ struct mcu_block {
     const struct hr__dc_table *dc;
     const struct hr__ac_table *ac;
     int component, x, y; /* its place in the MCU, in blocks */
+    int flat;            /* only its DC coefficient is needed */
     uint32_t first, end; /* MCUs whose block is needed */
     uint8_t *out;        /* samples of the first one */
     unsigned step;       /* bytes to the next one's */
@@ -68,6 +69,7 @@ struct waiting_block {
 struct baseline_part {
     uint32_t x, y, columns, rows; /* in blocks */
     uint32_t h, v;                /* blocks in an MCU */
+    uint32_t side;                /* samples that a block is transformed to, on each axis */
     uint8_t *plane;
     ptrdiff_t stride;
     struct hr__block_limits limits;
@@ -81,6 +83,7 @@ struct hr__baseline {
     hr__inverse_dct_pair_fn *transform;
     /* of the image: */
     struct hr__item_header shape;
+    struct hr__item_header output; /* of the halved image */
     struct baseline_part part[COMPONENTS];
     struct mcu_block block[HR__MCU_BLOCKS_MOST];
     int components, blocks;
@@ -218,31 +221,50 @@ static int take_header(struct hr__baseline *b, const struct jpeg_decompress_stru
 
 /* The region */
 
+/* Plans blocks of fewer samples for a halved image, as libjpeg does: chroma that has half of the
+ * samples on both axes is halved once less. Returns 0 if libjpeg would not filter chroma. */
+static int plan_size(struct hr__baseline *b, int halvings)
+{
+    uint32_t side = 8u >> halvings;
+    int is_same = b->shape.h == 1 && b->shape.v == 1,
+        is_quarter = b->shape.h == 2 && b->shape.v == 2;
+    b->output = b->shape;
+    b->output.width = ((b->shape.width - 1) >> halvings) + 1;
+    b->output.height = ((b->shape.height - 1) >> halvings) + 1;
+    if (halvings && is_quarter)
+        b->output.h = b->output.v = 1;
+    for (int i = 0; i < b->components; i++)
+        b->part[i].side = i && halvings && is_quarter ? 2 * side : side;
+    for (int i = 0; i < b->blocks; i++)
+        b->block[i].flat = b->part[b->block[i].component].side == 1;
+    return side > 1 || is_same || is_quarter;
+}
+
 /* Finds the blocks that the region needs, and places their samples. */
 static int plan_region(struct hr__baseline *b, const struct hr_region *region,
                        struct hr__ycc_planes *planes, struct hr_error *error)
 {
     size_t bytes = 0, at[COMPONENTS];
-    planes->shape = &b->shape;
+    planes->shape = &b->output;
     for (int i = 0; i < b->components; i++) {
         struct baseline_part *p = &b->part[i];
         struct hr_region *w = &planes->window[i];
-        hr__ycc_window(&b->shape, region, i, w);
-        p->x = (uint32_t)w->x / 8;
-        p->y = (uint32_t)w->y / 8;
-        p->columns = (uint32_t)(w->x + w->width + 7) / 8 - p->x;
-        p->rows = (uint32_t)(w->y + w->height + 7) / 8 - p->y;
-        p->stride = (ptrdiff_t)(((size_t)p->columns * 8 + 63) & ~(size_t)63);
+        hr__ycc_window(&b->output, region, i, w);
+        p->x = (uint32_t)w->x / p->side;
+        p->y = (uint32_t)w->y / p->side;
+        p->columns = ((uint32_t)(w->x + w->width) + p->side - 1) / p->side - p->x;
+        p->rows = ((uint32_t)(w->y + w->height) + p->side - 1) / p->side - p->y;
+        p->stride = (ptrdiff_t)(((size_t)p->columns * p->side + 63) & ~(size_t)63);
         at[i] = bytes;
-        bytes += (size_t)p->stride * p->rows * 8;
+        bytes += (size_t)p->stride * p->rows * p->side;
     }
     int r = hr__scratch_reserve(&b->planes, bytes, error);
     for (int i = 0; !r && i < b->components; i++) {
         struct baseline_part *p = &b->part[i];
         p->plane = b->planes.bytes + at[i];
         planes->stride[i] = p->stride;
-        planes->at[i] = p->plane + (planes->window[i].y - (ptrdiff_t)p->y * 8) * p->stride +
-                        (planes->window[i].x - (ptrdiff_t)p->x * 8);
+        planes->at[i] = p->plane + (planes->window[i].y - (ptrdiff_t)(p->y * p->side)) * p->stride +
+                        (planes->window[i].x - (ptrdiff_t)(p->x * p->side));
     }
     return r;
 }
@@ -252,7 +274,8 @@ static int plan_region(struct hr__baseline *b, const struct hr_region *region,
  * may have a sampling factor, which groups rows. */
 static uint32_t rows_to_read(const struct hr__baseline *b, const struct hr_region *region)
 {
-    uint32_t last = (uint32_t)(region->y + region->height) - 1, lines = 8u * b->shape.v;
+    uint32_t last = (uint32_t)(region->y + region->height) - 1;
+    uint32_t lines = b->part[0].side * b->shape.v;
     uint32_t rows = last / lines + 1;
     if (b->shape.v == 2 && last % lines >= lines - 2)
         rows++;
@@ -392,14 +415,6 @@ INLINE int skip_ac(const struct hr__ac_table *table, struct hr__bits *bits)
     }
 }
 
-/* Fills a block of one colour: the transform of a DC coefficient alone. */
-static void fill(int level, uint8_t *out, ptrdiff_t stride)
-{
-    int v = ((level + (1 << 2)) >> 3) + 128;
-    for (int y = 0; y < 8; y++, out += stride)
-        memset(out, v < 0 ? 0 : v > 255 ? 255 : v, 8);
-}
-
 /* Transforms the blocks that wait. Returns 0 if versions of the transform might differ for one. */
 static __attribute__((noinline)) int transform_waiting(struct hr__baseline *b)
 {
@@ -412,13 +427,13 @@ static __attribute__((noinline)) int transform_waiting(struct hr__baseline *b)
         int16_t *block = b->coefficient[i];
         if (w->flat) {
             int level = block[0] * p->limits.quant[0];
-            if (level > HR__COLUMN_LIMIT || level < -HR__COLUMN_LIMIT)
-                return 0;
-            fill(level, w->out, p->stride);
+            held &= hr__inverse_dct_flat(level, (int)p->side, w->out, p->stride);
             continue;
         }
-        two[count++] = (struct hr__dct_block){block, &p->limits, w->out, p->stride};
-        if (count == 2) {
+        two[count] = (struct hr__dct_block){block, &p->limits, w->out, p->stride};
+        if (p->side < 8) {
+            held &= hr__inverse_dct_reduced(&two[count], (int)p->side);
+        } else if (++count == 2) {
             held &= b->transform(two);
             count = 0;
         }
@@ -461,8 +476,9 @@ INLINE int decode_mcus(struct hr__baseline *b, uint32_t from, uint32_t to, int r
             }
             int16_t *coefficient = b->coefficient[b->waiting];
             coefficient[0] = (int16_t)level[block->component];
-            unsigned k = take_ac(block->ac, &bits, coefficient);
-            if (!k)
+            unsigned k = HR__STEP_END;
+            if (block->flat ? !skip_ac(block->ac, &bits)
+                            : !(k = take_ac(block->ac, &bits, coefficient)))
                 return 0;
             b->wait[b->waiting++] =
                 (struct waiting_block){block->out + (size_t)(x - block->first) * block->step,
@@ -536,10 +552,11 @@ static void plan_row(struct hr__baseline *b, uint32_t y, uint32_t *first, uint32
             continue;
         m->first = p->x > x ? (p->x - x + p->h - 1) / p->h : 0;
         m->end = p->x + p->columns > x ? (p->x + p->columns - x + p->h - 1) / p->h : 0;
-        m->step = 8 * p->h;
+        m->step = p->side * p->h;
         if (m->first >= m->end)
             continue;
-        m->out = p->plane + (ptrdiff_t)row * 8 * p->stride + (m->first * p->h + x - p->x) * 8;
+        m->out = p->plane + (ptrdiff_t)(row * p->side) * p->stride +
+                 (m->first * p->h + x - p->x) * p->side;
         *first = m->first < *first ? m->first : *first;
         *end = m->end > *end ? m->end : *end;
     }
@@ -561,7 +578,7 @@ static int decode_scan(struct hr__baseline *b, const struct hr_region *region)
     }
     if (!transform_waiting(b) || (b->reader.marker && !hr__scan_advance(&b->reader)))
         return 0;
-    return region->y + region->height < (int)b->shape.height ||
+    return region->y + region->height < (int)b->output.height ||
            (hr__scan_is_at_end(&b->reader) && b->reader.marker == END_OF_IMAGE);
 }
 
@@ -571,7 +588,7 @@ int hr__baseline_region(struct hr__baseline *b, const struct jpeg_decompress_str
     struct hr__ycc_planes planes;
     const uint8_t *scan = cinfo->src->next_input_byte;
     *done = 0;
-    if (!take_header(b, cinfo))
+    if (!take_header(b, cinfo) || !plan_size(b, job->halvings))
         return 0;
     int r = plan_region(b, &job->region, &planes, error);
     if (r)

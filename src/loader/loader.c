@@ -521,6 +521,7 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
         .batches = HR__COUNTED(l, batches),
         .bad_samples = HR__COUNTED(l, bad_samples),
         .damaged_samples = HR__COUNTED(l, damaged_samples),
+        .scaled_samples = HR__COUNTED(l, scaled_samples),
         .padded_samples = HR__COUNTED(l, padded_samples),
         .bytes_read = HR__COUNTED(l, bytes_read),
         .wait_ns = HR__COUNTED(l, wait_ns),

@@ -1,7 +1,7 @@
 /*
  * Any bytes as input of two decoders: one with our own decoder of baseline JPEG, one with
  * libjpeg-turbo alone. They agree on everything: the refused images and the messages, and the
- * pixels of the whole image and of a region, which the last eight bytes choose.
+ * pixels of the whole image and of a region, halved or not, which the last eight bytes choose.
  */
 #include "codec/codec.h"
 
@@ -54,11 +54,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         info.format != HR_IMAGE_JPEG || (int64_t)info.width * info.height > MOST_PIXELS)
         return 0;
     const uint8_t *choice = data + size - 8;
-    struct hr_region whole = {0, 0, info.width, info.height}, r;
-    r.width = pick(choice, 1, info.width);
-    r.height = pick(choice + 2, 1, info.height);
-    r.x = pick(choice + 4, 0, info.width - r.width);
-    r.y = pick(choice + 6, 0, info.height - r.height);
+    int halvings = choice[0] >> 6;
+    for (int i = 0; i < 2; i++)
+        hr__decoder_halve(decoder[i], halvings);
+    int width = ((info.width - 1) >> halvings) + 1, height = ((info.height - 1) >> halvings) + 1;
+    struct hr_region whole = {0, 0, width, height}, r;
+    r.width = pick(choice, 1, width);
+    r.height = pick(choice + 2, 1, height);
+    r.x = pick(choice + 4, 0, width - r.width);
+    r.y = pick(choice + 6, 0, height - r.height);
     compare(decoder, data, size, &info, &whole);
     compare(decoder, data, size, &info, &r);
     return 0;
