@@ -89,10 +89,10 @@ static int read_form(struct spec_reader *r, struct hr__piece value)
             r->out->form = form;
             return 0;
         }
-    return hr__fail(r->error, -EINVAL,
-                    "cache \"%.*s\": form \"%.*s\" is none: write auto, encoded, coefficients or "
-                    "planes",
-                    TEXT(r), PIECE(p));
+    return hr__fail(
+        r->error, -EINVAL,
+        "cache \"%.*s\": form \"%.*s\" does not exist: write auto, encoded, coefficients or planes",
+        TEXT(r), PIECE(p));
 }
 
 static int once(struct spec_reader *r, int *seen, const char *name)

@@ -1,5 +1,5 @@
-"""Headrace's cost of one sample: measured on real images, in all forms, with the script's
-own transform where it can be translated."""
+"""Headrace's cost of one sample, measured on real images, in all forms, with the script's own
+transform if it can be translated."""
 
 import io
 import itertools
@@ -56,13 +56,13 @@ def test_forms_of_photographs(photographs):
     assert list(forms) == ["encoded", "coefficients", "planes"]
     assert all(form["cpu_s"] > 0 for form in forms.values())
     assert forms["encoded"]["bytes"] < forms["coefficients"]["bytes"] < forms["planes"]["bytes"]
-    # Bytes are those of all files, of which only some were converted.
+    # The bytes are those of all files, though only some were converted.
     mean = sum(p.stat().st_size for p in photographs) / len(photographs)
     assert forms["encoded"]["bytes"] == pytest.approx(mean)
 
 
 def test_seconds_are_kept(photographs, monkeypatch):
-    """By a clock that goes on 0.05 s whenever it is read: half of the time is for converting."""
+    """With a clock that advances 0.05 s at each reading: half of the time is for converting."""
     reads, converted = itertools.count(), []
     real = cost.Converter()
 
@@ -111,7 +111,7 @@ def torch_loader(dataset, **options):
 
 
 def test_what_headrace_can_replace(tmp_path, v1, torchvision):
-    """Nothing is assumed: whatever is not known to be the same is an obstacle."""
+    """Anything that is not known to be the same prevents the replacement."""
     import torch
 
     save((tmp_path / "a").mkdir() or tmp_path / "a" / "0.jpg", synthetic(80, 60, 1))

@@ -301,7 +301,7 @@ static void test_stale(void **state)
     assert_int_equal(remove("list.txt"), 0);
     read_refused(text, -ENOENT, "list.txt");
     assert_int_equal(mkfifo("list.txt", 0600), 0);
-    read_refused(text, -ESTALE, "no regular file");
+    read_refused(text, -ESTALE, "no longer a regular file");
     hr__free(text);
     hr_recipe_unref(&recipe);
 }

@@ -329,7 +329,7 @@ static void test_damage(void **state)
     }
     hr__peers_counts(peers, 0, &counts);
     assert_int_equal(counts.damaged, e->length * 8);
-    assert_non_null(strstr(counts.problem, "host0:1 keeps items that are not what was stored"));
+    assert_non_null(strstr(counts.problem, "host0:1 has items whose checksums differ"));
     assert_int_equal(counts.is_up, 1);
     for (size_t cut = 1; cut <= e->length; cut++) {
         e->length -= cut;
