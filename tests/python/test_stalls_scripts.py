@@ -21,7 +21,9 @@ while True:
 def check(measured, phases=ALL):
     """Checks a whole measuring run, which must show no trace of anything else."""
     assert measured.status == 0, (measured.problems, measured.stderr)
-    assert not measured.problems and measured.stderr == ""
+    # A busy machine may be too slow for the time that these tests give: that is only a warning.
+    said = [line for line in measured.stderr.splitlines() if "more than the" not in line]
+    assert not measured.problems and not said, measured.stderr
     assert "own end" not in measured.stdout
     record = measured.record
     assert record["ended"] in ("precise", "limit")
