@@ -1,6 +1,6 @@
 /*
  * Our own decoder of sequential Huffman-coded JPEG, for files of the usual structure: 8 bits, one
- * scan, grey or YCbCr with chroma of 1 or 1/2 on either axis.
+ * scan, grey, YCbCr or RGB, of every sampling that libjpeg-turbo takes.
  *
  * It gives exactly libjpeg-turbo's pixels in about half of its time. Blocks outside the region are
  * skipped: only the lengths of their symbols and their DC differences are decoded. Those inside are

@@ -32,7 +32,7 @@ void components_of(const struct bytes *file, struct components *out)
 {
     struct jpeg_decompress_struct cinfo;
     struct jpeg_error_mgr errors;
-    JSAMPROW rows[3][16];
+    JSAMPROW rows[3][4 * DCTSIZE];
     JSAMPARRAY planes[3];
     memset(out, 0, sizeof *out);
     cinfo.err = jpeg_std_error(&errors); /* which ends the process on errors */
@@ -44,15 +44,16 @@ void components_of(const struct bytes *file, struct components *out)
     out->shape.width = cinfo.image_width;
     out->shape.height = cinfo.image_height;
     out->shape.components = (uint8_t)cinfo.num_components;
-    out->shape.h = (uint8_t)cinfo.max_h_samp_factor;
-    out->shape.v = (uint8_t)cinfo.max_v_samp_factor;
+    out->shape.rgb = cinfo.jpeg_color_space == JCS_RGB;
     for (int c = 0; c < cinfo.num_components; c++) {
         const jpeg_component_info *info = &cinfo.comp_info[c];
-        size_t padded = (info->width_in_blocks + 2) * 8;
+        size_t padded = (info->width_in_blocks + 4) * 8;
+        out->shape.across[c] = (uint8_t)(cinfo.max_h_samp_factor / info->h_samp_factor);
+        out->shape.down[c] = (uint8_t)(cinfo.max_v_samp_factor / info->v_samp_factor);
         out->width[c] = (int)info->downsampled_width;
         out->height[c] = (int)info->downsampled_height;
         out->plane[c] = malloc((size_t)out->width[c] * (size_t)out->height[c]);
-        for (int i = 0; i < 16; i++)
+        for (int i = 0; i < 4 * DCTSIZE; i++)
             rows[c][i] = malloc(padded);
         planes[c] = rows[c];
     }
@@ -66,7 +67,7 @@ void components_of(const struct bytes *file, struct components *out)
         }
     }
     for (int c = 0; c < cinfo.num_components; c++)
-        for (int i = 0; i < 16; i++)
+        for (int i = 0; i < 4 * DCTSIZE; i++)
             free(rows[c][i]);
     jpeg_finish_decompress(&cinfo);
     jpeg_destroy_decompress(&cinfo);

@@ -33,8 +33,8 @@ static struct bytes make_item(const struct bytes *file)
     item.data[7] = 6;
     memcpy(item.data + 8, &from.shape.width, 4);
     memcpy(item.data + 12, &from.shape.height, 4);
-    item.data[16] = from.shape.h;
-    item.data[17] = from.shape.v;
+    item.data[16] = from.shape.components == 1 ? 1 : from.shape.across[1];
+    item.data[17] = from.shape.components == 1 ? 1 : from.shape.down[1];
     memcpy(item.data + 24, &(uint64_t){item.length}, 8);
     uint8_t *at = item.data + 32;
     for (int c = 0; c < from.shape.components; c++) {
