@@ -66,10 +66,13 @@ size_t hr__transcoder_memory(const struct hr__transcoder *t)
            t->capacity;
 }
 
-/* Returns 0, or -ENOTSUP with the reason why the file cannot become an item. */
-static int check_kind(const struct jpeg_decompress_struct *cinfo, struct hr_error *error)
+/* Returns 0 and the luma samples per chroma sample, or -ENOTSUP with the reason why the file cannot
+ * become an item. */
+static int check_kind(const struct jpeg_decompress_struct *cinfo, struct hr__item_header *shape,
+                      struct hr_error *error)
 {
     const jpeg_component_info *c = cinfo->comp_info;
+    shape->h = shape->v = 1;
     if (cinfo->arith_code)
         return hr__fail(error, -ENOTSUP, "it is coded arithmetically, which no item is made of");
     if (cinfo->jpeg_color_space == JCS_GRAYSCALE && cinfo->num_components == 1)
@@ -79,13 +82,16 @@ static int check_kind(const struct jpeg_decompress_struct *cinfo, struct hr_erro
                         cinfo->num_components == 4           ? "CMYK"
                         : cinfo->jpeg_color_space == JCS_RGB ? "RGB"
                                                              : "unusual");
-    if ((c[0].h_samp_factor == 1 || c[0].h_samp_factor == 2) &&
-        (c[0].v_samp_factor == 1 || c[0].v_samp_factor == 2) && c[1].h_samp_factor == 1 &&
-        c[1].v_samp_factor == 1 && c[2].h_samp_factor == 1 && c[2].v_samp_factor == 1)
+    shape->h = (uint8_t)(c[0].h_samp_factor / c[1].h_samp_factor);
+    shape->v = (uint8_t)(c[0].v_samp_factor / c[1].v_samp_factor);
+    if (c[1].h_samp_factor == c[2].h_samp_factor && c[1].v_samp_factor == c[2].v_samp_factor &&
+        shape->h * c[1].h_samp_factor == c[0].h_samp_factor &&
+        shape->v * c[1].v_samp_factor == c[0].v_samp_factor &&
+        hr__item_may_sample(shape->h, shape->v))
         return 0;
     return hr__fail(error, -ENOTSUP,
-                    "its sampling is %dx%d,%dx%d,%dx%d; items are made of chroma of 1 or 1/2 on "
-                    "either axis",
+                    "its sampling is %dx%d,%dx%d,%dx%d; items are made of files with whole luma "
+                    "samples per chroma sample, at most 4 on an axis and 8 in all",
                     c[0].h_samp_factor, c[0].v_samp_factor, c[1].h_samp_factor, c[1].v_samp_factor,
                     c[2].h_samp_factor, c[2].v_samp_factor);
 }
@@ -99,10 +105,6 @@ static void read_shape(struct hr__transcoder *t, const struct hr__encoded *in,
     int orientation = 1, lossless;
     hr__jpeg_walk_markers(in, &orientation, &lossless);
     hr__jpeg_read_header(&t->library, in);
-    t->library.code = check_kind(cinfo, t->library.error);
-    if (t->library.code)
-        longjmp(t->library.escape, 1);
-    int grey = cinfo->num_components == 1;
     *shape = (struct hr__item_header){
         .magic = HR__ITEM_MAGIC,
         .version = HR__ITEM_VERSION,
@@ -110,10 +112,11 @@ static void read_shape(struct hr__transcoder *t, const struct hr__encoded *in,
         .orientation = (uint8_t)orientation,
         .width = cinfo->image_width,
         .height = cinfo->image_height,
-        .h = grey ? 1 : (uint8_t)cinfo->comp_info[0].h_samp_factor,
-        .v = grey ? 1 : (uint8_t)cinfo->comp_info[0].v_samp_factor,
         .flags = cinfo->progressive_mode ? HR__ITEM_PROGRESSIVE : 0,
     };
+    t->library.code = check_kind(cinfo, shape, t->library.error);
+    if (t->library.code)
+        longjmp(t->library.escape, 1);
 }
 
 int hr__transcode_shape(struct hr__transcoder *t, const struct hr__encoded *in,

@@ -26,7 +26,7 @@ struct hr__transcoded {
 /*
  * Fills in the header of an item of this JPEG (form and bytes are 0), from the file's header.
  * Errors: -ENOTSUP, with the reason why it cannot become an item: not YCbCr or grey, arithmetic
- * coding, or a chroma sampling other than 1 or 1/2 on each axis; -EBADMSG.
+ * coding, or a sampling that items do not have (hr__item_may_sample); -EBADMSG.
  */
 int hr__transcode_shape(struct hr__transcoder *transcoder, const struct hr__encoded *in,
                         struct hr__item_header *shape, struct hr_error *error);
