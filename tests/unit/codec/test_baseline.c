@@ -365,6 +365,10 @@ static void damage_is_left_to_libjpeg(void **state)
     assert_false(is_taken(&cut, &whole));
     cut.length = file.length - 4;
     assert_false(is_taken(&cut, &whole));
+    cut.length = file.length;
+    file.data[file.length - 1] = 0xFF; /* FF is no marker, and libjpeg reads on */
+    assert_false(is_taken(&cut, &whole));
+    assert_false(is_taken(&cut, &(struct hr_region){0, 0, 96, 90}));
     uint8_t *last = file.data + file.length - 40;
     memcpy(last, "\xFF\xD9", 2);
     assert_false(is_taken(&file, &whole));
