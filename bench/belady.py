@@ -1,11 +1,11 @@
-"""What the best cache that knows the future would read: Belady's rule, simulated.
+"""Simulates Belady's rule: the reads of an optimal cache that knows the future.
 
-Several jobs share one cache and go through the same items in orders of their own,
-one item each in turn. Where the cache has no room, the item whose next use, by any of
-the jobs, lies furthest ahead goes; that may be the one that has just come, which is
-then not kept. For items of one size that is optimal (L. A. Belady, "A study of
-replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2),
-1966); for sizes that differ little it is close.
+Several jobs share one cache and use the same items, each in its own order, one item
+each in turn. If the cache is full, it evicts the item whose next use, by any of the
+jobs, is furthest ahead; that may be the new item, which is then not cached. For items
+of equal size this is optimal (L. A. Belady, "A study of replacement algorithms for a
+virtual-storage computer", IBM Systems Journal 5(2), 1966); for sizes that differ
+little it is close to that.
 """
 
 import heapq
@@ -14,7 +14,7 @@ NEVER = float("inf")
 
 
 def interleave(orders):
-    """One stream of all jobs' uses, one of each in turn."""
+    """Merges all jobs' uses into one stream, one of each job in turn."""
     stream = []
     for uses in zip(*orders, strict=True):
         stream.extend(uses)
@@ -22,7 +22,7 @@ def interleave(orders):
 
 
 def next_uses(stream):
-    """For each use of a stream the position of the same item's next one."""
+    """Returns, for each use in a stream, the position of the same item's next use."""
     following = [NEVER] * len(stream)
     last = {}
     for at in range(len(stream) - 1, -1, -1):

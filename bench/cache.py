@@ -1,10 +1,10 @@
-"""make bench-cache: what a cache that never evicts reads from a disk, and how fast,
-beside torch's DataLoader and the page cache with the same memory.
+"""make bench-cache: how many bytes a cache that never evicts reads from a disk, and how
+fast, compared with torch's DataLoader and the page cache in the same memory.
 
-Processes run under the kernel's limits of memory and disk (bench/limits.py, root),
+Processes run under the kernel's limits on memory and disk (bench/limits.py, needs root),
 over a folder of 4 GiB (tools/make_cache_files.py). Bytes are those that the kernel
-counted. D: bytes of all files as they lie on the disk, in blocks of the file system; C:
-the cache's share of them. An epoch must read D - C. Options: --data DIR, --rate MB/S,
+counts. D: bytes of all files on the disk, in blocks of the file system; C: the bytes of
+them in the cache. An epoch must read D - C. Options: --data DIR, --rate MB/S,
 --minutes N, --only PART.
 """
 
@@ -116,9 +116,9 @@ def epoch(group, workers):
 
 
 def measure_memory(bench, kind):
-    """Memory that a process of a kind, with its helpers, takes beside what it caches: so
-    much is added to the limit, for each kind its own. Its code comes into the page cache on
-    the way, on nobody's account."""
+    """Measures the memory of one kind of process, with its helpers, apart from what it caches.
+    That much is added to the kind's limit. It also loads the process' code into the page cache
+    outside of the measured groups."""
     if kind not in bench.memory:
         os.sync()
         cache = PROBE_CACHE if kind == "ours" else None
@@ -135,8 +135,8 @@ def measure_memory(bench, kind):
 
 
 def run_share(bench, kind, share, measured=1, rate=0):
-    """A process of a kind with memory for `share` per cent of the files: after the warm-up
-    `measured` epochs, with the disk throttled to `rate` bytes a second (0: as it is)."""
+    """Runs one kind of process with memory for `share` per cent of the files: a warm-up, then
+    `measured` epochs with the disk throttled to `rate` bytes a second (0: not throttled)."""
     budget = bench.files.bytes * share // 100
     own = measure_memory(bench, kind)
     cold(bench.files.paths)
@@ -252,7 +252,7 @@ class Named:
             raise harness.Missing(f"headrace cache {arguments[0]}: {done.stderr.strip()[-200:]}")
 
     def __enter__(self):
-        self.command("list")  # whoever cannot drop it must not make it
+        self.command("list")  # raises if the command does not work: then we could not drop it
         own = measure_memory(self.bench, "ours")
         cold(self.bench.files.paths)
         self.group = self.bench.group()
@@ -263,7 +263,7 @@ class Named:
         try:
             self.command("drop", self.name)
         except harness.Missing:
-            if kind is None:  # else it may never have been made, and why is being told
+            if kind is None:  # else the cache may not exist, and the error is being raised
                 raise
         finally:
             self.group.close()
@@ -287,9 +287,9 @@ def describe(name, epochs):
 
 
 def same_stream(bench):
-    """Two jobs, one order, half of the bytes cached: reads of both over those of one. Jobs
-    that start at the same moment are apart by what their start takes; that epoch is told
-    by itself."""
+    """Two jobs with one order, half of the bytes cached: the reads of both over those of one.
+    Jobs that start together drift apart by their start times in the first epoch, which is
+    therefore reported separately."""
     with Named(bench, "same", bench.files.bytes // 2, 2) as cache:
         one = describe("one job, cache 50 %", cache.run([0], WARMUP + 1))
         two = describe("two jobs, same order, the same cache", cache.run([0, 0], 3))

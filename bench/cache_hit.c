@@ -42,7 +42,7 @@ static struct hr__key key_of(uint64_t item)
     return hr__key_of(&item, sizeof item, 0);
 }
 
-/* `run` tells one segment from another. */
+/* `run` distinguishes the segments. */
 static void make(struct cache_hit_bench *b, const char *run, uint64_t indexed)
 {
     struct hr_error error = {0};

@@ -1,5 +1,6 @@
-"""Draws pictures of benchmarks' last lines, as bars: samples per second of each peer on
-one core, of `make bench-decode`; what an epoch reads from the disk, of `make bench-cache`.
+"""Draws bar charts from the last lines of benchmarks: samples per second of each peer on
+one core (`make bench-decode`), or the bytes that an epoch reads from the disk
+(`make bench-cache`).
 
     make bench-decode | tee decode.log
     .venv/bin/python bench/chart.py decode.log docs/results/decode.svg

@@ -1,16 +1,16 @@
 /*
- * What it costs a job to take a batch that an agent has ready: CPU time of its thread for
- * next and release.
+ * Measures the cost of taking a batch that an agent has ready: the CPU time of the job's thread
+ * for next and release.
  *
  *   handover SOCKET DATA BATCHES PAUSE_MS [touch]
  *
- * The job is slower than the agent: it sleeps PAUSE_MS for each batch, so that nothing is
- * waited for; batches for which the loader had to wait all the same are counted apart and left
- * out. It sleeps for several at once and takes them one after the other: the first finds the
- * processor's caches as the agent left them, and is told by itself, too. Batches are 64
+ * The job is slower than the agent: it sleeps PAUSE_MS per batch, so that it never waits for one.
+ * Batches that it had to wait for are counted separately and left out. It sleeps for several
+ * batches at once and then takes them one after the other. The first of these finds the
+ * processor's caches as the agent left them, and is also reported separately. Batches are 64
  * samples of 224 x 224 as float32. `touch`: one byte of each page of the images is read before
- * the release, so that the price of the pages is included. Prints one line of JSON: median and
- * 99th percentile in microseconds, and what reading the clock itself takes, which is included.
+ * the release, so that page faults are included. Prints one line of JSON: median and
+ * 99th percentile in microseconds, and the included time of reading the clock itself.
  */
 #include <headrace/headrace.h>
 

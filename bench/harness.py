@@ -1,11 +1,11 @@
-"""What the benchmarks share: peers as pinned worker processes, interleaved
+"""Shared parts of the benchmarks: peers as pinned worker processes, interleaved
 passes, medians, the description of the machine, and the last line of JSON.
 
 A worker is a process that prints one JSON line when it is ready, then, for
 each line "pass" on its standard input, does one pass over the same samples and
 prints {"seconds", "cpu_seconds", "samples"}. Only one worker works at a time;
-passes of all workers alternate, so that a drift of the machine's speed meets
-all of them alike. Ratios are taken pass by pass and their median is reported.
+passes of all workers alternate, so that a drift of the machine's speed affects
+all of them equally. Ratios are taken pass by pass and their median is reported.
 """
 
 import argparse
@@ -93,9 +93,9 @@ class Parts:
         log(f"left out  {', '.join(keys) or 'what is beside the figures'}: {reason}")
 
     def run(self, parts, reasons, before=None):
-        """Runs `parts`, name: (function, figures that it owes, seconds that it takes), or those
-        of --only. What raises one of `reasons`, or does not fit into the time, is left out.
-        `before` is told the name of each."""
+        """Runs `parts`, name: (function, its figures, seconds that it takes), or those named by
+        --only. A part that raises one of `reasons`, or does not fit into the time, is left out.
+        Calls `before` with the name of each."""
         for name, (part, owed, needs) in parts.items():
             if self.args.only and name not in self.args.only:
                 continue

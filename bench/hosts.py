@@ -120,12 +120,12 @@ class Ranks:
         self.together.close()
 
     def end(self):
-        """Not gently: a rank whose peers are gone would wait for them."""
+        """Kills the ranks: one whose peers are gone would wait for them."""
         for worker in self.workers:
             worker.process.kill()
 
     def epoch(self):
-        """Runs an epoch; ranks are told beforehand what all of them measured in the last one."""
+        """Runs an epoch. First sends the ranks the rates that all of them measured in the last."""
         cache.cold(self.files.paths)
         disk, sent = self.network.read_bytes(), self.network.sent_bytes()
         for worker in self.workers:
@@ -138,7 +138,7 @@ class Ranks:
         return Epoch(answers, self.network.read_bytes() - disk, self.network.sent_bytes() - sent)
 
     def _answers(self):
-        """Of all ranks; the first that ends without one tells why."""
+        """Returns the answers of all ranks. Raises the error of the first that ends without one."""
         found, pending = {}, {w.process.stdout: w for w in self.workers}
         while pending:
             ready, _, _ = select.select(list(pending), [], [], SILENCE_S)

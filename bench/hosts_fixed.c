@@ -1,7 +1,7 @@
 /*
- * The rank that bench/hosts.py compares with (see hosts_worker.h): a data loader with a fixed
- * split of its threads, half of them fetch and half prepare, over memcached as it is started
- * by default, which evicts what was used least recently.
+ * The rank that bench/hosts.py compares with (see hosts_worker.h): a data loader that uses half of
+ * its threads for fetching and half for preparing, over memcached with its default settings, which
+ * evicts the least recently used items.
  *
  * It takes the framework's own samples of each batch, positions r, r + world, ... of the
  * epoch's order. Items are spread over the servers by libmemcached's hash of the key; a fetcher
@@ -186,7 +186,7 @@ static void *fetcher(void *argument)
     memcached_st *servers = connect_servers(f->options.cache);
     while ((count = take_group(f, group))) {
         ask_servers(servers, group, count);
-        /* Those that are there need not wait for the others. */
+        /* Samples that have arrived need not wait for the others. */
         for (size_t i = 0; i < count; i++)
             if (group[i]->bytes) {
                 hand_over(f, group[i]);

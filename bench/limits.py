@@ -1,11 +1,11 @@
-"""Processes under limits of the kernel's: control groups of version 1, `memory` and
-`blkio`, for benchmarks of what happens when memory and disk are scarce.
+"""Runs processes under the kernel's limits: control groups (v1) of the controllers `memory`
+and `blkio`, for benchmarks with scarce memory and disk.
 
 A Group is one group of each of the two controllers. It limits the memory of its
-processes, page cache included (memory.limit_in_bytes), limits what they read a second
-(blkio.throttle.read_bps_device), and tells how many bytes they read from a disk
-(blkio.throttle.io_service_bytes), which is what the kernel counted and not what
-anybody believes. Needs root; Unavailable says what else is missing.
+processes, including the page cache (memory.limit_in_bytes), limits the bytes that they
+read per second (blkio.throttle.read_bps_device), and returns the number of bytes that they
+have read from a disk, as counted by the kernel (blkio.throttle.io_service_bytes). Needs
+root; Unavailable says what else is missing.
 """
 
 import contextlib

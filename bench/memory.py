@@ -1,9 +1,8 @@
-"""make bench-memory: what recording costs, and what analysing a long record costs.
+"""make bench-memory: the cost of recording, and of analysing a long record.
 
-Recording is compared with plain eager execution and with PyTorch's own empty dispatch mode, in
-one process, in rounds that take turns: an operator's CPU time, and the step of a ResNet-18 on the
-CPU. The record of ten
-million events is made by bench/memory_record.c, and analysed by it in a process of its own.
+Recording is compared with plain eager execution and with an empty dispatch mode of PyTorch, in one
+process, in alternating rounds: the CPU time of an operator, and a step of a ResNet-18 on the CPU.
+bench/memory_record.c writes the record of ten million events, and analyses it in another process.
 """
 
 import argparse

@@ -1,14 +1,13 @@
-"""Hosts on one machine: each a network namespace, a control group and a memcached.
+"""Simulates hosts on one machine: each is a network namespace, a control group and a memcached.
 
-Every host has one link, a veth pair into a bridge, with an address in 10.77.0.0/24. Both
-directions of it are limited with tc's token bucket (tbf); what the host sent is the bucket's
-own counter, which has the headers of every segment, also of those that the kernel cuts
-late. A host talks to its own server over the loopback device, which does not count. Its
-processes run in a control group that limits and counts what they read from the disk
-(bench/limits.py).
+Every host has one link, a veth pair into a bridge, with an address in 10.77.0.0/24. tc's token
+bucket (tbf) limits both directions. The bytes that a host sends are the bucket's counter, which
+includes the headers of every segment, also of those that the kernel splits late. A host reaches
+its own server through the loopback device, which is not counted. Its processes run in a control
+group that limits and counts their reads from the disk (bench/limits.py).
 
-Names carry this process's number, and all is removed on every way out but SIGKILL; what a
-killed run left is removed by the next one. Needs root; limits.Unavailable says what is missing.
+Names contain this process' id. Everything is removed at the end, unless the process is killed by
+SIGKILL; then the next run removes it. Needs root; limits.Unavailable says what is missing.
 """
 
 import contextlib
@@ -28,7 +27,7 @@ import limits
 PORT = 11211
 CLONE_NEWNET = 0x40000000  # of sched.h
 RUN = "/run/netns"
-FAST_BITS = 1_000_000_000  # a second, of a link that nobody limits
+FAST_BITS = 1_000_000_000  # per second, of a link without a limit
 BURST_BYTES = 128 << 10
 QUEUE_MS = 50
 ANSWER_S = 10.0

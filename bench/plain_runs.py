@@ -1,10 +1,9 @@
-"""Training scripts without any probe, measured beside what was predicted of them.
+"""Measures training scripts without a probe, to compare them with predictions.
 
-A trial is one process, a case an epoch under a change, or several. The processes of all
-trials wait beside each other and take turns: each round runs every case once, or more
-often where its epochs are short, forth and then back, so that a machine that gets slower
-does so for all of them. Before and after every epoch the machine's speed is read
-(bench/reference.py).
+A trial is one process; a case is one or more of its epochs under a change. The processes of
+all trials take turns. Each round runs every case once (more often if its epochs are short),
+first forwards, then backwards, so that a machine that gets slower affects all cases equally.
+The machine's speed is measured before and after every epoch (bench/reference.py).
 """
 
 import contextlib
@@ -22,12 +21,12 @@ from harness import log
 
 ENV = {"PYTHONDONTWRITEBYTECODE": "1"}
 ROUNDS = 3  # at most
-OFF = 0.02  # of the machine's speed, from which a case is measured again
+OFF = 0.02  # a case is measured again if the machine's speed differs by more than this
 
 
 @dataclass
 class Case:
-    """What is predicted, and how it is measured."""
+    """One prediction, and how it is measured."""
 
     figure: str  # that its error counts for
     name: str
@@ -93,7 +92,7 @@ class Plain:
         self.group.close()
 
     def epoch(self, step_ms=None, disk=0):
-        """What the process answers, and seconds that others took."""
+        """Runs an epoch. Returns the process' answer, and the CPU seconds of other processes."""
         self.bench.throttle(self.group, disk)
         busy = cache.busy_seconds()
         self.worker.process.stdin.write("pass\n" if step_ms is None else f"pass {step_ms}\n")
@@ -102,7 +101,7 @@ class Plain:
         return answer, max(0, cache.busy_seconds() - busy - answer["cpu_seconds"])
 
     def prepare(self):
-        """What comes before what is measured. A step that computes stays as it is."""
+        """Prepares the trial's measurement. A step that computes is not changed."""
         files, trial = self.bench.files, self.trial
         no_step = None if trial.cases[0].step_ms is None else 0
         if trial.page_share is not None:
@@ -142,8 +141,8 @@ def read_all(paths):
 
 
 def held(paths):
-    """Reads files into memory and keeps them there until it is closed: the kernel takes some out
-    again within seconds, and who waits for the disk is not in memory."""
+    """Reads files into memory and locks them there until the context ends: otherwise the kernel
+    would evict some within seconds."""
     from headrace import _core
     from headrace.stalls import host
 
@@ -151,8 +150,8 @@ def held(paths):
 
 
 def turns(cases, number, rounds):
-    """What a round runs, forth and back: a case with more epochs than there are rounds more than
-    once, and with less in the first ones."""
+    """Returns the cases of a round, forwards and backwards. A case with more epochs than there are
+    rounds runs more than once per round; one with fewer runs only in the first rounds."""
     def of(one):
         return -(-one.case.epochs * (number + 1) // rounds) - -(-one.case.epochs * number // rounds)
 
@@ -164,8 +163,8 @@ def turns(cases, number, rounds):
 
 
 def run_round(bench, due):
-    """An epoch of each. Files are held in memory from one case that wants them there to the next
-    that does not."""
+    """Runs an epoch of each case. Files stay locked in memory until a case that does not want that.
+    """
     before, in_memory = bench.reference.read(), False
     with contextlib.ExitStack() as holding:
         for one in due:
@@ -215,7 +214,7 @@ class Runs:
             f"{reference.mean([one.speed() for one in self.cases])}")
 
     def again(self, cases, seconds):
-        """Another epoch of each of `cases`, as far as there is time."""
+        """Runs another epoch of each of `cases`, as time permits."""
         due = []
         for one in cases:
             seconds -= 1.5 * one.epochs[-1].seconds
@@ -227,8 +226,8 @@ class Runs:
 
 
 def bound_by_cores(said, computes):
-    """Whether a prediction says that it is cores which bound the speed, and neither a step that
-    sleeps nor the disk; `computes`: the step is computed on them."""
+    """Whether a prediction says that the cores limit the speed, and neither a sleeping step nor the
+    disk does. `computes`: the step computes on these cores."""
     rates = {"prepare": said["prepare_rate"], "fetch": said["fetch_rate"]}
     if not computes:
         rates["device"] = said["device_rate"]
@@ -237,7 +236,7 @@ def bound_by_cores(said, computes):
 
 
 def mean_of(predictions):
-    """Of the analyses before and after: the mean of each figure."""
+    """Returns the mean of each figure over the analyses before and after."""
     keys = ("rate", "low", "high", "reference_rate", "prepare_rate", "fetch_rate", "device_rate")
     found = {key: [said[key] for said in predictions if said[key] is not None] for key in keys}
     return {key: statistics.mean(values) if values else math.nan
@@ -245,14 +244,14 @@ def mean_of(predictions):
 
 
 def is_off(one, analysed):
-    """The machine was faster or slower than while it was analysed."""
+    """Whether the machine was faster or slower than during the analyses."""
     cores = one.plain.cores
     return abs(one.speed().of(cores) / analysed.of(cores) - 1) > OFF
 
 
 def scaled_rate(one, analysed):
-    """The median rate as it would have been at the speed of the analyses: where cores bound it,
-    what ran on a slower machine counts for more."""
+    """Returns the median rate, scaled to the machine's speed during the analyses if the cores limit
+    it."""
     cores = one.plain.cores
     return statistics.median(epoch.rate * analysed.of(cores) / epoch.speed.of(cores)
                              for epoch in one.epochs)

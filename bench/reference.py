@@ -1,7 +1,7 @@
-"""How fast the machine is just now: the same photographs, decoded and transformed again and
-again, on one core and on all at once. What runs before and after this can be compared with
-what ran before and after another reading: the speed of a virtual machine drifts by ten per
-cent within minutes, and no benchmark can prevent that.
+"""Measures the machine's present speed: decodes and transforms the same photographs repeatedly,
+on one core and on all. The speed of a virtual machine drifts by ten per cent within minutes,
+which no benchmark can prevent. With such readings, measurements at different times can be
+compared.
 """
 
 import statistics

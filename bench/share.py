@@ -1,11 +1,11 @@
-"""make bench-share: one preparation for K jobs, beside K loaders of their own.
+"""make bench-share: one preparation for K jobs, compared with K separate loaders.
 
-K jobs that only consume, and again with a step that is paced so that one job needs a third of
-what the machine prepares: batches of 64 photographs of 224 x 224 as float32, files in memory.
+K jobs only consume; then they have a step paced so that one job needs a third of what the
+machine can prepare. Batches are 64 photographs of 224 x 224 as float32, from files in memory.
 Headrace's agent with one stream, K independent Headrace loaders, K independent torch
-DataLoaders and TensorSocket take turns, in rounds whose order turns; each case runs for
-seconds, after a warm-up. Then what taking a batch costs a job, what the agent keeps in shared
-memory, and how waiting spreads over the ranks of a host whose samples differ in cost.
+DataLoaders and TensorSocket alternate, in rounds of changing order; each case runs for
+seconds, after a warm-up. Then the cost of taking a batch, the agent's shared memory, and how
+waiting is spread over the ranks of a host whose samples differ in cost are measured.
 Options: --data DIR, --seconds S, --rounds N, --minutes N, --only PART.
 """
 
@@ -37,7 +37,7 @@ WARM_S = 1.5
 READY_S = {"tensorsocket": 40}  # until all jobs of a case have had their first batches
 READY_OTHERS_S = 90
 TRIES = {"tensorsocket": 2}  # of a case, see share_jobs.py
-SLOW_S = {"torch": 12, "tensorsocket": 9}  # that a case of slow batches is watched at least
+SLOW_S = {"torch": 12, "tensorsocket": 9}  # the least time to measure a case of slow batches
 CASE_S = {"agent": 8, "own": 8, "torch": 24, "tensorsocket": 26}  # about, the start included
 HANDOVER_BATCHES = 200
 
@@ -237,7 +237,7 @@ def conclude(case, notes, before, after, waited, memory):
     rates = [rate_between(notes.times(i), before.when, after.when, case.burst)
              for i in range(case.jobs)]
     if None in rates:
-        raise harness.Missing(f"{case.kind} x {case.jobs}: too few batches to tell a rate")
+        raise harness.Missing(f"{case.kind} x {case.jobs}: too few batches for a rate")
     if case.kind == "agent":
         prepared, read = (sum(now[queue] - then.get(queue, 0) for queue in now)
                           for now, then in ((after.queues, before.queues),
@@ -257,7 +257,7 @@ def table():
 
 
 def measure(bench, kind, count, is_paced):
-    """One case, kept and told; None where its kind cannot be measured."""
+    """Measures one case, stores and logs the result; None if its kind cannot be measured."""
     if kind in bench.missing:
         return None
     step_s = bench.step_s if is_paced else 0
@@ -287,7 +287,7 @@ def measure(bench, kind, count, is_paced):
 
 
 def rounds(bench, is_paced, count):
-    """Rounds of the agent's cases and of all peers with 8 jobs; the order turns."""
+    """Runs rounds of the agent's cases and of all peers with 8 jobs, in changing order."""
     cases = [("agent", k) for k in COUNTS] + [(kind, COUNTS[-1]) for kind in PEERS]
     needs = sum(CASE_S[kind] for kind, _ in cases)
     table()
@@ -314,7 +314,7 @@ def only_consuming(bench):
 
 
 def paced(bench):
-    """With a step such that one job needs a third of what the machine prepares."""
+    """Measures with a step such that one job needs a third of what the machine can prepare."""
     alone = bench.results.get(("agent", 1, False))
     rate = (statistics.median(r.rate for r in alone) if alone
             else run_case(bench, Case("agent", 1, bench.args.data, 3, 0,
@@ -333,7 +333,7 @@ def paced(bench):
 
 
 def staging(bench):
-    """What the agent's shared memory takes while it is ahead, its window full."""
+    """Measures the agent's shared memory while its window is full."""
     found = [r.memory_bytes for (kind, _, is_paced), results in bench.results.items()
              if kind == "agent" and is_paced for r in results]
     if not found:
@@ -432,7 +432,7 @@ def ranks(bench):
 
 
 def soak(bench):
-    """What `make soak-share` wrote when it ran last."""
+    """Reads the results of the last `make soak-share`."""
     bench.take_soak("share", "faults")
 
 
@@ -449,7 +449,7 @@ PARTS = {
 
 
 def versions(bench):
-    """Imports what jobs need before they are forked, and says of what version it is."""
+    """Imports the modules that jobs need before they are forked. Returns their versions."""
     import headrace
     import headrace.torch  # noqa: F401
     import torch

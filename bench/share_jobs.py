@@ -1,10 +1,10 @@
-"""The jobs of bench/share.py: K processes that take batches of the same preparation from one
-of four kinds of loader, and note when each batch came.
+"""The jobs of bench/share.py: K processes that take batches from one of four kinds of loader,
+all with the same preparation, and note the arrival of each batch.
 
-They are forked by a parent that has imported everything, so that a case starts at once. Each
-notes its batches in memory that it shares with the parent, so that a job that hangs in its
-loader can be ended without losing what it did; each leads a session of its own, so that the
-worker processes of its loader are found, counted and ended with it.
+They are forked by a parent that has imported everything, so a case starts at once. Each notes
+its batches in memory shared with the parent, so a job that hangs in its loader can be killed
+without losing its notes. Each leads a session, so the worker processes of its loader can be
+found, counted and ended with it.
 
 TensorSocket (PyPI) pickles whole storages of tensors that are not on a GPU, 2.4 GB for eight
 batches of 64 and for each consumer, with which it does not get far. Its packing is an argument
@@ -56,7 +56,7 @@ class Notes:
     """When each batch of each job came, in shared memory: written by the jobs. The seconds
     are of the monotonic clock, which is the same in all processes."""
 
-    HEAD = 8  # count of batches, seconds waited, bytes read where the loader tells them
+    HEAD = 8  # count of batches, seconds waited, bytes read if the loader counts them
 
     def __init__(self, jobs):
         self._each = self.HEAD + BATCHES_MOST
@@ -147,7 +147,7 @@ def tensorsocket_produce(case):
 
     tensorsocket.producer.LOCALHOST = "tcp://127.0.0.1"
     tensorsocket.heartbeat.HeartBeater.__init__.__defaults__ = (HEARTBEAT_MS,)
-    logging.disable(logging.DEBUG)  # it tells all of it on the standard output
+    logging.disable(logging.DEBUG)  # it logs a lot to standard output
     producer = tensorsocket.TensorProducer(
         torch_loader(case, 0), pack_fn=shared_bytes, producer_batch_size=GROUP,
         **tensorsocket_ports(case))
@@ -199,12 +199,12 @@ class Forked:
         status = 1
         try:
             os.setsid()
-            # Who starts it ends it; where that one was killed, the kernel does.
+            # The parent ends it; if the parent is killed, the kernel does.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             function(*arguments)
             status = 0
-        except BaseException as error:  # told, then gone: nothing of the parent's may run here
+        except BaseException as error:  # print it and exit: no code of the parent may run here
             print(f"{function.__name__}: {error.__class__.__name__}: {error}", file=sys.stderr,
                   flush=True)
         finally:
@@ -231,8 +231,8 @@ class Forked:
 
 
 def answers(functions, seconds):
-    """What each of some functions without arguments returns, called at once, each in a child of
-    its own; JSON keeps it. None where a child ended early or took longer than `seconds`."""
+    """Calls functions without arguments at the same time, each in its own child process. Returns
+    their results (passed as JSON); None for a child that ended early or exceeded `seconds`."""
     reading, writing = os.pipe()
 
     def answer(number, function):

@@ -1,5 +1,5 @@
-"""The part of bench/share.py on ranks: how the waiting of a host's four ranks spreads where
-their samples differ much in cost.
+"""The part of bench/share.py on ranks: how waiting is spread over a host's four ranks if their
+samples differ much in cost.
 
 Photographs of 0.1 and of 12 megapixels are laid out, in the order of the dataset, so that for
 a run of batches one rank gets all the large ones, then the next rank does. The four ranks are
@@ -115,7 +115,7 @@ def train(samples, rank, socket, step_s, barrier):
     for n in range(RANKS * RUN):
         before = time.monotonic()
         next(batches)
-        # The first batch of all is waited for by everybody.
+        # The very first batch does not count: all ranks wait for it.
         waited += time.monotonic() - before if n else 0
         time.sleep(step_s)
         barrier.wait(QUIET_S)

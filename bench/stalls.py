@@ -1,11 +1,11 @@
-"""make bench-stalls: does `headrace stalls` find what is there, and does what it predicts
+"""make bench-stalls: are the measurements of `headrace stalls` right, and do its predictions
 come true?
 
-Truth: scripts whose rates are set (bench/peers/stalls_paced.py) on a throttled disk.
-Prediction: the same script runs plainly, without any probe, under the changes that two
-analyses, before and after, predict (bench/peers/stalls_photos.py, bench/plain_runs.py).
-Cost: of the probe and of an analysis. Memory and disk are limited with control groups
-(bench/limits.py, root). Options: --data DIR, --minutes N, --only PART, --keep DIR.
+Truth: scripts with known rates (bench/peers/stalls_paced.py) on a throttled disk.
+Prediction: the same script runs without a probe under changes that two analyses, one before
+and one after, predict (bench/peers/stalls_photos.py, bench/plain_runs.py).
+Cost: of the probe and of an analysis. Control groups limit memory and disk
+(bench/limits.py, needs root). Options: --data DIR, --minutes N, --only PART, --keep DIR.
 """
 
 import json
@@ -37,14 +37,14 @@ RAMP_S = 1.5  # that do not
 
 
 class Bench(harness.Parts):
-    """What all parts need, and what they found."""
+    """The shared state of all parts, and their results."""
 
     def __init__(self, args, scratch):
         super().__init__(args)
         self.scratch = scratch
         self.cores = sorted(os.sched_getaffinity(0))
         self.groups = 0
-        self.reserved = 0  # seconds that the parts to come need
+        self.reserved = 0  # seconds that later parts need
         self.errors = {}  # of a figure, (case, error, that scaled) of each prediction
         self.cases = []  # all that was predicted and measured
         self.data = os.path.join(scratch, "photos")
@@ -56,11 +56,11 @@ class Bench(harness.Parts):
         self.mean_bytes = self.files.disk_bytes / len(self.files.paths)
 
     def reserve(self, name):
-        """Before part `name`: keeps the time of those behind it."""
+        """Called before part `name`: reserves the time of later parts."""
         self.reserved = seconds_after(name, self.args.only)
 
     def group(self, rate=0):
-        """A control group whose disk gives `rate` samples a second (0: as it is)."""
+        """Makes a control group whose disk is throttled to `rate` samples a second (0: not)."""
         self.groups += 1
         group = limits.Group(str(self.groups), self.data)
         self.throttle(group, rate)
@@ -71,7 +71,7 @@ class Bench(harness.Parts):
 
 
 def link_files(paths, target, count):
-    """A folder of `count` of the files, evenly spread, as hard links."""
+    """Makes a folder with hard links to `count` of the files, evenly spread."""
     count = min(count, len(paths))
     for path in (paths[i * len(paths) // count] for i in range(count)):
         label = os.path.join(target, os.path.basename(os.path.dirname(path)))
@@ -88,7 +88,7 @@ def relative(found, true):
 
 
 def script(name, **options):
-    """The command of a training script; options by name, None left out."""
+    """Builds the command of a training script from options by name; None leaves one out."""
     command = [VENV, "-W", "ignore", os.path.join(PEERS, f"stalls_{name}.py")]
     for key, value in options.items():
         if value is not None:
@@ -97,12 +97,12 @@ def script(name, **options):
 
 
 def analyse(bench, name, command, group, *options):
-    """`headrace stalls` of a command; (result, wall seconds)."""
+    """Runs `headrace stalls` on a command. Returns (result, wall seconds)."""
     from headrace import stalls
 
     out = os.path.join(bench.scratch, "analyses", name)
     os.makedirs(os.path.dirname(out), exist_ok=True)
-    # The step is none of torch's: which loop trains is said.
+    # The step uses no torch optimizer, so name the loop that trains (--loader).
     full = group.command([HEADRACE, "stalls", "--out", out, "--loader", "1", *options, "--",
                           *command])
     before, begun = bench.reference.read(), time.monotonic()
@@ -200,10 +200,10 @@ TRUTH = {
 
 
 def true_disk_rate(bench, rate, depth):
-    """Samples a second that the disk really gives at `depth` reads in flight, throttled to
-    `rate`, while fio reads in a like group: by what the kernel counts of the group, so that the
-    lumps of a throttled disk do not show. What comes first is left out: a disk that idled may
-    give more. Files that are read for nothing else."""
+    """Measures the rate of a disk that is throttled to `rate`, in samples a second at `depth` reads
+    in flight: fio reads in a similar group, and the kernel's counters of the group are used, which
+    smooths the bursts of a throttled disk. The first seconds do not count, since a disk that idled
+    may be faster. The files are used for nothing else."""
     if (rate, depth) not in bench.disk_rates:
         count = int(rate * (FIO_S + RAMP_S))
         paths = random.Random(rate).sample(bench.all_paths, min(count, len(bench.all_paths)))
@@ -216,9 +216,9 @@ def true_disk_rate(bench, rate, depth):
 
 
 def true_read_s(bench, disk, workers, prepare_ms):
-    """Seconds that a worker really waits for a read of a whole file, while all of them read and
-    sleep in turn as in the case: with no loader, and no training. Of the files of the case:
-    a hypervisor may have them in its memory, and others not."""
+    """Measures how many seconds a worker waits for reading a whole file, while all workers
+    alternately read and sleep as in the case, without a loader and without training. It reads the
+    case's own files, which a hypervisor may have in its memory."""
     paths = random.Random(workers).sample(bench.files.paths,
                                           min(READ_FILES, len(bench.files.paths)))
     cold(paths)
@@ -234,9 +234,9 @@ def true_read_s(bench, disk, workers, prepare_ms):
 
 
 def shares_by_hand(device, prepare, fetch, read_s, workers):
-    """Shares of compute, preparation and fetch of an epoch from storage. A worker fetches
-    and prepares one sample after the other, so that a read, if only of `read_s`, also
-    keeps it from preparing."""
+    """Computes the shares of compute, preparation and fetch of an epoch from storage. A worker
+    fetches and prepares one sample after the other, so the time of a read, `read_s`, also
+    delays preparation."""
     from_memory = min(device, prepare)
     from_storage = min(device, fetch, workers / (workers / prepare + read_s))
     return (from_storage / device, from_storage / from_memory - from_storage / device,
@@ -252,7 +252,7 @@ def truth_case(bench, name):
                          step_ms=step_ms, prepare_ms=prepare_ms)
         result, _ = analyse(bench, f"truth-{name}", command, group, "--time",
                             str(bench.args.truth_seconds))
-    # What a read takes shows where preparation is the bound, and hides behind all else.
+    # That time matters only if preparation is the bottleneck.
     bound = true["prepare"] < min(true["device"], true["fetch"])
     read_s = true_read_s(bench, disk, workers, prepare_ms) if bound else 0
     found = result.summary()
@@ -290,8 +290,8 @@ STEP_MS = 32  # of 64 samples: 2,000 a second
 BATCH = 64
 WORKERS = 2
 SIZE = 64  # pixels, of the stock loader's images and of the network
-PAGE_SHARES = (0.5,)  # for more there is no time
-CPU_DISK = 200  # samples a second, where training computes
+PAGE_SHARES = (0.5,)  # time does not suffice for more
+CPU_DISK = 200  # samples a second, for the case in which training computes
 CPU_THREADS = 1  # of the network
 CPU_SAMPLES = 2400  # of its epochs
 
@@ -302,8 +302,8 @@ def photos(bench, loader, workers=WORKERS, **options):
 
 
 def standin_trials(bench):
-    """A process for each cache share, where storage and the step change, and the script as it
-    is with its files in memory, where the step and the cores change."""
+    """Returns the trials: a process for each cache share, in which storage and the step change; and
+    the script with its files in memory, in which the step and the cores change."""
 
     def trial(share, cases):
         size = int(bench.files.bytes * share) or None
@@ -339,14 +339,14 @@ def standin_trials(bench):
 
 
 def predict_standin(bench):
-    """A sleeping step, Headrace's loader: cache shares, storage, step speed, cores."""
+    """Headrace's loader with a sleeping step: cache shares, storage, step speed, cores."""
     predict_and_measure(bench, "stand-in", photos(bench, "headrace", step_ms=STEP_MS), DISK, TIME,
                         standin_trials(bench))
 
 
 def predict_page_cache(bench):
-    """The stock loader, with less memory than files. One after the other: what one has of the
-    page cache the other would not have."""
+    """torch's loader, with less memory than files. The trials run one after the other, since they
+    would compete for the page cache."""
     command = photos(bench, "torch", size=SIZE, step_ms=STEP_MS)
     with bench.group(DISK) as group:
         cold(bench.files.paths)
@@ -361,9 +361,9 @@ def predict_page_cache(bench):
 
 
 def predict_shared_cores(bench):
-    """Training on the CPU: what prepares and what trains share the cores."""
+    """Training on the CPU: preparation and training share the cores."""
     def command(loader, workers=WORKERS, **options):
-        # Threads are said: the harness gives its workers one, an analysis torch's default.
+        # Set the threads: the harness gives its workers one, an analysis has torch's default.
         return photos(bench, loader, workers, size=SIZE, samples=CPU_SAMPLES,
                       threads=CPU_THREADS, **options)
 
@@ -422,8 +422,8 @@ def analysis_seconds(bench):
 
 
 def probe_cost(bench):
-    """CPU time that the probe takes of a batch while it only watches: a loop over batches
-    that are there at once, with it and without, in turn."""
+    """Measures the probe's CPU time per batch while it only observes: a loop over batches that are
+    available at once, alternately with the probe and without."""
     from headrace.stalls import script as launched
 
     folder = os.path.join(bench.scratch, "idle")
@@ -462,7 +462,7 @@ PARTS = {
 
 
 def seconds_after(name, only):
-    """That the parts after this one need."""
+    """Returns the seconds that the parts after this one need."""
     names = list(PARTS)
     return sum(PARTS[other][2] for other in names[names.index(name) + 1:]
                if not only or other in only)

@@ -1,7 +1,7 @@
 /*
- * What the tap costs a malloc and its free: without it, with it preloaded and nobody recording,
- * and recording, of blocks below and above the size from which on they are told. The fastest of
- * many rounds counts; the program runs itself again with the library preloaded.
+ * Measures what the tap adds to a malloc and its free: without the tap, with the tap preloaded but
+ * no recording, and while recording, for blocks below and above the least recorded size. The
+ * fastest of many rounds counts. The program runs itself again with the library preloaded.
  *
  * Usage: bench_tap LIBRARY. Prints one line of JSON: ns of a pair.
  */

@@ -117,12 +117,12 @@ static char *last_line(char *text)
     return strdup(*line ? line : "it cannot import the package");
 }
 
-static void in_child(const char *python, const char *code, int said)
+static void in_child(const char *python, const char *code, int output)
 {
     int null = open("/dev/null", O_RDWR);
     dup2(null, STDIN_FILENO);
     dup2(null, STDOUT_FILENO);
-    dup2(said, STDERR_FILENO);
+    dup2(output, STDERR_FILENO);
     execl(python, python, "-P", "-c", code, (char *)NULL);
     dprintf(STDERR_FILENO, "it cannot be started: %s\n", strerrordesc_np(errno));
     _exit(127);

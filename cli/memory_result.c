@@ -52,7 +52,7 @@ static int take_rate(const char *option, const char *text, double *bytes_per_s)
 
 /* Reports parts of a record that are unreadable or were not recorded. Returns 1 if it is damaged.
  */
-static int tell_gaps(const char *verb, const char *path, const struct hr_memory *memory)
+static int print_gaps(const char *verb, const char *path, const struct hr_memory *memory)
 {
     const char *what = NULL, *problem = NULL;
     json_int_t offset = 0, bytes = 0, lost = 0;
@@ -101,7 +101,7 @@ static int open_all(struct hr_memory **memories, const char *const *paths, size_
     for (size_t i = 0; i < count && !r; i++) {
         r = hr_memory_open(&memories[i], paths[i], options, &error);
         if (!r)
-            damaged += tell_gaps(verb, paths[i], memories[i]);
+            damaged += print_gaps(verb, paths[i], memories[i]);
     }
     if (!r)
         return damaged;

@@ -1,14 +1,14 @@
 /*
- * Records what each block of its own memory does, and prints what there is to say about it: a
- * network of two layers learns a function, and each buffer comes from malloc and goes to free.
+ * Records the use of each block of its own memory, and prints a report: a network of two layers
+ * learns a function, and each buffer is allocated with malloc and released with free.
  *
  *   cc memory.c $(pkg-config --cflags --libs headrace) -lheadrace-tap -lm -o memory
  *   ./memory [FILE]
  *
- * Linked with the tap, a program need not tell when it allocates: hr_tap_begin does, of
- * whatever it takes by malloc from HEADRACE_TAP_LEAST bytes on. What it tells itself are reads
- * and writes, what its blocks are, and where an iteration begins. The record (FILE, else
- * memory.hrm) is what `headrace memory report` reads.
+ * A program linked with the tap need not report its allocations: after hr_tap_begin the tap reports
+ * every block of at least HEADRACE_TAP_LEAST bytes. The program itself reports reads and writes,
+ * the categories of its blocks, and the starts of iterations. `headrace memory report` reads the
+ * record (FILE, else memory.hrm).
  */
 #include <headrace/headrace.h>
 #include <headrace/memory.h>
@@ -24,16 +24,16 @@
 #define ITERATIONS 12
 #define RATE       0.05f
 
-/* The recording, and where in an iteration it is. */
+/* The recording and its position within an iteration. */
 struct log {
     struct hr_memory_recorder *recorder;
     uint8_t phase; /* enum hr_memory_phase */
     uint32_t call; /* operators so far */
 };
 
-/* ---- what the tap tells; whose memory it is does not matter here, all is device 0 ---- */
+/* ---- callbacks of the tap; libraries' memory is not distinguished here, all is device 0 ---- */
 
-static void tell_block(void *arg, uint8_t kind, uint64_t address, uint64_t bytes)
+static void report_block(void *arg, uint8_t kind, uint64_t address, uint64_t bytes)
 {
     const struct log *log = arg;
     struct hr_memory_event event = {
@@ -44,22 +44,22 @@ static void tell_block(void *arg, uint8_t kind, uint64_t address, uint64_t bytes
 static void allocated(void *arg, uint64_t address, uint64_t bytes, uint8_t device)
 {
     (void)device;
-    tell_block(arg, HR_MEMORY_ALLOC, address, bytes);
+    report_block(arg, HR_MEMORY_ALLOC, address, bytes);
 }
 
 static void freed(void *arg, uint64_t address, uint64_t bytes, uint8_t device)
 {
     (void)device;
-    tell_block(arg, HR_MEMORY_FREE, address, bytes);
+    report_block(arg, HR_MEMORY_FREE, address, bytes);
 }
 
 static void failed(void *arg, uint64_t bytes, uint8_t device)
 {
     (void)device;
-    tell_block(arg, HR_MEMORY_FAILED, 0, bytes);
+    report_block(arg, HR_MEMORY_FAILED, 0, bytes);
 }
 
-/* ---- what the program tells ---- */
+/* ---- events that the program records itself ---- */
 
 static void access_block(struct log *log, uint8_t kind, const char *op, const void *block)
 {
@@ -71,7 +71,7 @@ static void access_block(struct log *log, uint8_t kind, const char *op, const vo
     hr_memory_record(log->recorder, &event);
 }
 
-/* One operator: it writes `to` of what is in `a` and `b`; each may be NULL. */
+/* Records one operator that reads `a` and `b` and writes `to`; each may be NULL. */
 static void operate(struct log *log, const char *op, const void *to, const void *a, const void *b)
 {
     log->call++;

@@ -1,15 +1,15 @@
 /*
  * Trains a small classifier on an image folder (root/class/image) and measures where the
- * time of its loop goes: a sentence, a table, and stalls.json in the current folder, from
- * which `headrace predict stalls.json` tells what more cores, memory or a faster disk
- * would change.
+ * time of its loop goes. It prints a sentence and a table and writes stalls.json to the current
+ * folder, from which `headrace predict stalls.json` computes what more cores, more memory or a
+ * faster disk would change.
  *
  *   cc stalls.c $(pkg-config --cflags --libs headrace) -lm -o stalls
  *   ./stalls /path/to/imagefolder [SECONDS]
  *
- * The loop is an ordinary one, but that hr_stalls_watch_next stands where hr_loader_next
- * would. Which samples come is then the watch's choice, and some come again and again, so
- * what is learned here is thrown away.
+ * The loop is an ordinary one, except that it calls hr_stalls_watch_next instead of
+ * hr_loader_next. The watch then chooses the samples and repeats some of them, so the trained
+ * classifier is discarded.
  */
 #include <headrace/headrace.h>
 #include <math.h>

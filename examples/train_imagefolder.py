@@ -196,8 +196,8 @@ def total(args, *values):
         return values
     sums = torch.tensor(values, dtype=torch.float64, device=args.device)
     torch.distributed.all_reduce(sums)
-    # Gloo's thread lets go of the tensor a moment later, for which it needs the interpreter:
-    # with torch 2.13 that ends the process (SIGABRT) where Python is shutting down by then.
+    # Gloo's thread releases the tensor a moment later, for which it needs the interpreter. If
+    # Python is shutting down by then, that aborts the process with torch 2.13 (SIGABRT).
     patience = time.monotonic() + 1.0
     while sys.getrefcount(sums) > 2 and time.monotonic() < patience:
         time.sleep(0.0005)

@@ -1,11 +1,11 @@
-"""Trains one of three networks for a few steps on random images: something to measure.
+"""Trains one of three networks for a few steps on random images, as an example to measure.
 
     headrace memory record --out alexnet-64.hrm -- \\
         python examples/train_networks.py alexnet --batch-size 64
     headrace memory report alexnet-64.hrm --page alexnet-64.html
 
-`mlp` has three layers and takes CIFAR-100's images as vectors; `alexnet` is Krizhevsky's
-network in its shape for such images; `resnet18` is He's with its first layer for them.
+`mlp` has three layers and takes images of CIFAR-100's size as vectors; `alexnet` is Krizhevsky's
+network and `resnet18` He's, both adapted to this size.
 Runs on the CPU, or on a GPU with --device cuda.
 """
 

@@ -2,11 +2,11 @@
 """Checks the subjects of commits.
 
 A subject is `room: imperative verb and object`: the rooms or folders that
-change, a colon, and a lower-case letter. At most 60 characters are asked for; a
-longer one is only a warning. A merge is `all: merge ...`. Only commits behind
-FIRST are looked at, because earlier ones followed no such rule. Where there is
-no history (a source archive, a shallow clone, one without FIRST) nothing is
-checked, which is said.
+change, a colon, and a lower-case letter. It should have at most 60 characters; a
+longer one is only a warning. A merge is `all: merge ...`. Only commits after
+FIRST are checked, because earlier ones followed no such rule. Without history (a
+source archive, a shallow clone, one without FIRST) the script prints that it
+checked nothing.
 
 Usage: check_commits.py [ROOT [FIRST]]. Exit status 1 if a subject is wrong.
 """

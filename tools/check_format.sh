@@ -1,8 +1,8 @@
 #!/bin/sh
-# Checks that the C files are as clang-format leaves them (.clang-format).
+# Checks that clang-format would not change the C files (.clang-format).
 #
-# Its versions differ in details, so only version 14 decides (Debian 12's, which
-# the project is formatted with); another one, or none, exits 77: not checked.
+# Versions differ in details, so only version 14 is used (Debian 12's, with which the
+# project is formatted). Without it the exit status is 77: not checked.
 # Usage: check_format.sh [--fix]; --fix formats the files instead.
 set -eu
 

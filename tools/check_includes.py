@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Checks who includes whom.
+"""Checks the include dependencies between the parts of the source tree.
 
-The house is built of rooms (folders of src/, and some of their folders). A file
-is of the room whose name is the longest that its path begins with. A room may
-include itself, the public headers, and the rooms below it, as BELOW says; cli/,
-python/, examples/ and benchmark programs see the public headers only; a public
-header includes public headers only; nobody includes a .c file. Every include of
-ours is written from the root ("room/file.h"), so that the rule can be read in the
-line.
+A room is a folder of src/, or a subfolder that BELOW names. A file belongs to the
+room with the longest name that is a prefix of the file's path. A room may include
+itself, the public headers, and the rooms below it (see BELOW). cli/, python/,
+examples/ and benchmark programs include only public headers, and so do public
+headers. No file includes a .c file. Includes are written from the root
+("room/file.h"), so that each line shows whether it keeps the rule.
 
 Usage: check_includes.py [ROOT]. Prints each breach; exit status 1 if any.
 """

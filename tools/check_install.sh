@@ -1,8 +1,8 @@
 #!/bin/sh
-# Installs the library to a folder of its own and builds programs against what
-# lies there, found through pkg-config as anybody else's program would: with the
-# shared library and with the static one. Then runs them on a small image folder,
-# and the command, which needs no library of ours beside it.
+# Installs the library to a temporary folder and builds programs against it through
+# pkg-config, as a user would: with the shared library and with the static one. Then
+# runs these on a small image folder, and the installed command alone, without the
+# library.
 #
 # Usage: check_install.sh BUILD (a finished Meson build). Needs meson, pkg-config
 # and a C compiler (CC).

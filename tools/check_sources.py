@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checks what every text file of the project keeps to.
+"""Checks the rules for all text files of the project.
 
-Each C, Python and shell file begins with a comment on its purpose. No line is
-longer than 100 columns in C, none ends in blanks, no tab indents (Makefile
-apart). No file names a place of one person's machine: an absolute path must be
-below a folder that every system has. Files beyond 800 lines are named, as a
+Each C, Python and shell file starts with a comment on its purpose. Lines in C have
+at most 100 columns. No line ends in blanks, and no tab indents (except in the
+Makefile). Absolute paths must be below a folder that every system has, so that no
+file depends on one person's machine. Files of more than 800 lines are listed as a
 warning.
 
 Usage: check_sources.py [ROOT]. Looks at the files git tracks, or at all of them

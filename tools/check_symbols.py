@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Checks that a shared library exports exactly its public functions.
 
-Public is what a header in include/ declares with MARK (HR_API). A function that
-is declared but not exported is a link error for somebody; one that is exported
-but not declared is an interface that nobody promised. NAMEs are those of other
-interfaces that the library has, too.
+Public functions are those that a header in include/ declares with MARK (HR_API). A
+function that is declared but not exported is a link error for its users; one that is
+exported but not declared is an accidental interface. NAMEs are functions that the
+library exports for other interfaces.
 
 Usage: check_symbols.py LIBRARY INCLUDE_FOLDER [MARK [NAME...]]. Exit status 1 if
 they differ.

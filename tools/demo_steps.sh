@@ -1,7 +1,7 @@
 #!/bin/sh
-# Says which steps of `make demo` are still to come, and about how long each takes. The times are
-# those of two cores and a fast network; compiling, making photographs and training depend on
-# the number of cores.
+# Prints the remaining steps of `make demo`, and about how long each takes. The times are for two
+# cores and a fast network; compiling, making photographs and training depend on the number of
+# cores.
 #
 # Variables, of the Makefile: PACKAGE (what marks the Python package as installed), DATA, SAMPLES
 # (where the photographs go), DEMO_SAMPLES (how many), SETUP_SYSTEM (no: leave the system alone).

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Builds and installs the C library, its headers and the command, for who needs no Python package:
-# with Meson and Ninja of the system, or else in a small Python environment that has only these.
-# With --uninstall it takes away what it has installed.
+# Builds and installs the C library, its headers and the command, without the Python package. Uses
+# the system's Meson and Ninja, or else a small Python environment with only these.
+# With --uninstall it removes what it has installed.
 #
 # Variables:
 #   PREFIX    where to (/usr/local)
@@ -69,7 +69,7 @@ install() {
         meson setup "$BUILD" --prefix "$PREFIX" -Dtests=disabled >"$BUILD.log" 2>&1 || {
             grep -E 'ERROR' "$BUILD.log" >&2 || cat "$BUILD.log" >&2
             [ -z "$made" ] || rm -rf "$made" # not a folder that was there before
-            fail "nothing was built; all of what was said is in $BUILD.log"
+            fail "the build failed; its output is in $BUILD.log"
         }
     fi
     ninja -C "$BUILD" --quiet

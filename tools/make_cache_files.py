@@ -3,11 +3,11 @@
 
 At least 40,000 files and 4 GiB, in 100 classes, copies of the sample set's
 photographs with their real sizes. Each copy has a comment segment (ITU-T T.81,
-B.2.4.5) with its number, so that no two are the same: neither a file system nor a
-disk can keep them once.
+B.2.4.5) with its number, so that no two are equal and neither the file system nor the
+disk can deduplicate them.
 
-Files appear under their name only when complete, and MANIFEST.json is written last:
-a killed run goes on where it was, and a complete folder is left as it is.
+Files get their name only when complete, and MANIFEST.json is written last: after a kill
+the next run continues, and a complete folder is not changed.
 """
 
 import argparse

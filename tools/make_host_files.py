@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Makes the small files that `make bench-hosts` reads: two folders of JPEGs in HOST_FILES.
 
-even: 40,000 files of about 10 KB, the sample set's photographs scaled down. uneven: 8,000,
-of which each sixteenth is a photograph as it is, ten times larger than the others. Both are
-distinct copies, as tools/make_cache_files.py makes them, of a few hundred pictures that are
-made first and kept beside them.
+even: 40,000 files of about 10 KB, the sample set's photographs scaled down. uneven: 8,000
+files, of which each sixteenth is a photograph at full size, ten times larger than the others.
+Both consist of distinct copies (see tools/make_cache_files.py) of a few hundred pictures, which
+are made first and kept beside them.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def is_large(kind, number):
 
 
 def make_pictures(folder, source, kind):
-    """The pictures that a set has copies of; those that are there are left."""
+    """Makes the pictures that a set has copies of, unless they exist."""
     from PIL import Image
 
     names = [name for name, _ in find_sources(source)]

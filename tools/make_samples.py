@@ -43,7 +43,7 @@ QUALITIES = (92, 98)
 SHARE_444 = 0.12  # drawn; the size band favours them, about a quarter of the files result
 BAND_BYTES = (65 * 1000, 200 * 1000)
 DRAWS = 60  # windows tried for one file before the nearest to the band is taken
-PROBES = 12  # draws that tell how well a photograph fits the band
+PROBES = 12  # draws that show how well a photograph fits the band
 MIN_ACCEPTED = 0.15  # share of the probes below which a photograph is left out
 MIN_PHOTOGRAPHS = 15
 FILES_EACH_TASK = 25
@@ -167,7 +167,7 @@ class Photograph:
 
 
 def find_photographs(cache, packages):
-    """The catalogue's photographs that are there, in the catalogue's order, each once."""
+    """Lists the catalogue's photographs that exist, in the catalogue's order, each once."""
     found, seen = [], set()
     for entry in catalogue.PHOTOGRAPHS:
         if entry.package not in packages or entry.name in seen:

@@ -1,8 +1,8 @@
-"""A plugin of pytest (-p pytest_share) for several processes that share the files of one run.
+"""A pytest plugin (-p pytest_share) that splits the test files of one run among several processes.
 
-Each of them collects all files. Whoever comes first to a file's first test claims the file, by
-making an empty file of its name in the folder HEADRACE_TEST_CLAIMS, and runs its tests; the others
-pass it over and record nothing. Without the variable every process runs everything.
+Each process collects all files. The first to reach a file's first test claims the file, by creating
+an empty file of its name in the folder HEADRACE_TEST_CLAIMS, and runs its tests. The others skip it
+and record nothing. Without the variable every process runs everything.
 """
 
 import os

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Runs the tests and ends with the totals: what `make test` and `make test-long` do after building.
+"""Runs the tests for `make test` and `make test-long`, and prints the totals.
 
-Most tests wait most of their time, so all parts run side by side: the C and command tests through
-Meson, those of tools and examples through pytest, and those of the Python package through several
-processes of pytest that share its files (pytest_share.py). Each part leaves its record in BUILD:
-meson-logs/testlog.json, pytest-tools.xml and pytest.xml. With --long only those of the package that
-are marked `long` run, and leave pytest-long.xml. What pytest prints goes to a log beside the record,
-and is shown where something failed. The exit status is 0 only when nothing failed and something ran
-in each part.
+Tests mostly wait, so all parts run in parallel: the C and command tests in Meson, those of tools and
+examples in pytest, and those of the Python package in several pytest processes that split its files
+(pytest_share.py). Each part writes its record to BUILD: meson-logs/testlog.json, pytest-tools.xml
+and pytest.xml. With --long only the package's tests marked `long` run, with the record
+pytest-long.xml. The output of pytest goes to a log beside the record, and is printed if a test
+failed. Tests marked `measures` measure real training, which other tests disturb: if one fails, it
+runs once more after everything else has ended, and the summary names it. The exit status is 0 only
+if no other test failed and each part ran at least one.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 GOOD = {"OK", "EXPECTEDFAIL"}
 PASSED_OVER = {"SKIP"}
+NO_TESTS = 5  # pytest's exit status where no test has the marks asked for
 
 
 def meson_totals(log):
@@ -50,6 +52,24 @@ def pytest_totals(log):
         else:
             passed += 1
     return passed, len(failed), skipped, failed
+
+
+def replace_failed(record, again):
+    """Puts cases that passed in ``again`` in the place of failed ones of ``record``: their names."""
+    def name_of(case):
+        return f"{case.get('classname')}::{case.get('name')}"
+
+    passed = {name_of(case): case for case in ElementTree.parse(again).getroot().iter("testcase")
+              if case.find("failure") is None and case.find("error") is None}
+    tree, replaced = ElementTree.parse(record), []
+    for suite in tree.getroot().iter("testsuite"):
+        for place, case in enumerate(list(suite)):
+            bad = case.find("failure") is not None or case.find("error") is not None
+            if bad and name_of(case) in passed:
+                suite[place] = passed[name_of(case)]
+                replaced.append(name_of(case))
+    tree.write(record)
+    return replaced
 
 
 def merge(logs, merged):
@@ -91,6 +111,28 @@ class Part:
         if self.shares:
             merge(self.shares, self.record)
 
+    def again(self, environment):
+        """Runs failed tests that are marked `measures` once more, with nothing beside them, and
+        puts the new results into the record. Returns lines of the summary."""
+        if not self.record.exists():
+            return []
+        record = self.record.with_name(f"{self.record.stem}-again.xml")
+        record.unlink(missing_ok=True)
+        tests = [name.replace(".", "/", name.split("::")[0].count(".")).replace("::", ".py::", 1)
+                 for name in self.totals(self.record)[3]]
+        if not tests:
+            return []
+        status = self.status
+        start_pytest(self, tests, environment, record, "measures")
+        self.status = self.processes[-1].wait()
+        if self.status == NO_TESTS or not record.exists():
+            self.status = status
+            return []
+        names = replace_failed(self.record, record)
+        _, failed, _, _ = self.totals(self.record)
+        self.status = status if failed else 0
+        return [f"    failed beside other tests, passed alone: {name}" for name in names]
+
     def report(self):
         """Lines of the summary, and whether it is good."""
         if not self.record.exists():
@@ -108,9 +150,9 @@ def start_meson(build, jobs):
     return part
 
 
-def start_pytest(part, paths, environment, record, is_long):
+def start_pytest(part, paths, environment, record, marks):
     part.start([sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "pytest_share",
-                "-m", "long" if is_long else "not long", *map(str, paths), f"--junitxml={record}"],
+                "-m", marks, *map(str, paths), f"--junitxml={record}"],
                environment, record.with_suffix(".log"))
 
 
@@ -124,13 +166,13 @@ def start_python(build, claims, environment, jobs, is_long):
         record = build / f"{name}-{number}.xml"
         record.unlink(missing_ok=True)
         part.shares.append(record)
-        start_pytest(part, files, environment, record, is_long)
+        start_pytest(part, files, environment, record, "long" if is_long else "not long")
     return part
 
 
 def start_tools(build, environment):
     part = Part("tools, examples", build / "pytest-tools.xml", pytest_totals)
-    start_pytest(part, ["tests/tools"], environment, part.record, False)
+    start_pytest(part, ["tests/tools"], environment, part.record, "not long")
     return part
 
 
@@ -166,8 +208,9 @@ def main():
             print("interrupted", file=sys.stderr)
             return 130
     for part in parts:
-        said, is_good = part.report()
-        lines += said
+        repeated = part.again(environment) if part.totals is pytest_totals else []
+        summary, is_good = part.report()
+        lines += summary + repeated
         if not is_good:
             good = False
             for log in part.logs:

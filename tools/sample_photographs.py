@@ -1,9 +1,9 @@
-"""Which real photographs the distributions' packages hold, and what they show.
+"""Lists the real photographs in the distributions' packages, and what they show.
 
-Found by looking at every picture of the packages; drawings and renderings,
-of which they hold many more, are left out. A photograph that several packages
-or versions hold under one name is used once. Packages that a release does not
-have are passed over.
+The list was made by looking at every picture of the packages; drawings and
+renderings, which are far more numerous, are left out. A photograph that several
+packages or versions contain under one name is used once. Packages that a release
+does not have are skipped.
 """
 
 from dataclasses import dataclass

@@ -1,11 +1,11 @@
-"""Lets torchvision's Python parts load where its compiled operators cannot.
+"""Lets torchvision's Python code load if its compiled operators cannot.
 
 The torchvision of the package index is compiled for the CUDA build of PyTorch.
-Beside a CPU build its shared object does not load, and then the import fails,
-because its Python parts register shape functions for operators that are not
-there. Image folders and transforms on PIL images need none of them. So this
-module declares the missing operators, without any implementation: calling one
-still fails. Where torchvision loads by itself nothing is done.
+With a CPU build its shared object does not load, and the import fails, because its
+Python code registers shape functions for operators that are missing. Image folders
+and transforms on PIL images need none of these. So this module declares the missing
+operators without an implementation: calling one still fails. If torchvision loads by
+itself, nothing is done.
 
 Use: `import torchvision_shim; torchvision_shim.prepare()` before the import of
 torchvision, or `python tools/torchvision_shim.py SCRIPT [ARGUMENT...]`, which
@@ -54,7 +54,7 @@ def forget():
 
 
 def compiled_operators():
-    """Whether torchvision's own compiled operators are there."""
+    """Whether torchvision's own compiled operators are available."""
     from torchvision import extension
 
     return extension._has_ops()

@@ -36,7 +36,7 @@ struct hr_batch;
 enum hr_join {
     HR_JOIN_EPOCH = 0, /* at the next epoch: the first batch comes when that epoch begins */
     HR_JOIN_NOW = 1,   /* at once: its first epoch is the rest of the current one. The position
-                          of the first batch (hr_loader_get_state) tells how much it missed */
+                          of the first batch (hr_loader_get_state) shows how much it missed */
 };
 
 /* How to handle a loader that is more than `window` batches behind the others of its stream. */

@@ -91,6 +91,8 @@ struct hr_stalls_summary {
                                          from the part before or after it, which includes it; all
                                          NaN: not measured at all */
     struct hr_interval warm_share[3]; /* of an epoch from memory: compute, copy, preparation */
+    int contradicts;                  /* non-zero: a phase whose files were where they should be
+                                         does not count, because figures contradict each other */
 };
 
 /* Fills in *summary. Errors: -EINVAL: `summary->size`. */
@@ -240,6 +242,7 @@ struct hr_stalls_segment {
     int preread; /* non-zero: read its files into memory first (WARM before, or without, COLD
                     of its set; ALONE) */
     uint64_t settle, batches;
+    int full; /* non-zero: begin once the loader has prepared all that it prepares ahead */
 };
 
 enum hr_stalls_end {
@@ -264,6 +267,30 @@ HR_API int hr_stalls_schedule_next(struct hr_stalls_schedule *schedule,
 HR_API void hr_stalls_schedule_report(struct hr_stalls_schedule *schedule, double timed_s,
                                       double all_s);
 
+/* What the caller does with the segment last returned, now that it ran; hr_stalls_schedule_again.
+ */
+enum hr_stalls_again {
+    HR_STALLS_COUNTS,       /* reports it */
+    HR_STALLS_DISTURBED,    /* gets it again and runs it again; reports the least disturbed try */
+    HR_STALLS_UNSETTLED,    /* gets it again and runs it again; no try so far counts */
+    HR_STALLS_NONE_SETTLED, /* the same, and earlier segments of its phase do not count either */
+};
+struct hr_stalls_evidence;
+
+/*
+ * Decides whether the segment last returned is run again, before it is reported. Uses these members
+ * of the evidence: disturbed, all_s, waited_s, elapsed_s, queue_ahead, queue_end.
+ *
+ * A disturbed segment is run up to three times, as long as this takes at most 0.3 of max_s.
+ * Segments that load are to begin as an epoch goes on: with the loader's queue full if training
+ * hardly waits (less than 0.08 of the time), otherwise with an empty one, because what is taken
+ * from a full queue was prepared before. The first segment of a phase begins with an empty queue
+ * and decides this. If later ones that began with a full queue end with less than half of it,
+ * segments begin with an empty one from then on.
+ */
+HR_API enum hr_stalls_again hr_stalls_schedule_again(struct hr_stalls_schedule *schedule,
+                                                     const struct hr_stalls_evidence *evidence);
+
 /* Declares that a phase cannot be measured (COLD if nothing can be evicted). It is left
  * out from now on, including a segment of it that was returned but not yet reported. */
 HR_API void hr_stalls_schedule_drop(struct hr_stalls_schedule *schedule,
@@ -272,6 +299,103 @@ HR_API void hr_stalls_schedule_drop(struct hr_stalls_schedule *schedule,
 /* The progress, for a progress bar: 0..1, never falling; and whether and why the schedule ended. */
 HR_API double hr_stalls_schedule_progress(const struct hr_stalls_schedule *schedule);
 HR_API enum hr_stalls_end hr_stalls_schedule_end(const struct hr_stalls_schedule *schedule);
+
+/* ---- what a segment proves: for programs that run the segments themselves ---- */
+
+/* Time on the cores that this process may use, since some time in the past: only differences mean
+ * anything. NaN: the kernel does not say. */
+struct hr_stalls_load {
+    size_t size;        /* set by the caller */
+    int cores;          /* that this process may use */
+    double at_s;        /* clock */
+    double busy_s;      /* CPU time of all processes on these cores */
+    double steal_s;     /* time that the hypervisor took from them */
+    double run_s;       /* CPU time of the run: of a process and all below it */
+    double run_delay_s; /* time that ready threads of the run waited for a core */
+    double throttled_s; /* time that a CPU quota held this process's control group back */
+};
+
+/* Reads the load. `root` is the run's topmost process: this one or one above it. Blocks for a few
+ * reads of /proc for each thread of the run. */
+HR_API void hr_stalls_load_read(struct hr_stalls_load *load, int root);
+
+/* What is known about the bytes that a segment has to read. */
+enum hr_stalls_reads {
+    HR_STALLS_READS_KNOWN,     /* file by file */
+    HR_STALLS_READS_ESTIMATED, /* from the files of the whole dataset */
+    HR_STALLS_READS_UNKNOWN,   /* which files hold the samples is not known */
+    HR_STALLS_READS_NOTHING,   /* the samples are in memory */
+};
+
+/*
+ * What was counted while a segment ran, and what follows from it. NaN: not known. Bytes are those
+ * of the whole segment, with the batches that settle or are read ahead; times are those of its
+ * timed part.
+ */
+struct hr_stalls_evidence {
+    size_t size;
+    enum hr_stalls_phase phase; /* COLD and WARM have to be proved; ALONE loads warm files */
+    /* Where the bytes came from. */
+    int reads;             /* enum hr_stalls_reads */
+    double read_bytes;     /* from storage, by all processes of the run */
+    double expected_bytes; /* of the files: to read (COLD), in memory (WARM) */
+    double cold_bytes;     /* if expected_bytes is NaN: the most that a cold segment read */
+    double bytes; /* of the files that were dropped before, and how much stayed in memory */
+    double resident_bytes;
+    int in_memory;       /* the file system has no storage */
+    int network;         /* the file system, or the samples, are perhaps on another machine */
+    char filesystem[32]; /* its name; "": not known */
+    /* Load; differences of hr_stalls_load. If load_s is 0, `others` and `disturbed` stay as given.
+     */
+    int cores;
+    double load_s, busy_s, steal_s, run_s, run_delay_s, throttled_s;
+    /* Time, and the loader's queue. */
+    double elapsed_s, all_s; /* timed part, without pauses; with all that comes before it */
+    double waited_s;         /* blocked in next() */
+    double queue_ahead;      /* most batches that the loader prepares ahead */
+    double queue_end;        /* batches that were ready at the end */
+    int unsettled;           /* HR_STALLS_NONE_SETTLED was returned later */
+    int tries, pauses;
+    double paused_s;
+    /* Conclusions. */
+    int verified;     /* 1: cold was cold, or warm was warm; 0: not; -1: nothing to prove */
+    char reason[200]; /* if verified is 0 */
+    double others;    /* share of the cores' time used by other processes and the hypervisor; NaN:
+                         not known, or the time is too short for the kernel's clock */
+    int disturbed;    /* non-zero: too much, and it delayed the run */
+};
+HR_API void hr_stalls_evidence_init(struct hr_stalls_evidence *evidence, size_t size);
+static inline void hr_stalls_evidence_default(struct hr_stalls_evidence *evidence)
+{
+    hr_stalls_evidence_init(evidence, sizeof *evidence);
+}
+
+/*
+ * Draws the conclusions. A cold segment has to read nearly all of its files' bytes from storage
+ * (0.9; 0.5 if they are estimated), of files of which hardly anything stayed in memory. A warm one
+ * may read 0.05 of them, or 1 MiB of something else. Others disturb if they take more than 0.1 of
+ * the cores' time and threads of the run wait for a core for more than 0.05 of the time, or if the
+ * hypervisor alone takes 0.1. Errors: -EINVAL: `size`.
+ */
+HR_API HR_NODISCARD int hr_stalls_judge(struct hr_stalls_evidence *evidence,
+                                        struct hr_error *error);
+
+/*
+ * Finds pauses: what is no step but something that the loop does now and then (evaluation, logging,
+ * a checkpoint). Of `count` batches, wait_s are seconds blocked in next() and batch_s seconds from
+ * one next() to the following one. step_s is a step with its work on the device: a step that waits
+ * for those before it, which an accelerator still does, is no pause. Writes the seconds to subtract
+ * from each batch to pause_s, and returns the number of pauses. There are none if they come with
+ * more than a quarter of the batches.
+ */
+HR_API size_t hr_stalls_pauses(const double *wait_s, const double *batch_s, size_t count,
+                               double step_s, double *pause_s);
+
+/* Writes notes about a run's judged segments, for the person who reads the result, and returns
+ * their number. `unheld`: what to add to the note on warm segments that read from storage; "". */
+#define HR_STALLS_NOTES 4
+HR_API int hr_stalls_segment_notes(const struct hr_stalls_evidence *segments, size_t count,
+                                   const char *unheld, char notes[HR_STALLS_NOTES][400]);
 
 /* ---- measuring a loop in C ---- */
 
@@ -282,7 +406,8 @@ struct hr_stalls_watch_options {
     size_t size;
     uint64_t warm_up;        /* batches before the measurement; default 5 */
     uint64_t batches;        /* limit on measured batches; 0 (default): none, only time_s */
-    double time_s;           /* approximate limit; default 150; 0: until precise */
+    double time_s;           /* approximate limit; default 150; 0: until precise. Once more if the
+                                figures contradict each other: then all is measured again */
     double precision;        /* half-width of a share's interval to reach; default 0.02 */
     int threads_of_training; /* cores that the training step keeps busy; default 1 */
     /* NULL: the step ends when the caller asks for the next batch. Otherwise called at

@@ -174,6 +174,13 @@ PyObject *core_storage_drop(PyObject *module, PyObject *paths);
 PyObject *core_storage_preread(PyObject *module, PyObject *paths);
 PyObject *core_storage_measure(PyObject *module, PyObject *args, PyObject *kwargs);
 
+/* segment.c: module functions; core_stalls_again is a method of StallsSchedule. */
+PyObject *core_stalls_judge(PyObject *module, PyObject *evidence);
+PyObject *core_stalls_again(struct hr_stalls_schedule *schedule, PyObject *evidence);
+PyObject *core_stalls_notes(PyObject *module, PyObject *args);
+PyObject *core_stalls_pauses(PyObject *module, PyObject *args);
+PyObject *core_stalls_load(PyObject *module, PyObject *root);
+
 extern PyType_Spec core_array_spec;
 extern PyType_Spec core_batch_spec;
 extern PyType_Spec core_dataset_spec;

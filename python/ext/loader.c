@@ -78,9 +78,9 @@ static const struct {
 /* Raises a library error, with options renamed to the DataLoader's arguments. */
 static PyObject *raise_renamed(struct core_state *state, int code, const struct hr_error *error)
 {
-    struct hr_error said = {.code = error->code};
+    struct hr_error copy = {.code = error->code};
     size_t length = 0;
-    for (const char *p = error->message; *p && length + 1 < sizeof said.message;) {
+    for (const char *p = error->message; *p && length + 1 < sizeof copy.message;) {
         const char *word = NULL;
         for (size_t i = 0; !word && i < sizeof renamed / sizeof *renamed; i++)
             if (!strncmp(p, renamed[i].option, strlen(renamed[i].option))) {
@@ -88,18 +88,18 @@ static PyObject *raise_renamed(struct core_state *state, int code, const struct 
                 p += strlen(renamed[i].option);
             }
         if (!word) {
-            said.message[length++] = *p++;
+            copy.message[length++] = *p++;
             continue;
         }
-        int n = snprintf(said.message + length, sizeof said.message - length, "%s", word);
+        int n = snprintf(copy.message + length, sizeof copy.message - length, "%s", word);
         length =
-            length + (size_t)n < sizeof said.message ? length + (size_t)n : sizeof said.message - 1;
+            length + (size_t)n < sizeof copy.message ? length + (size_t)n : sizeof copy.message - 1;
     }
     /* -EEXIST: two entries of a list of hosts are this machine. FileExistsError would mislead.
      * -EOVERFLOW lists bad samples: file names in it must not be rewritten. */
     if (code == -EEXIST)
         code = -EINVAL;
-    return core_raise_cache(state, code, code == -EOVERFLOW ? error : &said);
+    return core_raise_cache(state, code, code == -EOVERFLOW ? error : &copy);
 }
 
 /* Fills in *options from the arguments. *words owns strings that *options points to. */

@@ -163,6 +163,16 @@ static PyMethodDef module_methods[] = {
      METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("storage_measure(paths, depth, seconds)\n--\n\n"
                "How fast storage delivers these files.")},
+    {"stalls_judge", core_stalls_judge, METH_O,
+     PyDoc_STR("stalls_judge(evidence)\n--\n\nWhat a segment of a measuring run proves.")},
+    {"stalls_notes", core_stalls_notes, METH_VARARGS,
+     PyDoc_STR("stalls_notes(segments, unheld)\n--\n\nNotes about judged segments.")},
+    {"stalls_pauses", core_stalls_pauses, METH_VARARGS,
+     PyDoc_STR("stalls_pauses(wait_s, batch_s, step_s)\n--\n\n"
+               "Seconds of each batch that are a pause.")},
+    {"stalls_load", core_stalls_load, METH_O,
+     PyDoc_STR("stalls_load(root)\n--\n\n"
+               "Time on cores: of all processes, and of a process and those below it.")},
     {NULL, NULL, 0, NULL},
 };
 

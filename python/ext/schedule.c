@@ -99,10 +99,15 @@ static PyObject *schedule_next(PyObject *object, PyObject *none)
     if (!hr_stalls_schedule_next(handle_of(object), &segment))
         Py_RETURN_NONE;
     return Py_BuildValue(
-        "{s:s,s:i,s:i,s:i,s:N,s:K,s:K}", "phase", hr_stalls_phase_name(segment.phase), "round",
+        "{s:s,s:i,s:i,s:i,s:N,s:K,s:K,s:N}", "phase", hr_stalls_phase_name(segment.phase), "round",
         segment.round, "set", segment.set, "rank", segment.rank, "preread",
         PyBool_FromLong(segment.preread), "settle", (unsigned long long)segment.settle, "batches",
-        (unsigned long long)segment.batches);
+        (unsigned long long)segment.batches, "full", PyBool_FromLong(segment.full));
+}
+
+static PyObject *schedule_again(PyObject *object, PyObject *evidence)
+{
+    return core_stalls_again(handle_of(object), evidence);
 }
 
 static PyObject *schedule_report(PyObject *object, PyObject *args)
@@ -146,6 +151,11 @@ static PyMethodDef schedule_methods[] = {
      PyDoc_STR("next()\n--\n\nThe next segment, or None at the end.")},
     {"report", schedule_report, METH_VARARGS,
      PyDoc_STR("report(timed_s, all_s)\n--\n\nHow long the segment last given took.")},
+    {"again", schedule_again, METH_O,
+     PyDoc_STR("again(evidence)\n--\n\n"
+               "Whether the segment last given is run again, before it is reported: '' if it\n"
+               "counts, 'disturbed', 'unsettled' (no try so far counts) or 'none settled'\n"
+               "(earlier segments of its phase do not count either).")},
     {"drop", schedule_drop, METH_O,
      PyDoc_STR("drop(phase)\n--\n\nLeaves a phase out from now on.")},
     {NULL, NULL, 0, NULL},

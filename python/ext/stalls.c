@@ -209,13 +209,13 @@ static PyObject *stalls_summary(PyObject *object, PyObject *none)
     int r = hr_stalls_get_summary(handle_of(object), &s, &error);
     if (r)
         return core_raise(core_state_of(object), r, &error, NULL);
-    return Py_BuildValue("{s:i,s:i,s:K,s:K,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "ranks", s.ranks, "cores",
-                         s.cores, "samples", (unsigned long long)s.samples, "bytes",
+    return Py_BuildValue("{s:i,s:i,s:K,s:K,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "ranks", s.ranks,
+                         "cores", s.cores, "samples", (unsigned long long)s.samples, "bytes",
                          (unsigned long long)s.bytes, "measured", flags_by_phase(s.measured),
                          "rate", rates_by_phase(s.rate), "device_rate", interval(&s.device_rate),
                          "prepare_rate", interval(&s.prepare_rate), "fetch_rate",
                          interval(&s.fetch_rate), "share", by_cause(s.share, 4), "warm_share",
-                         by_cause(s.warm_share, 3));
+                         by_cause(s.warm_share, 3), "contradicts", PyBool_FromLong(s.contradicts));
 }
 
 static PyObject *stalls_sentence(PyObject *object, void *closure)

@@ -375,6 +375,28 @@ class Agent:
     def stop(self) -> None: ...
     def close(self) -> None: ...
 
+class _Load(TypedDict):
+    at_s: float
+    cores: int
+    busy_s: float | None
+    steal_s: float | None
+    run_s: float
+    run_delay_s: float | None
+    throttled_s: float | None
+
+class _Verdict(TypedDict):
+    verified: bool | None
+    reason: str
+    others: float | None
+    disturbed: bool
+
+def stalls_load(root: int, /) -> _Load: ...
+def stalls_judge(evidence: dict[str, Any], /) -> _Verdict: ...
+def stalls_notes(segments: list[dict[str, Any]], unheld: str, /) -> list[str]: ...
+def stalls_pauses(
+    wait_s: Sequence[float], batch_s: Sequence[float], step_s: float, /
+) -> list[float]: ...
+
 _Phase = Literal["device", "host", "warm", "cold", "alone"]
 
 class _Segment(TypedDict):
@@ -385,6 +407,7 @@ class _Segment(TypedDict):
     preread: bool
     settle: int
     batches: int
+    full: bool
 
 @final
 class StallsSchedule:
@@ -403,6 +426,9 @@ class StallsSchedule:
     ) -> StallsSchedule: ...
     def next(self) -> _Segment | None: ...
     def report(self, timed_s: float, all_s: float, /) -> None: ...
+    def again(
+        self, evidence: dict[str, Any], /
+    ) -> Literal["", "disturbed", "unsettled", "none settled"]: ...
     def drop(self, phase: str, /) -> None: ...
     progress: Final[float]
     end: Final[Literal["", "precise", "limit"]]
@@ -427,6 +453,7 @@ class _StallsSummary(TypedDict):
     fetch_rate: _Interval
     share: _StallsShares
     warm_share: _StallsShares
+    contradicts: bool
 
 class _StallsPrediction(TypedDict):
     rate: float

@@ -4,7 +4,7 @@
 #include <headrace/prepare.h>
 
 #include <pthread.h>
-#include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,9 +65,7 @@ const char *hr_isa_name(void)
     return names[hr__isa()];
 }
 
-/* Returns the set of cores this process may run on and its size in bytes, or NULL if unknown. Free
- * it with CPU_FREE. */
-static cpu_set_t *affinity(size_t *bytes)
+cpu_set_t *hr__cpu_affinity(size_t *bytes)
 {
     /* CPU_SETSIZE (1024) is too small for the largest machines, so grow the set until it fits. */
     for (int cpus = 1024; cpus <= 1 << 18; cpus *= 4) {
@@ -86,7 +84,7 @@ static cpu_set_t *affinity(size_t *bytes)
 static int affinity_count(void)
 {
     size_t bytes;
-    cpu_set_t *set = affinity(&bytes);
+    cpu_set_t *set = hr__cpu_affinity(&bytes);
     int count = set ? CPU_COUNT_S(bytes, set) : 0;
     CPU_FREE(set);
     if (count > 0)
@@ -117,14 +115,8 @@ static int quota_cores(long long quota, long long period)
     return quota > 0 && period > 0 ? (int)((quota + period - 1) / period) : 0;
 }
 
-/*
- * Finds the lowest quota between this process's cgroup and the root. Containers usually mount the
- * cgroup's own files at the root, so this tries both the path from /proc/self/cgroup and the bare
- * mount.
- */
-static int cgroup_cores(void)
+void hr__cpu_groups(void (*visit)(void *arg, const char *folder), void *arg)
 {
-    int tightest = 0;
     char line[4096];
     FILE *f = fopen("/proc/self/cgroup", "re");
     while (f && fgets(line, sizeof line, f)) {
@@ -135,37 +127,36 @@ static int cgroup_cores(void)
             continue;
         *controllers++ = 0;
         *path++ = 0;
-        int v2 = !*controllers;
-        int v1 = strstr(controllers, "cpu") && !strstr(controllers, "cpuset");
-        if (!v1 && !v2)
-            continue;
-        for (;;) {
-            char file[4200];
-            long long v[2] = {-1, -1};
-            int cores = 0;
-            if (v2) {
-                snprintf(file, sizeof file, "/sys/fs/cgroup%s/cpu.max", path);
-                if (read_two(file, v) == 2)
-                    cores = quota_cores(v[0], v[1]);
-            } else {
-                long long period[2] = {-1, -1};
-                snprintf(file, sizeof file, "/sys/fs/cgroup/cpu%s/cpu.cfs_quota_us", path);
-                read_two(file, v);
-                snprintf(file, sizeof file, "/sys/fs/cgroup/cpu%s/cpu.cfs_period_us", path);
-                read_two(file, period);
-                cores = quota_cores(v[0], period[0]);
-            }
-            if (cores && (!tightest || cores < tightest))
-                tightest = cores;
-            char *slash = strrchr(path, '/');
-            if (!slash)
-                break;
-            *slash = 0;
+        bool v2 = !*controllers, v1 = strstr(controllers, "cpu") && !strstr(controllers, "cpuset");
+        while ((v1 || v2) && path) {
+            char folder[4200], *slash = strrchr(path, '/');
+            snprintf(folder, sizeof folder, "/sys/fs/cgroup%s%s", v2 ? "" : "/cpu", path);
+            visit(arg, folder);
+            if (slash)
+                *slash = 0;
+            path = slash ? path : NULL;
         }
     }
     if (f)
         fclose(f);
-    return tightest;
+}
+
+/* Lowers *tightest to the quota of a cgroup. */
+static void take_quota(void *tightest, const char *folder)
+{
+    char file[4300];
+    long long v[2] = {-1, -1}, period[2] = {-1, -1};
+    snprintf(file, sizeof file, "%s/cpu.max", folder);
+    if (read_two(file, v) != 2) {
+        snprintf(file, sizeof file, "%s/cpu.cfs_quota_us", folder);
+        read_two(file, v);
+        snprintf(file, sizeof file, "%s/cpu.cfs_period_us", folder);
+        read_two(file, period);
+        v[1] = period[0];
+    }
+    int *least = tightest, cores = quota_cores(v[0], v[1]);
+    if (cores && (!*least || cores < *least))
+        *least = cores;
 }
 
 int hr_cores(void)
@@ -175,7 +166,7 @@ int hr_cores(void)
 
 int hr__cpu_count(void)
 {
-    int cores = affinity_count();
-    int quota = cgroup_cores();
+    int cores = affinity_count(), quota = 0;
+    hr__cpu_groups(take_quota, &quota);
     return quota && quota < cores ? quota : cores;
 }

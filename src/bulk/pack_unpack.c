@@ -320,7 +320,7 @@ static int compare_damaged(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-static void tell_of(const struct unpacking *u, const struct damaged *damaged)
+static void report_damaged(const struct unpacking *u, const struct damaged *damaged)
 {
     char path[KEY_BYTES];
     if (!u->options->notice)
@@ -330,12 +330,12 @@ static void tell_of(const struct unpacking *u, const struct damaged *damaged)
     u->options->notice(u->options->notice_arg, &sample, HR_PACK_KEPT_BAD);
 }
 
-static void tell_of_damaged(struct unpacking *u)
+static void report_all_damaged(struct unpacking *u)
 {
     if (u->damaged_count)
         qsort(u->damaged, u->damaged_count, sizeof *u->damaged, compare_damaged);
     for (size_t i = 0; i < u->damaged_count; i++)
-        tell_of(u, &u->damaged[i]);
+        report_damaged(u, &u->damaged[i]);
 }
 
 /* Writes keys and labels of a pack without classes as a list that can be opened as a dataset.
@@ -380,14 +380,14 @@ static int run(struct unpacking *u, struct hr_error *error)
     executor->run(executor->self, (size_t)executor->threads, unpack_many, u);
     hr__pool_destroy(&pool);
     if (u->failure.code && is_damage(u->failure.code))
-        tell_of(u, &u->failed);
+        report_damaged(u, &u->failed);
     if (u->failure.code)
         return hr__fail(error, u->failure.code, "%s", u->failure.message);
     if (hr__progress_end(&u->progress))
         return hr__fail(error, -ECANCELED,
                         "unpacking was cancelled; %" PRIu64 " files were written",
                         u->result.samples);
-    tell_of_damaged(u);
+    report_all_damaged(u);
     return write_list(u, error);
 }
 

@@ -14,7 +14,7 @@
 static const struct {
     uint64_t per_byte, per_pixel;
 } model_ps[3] = {
-    [HR_FORM_ENCODED] = {5600, 800},
+    [HR_FORM_ENCODED] = {3200, 600},
     [HR_FORM_COEFFICIENTS] = {150, 600},
     [HR_FORM_PLANES] = {0, 330},
 };

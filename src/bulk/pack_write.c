@@ -319,7 +319,7 @@ static int run(struct packing *p)
 }
 
 /* Reports bad samples of an earlier run again, so that the user gets the whole list. */
-static void tell_of_earlier(struct packing *p)
+static void report_earlier(struct packing *p)
 {
     for (uint64_t i = 0; i < p->file->done; i++)
         if (hr__range_kept(&p->file->catalog->ranges[i]) == HR_PACK_KEPT_BAD)
@@ -334,7 +334,7 @@ static int write_pack(struct packing *p, struct hr_pack_result *result)
         return r;
     hr__progress_stage(&p->progress, "packing", p->count);
     hr__progress_add(&p->progress, p->file->done);
-    tell_of_earlier(p);
+    report_earlier(p);
     if (p->file->done < p->count)
         r = run(p);
     if (!r && hr__progress_end(&p->progress))

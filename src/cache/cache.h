@@ -196,7 +196,7 @@ void hr__cache_publish(struct hr__cache *cache, const struct hr__worth *worth, e
 
 /* Logs what a kept cache leaves in memory and how to drop it, unless another process still uses it.
  * Does nothing for a cache that is not kept. */
-void hr__cache_tell_kept(struct hr__cache *cache);
+void hr__cache_log_kept(struct hr__cache *cache);
 
 /* Returns how many items wait to be taken. Takes no lock: the number is a hint. */
 uint64_t hr__cache_waiting(const struct hr__cache *cache);

@@ -456,8 +456,8 @@ static void number_use(struct hr__directory *d, struct hr__segment *s)
     atomic_store(&s->header->last_use, last + 1);
 }
 
-static void tell_difference(struct hr__directory *d, const struct hr__segment *s,
-                            const struct hr__cache_spec *spec)
+static void fail_different(struct hr__directory *d, const struct hr__segment *s,
+                           const struct hr__cache_spec *spec)
 {
     uint64_t size = s->header->size_bytes, budget = s->layout.arena_bytes;
     if (size != spec->size_bytes || budget < spec->share_bytes)
@@ -489,7 +489,7 @@ int hr__directory_open(struct hr__segment **out, const struct hr__segment_wish *
     name_file(file, wish, &secret);
     r = attach(&s, &d, file, error);
     if (!r && *wish->spec->name)
-        tell_difference(&d, s, wish->spec);
+        fail_different(&d, s, wish->spec);
     if (r == -ENOENT)
         r = create(&s, &d, wish, file, error);
     if (!r) {

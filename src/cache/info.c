@@ -112,7 +112,7 @@ static int has_one_node(void)
     return n <= 0 || !strcmp(text, "0\n");
 }
 
-static void tell_nodes(struct hr_cache_info *out, void **sample, unsigned count)
+static void fill_nodes(struct hr_cache_info *out, void **sample, unsigned count)
 {
     int status[SAMPLE_MAX];
     uint64_t of_node[HR_CACHE_NODES] = {0}, known = 0;
@@ -133,7 +133,7 @@ static void tell_nodes(struct hr_cache_info *out, void **sample, unsigned count)
             (uint64_t)((double)out->allocated_bytes * (double)of_node[node] / (double)known);
 }
 
-static void tell_memory(struct hr_cache_info *out, struct hr__segment *s,
+static void fill_memory(struct hr_cache_info *out, struct hr__segment *s,
                         const struct hr__books *books)
 {
     struct stat st;
@@ -148,17 +148,17 @@ static void tell_memory(struct hr_cache_info *out, struct hr__segment *s,
     if (smaps)
         out->huge_bytes = hr__info_huge_bytes(smaps, from, from + s->layout.file_bytes);
     hr__free(smaps);
-    tell_nodes(out, sample, count);
+    fill_nodes(out, sample, count);
 }
 
-static void tell_users(struct hr_cache_info *out, struct hr__segment *s)
+static void fill_users(struct hr_cache_info *out, struct hr__segment *s)
 {
     if (s->user) /* its own lock does not count as another's */
         out->pids[out->users++] = atomic_load(&s->user->pid);
     out->users += hr__segment_users(s, out->pids + out->users, HR_CACHE_PIDS - out->users);
 }
 
-static void tell_counters(struct hr_cache_info *out, struct hr__segment *s)
+static void fill_counters(struct hr_cache_info *out, struct hr__segment *s)
 {
     struct hr__segment_header *h = s->header;
     out->hits = atomic_load(&h->hits);
@@ -175,7 +175,7 @@ static void tell_counters(struct hr_cache_info *out, struct hr__segment *s)
     }
 }
 
-static void tell_costs(struct hr_cache_info *out, const struct hr__segment_costs *costs)
+static void fill_costs(struct hr_cache_info *out, const struct hr__segment_costs *costs)
 {
     out->form = (int)atomic_load(&costs->form);
     out->form_asked = (int)atomic_load(&costs->form_asked);
@@ -209,8 +209,8 @@ void hr__info_fill(struct hr_cache_info *out, struct hr__segment *s)
     memcpy(out->items, books.items, sizeof out->items);
     out->staged = books.staged;
     out->source_bytes = books.source_bytes;
-    tell_memory(out, s, &books);
-    tell_users(out, s);
-    tell_counters(out, s);
-    tell_costs(out, &h->costs);
+    fill_memory(out, s, &books);
+    fill_users(out, s);
+    fill_counters(out, s);
+    fill_costs(out, &h->costs);
 }

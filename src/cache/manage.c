@@ -98,7 +98,7 @@ static int add_info(struct hr_cache_list *list, const struct hr_cache_info *info
 }
 
 /* Describes a segment that cannot be attached. */
-static void tell_damaged(struct hr_cache_info *info, const struct hr__directory *d,
+static void list_damaged(struct hr_cache_info *info, const struct hr__directory *d,
                          const struct hr__directory_file *f)
 {
     *info = (struct hr_cache_info){.size = sizeof *info, .damaged = 1};
@@ -127,7 +127,7 @@ static int open_all(struct hr_cache_list *list, struct hr__directory *d,
             r = r == -EBADMSG || r == -EPROTO ? 0 : r;
             continue;
         }
-        tell_damaged(&info, d, &files[i]);
+        list_damaged(&info, d, &files[i]);
         r = add_info(list, &info);
     }
     return r;

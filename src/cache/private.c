@@ -457,7 +457,7 @@ static uint8_t *stage_locked(struct private *c, struct hr__cache_staged *staged,
     return space;
 }
 
-static void tell_refused(struct private *c)
+static void log_refused(struct private *c)
 {
     struct hr__cache_counts now;
     char why[sizeof c->why];
@@ -475,14 +475,14 @@ static void tell_refused(struct private *c)
 static uint8_t *admit(struct private *c, const struct hr__cache_offer *offer,
                       struct hr__cache_staged *staged, uint64_t padded, uint64_t reserve)
 {
-    int tell = 0;
+    int is_news = 0;
     uint8_t *space = NULL;
     struct hr__capacity found;
     const struct hr__capacity *now = lock_for(c, padded, staged != NULL, &found);
     if (padded + reserve <= c->cache.budget_bytes - c->counts.reserved) {
         space = staged ? stage_locked(c, staged, now) : arena_take_locked(c, padded, now);
-        tell = !space && c->refused_ns && !c->is_refused;
-        c->is_refused |= tell;
+        is_news = !space && c->refused_ns && !c->is_refused;
+        c->is_refused |= is_news;
     }
     if (space) {
         c->counts.reserved += padded + reserve;
@@ -495,8 +495,8 @@ static uint8_t *admit(struct private *c, const struct hr__cache_offer *offer,
         c->counts.refused++;
     }
     pthread_mutex_unlock(&c->lock);
-    if (tell)
-        tell_refused(c);
+    if (is_news)
+        log_refused(c);
     return space;
 }
 

@@ -108,7 +108,7 @@ static void free_all(struct shared *c)
     hr__free(c);
 }
 
-void hr__cache_tell_kept(struct hr__cache *cache)
+void hr__cache_log_kept(struct hr__cache *cache)
 {
     struct shared *c = of(cache);
     struct hr__cache_counts now;

@@ -215,7 +215,7 @@ int hr__cache_spec_is_kept(const char *text)
 int hr__cache_spec_parse(struct hr__cache_spec *out, const char *text, struct hr_error *error)
 {
     memset(out, 0, sizeof *out);
-    out->form = HR__FORM_UNSAID;
+    out->form = HR__FORM_UNSET;
     struct spec_reader r = {
         .text = hr__piece_trim((struct hr__piece){text, strlen(text)}), .out = out, .error = error};
     if (!hr__cache_spec_is_kept(text))

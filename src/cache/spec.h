@@ -13,7 +13,7 @@
 #define HR__CACHE_NAME 64
 
 /* No form was specified. */
-#define HR__FORM_UNSAID (-2)
+#define HR__FORM_UNSET (-2)
 
 struct hr__cache_spec {
     char name[HR__CACHE_NAME];   /* letters, digits, '-' and '_'; "": private */
@@ -21,7 +21,7 @@ struct hr__cache_spec {
     uint64_t size_bytes;         /* limit for the name; if private, for this dataset; > 0 */
     uint64_t share_bytes;        /* part of it for this dataset */
     char key_file[HR__KEY_FILE]; /* "": none */
-    int form;                    /* enum hr_form, HR_FORM_AUTO or HR__FORM_UNSAID */
+    int form;                    /* enum hr_form, HR_FORM_AUTO or HR__FORM_UNSET */
 };
 
 /* Returns non-zero if a text specifies a kept cache: it begins with "shm:". */

@@ -9,8 +9,8 @@
 
 /* Estimates until there are measurements: cost relative to preparing an encoded sample, and bytes
  * relative to its own. From photographs of 500 x 375 on one core. */
-static const double typical_prepare[HR__FORMS] = {1, 0.3, 0.2};
-static const double typical_convert[HR__FORMS] = {0, 5, 3};
+static const double typical_prepare[HR__FORMS] = {1, 0.4, 0.25};
+static const double typical_convert[HR__FORMS] = {0, 9, 5};
 static const double typical_growth[HR__FORMS] = {1, 1.4, 4.5};
 
 void hr__mean_add(struct hr__mean *mean, double value)

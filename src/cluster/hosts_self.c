@@ -84,7 +84,7 @@ static int is_self(const struct hr__host *host, const struct ifaddrs *interfaces
     return found;
 }
 
-static int told_by_environment(struct hr__hosts *hosts, const char *word, struct hr_error *error)
+static int find_named(struct hr__hosts *hosts, const char *word, struct hr_error *error)
 {
     char text[512];
     hosts->self = hr__hosts_index(hosts, word);
@@ -105,7 +105,7 @@ int hr__hosts_find_self(struct hr__hosts *hosts, struct hr_error *error)
     if (hosts->self >= 0)
         return 0;
     if (word && *word)
-        return told_by_environment(hosts, word, error);
+        return find_named(hosts, word, error);
     if (getifaddrs(&interfaces))
         interfaces = NULL; /* loopback addresses and paths still work */
     for (int i = 0; !failed && i < hosts->count; i++) {

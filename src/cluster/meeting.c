@@ -30,8 +30,8 @@
 #define STEP_NS       (20 * MS) /* how soon `stop` is noticed */
 #define BEAT_NS       (2 * S)   /* longest time between writes, for servers that come up */
 #define ADVANCES      2         /* one newer record may be a dead rank's last; two mean it lives */
-#define TELL_FIRST_NS (5 * S)
-#define TELL_NEXT_NS  (30 * S)
+#define LOG_FIRST_NS  (5 * S)
+#define LOG_NEXT_NS   (30 * S)
 #define ALONE_NS      (3 * S) /* how long a world of one looks for servers, at most */
 
 static int is_stopped(const struct hr__meeting_wish *wish)
@@ -96,7 +96,7 @@ static int begin(struct hr__meeting *m)
     m->mine.inputs = hr__meeting_inputs_write(m->inputs, wish->inputs, wish->input_count);
     hr__meeting_inputs_key(m->inputs_key, wish->job, m->mine.inputs);
     name_place(m);
-    m->began_ns = m->told_ns = hr__now_ns();
+    m->began_ns = m->logged_ns = hr__now_ns();
     m->until_ns = m->began_ns + wish->limit_s * S;
     return 0;
 }
@@ -337,14 +337,14 @@ static int conclude(const struct hr__meeting *m, struct hr_error *error)
 
 /* ---- the meeting ---- */
 
-static void tell(struct hr__meeting *m)
+static void log_absent(struct hr__meeting *m)
 {
     char text[512];
     uint64_t now = hr__now_ns();
-    uint64_t wait = m->told_ns == m->began_ns ? TELL_FIRST_NS : TELL_NEXT_NS;
-    if (now < m->told_ns + wait)
+    uint64_t wait = m->logged_ns == m->began_ns ? LOG_FIRST_NS : LOG_NEXT_NS;
+    if (now < m->logged_ns + wait)
         return;
-    m->told_ns = now;
+    m->logged_ns = now;
     hr__meeting_absent_text(m, text, sizeof text);
     hr__log(HR_LOG_WARNING, "before the first batch, rank %d waits since %.0f s for %s",
             m->wish->rank, (double)(now - m->began_ns) / 1e9, text);
@@ -393,7 +393,7 @@ static int meet(struct hr__meeting *m, struct hr_error *error)
             return hr__fail(error, -ECANCELED, "the meeting with the other ranks was cancelled");
         if (hr__now_ns() >= m->until_ns)
             return hr__meeting_fail_late(m, error);
-        tell(m);
+        log_absent(m);
         wait_ns = news || changed ? first_ns : wait_ns + wait_ns / 2;
         wait_ns = wait_ns < LOOK_LAST_NS ? wait_ns : LOOK_LAST_NS;
         pause_for(m, wait_ns);

@@ -32,7 +32,7 @@ struct hr__meeting {
     char (*keys)[HR__MEETING_KEY];  /* world_size: keys of the ranks' records */
     char inputs[HR__MEETING_TEXT];  /* of this rank, as text */
     char inputs_key[HR__MEETING_KEY];
-    uint64_t began_ns, until_ns, wrote_ns, told_ns;
+    uint64_t began_ns, until_ns, wrote_ns, logged_ns;
     int retry;      /* the next server to retry, of those that do not answer */
     int turn;       /* the next server to read in addition to the first */
     int is_written; /* non-zero: a server took the last write of `mine` */

@@ -64,7 +64,7 @@ static int is_apart(const struct hr__meeting *m, int rank)
 static int say_ranks(struct meeting_words *w, const struct hr__meeting *m,
                      int (*is_it)(const struct hr__meeting *, int))
 {
-    int world = m->wish->world_size, count = 0, said = 0, runs = 0;
+    int world = m->wish->world_size, count = 0, listed = 0, runs = 0;
     for (int r = 0; r < world; r++)
         count += is_it(m, r);
     if (count)
@@ -78,27 +78,27 @@ static int say_ranks(struct meeting_words *w, const struct hr__meeting *m,
         say(w, "%s%d", runs++ ? ", " : "", r);
         if (last > r)
             say(w, "-%d", last);
-        said += last - r + 1;
+        listed += last - r + 1;
         r = last;
     }
-    if (said < count)
-        say(w, " and %d more", count - said);
+    if (listed < count)
+        say(w, " and %d more", count - listed);
     return count;
 }
 
 static void say_servers(struct meeting_words *w, const struct hr__meeting *m)
 {
-    int dead = 0, said = 0, count = m->hosts->count;
+    int dead = 0, listed = 0, count = m->hosts->count;
     for (int h = 0; h < count; h++)
         dead += !m->answers[h];
     if (!dead)
         return;
     say(w, "; %s", dead == count ? "no server answers: " : "servers that do not answer: ");
-    for (int h = 0; h < count && said < 4; h++)
+    for (int h = 0; h < count && listed < 4; h++)
         if (!m->answers[h])
-            say(w, "%s%s", said++ ? ", " : "", m->hosts->hosts[h].name);
-    if (said < dead)
-        say(w, " and %d more", dead - said);
+            say(w, "%s%s", listed++ ? ", " : "", m->hosts->hosts[h].name);
+    if (listed < dead)
+        say(w, " and %d more", dead - listed);
 }
 
 void hr__meeting_absent_text(const struct hr__meeting *m, char *out, size_t room)
@@ -267,7 +267,7 @@ static void say_value(struct meeting_words *w, const struct kinds *kinds, int k,
 {
     const struct hr__meeting *m = kinds->m;
     struct hr__meeting_value value = value_of(&kinds->of[k], name), other;
-    int said = 0, count = 0;
+    int listed = 0, count = 0;
     for (int r = 0; r < m->wish->world_size; r++) {
         int j = 0;
         while (j < kinds->count && kinds->of[j].digest != inputs_of(m, r))
@@ -277,20 +277,20 @@ static void say_value(struct meeting_words *w, const struct kinds *kinds, int k,
         other = value_of(&kinds->of[j], name);
         if (!is_same(&other, &value) || ++count > most)
             continue;
-        if (!said++)
+        if (!listed++)
             say(w, "%.*s at rank ", value.value_length ? (int)value.value_length : 7,
                 value.value_length ? value.value : "nothing");
-        say(w, "%s%d (%s)", said > 1 ? ", " : "", r, place_of(m, r));
+        say(w, "%s%d (%s)", listed > 1 ? ", " : "", r, place_of(m, r));
     }
-    if (count > said)
-        say(w, " and %d more", count - said);
+    if (count > listed)
+        say(w, " and %d more", count - listed);
 }
 
 /* Writes "0 at rank 0 (a) and 5 more; 7 at rank 2 (b), 5 (c)". */
 static void say_values(struct meeting_words *w, const struct kinds *kinds,
                        const struct hr__meeting_value *name)
 {
-    int said = 0;
+    int listed = 0;
     for (int k = 0; k < kinds->count; k++) {
         int before = 0;
         struct hr__meeting_value value = value_of(&kinds->of[k], name), other;
@@ -300,9 +300,9 @@ static void say_values(struct meeting_words *w, const struct kinds *kinds,
         }
         if (before || !*kinds->of[k].inputs)
             continue;
-        say(w, "%s", said ? "; " : "");
-        say_value(w, kinds, k, name, said ? 8 : 2);
-        said++;
+        say(w, "%s", listed ? "; " : "");
+        say_value(w, kinds, k, name, listed ? 8 : 2);
+        listed++;
     }
 }
 
@@ -330,34 +330,34 @@ static int say_differences(struct meeting_words *w, const struct kinds *kinds)
 {
     struct hr__meeting_value name;
     const char *remedy = NULL, *at;
-    int said = 0;
+    int listed = 0;
     for (int k = 0; k < kinds->count; k++) {
         at = kinds->of[k].inputs;
         while (hr__meeting_inputs_next(&at, &name)) {
             struct hr__meeting_value before;
-            int is_told = 0;
+            int is_listed = 0;
             for (int j = 0; j < k; j++)
-                is_told |= hr__meeting_inputs_find(kinds->of[j].inputs, name.name, name.name_length,
-                                                   &before);
-            if (is_told || !differs(kinds, &name))
+                is_listed |= hr__meeting_inputs_find(kinds->of[j].inputs, name.name,
+                                                     name.name_length, &before);
+            if (is_listed || !differs(kinds, &name))
                 continue;
-            if (said == 1)
+            if (listed == 1)
                 say(w, ": %s. They differ, too, in ", remedy);
-            if (said > 1)
+            if (listed > 1)
                 say(w, ", ");
             say(w, "%.*s", (int)name.name_length, name.name);
-            if (!said) {
+            if (!listed) {
                 say(w, ": ");
                 say_values(w, kinds, &name);
                 say_unknown(w, kinds);
                 remedy = remedy_of(kinds->m, &name);
             }
-            said++;
+            listed++;
         }
     }
-    if (said == 1)
+    if (listed == 1)
         say(w, ": %s", remedy);
-    return said;
+    return listed;
 }
 
 int hr__meeting_fail_different(const struct hr__meeting *m, struct hr_error *error)

@@ -35,7 +35,7 @@ static int find(const char *name, const char *port, int flags, struct addrinfo *
     return getaddrinfo(name, port, &hints, list);
 }
 
-static void let_go(struct hr__peer_search *search)
+static void release(struct hr__peer_search *search)
 {
     if (!search || atomic_fetch_sub(&search->holders, 1) > 1)
         return;
@@ -50,7 +50,7 @@ static void *look(void *arg)
     search->result = find(search->name, search->port, 0, &search->list);
     atomic_store_explicit(&search->done, 1, memory_order_release);
     hr__futex_wake(&search->done, 1, 0);
-    let_go(search);
+    release(search);
     return NULL;
 }
 
@@ -118,6 +118,6 @@ int hr__peer_lookup(struct hr__peer_lookup *lookup, const char *name, uint16_t p
 
 void hr__peer_lookup_clear(struct hr__peer_lookup *lookup)
 {
-    let_go(lookup->pending);
+    release(lookup->pending);
     lookup->pending = NULL;
 }

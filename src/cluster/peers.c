@@ -59,7 +59,7 @@ struct host {
     pthread_mutex_t lock;
     pthread_cond_t returned; /* signalled when a client is given back, and at cancel */
     struct hr__peer_client *clients[CLIENTS_MAX];
-    unsigned lent;             /* bit mask of the clients in use */
+    unsigned in_use;           /* bit mask of the clients in use */
     uint64_t failed_ns;        /* time of the last failed request */
     uint64_t backoff_ns;       /* 0: the server is up */
     int is_probed;             /* a request is just trying whether it is up again */
@@ -228,12 +228,12 @@ void hr__peers_cancel(struct hr__peers *peers)
 static int pick_locked(struct hr__peers *peers, struct host *h, int *out, struct hr_error *error)
 {
     for (int c = 0; c < CLIENTS_MAX; c++) {
-        if (h->lent & 1u << c)
+        if (h->in_use & 1u << c)
             continue;
         int r = h->clients[c] ? 0 : peers->ops->open(&h->clients[c], &h->wish, error);
         if (r)
-            return h->lent ? -EBUSY : r;
-        h->lent |= 1u << c;
+            return h->in_use ? -EBUSY : r;
+        h->in_use |= 1u << c;
         *out = c;
         return 0;
     }
@@ -337,7 +337,7 @@ static void leave(struct host *h, int c, int result, const struct hr_error *erro
     if (has_failed)
         add(&h->counters.failures, 1);
     pthread_mutex_lock(&h->lock);
-    h->lent &= ~(1u << c);
+    h->in_use &= ~(1u << c);
     has_recovered = !result && h->backoff_ns && h->is_logged;
     if (has_failed) {
         must_log = !h->backoff_ns && is_to_be_logged_locked(h, &unlogged);

@@ -319,7 +319,7 @@ INLINE unsigned take_ac(const struct hr__ac_table *table, struct hr__bits *bits,
         for (int i = 0; i < PAIRS; i++) {
             e = table->pair[bits->buffer >> (64 - HR__AC_INDEX)];
             first = k + HR__FIRST_STEP(e);
-            if (first >= 63)
+            if (__builtin_expect(first >= 63, 0))
                 goto last;
             coefficient[natural[first]] = HR__FIRST_VALUE(e);
             k = first + HR__OTHER_STEP(e);

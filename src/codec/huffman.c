@@ -11,7 +11,8 @@ struct short_code {
     uint8_t length, symbol;
 };
 
-/* Assigns the codes (T.81, annex C). Returns 0 if there are more than their lengths allow. */
+/* Assigns the codes (T.81, annex C). Returns 0 if there are more than their lengths allow; a code
+ * of ones alone is not allowed, and libjpeg refuses it. */
 static int assign(struct hr__huffman_code *code)
 {
     unsigned next = 0, symbol = 0;
@@ -19,7 +20,7 @@ static int assign(struct hr__huffman_code *code)
         code->first[n] = (int)symbol - (int)next;
         next += code->counts[n];
         symbol += code->counts[n];
-        if (next > 1u << n || symbol > 256)
+        if (next >= 1u << n || symbol > 256)
             return 0;
         code->limit[n] = next << (HR__CODE_BITS - n);
         next <<= 1;

@@ -491,7 +491,7 @@ int hr__tar_index(struct hr__catalog **out, char *const *paths, size_t count,
                   struct hr_error *error)
 {
     struct hr_error own;
-    struct hr_error *said = error ? error : &own; /* needed even if the caller wants no message */
+    struct hr_error *report = error ? error : &own; /* needed even if the caller wants no message */
     *out = NULL;
     struct shard *shards = hr__alloc(HR__TAG_DATASET, count, sizeof *shards);
     if (!shards)
@@ -505,14 +505,14 @@ int hr__tar_index(struct hr__catalog **out, char *const *paths, size_t count,
     for (size_t i = 0; i < count; i++)
         if (shards[i].error.code && (!r || r == -ECANCELED)) {
             r = shards[i].error.code;
-            *said = shards[i].error;
+            *report = shards[i].error;
         }
     if (r == -ECANCELED)
-        hr__fail(said, r, "reading shards was cancelled");
+        hr__fail(report, r, "reading shards was cancelled");
     if (!r && hr__progress_end(progress))
-        r = hr__fail(said, -ECANCELED, "reading shards was cancelled");
+        r = hr__fail(report, -ECANCELED, "reading shards was cancelled");
     if (!r)
-        r = make_catalog(out, shards, count, said);
+        r = make_catalog(out, shards, count, report);
     for (size_t i = 0; i < count; i++) {
         hr__free(shards[i].members);
         hr__free(shards[i].text);

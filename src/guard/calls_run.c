@@ -248,5 +248,8 @@ EXPORT int bind(int descriptor, const struct sockaddr *address, socklen_t length
 
 EXPORT int connect(int descriptor, const struct sockaddr *address, socklen_t length)
 {
+    if (hr__guard_state && address && length >= sizeof address->sa_family &&
+        (address->sa_family == AF_INET || address->sa_family == AF_INET6))
+        atomic_fetch_add_explicit(&hr__guard_state->connections, 1, memory_order_relaxed);
     AT_PLACE(connect);
 }

@@ -52,6 +52,8 @@
 struct hr__guard_state {
     atomic_uint is_changed; /* something is in new/ or gone/ */
     atomic_uint copies;     /* counter that names the files in work/ */
+    /* Network connections that processes began; guard.py reads it here, at byte 8. */
+    atomic_uint connections;
     _Atomic uint64_t names[HR__GUARD_NAMES / 64];
     _Atomic uint64_t gone[HR__GUARD_GONE / 64];
 };

@@ -39,9 +39,9 @@ struct hr__caching {
 static int choose_form(const struct hr__cache_spec *spec, int option, int *out,
                        struct hr_error *error)
 {
-    int said = spec->form != HR__FORM_UNSAID;
-    *out = said ? spec->form : option;
-    if (!said || option == HR_FORM_AUTO || option == spec->form)
+    int is_set = spec->form != HR__FORM_UNSET;
+    *out = is_set ? spec->form : option;
+    if (!is_set || option == HR_FORM_AUTO || option == spec->form)
         return 0;
     return hr__fail(error, -EINVAL,
                     "the cache is asked for with form=%s, and cache_form says %s: leave one of "
@@ -110,7 +110,7 @@ static void destroy(struct hr_loader *l)
     if (l->cache && c->offers)
         publish(l);
     if (l->cache && hr__is_started(l))
-        hr__cache_tell_kept(l->cache);
+        hr__cache_log_kept(l->cache);
     hr__cache_destroy(&l->cache);
     hr__free(c->spec);
     hr__free(c);
@@ -243,9 +243,9 @@ static void offer(struct hr_loader *l, struct hr__job *job, uint64_t index,
         wish.convert = 1;
         wish.reserve = hr__worth_reserve(&l->caching->worth, form, wish.length, &space, &moment);
     }
-    int tell = l->caching->offers++ % PUBLISH_EVERY == PUBLISH_EVERY - 1;
+    int is_due = l->caching->offers++ % PUBLISH_EVERY == PUBLISH_EVERY - 1;
     pthread_mutex_unlock(&l->lock);
-    if (tell)
+    if (is_due)
         publish(l);
     if (!hr__cache_offer(l->cache, &wish) || !wish.convert)
         return;

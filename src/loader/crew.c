@@ -113,8 +113,8 @@ static void sleep_until_work(struct hr__crew *c)
     atomic_fetch_sub(&c->sleepers, 1);
 }
 
-static void tell_watch(const struct worker *w, uint64_t begin_ns, uint64_t index,
-                       const struct hr__outcome *outcome)
+static void notify_watch(const struct worker *w, uint64_t begin_ns, uint64_t index,
+                         const struct hr__outcome *outcome)
 {
     struct hr__crew_event event = {
         .begin_ns = begin_ns,
@@ -137,7 +137,7 @@ static void prepare_unlocking(struct worker *w, struct hr__job *job)
     uint64_t begin_ns = w->crew->watch ? hr__now_ns() : 0;
     hr__process(&w->thread, job, &outcome);
     if (w->crew->watch)
-        tell_watch(w, begin_ns, index, &outcome);
+        notify_watch(w, begin_ns, index, &outcome);
     pthread_mutex_lock(&l->lock);
     hr__finish_job_unlocking(l, job, &outcome);
 }

@@ -192,7 +192,7 @@ static int read_absent(struct hr_storage_hold *hold, const char *const *paths, s
         hold->sum.files++;
         hold->sum.bytes += (uint64_t)status.st_size;
         hr__resident_look(&resident, fd, &status, &hold->filesystem);
-        if (resident.told == HR__TOLD_NOTHING || resident.bytes < (uint64_t)status.st_size)
+        if (resident.known == HR__RESIDENT_UNKNOWN || resident.bytes < (uint64_t)status.st_size)
             absent[missing++] = paths[i];
         close(fd);
     }

@@ -308,7 +308,7 @@ static int try_direct(const char *path, uint8_t *page)
     int direct = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_DIRECT);
     if (direct < 0) {
         verdict = errno == EINVAL ? 0 : -1;
-    } else if (status.st_size && before.told != HR__TOLD_NOTHING && !before.bytes) {
+    } else if (status.st_size && before.known != HR__RESIDENT_UNKNOWN && !before.bytes) {
         ssize_t n = pread(direct, page, DIRECT_BYTES, 0);
         hr__resident_look(&after, fd, &status, &filesystem);
         verdict = n < 0 ? (errno == EINVAL ? 0 : -1) : !after.bytes;

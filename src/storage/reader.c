@@ -26,8 +26,8 @@ struct hr__reader {
 /* Logs once per process, not once per thread, why reads are not asynchronous. */
 static void log_refusal(int code)
 {
-    static atomic_flag told = ATOMIC_FLAG_INIT;
-    if (!atomic_flag_test_and_set(&told))
+    static atomic_flag is_logged = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&is_logged))
         hr__log(HR_LOG_INFO,
                 "io_uring is refused here (%s); files are read with pread instead. Containers "
                 "often forbid it: allow the io_uring system calls in the seccomp profile and see "

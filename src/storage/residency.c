@@ -84,7 +84,7 @@ static void look_by_mapping(struct hr__resident *resident, int fd, const struct 
         for (size_t i = 0; i < (length + page - 1) / page; i++)
             found += pages[i] & 1;
     }
-    resident->told = HR__TOLD_PAGES;
+    resident->known = HR__RESIDENT_PAGES;
     resident->bytes = at_most(found, status);
 }
 
@@ -99,7 +99,7 @@ void hr__resident_look(struct hr__resident *resident, int fd, const struct stat 
         look_by_mapping(resident, fd, status);
         return;
     }
-    resident->told = HR__TOLD_ALL;
+    resident->known = HR__RESIDENT_ALL;
     resident->bytes = at_most(pages.cached, status);
     resident->dirty_bytes = at_most(pages.dirty + pages.under_writeback, status);
 }
@@ -107,12 +107,12 @@ void hr__resident_look(struct hr__resident *resident, int fd, const struct stat 
 int hr__resident_drop(int fd, const struct hr__resident *before,
                       const struct hr__filesystem *filesystem)
 {
-    int clean = before->told == HR__TOLD_ALL && !before->dirty_bytes;
+    int clean = before->known == HR__RESIDENT_ALL && !before->dirty_bytes;
     int r = 0;
     /* On local storage writing the pages suffices; it needs no journal commit and no server. Pages
      * that cannot be written stay, and the next query reports them. */
     if (!clean && !filesystem->in_memory) {
-        r = before->told == HR__TOLD_ALL && !filesystem->network && !filesystem->layered
+        r = before->known == HR__RESIDENT_ALL && !filesystem->network && !filesystem->layered
                 ? sync_file_range(fd, 0, 0,
                                   SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
                                       SYNC_FILE_RANGE_WAIT_AFTER)
@@ -184,7 +184,7 @@ static void note(struct survey *s, const char *path, const struct stat *status,
     s->sum.resident_bytes += resident->bytes;
     s->sum.dirty_bytes += resident->dirty_bytes;
     /* A file without bytes has nothing in memory. */
-    if (resident->told == HR__TOLD_NOTHING && status->st_size)
+    if (resident->known == HR__RESIDENT_UNKNOWN && status->st_size)
         note_unknown(s, path);
 }
 
@@ -233,7 +233,7 @@ static int drop_file(struct survey *s, const char *path, uint8_t *stayed)
         return fd == -EINTR ? fd : 0;
     hr__resident_look(&resident, fd, &status, &s->filesystem);
     int r = 0;
-    if (resident.told == HR__TOLD_NOTHING || resident.bytes) {
+    if (resident.known == HR__RESIDENT_UNKNOWN || resident.bytes) {
         r = hr__resident_drop(fd, &resident, &s->filesystem);
         hr__resident_look(&resident, fd, &status, &s->filesystem);
     }

@@ -15,12 +15,12 @@
 
 /* How many bytes of a file are in memory. */
 struct hr__resident {
-    uint64_t bytes, dirty_bytes; /* dirty_bytes: unknown if `told` is HR__TOLD_PAGES */
+    uint64_t bytes, dirty_bytes; /* dirty_bytes: unknown if `known` is HR__RESIDENT_PAGES */
     enum {
-        HR__TOLD_NOTHING, /* unknown */
-        HR__TOLD_PAGES,   /* resident bytes known, dirty bytes unknown */
-        HR__TOLD_ALL,
-    } told;
+        HR__RESIDENT_UNKNOWN, /* unknown */
+        HR__RESIDENT_PAGES,   /* resident bytes known, dirty bytes unknown */
+        HR__RESIDENT_ALL,
+    } known;
 };
 
 /* Opens a regular file for reading; does not open anything else. The caller owns the descriptor.

@@ -54,7 +54,7 @@ class Agent(CliCase):
         self.assertEqual((code, err), (0, ""))
         return json.loads(out)
 
-    def test_serves_until_it_is_told(self):
+    def test_serves_until_it_is_stopped(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             p = self.start("--threads", "2")
             self.assertEqual(p.line, f"serving at {self.socket} with 2 threads\n")
@@ -96,7 +96,7 @@ class Agent(CliCase):
         self.assertEqual(self.over(q)[0], 0)
 
     def test_silent_connections_and_a_full_agent(self):
-        """Whoever finds no place is told so; connections that say nothing are ended."""
+        """A job without a place gets an error; silent connections are closed."""
         limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
         p = self.start("--threads", "1", preexec_fn=limit)
         silent = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(60)]

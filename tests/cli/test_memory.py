@@ -169,7 +169,7 @@ class Results(CliCase):
                       ["a.hrm", "a.hrm", "--fail-above", "0"]):
             self.assertEqual(self.run_it("memory", "diff", *words)[0], 0)
 
-    def test_what_is_missing_is_said(self):
+    def test_missing_parts_are_reported(self):
         self.make("cut.hrm", how="cut")
         status, out, err = self.run_it("memory", "report", "cut.hrm", "--json")
         self.assertEqual(
@@ -240,7 +240,7 @@ class Results(CliCase):
         for words, said in (
             (["letter", "a.hrm"], "letter"),
             (["nowhere", "a.hrm"], "nowhere: No such file or directory"),
-            (["raw.json", "letter"], "letter is there and is no memory record: it is left as it is"),
+            (["raw.json", "letter"], "letter exists and is not a memory record, so it is not replaced"),
             (["raw.json", "none/a.hrm"], "none/a.hrm"),
         ):
             status, out, err = self.run_it("memory", "import", *words)

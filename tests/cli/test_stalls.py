@@ -52,7 +52,7 @@ class Stalls(CliCase):
         return out.splitlines()[0]
 
     def test_which_python(self):
-        """Stand-ins for Python are scripts, so the real one's path tells nothing: what tells
+        """Stand-ins for Python are scripts, so the real one's path shows nothing: what shows
         is that only one of them can import the package."""
         mine = self.python("venv/bin/python3.11")
         self.env["PYTHONPATH"] = ""

@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
           : !spec.size_bytes || !spec.share_bytes || spec.share_bytes > spec.size_bytes ||
                 strnlen(spec.name, sizeof spec.name) == sizeof spec.name ||
                 strnlen(spec.group, sizeof spec.group) == sizeof spec.group ||
-                strchr(spec.name, '/') || spec.form < HR__FORM_UNSAID || spec.form > 2)
+                strchr(spec.name, '/') || spec.form < HR__FORM_UNSET || spec.form > 2)
         abort();
     free(text);
     return 0;

@@ -1,4 +1,4 @@
-"""A training script for tests of the agent: tells each batch as a line of JSON.
+"""A training script for tests of the agent: prints each batch as a line of JSON.
 
 Its argument is JSON: data (an image folder), options (of the DataLoader), epochs, pace_s
 (a step), led (a batch only for each line of stdin), state (to go on from), repeat (times that

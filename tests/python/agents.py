@@ -146,7 +146,7 @@ class Agent(Process):
 
 
 class Job(Process):
-    """tests/python/agent_job.py: a training script that tells each batch."""
+    """tests/python/agent_job.py: a training script that prints each batch."""
 
     def __init__(self, data, options: dict, environment: dict | None = None, **more):
         spec = {"data": str(data), "options": options, **more}
@@ -154,7 +154,7 @@ class Job(Process):
         super().__init__([sys.executable, str(script), json.dumps(spec)], **(environment or {}))
 
     def next(self, limit_s: float = LIMIT_S) -> dict | None:
-        """What it tells next; None at its end."""
+        """Returns what it prints next; None at its end."""
         line = self.line(limit_s)
         return None if line is None else json.loads(line)
 

@@ -362,7 +362,7 @@ def test_pin_memory_without_cuda(dataset, agent):
     loader.close()
 
 
-def test_the_loader_tells_what_the_agent_refuses(dataset, agent, tmp_path):
+def test_the_loader_reports_what_the_agent_refuses(dataset, agent, tmp_path):
     options = {"agent": agent.socket, "stream": "refusals"}
     first = DataLoader(dataset, 4, seed=1, **options)
     next(iter(first))

@@ -134,6 +134,7 @@ def test_auto_goes_on_with_another_agent(dataset, default_socket):
     assert_nothing_is_left(pid, default_socket)
 
 
+@pytest.mark.long
 def test_jobs_of_two_streams_go_on(folder, default_socket):
     """Four processes, two streams; the agent dies three times, each time after some batches."""
     data = agent_job.dataset(folder, REPEAT)
@@ -185,7 +186,7 @@ def serving(jobs):
 
 
 class Told:
-    """The batches that a job tells, as a loader's: (digest, epoch, index) as tensors."""
+    """The batches that a job prints, in a loader's form: (digest, epoch, index) as tensors."""
 
     def __init__(self, job):
         self.job = job
@@ -361,7 +362,7 @@ def test_a_relative_path_names_the_same_agent_everywhere(folder, dataset, tmp_pa
 
 
 def test_what_the_first_job_was_given_is_not_for_the_agent(folder, default_socket):
-    """Cores, priority, limits and file mode mask of whoever happened to come first."""
+    """Cores, priority, limits and file mode mask of the job that happened to be first."""
     cores = os.sched_getaffinity(0)
 
     def confine():
@@ -394,7 +395,7 @@ sys.stdin.read()
         job.stdin.close()
 
 
-def test_an_agent_that_runs_under_less_is_told_of(dataset, default_socket, monkeypatch, caplog):
+def test_an_agent_with_smaller_limits_is_logged(dataset, default_socket, monkeypatch, caplog):
     start = Path(headrace.__file__).with_name("_start.py")
     words = ["nice", "-n", "7", sys.executable, "-P", str(start), "headrace.agent"]
     monkeypatch.setenv("HEADRACE_AGENT_COMMAND", "\x1f".join(words))

@@ -82,7 +82,7 @@ def test_epochs_that_are_left_and_chosen(data, agent):
 
 
 def test_batches_of_any_size(data, agent):
-    """Also larger ones than the batch sampler said, for which there is another ring."""
+    """Also batches larger than the batch sampler announced, for which another ring is made."""
     sizes = [3, 1, 9, 2, 2, 30, 1, 5] * 3
     order = itertools.cycle(range(COUNT))
     batches = [list(itertools.islice(order, size)) for size in sizes]
@@ -229,7 +229,7 @@ def test_a_bad_sample_ends_the_epoch(spoiled, agent):
 
 
 def test_bad_samples_that_are_skipped(spoiled, agent):
-    """Stand-ins for them are the same ones, and told alike."""
+    """The same samples replace them, and are reported alike."""
     data, options = spoiled, {"on_error": "skip", "max_bad_share": 0.5}
     with loader(data, agent.socket, **options) as ours:
         plain = loader(data, **options)

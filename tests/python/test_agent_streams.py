@@ -363,7 +363,7 @@ def digests(batches):
 
 
 def test_processes_share_a_stream(folder, agent, stream):
-    """Real processes of different batch sizes; one embedded in its own process tells the truth."""
+    """Real processes of different batch sizes; an embedded loader in its own process gives the expected batches."""
     options = {"shuffle": True, "batch_size": 6}
     more = {"repeat": 3, "epochs": 2}
     shared = {"agent": agent.socket, "stream": stream, "lag": "wait", **options}

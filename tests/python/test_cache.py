@@ -212,7 +212,7 @@ def test_sizes(value, text):
     assert arguments.cache(value) == text
 
 
-def test_nothing_is_said_to_be_kept_after_a_drop_by_force(data, caplog):
+def test_no_line_on_kept_bytes_after_a_drop_by_force(data, caplog):
     """Which takes the segment's name away from under its users."""
     with DataLoader(data, 8, cache="shm:forced?size=64MiB") as loader:
         epoch(loader)

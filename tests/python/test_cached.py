@@ -1,4 +1,4 @@
-"""CachedDataset: each sample is made once, whoever asks; what is given back is right."""
+"""CachedDataset: each sample is made once for all processes, and returned unchanged."""
 
 import os
 import pickle
@@ -397,7 +397,7 @@ def epoch(loader, dataset):
     return sorted(seen)
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.long)])
 def test_worker_processes_share(numbers, method):
     everything = list(range(40))
     with CachedDataset(numbers, "64MiB") as cached:
@@ -457,7 +457,7 @@ def test_two_jobs_and_a_later_run(numbers, kept):
         assert calls(numbers).count(1) == 2
 
 
-def test_what_stays_is_told(numbers, kept, caplog):
+def test_kept_bytes_are_logged(numbers, kept, caplog):
     with CachedDataset(numbers, kept, identity="ten") as cached:
         with CachedDataset(numbers, kept, identity="ten") as other:
             other[3]

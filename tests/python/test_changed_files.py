@@ -141,7 +141,7 @@ def test_versions_with_equal_times(tmp_path, cache):
 
 
 def test_copies_share_what_is_the_same(tmp_path, cache):
-    """Another copy of the files is told by its content, and reads only samples of it."""
+    """Another copy of the files is recognised by its content, and reads only samples of it."""
     if cache.startswith("shm:"):
         pytest.skip("a segment belongs to the files of one path")
     one = make(tmp_path / "one", 1, STAMP)
@@ -204,4 +204,4 @@ def test_mtime_no_says_what_it_cannot_see(tmp_path):
             """
         done = run_python(textwrap.dedent(code), str(root), servers.text(mtime="no"))
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("told by its size and by samples of its content") == 1
+    assert done.stderr.count("detected by its size and by samples of its content") == 1

@@ -161,7 +161,7 @@ def test_an_agent_takes_counts_and_lists_them(torn):
 
 
 def two_epochs(dataset, damaged, **options):
-    """The images of both, what is told of them, and the cache's hits."""
+    """The images of both, their damage, and the cache's hits."""
     options.update(on_error="skip", max_bad_share=1, damaged=damaged)
     with DataLoader(dataset, 4, **options) as loader:
         images = [epoch(loader) for _ in range(2)]

@@ -113,7 +113,7 @@ def test_resuming_with_another_number_of_ranks(dataset):
     assert set(seen) == set(range(COUNT)) and len(seen) <= COUNT + 1
 
 
-def test_it_is_told_once(dataset, caplog):
+def test_it_is_logged_once(dataset, caplog):
     for loader in loaders(dataset, 2, sampler={"seed": 3}) + loaders(dataset, 2):
         iter(loader)
     said = [r.message for r in caplog.records if "DistributedSampler" in r.message]

@@ -33,7 +33,7 @@ def tell(rank, epochs, **more):
 
 
 def run(tmp_path, folder, code, command, ranks=2):
-    """What each rank told, and what was printed."""
+    """What each rank reported, and the output."""
     script = tmp_path / "train.py"
     script.write_text(MAKE + code)
     done = subprocess.run(

@@ -189,7 +189,7 @@ def test_a_difference_is_named_before_the_first_batch(plain, recipe, folder, ser
             assert "rank" in str(error)
 
 
-def test_which_host_this_is_has_to_be_told(plain, servers, monkeypatch):
+def test_this_host_has_to_be_named(plain, servers, monkeypatch):
     with pytest.raises(ValueError, match="both this machine.*HEADRACE_HOST=0 or HEADRACE_HOST=1"):
         DataLoader(plain, 4, cache=servers.text())
     monkeypatch.setenv("HEADRACE_HOST", servers[1].address)
@@ -258,7 +258,7 @@ def test_a_state_goes_on_with_other_ranks(plain, truth, servers, count):
     assert sorted(seen) == sorted(truth.order(1)[:56])
 
 
-def test_ranks_at_different_places_are_told(plain, servers):
+def test_ranks_at_different_places_are_reported(plain, servers):
     with Ranks(plain, servers) as ranks:
         ranks.good(lambda rank, loader: loader.set_epoch(rank))
         assert ranks.each(lambda rank, loader: next(iter(loader))) == [None, None]
@@ -345,7 +345,7 @@ def test_rates_by_hand(plain, truth, servers):
     assert fast > slow
 
 
-def test_who_chose_no_assignment_is_told_once(plain, servers, caplog, monkeypatch):
+def test_the_default_assignment_is_logged_once(plain, servers, caplog, monkeypatch):
     monkeypatch.setattr(_hosts, "_said_local", False)
 
     def lines(**options):

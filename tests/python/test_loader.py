@@ -139,7 +139,7 @@ def test_transform_of_the_loader_replaces_the_datasets(dataset, v2):
     assert images.shape == (2, 3, 9, 9)
 
 
-def test_no_transform_or_no_fixed_size_is_said_with_the_remedy(folder):
+def test_no_transform_or_no_fixed_size_names_the_remedy(folder):
     with pytest.raises(ValueError, match="CenterCrop"):
         DataLoader(headrace.ImageFolder(folder))
     with pytest.raises(ValueError, match="CenterCrop"):

@@ -392,7 +392,7 @@ def test_a_clock_that_is_set_does_no_harm(fake):
     assert all(0 < t < before + 10**10 for t in times)
 
 
-def test_what_the_ring_lost_is_told_and_put_right(fake, monkeypatch):
+def test_losses_of_the_ring_are_noted_and_corrected(fake, monkeypatch):
     allocator = fake()
     monkeypatch.setattr(_cuda, "MAX_ENTRIES", 60)
     monkeypatch.setattr(_cuda, "TAKE_NS", 1 << 60)
@@ -412,7 +412,7 @@ def test_what_the_ring_lost_is_told_and_put_right(fake, monkeypatch):
     assert "lost" in lost and int(lost.split("lost ")[1].split()[0]) > 100
 
 
-def test_another_threads_allocations_between_are_put_right(fake):
+def test_another_threads_allocations_between_are_corrected(fake):
     allocator = fake()
     allocator.alloc(512)
     recorder = Recorder()
@@ -497,7 +497,7 @@ def test_training_goes_on_where_the_history_cannot_be_followed(fake, monkeypatch
     allocator.initialise()
     monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: {"segments": []})
     assert not history.take()
-    assert "could not be followed" in recorder.facts["note CUDA history"]
+    assert "could not be read" in recorder.facts["note CUDA history"]
     history.iteration()
     history.end()
 

@@ -231,8 +231,8 @@ def test_several_processes_that_train(place):
     status, out, err = place.run("--no-progress", "--out", "run.hrm")
     assert status == 0, err
     assert re.fullmatch(
-        r"headrace memory: process \d+, \d+ trained and was forked from one that is recorded: "
-        r"what it did is in no record; start it with multiprocessing's method spawn\n", err)
+        r"headrace memory: process \d+, \d+ trained, but was forked from a recorded process, so "
+        r"it is in no record; start it with multiprocessing's method spawn\n", err)
     assert place.records() == ["run.process1.hrm", "run.process2.hrm"]
     commands = [place.analyse(name)["run"]["facts"]["command"] for name in place.records()]
     assert commands == ["train.py", "train.py again"]
@@ -245,7 +245,7 @@ def test_without_training(place):
     place.script("print(float(training.model(torch.ones(8, 20)).sum()) != 0)")
     status, out, err = place.run("--no-progress")
     assert status == 0
-    assert "no process trained (no backward pass ran, no optimizer stepped): kept is what" in err
+    assert "no process trained (no backward pass ran, no optimizer stepped): keeping the largest" in err
     assert out.startswith("True\n") and ": 0 iterations, " in out.splitlines()[-1]
 
 
@@ -254,7 +254,7 @@ def test_the_limit(place):
     status, out, err = place.run("--no-progress", "--iterations", "0", "--limit", "800KiB")
     assert (status, err) == (0, "")
     assert out.startswith("True\n")
-    assert "; --limit was reached, and no more was recorded: " in out.splitlines()[-1]
+    assert "; --limit was reached, so the recording stopped: " in out.splitlines()[-1]
     run = place.analyse()["run"]
     assert run["lost"] > 0 and run["bytes"] <= 800 << 10
     status, out, err = place.run("--no-progress", "--out", "none.hrm", "--limit", "100KiB")
@@ -277,7 +277,7 @@ def test_a_full_disk(place):
         status, out, err = place.run("--no-progress", "--iterations", "0", "--out", out_file)
         assert (status, err) == (0, "")
         assert out.startswith("True\n")
-        assert "; the disk was full, and no more was recorded: " in out.splitlines()[-1]
+        assert "; the disk was full, so the recording stopped: " in out.splitlines()[-1]
         run = place.analyse("small/run.hrm")["run"]
         assert run["lost"] > 0 and run["accesses"] > 0
         assert os.listdir(small) == ["run.hrm"]
@@ -286,7 +286,7 @@ def test_a_full_disk(place):
 
 
 def test_on_a_terminal(place):
-    """The bar tells how many iterations are recorded, and goes."""
+    """The bar shows how many iterations are recorded, and disappears."""
     place.script(
         """
         for _ in range(4):
@@ -309,13 +309,13 @@ def test_on_a_terminal(place):
         except OSError:
             break
         seen += piece
-        if b"3 of 3 iterations recorded; training goes on" in seen:
+        if b"3 of 3 iterations recorded; training continues" in seen:
             (place.work / "end").touch()
     os.close(terminal)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     text = seen.decode()
-    assert "memory [------------------------------]   0%  until training begins" in text
-    assert f"memory [{'#' * 30}] 100%  3 of 3 iterations recorded; training goes on" in text
+    assert "memory [------------------------------]   0%  waiting until training begins" in text
+    assert f"memory [{'#' * 30}] 100%  3 of 3 iterations recorded; training continues" in text
     after = text.split("trained")[-1]
     assert after.splitlines()[-1].startswith("headrace-memory.hrm: 3 iterations, ")
 
@@ -419,12 +419,12 @@ def test_the_launcher_is_killed(place):
     assert place.analyse(name)["pattern"]["marked"] >= 3
     second = place.start("--no-progress", command=["true"])
     said = second.communicate(timeout=120)[1]
-    assert f"process {pid} of an earlier run still records into {name}\n" in said
+    assert f"process {pid} of an earlier run is still recording into {name}\n" in said
     (place.work / "end").touch()
     process.communicate(timeout=120)
     wait_for(lambda: not Path(f"/proc/{pid}/maps").exists())
     _, _, said = place.run("--no-progress", command=["true"])
-    assert f"{name} is of an earlier run that was killed: it can be read as any\n" in said
+    assert f"{name} was left by an earlier run that was killed; it is readable\n" in said
     assert place.analyse(name)["run"]["ended"]
 
 
@@ -438,7 +438,7 @@ def test_nothing_to_record(place):
     assert (status, out, err) == (1, "done\n", said)
     assert place.run("--no-progress", command=["sh", "-c", "exit 7"])[0] == 7
     status, _, err = place.run("--no-progress", command=["echo"])
-    assert status == 1 and "no Python of the command loaded it: it has to be started" in err
+    assert status == 1 and "no Python process of the command loaded the recorder: it has to be started" in err
     status, _, err = place.run("--no-progress", command=[sys.executable, "-I", "train.py"])
     assert status == 1 and "Python's option -I keeps it out; leave out -I" in err
     said = "headrace memory: there is no command no-such-command on PATH\n"
@@ -451,12 +451,12 @@ def test_a_place_that_cannot_take_it(place):
     (place.work / "letter").write_text("dear reader")
     (place.work / "folder").mkdir()
     for out, why in (
-        ("letter", "is there and is no memory record: it is left as it is"),
+        ("letter", "exists and is not a memory record, so it is not replaced"),
         ("folder", "is a directory"),
         ("none/run.hrm", "No such file or directory"),
     ):
         said = f"headrace memory: no record can be written to {place.work / out}: {why}; "
-        assert place.run("--out", out) == (3, "", said + "choose with --out\n")
+        assert place.run("--out", out) == (3, "", said + "name another file with --out\n")
     assert (place.work / "letter").read_text() == "dear reader"
 
 
@@ -532,7 +532,7 @@ def test_names(tmp_path):
     assert name([None, None]) == ["run.process1.hrm", "run.process2.hrm"]
     assert name([0, 0]) == ["run.process1.hrm", "run.process2.hrm"]
     (tmp_path / "run.process1.hrm").write_text("mine")
-    with pytest.raises(FileExistsError, match="no memory record"):
+    with pytest.raises(FileExistsError, match="not a memory record"):
         name([None, None])
     assert (tmp_path / "run.process1.hrm").read_text() == "mine"
 

@@ -73,13 +73,13 @@ def test_buckets_of_gradients(tmp_path):
 
 
 def test_the_sentence_of_compiled_code(tmp_path):
-    """What was recorded is said before its figures are."""
+    """The sentence names what was recorded before its figures."""
     model = torch.compile(torch.nn.Linear(50, 50), backend="eager")
     model(torch.ones(2, 50)).sum().backward()
     with memory.record(tmp_path / "compiled.hrm"):
         model(torch.ones(2, 50)).sum().backward()
     sentence, _ = said(tmp_path / "compiled.hrm", tmp_path)
-    assert sentence.startswith("Run as it is written, without torch.compile: at its peak")
+    assert sentence.startswith("Run eagerly, without torch.compile: at its peak")
 
 
 def test_the_sentence_hides_nothing_large(tmp_path):

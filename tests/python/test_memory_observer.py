@@ -307,7 +307,7 @@ def unknown(monkeypatch, tmp_path):
 
 
 def records_in_python(tmp_path, capfd):
-    """A recording by the mode: what is said on stderr, and its note."""
+    """A recording by the mode: its line on stderr, and its note."""
     with memory.record(tmp_path / "python.hrm"):
         torch.ones(3) + 1
     record = Record(tmp_path / "python.hrm")
@@ -326,7 +326,7 @@ def test_without_a_compiler(tmp_path, monkeypatch, unknown, capfd):
 
 
 def test_a_compiler_that_fails(tmp_path, monkeypatch, unknown, capfd):
-    """What it said is kept, and it is not tried again."""
+    """Its output is kept, and the compilation is not tried again."""
     compiler = tmp_path / "c++"
     compiler.write_text('#!/bin/sh\necho tried >> "$0.log"; echo "no such header"; exit 1\n')
     compiler.chmod(0o755)

@@ -91,8 +91,8 @@ def test_memory_that_is_shared(tmp_path):
 
 
 def test_without_memory(tmp_path):
-    """Tensors that have none (meta, fake, empty) are no blocks; sparse ones are said not to be
-    seen."""
+    """Tensors that have none (meta, fake, empty) are no blocks; a note says that sparse ones
+    are not recorded."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     def run(recording):
@@ -105,14 +105,14 @@ def test_without_memory(tmp_path):
     fake = FakeTensorMode()
     record = recorded(tmp_path / "none.hrm", run)
     assert not {4000, 8000, 0} & set(record.sizes(ALLOC))
-    assert "have no storage" in record.facts["note storages"]
+    assert "without a storage" in record.facts["note storages"]
     with fake:
         again = recorded(tmp_path / "fake.hrm", lambda _: torch.ones(3000) + 1)
     assert 12000 not in again.sizes(ALLOC)
 
 
 def test_what_was_there(tmp_path):
-    """Tensors from before are told at the beginning, used or not, and gradients with them."""
+    """Tensors from before are recorded at the start, used or not, and gradients with them."""
     layer = torch.nn.Linear(123, 7)
     layer(torch.ones(2, 123)).sum().backward()
     unused = torch.ones(4567)
@@ -319,7 +319,7 @@ def test_probe_without_room(tmp_path, monkeypatch):
 
 def test_one_at_a_time(tmp_path):
     with memory.record(tmp_path / "one.hrm"):
-        with pytest.raises(RuntimeError, match="going on already"), \
+        with pytest.raises(RuntimeError, match="already recording memory"), \
                 memory.record(tmp_path / "two.hrm"):
             pass
         torch.ones(3).add_(1)
@@ -377,7 +377,7 @@ def test_nothing_stays_behind(tmp_path):
 
 
 def test_out_of_memory_in_training(tmp_path):
-    """The record of a run that needs too much is whole, and tells of what."""
+    """The record of a run that needs too much memory is whole, and has the failed size."""
     def run(recording):
         kept = [torch.ones(100_000)]
         with pytest.raises(RuntimeError, match="allocate memory"):
@@ -674,7 +674,7 @@ def test_training_is_the_same(tmp_path, steps):
 
 @pytest.mark.filterwarnings("ignore:Using `torch.compile")
 def test_compiled(tmp_path):
-    """A compiled model runs as it is written, its results are the same, and the record says
+    """A compiled model runs eagerly, its results are the same, and the record says
     so; afterwards it is what was compiled before, and so is what is compiled meanwhile."""
     runs = []
 
@@ -815,7 +815,7 @@ def test_updates_of_its_own(tmp_path):
 
 @pytest.mark.parametrize("backward", [True, False])
 def test_without_iterations(tmp_path, monkeypatch, backward):
-    """Where nothing tells of iterations a recording of some ends all the same, and says so."""
+    """A recording of some iterations ends even if none are detected, and says so."""
     from headrace.memory import _mode
 
     monkeypatch.setattr(_mode, "OPERATORS_MOST", 20)

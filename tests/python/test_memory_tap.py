@@ -1,4 +1,4 @@
-"""libheadrace-tap.so before a real PyTorch: what its CPU allocator does is told exactly.
+"""libheadrace-tap.so before a real PyTorch: what its CPU allocator does is reported exactly.
 
 The oracle is PyTorch's own profiler with ``profile_memory=True``: its [memory] events and the
 record must be the same sequence of addresses and bytes. HEADRACE_TAP_LEAST is beyond every size

@@ -101,7 +101,7 @@ def test_pickle_and_copy(made, tmp_path):
         pickle.loads(text)
 
 
-def test_what_is_no_pack_is_told(made, folder, tmp_path):
+def test_other_files_are_refused(made, folder, tmp_path):
     path, source, _ = made
     with pytest.raises(FileNotFoundError, match="No such file"):
         headrace.Pack(tmp_path / "none.hrpack")

@@ -99,7 +99,7 @@ def test_another_batch_size_goes_through_the_same_order(dataset):
 
 
 def test_another_number_of_ranks_finishes_the_epoch(dataset):
-    """Every sample once over the epoch, whoever takes it; padding is counted apart."""
+    """Every sample once over the epoch, on any rank; padding is counted apart."""
     for before, after in ((1, 2), (2, 1), (2, 3), (3, 2), (4, 1)):
         seen, states = [], []
         for rank in range(before):

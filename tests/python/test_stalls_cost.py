@@ -127,16 +127,16 @@ def test_what_headrace_can_replace(tmp_path, v1, torchvision):
         assert obstacle(loader) == ""
     strange = v1.Compose([v1.RandomResizedCrop(64), v1.Lambda(lambda x: x), v1.ToTensor()])
     for loader, words in [
-        (iter(()), "no DataLoader of torch's"),
+        (iter(()), "is not torch's DataLoader"),
         (torch_loader(folder(Own)), "Own, has a __getitem__ of its own"),
-        (torch_loader([1, 2, 3]), "builtins.list, is none that Headrace reads"),
+        (torch_loader([1, 2, 3]), "Headrace cannot read the dataset, builtins.list"),
         (torch_loader(folder(), collate_fn=list), "a collate_fn of its own"),
-        (torch.utils.data.DataLoader(folder(), batch_size=None), "makes no batches"),
+        (torch.utils.data.DataLoader(folder(), batch_size=None), "does not collate samples"),
         (torch_loader(folder(target_transform=int)), "a target_transform"),
         (torch_loader(folder(loader=open)), "opens files with a function of its own"),
         (torch_loader(folder(transform=None)), "has no transform"),
-        (torch_loader(folder(transform=strange)), "its transform is none that Headrace has: "),
-        (torch_loader(folder(transform=lambda x: x)), "its transform is none that"),
+        (torch_loader(folder(transform=strange)), "Headrace does not have its transform: "),
+        (torch_loader(folder(transform=lambda x: x)), "Headrace does not have its transform"),
     ]:
         assert words in obstacle(loader)
 
@@ -157,7 +157,7 @@ def test_png_stays_as_it_is(tmp_path, photographs):
     assert list(by_form(mixed)) == ["encoded", "coefficients", "planes"]
 
 
-def test_what_is_no_image_is_said(tmp_path):
+def test_other_files_give_a_reason(tmp_path):
     text = tmp_path / "a text"
     text.write_text("no image")
     webp = io.BytesIO()

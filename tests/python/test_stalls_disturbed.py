@@ -1,4 +1,4 @@
-"""What disturbs a measurement, and what contradicts itself: seen, recorded and told."""
+"""What disturbs a measurement, and what contradicts itself: detected, recorded and reported."""
 
 import os
 import subprocess
@@ -9,10 +9,18 @@ import pytest
 pytest.importorskip("torch")
 from stalls_scripts import measure
 
+from headrace import _core
 from headrace.stalls import counters, load
 from headrace.stalls.timer import set_pauses_apart
 
+pytestmark = pytest.mark.measures
+
 ZERO = load.Load(0.0, 2, 0.0, 0.0, 1, 0.0, 0.0, 0.0)
+
+
+def judged(used, run_s):
+    verdict = _core.stalls_judge({"phase": "host", **used.evidence(run_s)})
+    return verdict["others"], verdict["disturbed"]
 
 
 @pytest.mark.parametrize(
@@ -29,9 +37,9 @@ ZERO = load.Load(0.0, 2, 0.0, 0.0, 1, 0.0, 0.0, 0.0)
 )
 def test_what_disturbs(busy, steal, own, delay, others, disturbs):
     used = load.Load(10.0, 2, busy, steal, 1, own, delay, 0.0).since(ZERO)
-    share = used.others(own)
+    share, disturbed = judged(used, own)
     assert share is None if others is None else share == pytest.approx(others)
-    assert used.disturbs(share) is disturbs
+    assert disturbed is disturbs
 
 
 def test_what_the_kernel_counts():
@@ -75,19 +83,19 @@ def test_processes_that_disturb():
             process.kill()
             process.wait()
     assert theirs > 0
-    share = used.others(used.own_s - theirs)
-    assert share is not None and share > 0.2 and used.disturbs(share)
+    share, disturbed = judged(used, used.own_s - theirs)
+    assert share is not None and share > 0.2 and disturbed
 
 
-def test_too_short_to_tell():
+def test_too_short_for_a_result():
     used = load.Load(0.05, 2, 0.05, 0.0, 1, 0.04, 0.05, 0.0)
-    assert used.others(used.own_s) is None and not used.disturbs(None)
+    assert judged(used, used.own_s) == (None, False)
     used = load.Load(0.05, 2, 0.09, 0.0, 1, 0.04, 0.05, 0.0)
-    assert used.others(used.own_s) == pytest.approx(0.5)
+    assert judged(used, used.own_s)[0] == pytest.approx(0.5)
 
 
 def test_others_disturb(tmp_path):
-    """Segments are run again, and what stays disturbed is told. The kernel's figures are made up
+    """Segments are run again, and those that stay disturbed are reported. The kernel's figures are made up
     here: as if others took 0.6 of the cores' time in all but the first segment's first try."""
     record = measure(
         tmp_path,
@@ -151,10 +159,29 @@ def test_segments_outlast_what_is_read_ahead(tmp_path):
         time_s=10.0,
     ).record
     assert record["loader"]["batches_ahead"] == 8
+    assert not any("of --time" in note for note in record["notes"])
     assert all(one["batches"] >= 24 for one in record["segments"])
     assert {one["round"] for one in record["segments"]} >= {0, 1, 2, 3}
     warm = [one for one in record["segments"] if one["phase"] == "warm"]
     assert all(0 <= one["queue_begin"] <= 9 and one["queue_end"] is not None for one in warm)
+
+
+def test_the_time_that_a_slow_loop_needs(tmp_path):
+    """Four rounds of two segments of ten batches at least: announced at the start."""
+    measured = measure(
+        tmp_path,
+        """
+        loader = DataLoader(Slow(400), batch_size=4)
+        while True:
+            for x, y in loader:
+                training.step(x, y, 0.05)
+        """,
+        time_s=1.0,
+    )
+    said = "more than the 1 s of --time"
+    assert said in measured.stderr
+    assert any(said in note for note in measured.record["notes"])
+    assert len(measured.record["segments"]) >= 8
 
 
 def test_a_queue_that_empties_is_no_steady_state(tmp_path):

@@ -22,6 +22,8 @@ from headrace.stalls import guard
 
 pytest.importorskip("torch")
 
+pytestmark = pytest.mark.measures
+
 TOOLS = str(Path(__file__).parents[2] / "tools")
 
 PRELUDE = f"""
@@ -250,7 +252,7 @@ def test_saving(tmp_path, name):
     done, guarded = run_guarded(work, script, tmp_path / "run")
     assert done.returncode == 0, done.stderr
     assert contents(work) == before
-    away = guarded.turned_away()
+    away = guarded.redirected()
     assert "that the script wrote" in away.notes()[0]
     if name == "torch":
         assert str(work / "out/model.pt") in away.written
@@ -265,7 +267,7 @@ def test_processes(tmp_path):
     before = contents(work)
     done, guarded = run_guarded(work, script, tmp_path / "run")
     assert done.returncode == 0, done.stderr
-    assert contents(work) == before and not guarded.turned_away().written
+    assert contents(work) == before and not guarded.redirected().written
 
 
 @pytest.mark.long
@@ -326,7 +328,7 @@ def test_ranks(tmp_path):
     assert done.returncode == 0, done.stderr
     assert contents(work) == before
     assert {str(work / f"out/state-{rank}.pt") for rank in (0, 1)} <= set(
-        guarded.turned_away().written
+        guarded.redirected().written
     )
 
 
@@ -373,11 +375,11 @@ def test_a_static_program(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(f"import subprocess\nsubprocess.run([{str(program)!r}], env={{}})\n")
     _, guarded = run_guarded(tmp_path, script, tmp_path / "run")
-    assert guarded.turned_away().beyond == [str(program)]
+    assert guarded.redirected().beyond == [str(program)]
 
 
 def test_caches_among_work(tmp_path, monkeypatch):
-    """A folder that has the script's own in it is guarded, whatever caches it is said to have."""
+    """A folder that contains the script's own folder is guarded, even if a variable names it as a cache."""
     work, caches = tmp_path / "work", tmp_path / "work/caches"
     caches.mkdir(parents=True)
     run_folder = tmp_path / "run"

@@ -20,6 +20,8 @@ from pathlib import Path
 import headrace
 import pytest
 
+pytestmark = pytest.mark.measures
+
 PROBE = '''
 """Stands for the probe: DataLoader's iterator acts as the variable PROBE says."""
 import json, os, sys, time
@@ -289,7 +291,7 @@ def test_options_that_keep_the_probe_out(place, flag):
 def test_a_command_that_is_no_python(place):
     status, out, err = place.run("--", "echo", "hello")
     assert (status, out) == (1, "hello\n")
-    assert "no Python of the command loaded the probe" in err
+    assert "no Python process of the command loaded the probe" in err
 
 
 def test_what_the_probe_says_is_passed_on(place):
@@ -303,7 +305,7 @@ def test_a_probe_that_gives_up_is_no_failure_of_the_script(place):
     assert place.run(probe="gives-up") == (1, "", said)
     place.script("import os\nif 'HEADRACE_STALLS_DIR' not in os.environ: raise SystemExit(8)\n" + LOOP)
     status, _, err = place.run("--then-run", probe="gives-up")
-    assert (status, err) == (8, said + "headrace stalls: now the command itself, without measuring\n")
+    assert (status, err) == (8, said + "headrace stalls: running the command itself, without measuring\n")
 
 
 def test_a_fault_of_the_probe(place):
@@ -451,7 +453,7 @@ def test_a_request_to_end_reaches_the_script(place):
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 128 + signal.SIGTERM
-    assert "what was measured, if anything, is lost" in err and "Ctrl-C" in err
+    assert "anything measured so far is lost" in err and "Ctrl-C" in err
     place.check_clean()
 
 
@@ -503,7 +505,7 @@ def test_a_killed_launchers_folder_goes_with_the_next_start(place):
         (["--batches", "0", "--", "true"], "--batches"),
         (["--precision", "2", "--", "true"], "--precision"),
         (["--channel", "here", "--", "true"], "--channel"),
-        (["--data", "nowhere", "--", "true"], "there is no such directory"),
+        (["--data", "nowhere", "--", "true"], "no such directory"),
         (["--bathces", "1", "--", "true"], "--bathces"),
     ],
 )
@@ -648,7 +650,7 @@ def test_records_that_do_not_suffice(place):
         status, _, err = place.run(probe="measure", env={"RECORD": str(place.work / "record.json")})
         assert status == 1
         assert err.startswith("headrace stalls: no result: ")
-        assert err.endswith("what was measured is in headrace-stalls/records\n")
+        assert err.endswith("the measured records are in headrace-stalls/records\n")
     assert [p.name for p in place.work.glob("headrace*")] == ["headrace-stalls"]
 
 
@@ -690,7 +692,7 @@ def test_then_run(place):
     status, out, err = place.run("--then-run", probe="measure")
     assert status == 7
     assert out.splitlines()[-1] == "None"
-    assert err == "headrace stalls: now the command itself, without measuring\n"
+    assert err == "headrace stalls: running the command itself, without measuring\n"
     status, _, err = place.run("--then-run", probe="few")
     assert status == 7 and "now the command" not in err
 
@@ -700,7 +702,7 @@ def test_what_was_measured_until_the_script_ended(place):
     status, out, err = place.run(probe="partial")
     assert status == 1
     assert "waits 33 % of the time" in " ".join(out.split())
-    assert err == "headrace stalls: the script ended before all was measured; this is what was\n"
+    assert err == "headrace stalls: the script ended before the measurement was complete; these are the results so far\n"
 
 
 def test_what_was_measured_until_an_interrupt(place):

@@ -1,4 +1,4 @@
-"""Loops that are not `for batch in loader`: found, or said how to be."""
+"""Loops that are not `for batch in loader`: found, or the message says how."""
 
 import pytest
 
@@ -6,6 +6,8 @@ torch = pytest.importorskip("torch")
 from stalls_scripts import measure
 
 from headrace import _core
+
+pytestmark = pytest.mark.measures
 
 
 def seconds_of_a_batch(record, phase):
@@ -198,7 +200,7 @@ def test_dali(tmp_path):
 
 
 def test_processes_that_train_together(tmp_path):
-    """As in Hogwild: each trains by itself; the first is measured, the others are told."""
+    """As in Hogwild: each trains by itself; the first is measured, the others are notified."""
     measured = measure(
         tmp_path,
         """
@@ -279,5 +281,5 @@ def test_measuring_in_a_program_of_ones_own(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="no batch"):
         measure_here([], step)
     monkeypatch.setenv("HEADRACE_STALLS_DIR", str(tmp_path))
-    with pytest.raises(RuntimeError, match="within `headrace stalls`"):
+    with pytest.raises(RuntimeError, match="under `headrace stalls`"):
         measure_here(loader, step)

@@ -1,15 +1,19 @@
-"""Loaders that name no files: what their samples read is found out, or said not to be known."""
+"""Loaders that name no files: what their samples read is detected, or reported as unknown."""
 
 import http.server
 import os
 import re
+import sys
 import threading
 import urllib.request
 
 import pytest
 
 pytest.importorskip("torch")
+from headrace.stalls import guard, reads
 from stalls_scripts import measure
+
+pytestmark = pytest.mark.measures
 
 SIZE = 60_000
 COUNT = 240
@@ -190,7 +194,7 @@ ONE_FOR_ALL = """
 """
 
 
-@pytest.mark.parametrize("get", [EACH_ITS_OWN, ONE_FOR_ALL])
+@pytest.mark.parametrize("get", [EACH_ITS_OWN, pytest.param(ONE_FOR_ALL, marks=pytest.mark.long)])
 def test_data_over_the_network(tmp_path, port, get):
     record = measure(
         tmp_path,
@@ -212,8 +216,16 @@ def test_data_over_the_network(tmp_path, port, get):
     assert all(one["network_bytes"] > SIZE * one["samples"] / 2 for one in warm)
 
 
-def test_traffic_of_others(tmp_path, port):
-    """What another process receives meanwhile does not make samples in memory remote ones."""
+@pytest.mark.parametrize("guarded", [True, False])
+def test_traffic_of_others(tmp_path, port, guarded):
+    """What another process receives meanwhile does not make samples in memory remote ones. The
+    guard counts connections, so that this is known; without it they perhaps are."""
+    command: tuple[str, ...] = ()
+    if guarded:
+        (tmp_path / "run").mkdir()
+        variables: dict[str, str] = {}
+        guard.Guard(str(tmp_path / "run")).add_to(variables)
+        command = ("env", *(f"{name}={value}" for name, value in variables.items()), sys.executable)
     stop = threading.Event()
 
     def receive():
@@ -232,12 +244,41 @@ def test_traffic_of_others(tmp_path, port):
                 for x, y in loader:
                     training.step(x, y)
             """,
+            command=command,
         ).record
     finally:
         stop.set()
         thread.join()
     assert record["dataset"]["network"] is False
-    assert "the samples perhaps come over the network" in record["phases"]["cold"]
+    expected = "the samples read no files" if guarded else "the samples perhaps come over the network"
+    assert expected in record["phases"]["cold"]
+    assert record["dataset"]["reads_files"] is not guarded
+
+
+def test_traffic_of_others_that_ends(tmp_path, port, monkeypatch):
+    """Samples are loaded again until a quiet moment shows that the traffic was not theirs."""
+    monkeypatch.setattr(reads, "AGAIN_AFTER_S", (0.0, 0.0, 0.0))
+    monkeypatch.setenv("HEADRACE_STALLS_DIR", str(tmp_path))
+
+    def loaded_with(traffic):
+        """Runs until what samples read was known, where the first ``traffic`` have some."""
+        runs = []
+
+        def run():
+            runs.append(len(runs))
+            if len(runs) <= traffic:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:
+                    answer.read()
+            return 1
+
+        learned = reads.Learned()
+        assert learned.of(run, lambda files: None) == [] and not learned.network
+        return len(runs), learned.network_bytes >= SIZE
+
+    assert loaded_with(traffic=4) == (4, True)
+    # The machine's other processes may use the network, too.
+    runs, perhaps = loaded_with(traffic=1)
+    assert runs == 4 if perhaps else runs > 1
 
 
 def test_batches_that_a_dataset_makes(tmp_path):

@@ -20,6 +20,8 @@ from headrace.stalls.channel import Channel  # noqa: E402
 from headrace.stalls.replay import Replay  # noqa: E402
 from headrace.stalls.sources import Other  # noqa: E402
 
+pytestmark = pytest.mark.measures
+
 
 def test_json_has_no_nan(tmp_path):
     path = tmp_path / "rank-0.json"
@@ -279,9 +281,9 @@ def test_files_are_held_while_they_are_to_be_in_memory(tmp_path, monkeypatch):
     assert not any("takes files out of memory" in note for note in loop.findings.notes)
 
 
-def test_what_warm_segments_read_is_told(tmp_path, monkeypatch):
+def test_reads_of_warm_segments_are_reported(tmp_path, monkeypatch):
     loop = Loop(tmp_path, monkeypatch, torch.zeros(4))
-    loop.findings.segments = [
+    segments = [
         {"phase": phase, "expected_bytes": 200_000_000, "read_bytes": read}
         for phase, read in [
             ("warm", 0),
@@ -292,9 +294,7 @@ def test_what_warm_segments_read_is_told(tmp_path, monkeypatch):
             ("cold", 200_000_000),
         ]
     ]
-    loop.findings.notes.clear()
-    loop.measurement._note_reads()
-    assert loop.findings.notes == [
+    assert _core.stalls_notes(segments, "") == [
         "2 of 5 segments with data in memory read up to 5.8 MB from storage: the system takes "
         "files out of memory meanwhile"
     ]
@@ -302,9 +302,7 @@ def test_what_warm_segments_read_is_told(tmp_path, monkeypatch):
     path.write_bytes(b"x" * 3_000_000)
     monkeypatch.setattr(measuring, "memory", lambda: (1 << 30, 4_000_000))
     loop.measurement.hold([str(path)]).close()
-    loop.findings.notes.clear()
-    loop.measurement._note_reads()
-    assert loop.findings.notes[0].endswith(
+    assert _core.stalls_notes(segments, loop.measurement._unheld)[0].endswith(
         f"; 0.0 of 3.0 MB could be held there ({path}: more than is to be held in memory)"
     )
 

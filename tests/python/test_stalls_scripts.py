@@ -7,6 +7,8 @@ from stalls_scripts import measure
 
 pytest.importorskip("torch")
 
+pytestmark = pytest.mark.measures
+
 LONG = pytest.mark.long
 ALL = {"host", "warm"}  # without a device, and with files that are not known
 FOREVER = """
@@ -74,7 +76,11 @@ def test_a_plain_script(tmp_path):
     [
         "num_workers=2, prefetch_factor=1, persistent_workers=True",
         pytest.param("num_workers=1, pin_memory=True, drop_last=True", marks=LONG),
-        "num_workers=1, multiprocessing_context='spawn', persistent_workers=True, collate_fn=collate",
+        pytest.param(
+            "num_workers=1, multiprocessing_context='spawn', persistent_workers=True, "
+            "collate_fn=collate",
+            marks=LONG,
+        ),
     ],
 )
 def test_workers(tmp_path, options):

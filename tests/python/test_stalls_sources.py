@@ -257,7 +257,7 @@ def test_endless_sets(named):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_what_is_left_unfinished_may_fail(named, workers):
-    """Batches prepared ahead that nobody asked for fail for themselves."""
+    """Errors of batches prepared ahead that are never requested have no effect."""
 
     class Broken(Dataset):
         def __getitem__(self, index):

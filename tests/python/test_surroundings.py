@@ -47,7 +47,7 @@ def surroundings(monkeypatch):
 
 
 def settled(caplog, *arguments):
-    """(rank, ranks) with which an epoch begins, and what was said."""
+    """(rank, ranks) with which an epoch begins, and the log."""
     caplog.clear()
     mine = part(*arguments)
     with caplog.at_level(logging.WARNING, "headrace"):
@@ -59,7 +59,7 @@ def test_nobody_says_anything(surroundings, caplog):
     assert settled(caplog, None, None, None) == ((0, 1), [])
 
 
-def test_torchruns_count_and_are_told(surroundings, caplog):
+def test_torchruns_variables_count_and_are_logged(surroundings, caplog):
     surroundings(**TORCHRUN)
     assert part(None, None, None).now() == (5, 8)
     ranks, (line,) = settled(caplog, None, None, None)

@@ -320,7 +320,7 @@ def test_torchvision_is_not_imported_to_translate():
     assert done.returncode == 0, done.stderr
 
 
-def test_a_transform_that_is_not_here_is_told(recipe):
+def test_a_missing_transform_is_reported(recipe):
     with pytest.raises(AttributeError, match="no RandAugment.*all that follows it"):
         T.RandAugment  # noqa: B018
     assert not hasattr(T, "Mixup")

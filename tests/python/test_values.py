@@ -1,4 +1,4 @@
-"""What CachedDataset keeps: every kind comes back as it was, and damage is told as damage."""
+"""What CachedDataset keeps: every kind comes back unchanged, and damage is reported as such."""
 
 import collections
 import datetime
@@ -225,7 +225,7 @@ def decode_or_damaged(data):
     return 0
 
 
-def test_damage_is_told():
+def test_damage_is_reported():
     good = pack(EVERYTHING)
     for end in [*range(200), *RNG.integers(200, len(good), 200)]:
         assert decode_or_damaged(good[:end])

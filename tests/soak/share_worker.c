@@ -159,7 +159,7 @@ static void look(const struct share_job *job, const struct hr_batch *batch, cons
     }
 }
 
-static void let_go(struct share_job *job, size_t which)
+static void release(struct share_job *job, size_t which)
 {
     struct held *held = &job->held[which];
     if (!held->is_changed)
@@ -180,7 +180,7 @@ static void keep(struct share_job *job, struct hr_batch *batch)
         held->is_changed = 1;
     }
     while (job->held_count > job->plan.hold || (job->held_count && roll(job, 3) == 0))
-        let_go(job, roll(job, job->held_count));
+        release(job, roll(job, job->held_count));
 }
 
 /* One line, in one write: what a kill cuts off is at most the last one. */
@@ -204,7 +204,7 @@ static void record(const struct share_job *job, const struct hr_batch *batch)
         exit(4);
 }
 
-static void tell_missed(const struct share_job *job)
+static void report_missed(const struct share_job *job)
 {
     char line[64];
     struct hr_loader_stats stats = {.size = sizeof stats};
@@ -228,7 +228,7 @@ static void take_epoch(struct share_job *job, int *is_first)
         if (!r)
             return;
         if (*is_first)
-            tell_missed(job);
+            report_missed(job);
         *is_first = 0;
         look(job, batch, "its pixels are wrong");
         record(job, batch);
@@ -263,7 +263,7 @@ static int run(struct share_job *job)
         take_epoch(job, &is_first);
     }
     while (job->held_count)
-        let_go(job, 0);
+        release(job, 0);
     return 0;
 }
 
@@ -390,7 +390,7 @@ static int run_job(int argc, char **argv)
     return r;
 }
 
-static int tell_status(const char *socket)
+static int report_status(const char *socket)
 {
     struct hr_error error;
     char *json;
@@ -407,7 +407,7 @@ int main(int argc, char **argv)
     if (argc == 4 && !strcmp(argv[1], "reference"))
         return make_reference(argv[2], argv[3]);
     if (argc == 3 && !strcmp(argv[1], "status"))
-        return tell_status(argv[2]);
+        return report_status(argv[2]);
     if (argc >= 4 && !strcmp(argv[1], "run"))
         return run_job(argc, argv);
     fprintf(stderr, "usage: soak_share_worker reference FOLDER FILE | status SOCKET | "

@@ -24,7 +24,7 @@ def test_an_epoch_sums_up_its_ranks():
     assert found.sum("stored") == 0
 
 
-def test_servers_are_told_by_address_with_a_budget_of_each():
+def test_servers_are_named_by_address_with_their_budgets():
     those = [SimpleNamespace(address=f"10.77.0.{n}") for n in (1, 2)]
     text = hosts.servers_text(those, 1000.7)
     assert text == "memcached:10.77.0.1:11211,10.77.0.2:11211?size=1000&form=encoded"

@@ -53,7 +53,7 @@ def send(network, receiver, length):
     return network.sent_bytes() - before, time.monotonic() - begun
 
 
-def test_names_tell_their_owner():
+def test_names_show_their_owner():
     assert namespaces.owner_of(namespaces.namespace_name(123, 4)) == 123
     assert namespaces.owner_of("hrb77") == namespaces.owner_of("hrb77v12") == 77
     for name in ("hr-bench-x-1", "hr-soak-1-1", "eth0", "hrbv1", "hr-bench-1-1-1"):

@@ -1,4 +1,4 @@
-"""Parts of make bench-stalls that compute: who takes turns, what is scaled, what is told."""
+"""Parts of make bench-stalls that compute: the turns, the scaling, and the report."""
 
 import argparse
 import math

@@ -80,7 +80,7 @@ def test_a_foreign_folder_is_left_alone(source, tmp_path):
     assert mine.read_bytes() == b"precious"
 
 
-def test_too_little_space_is_said_beforehand(source, tmp_path, monkeypatch):
+def test_too_little_space_is_reported_beforehand(source, tmp_path, monkeypatch):
     usage = make_cache_files.shutil.disk_usage(tmp_path)
     monkeypatch.setattr(make_cache_files.shutil, "disk_usage",
                         lambda path: usage._replace(free=1 << 20))
@@ -89,6 +89,6 @@ def test_too_little_space_is_said_beforehand(source, tmp_path, monkeypatch):
     assert not contents(tmp_path / "set")
 
 
-def test_no_photographs_is_said(tmp_path):
+def test_no_photographs_is_an_error(tmp_path):
     with pytest.raises(make_cache_files.Failure, match="make samples"):
         make(tmp_path / "set", tmp_path / "nothing")

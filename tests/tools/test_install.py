@@ -1,4 +1,4 @@
-"""Installing: what is missing is said at once, PyTorch is not needed, uninstall is exact."""
+"""Installing: missing packages are reported at once, PyTorch is not needed, uninstall is exact."""
 
 import os
 import shutil

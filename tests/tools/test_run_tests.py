@@ -57,6 +57,56 @@ def test_a_part_is_good_where_something_passed_and_nothing_failed(tmp_path):
     assert part_of(tmp_path, "raise SystemExit(5)") == (["C and command:    did not run (exit status 5)"], False)
 
 
+def test_failed_tests_that_measure_run_again(tmp_path, monkeypatch):
+    """Only those that are marked; what fails twice stays failed."""
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "test_speed.py").write_text("""
+import os
+import pytest
+
+def passes_at(place, run):
+    with open(place, "a") as file:
+        file.write("x")
+    assert os.path.getsize(place) >= run
+
+@pytest.mark.measures
+@pytest.mark.parametrize("name", ["a.b"])
+def test_second(name):
+    passes_at("second", 2)
+
+@pytest.mark.measures
+def test_third():
+    passes_at("third", 3)
+
+def test_exact():
+    passes_at("exact", 2)
+""")
+    environment = {**os.environ, "PYTHONPATH": str(Path(run_tests.__file__).parent)}
+
+    def summary(*fewer):
+        for name in ("second", "third", "exact"):
+            (tmp_path / name).unlink(missing_ok=True)
+        for name in fewer:  # passes at once
+            (tmp_path / name).write_text("xxx")
+        part = run_tests.Part("Python", tmp_path / "log.xml", run_tests.pytest_totals)
+        run_tests.start_pytest(part, ["folder"], environment, part.record, "not long")
+        part.wait()
+        again = part.again(environment)
+        return part.report(), again
+
+    second = ["    failed beside other tests, passed alone: folder.test_speed::test_second[a.b]"]
+    (lines, good), again = summary()
+    assert not good and again == second
+    assert lines == ["Python:           1 passed, 2 failed, 0 skipped",
+                     "    failed: folder.test_speed::test_third", "    failed: folder.test_speed::test_exact"]
+    (lines, good), again = summary("third", "exact")
+    assert good and again == second and lines == ["Python:           3 passed, 0 failed, 0 skipped"]
+    assert summary("second", "third", "exact") == ((lines, True), [])
+    (lines, good), again = summary("second", "third")
+    assert not good and again == [] and lines[1:] == ["    failed: folder.test_speed::test_exact"]
+
+
 def test_processes_share_files(tmp_path):
     claims, folder = tmp_path / "claims", tmp_path / "tests"
     claims.mkdir()

@@ -109,7 +109,7 @@ def test_foreign_folder_is_left_alone(cache, tmp_path):
     assert mine.read_bytes() == b"precious"
 
 
-def test_too_few_photographs_is_said(cache, tmp_path, monkeypatch):
+def test_too_few_photographs_is_an_error(cache, tmp_path, monkeypatch):
     monkeypatch.setattr(sample_photographs, "PHOTOGRAPHS", sample_photographs.PHOTOGRAPHS[:5])
     monkeypatch.setattr(sample_photographs, "ENOUGH", 5)
     with pytest.raises(make_samples.Failure, match="at least 15 in 8"):

@@ -4,14 +4,15 @@
         train(model, some_batches)
     found = headrace.memory.analyse("run.hrm")
 
-A record tells for each storage that a PyTorch operator uses when it is allocated, read, written
-and freed, by which operator, in which phase (forward, backward, optimizer), iteration and part of
-the model ("Pinpointing the Memory Behaviors of DNN Training", ISPASS'21). Reads and writes
-follow from the operators' schemas. An access to a view counts for its storage; operators that
-only use metadata access nothing. The file is complete however the process ends.
+A record contains, for each storage that a PyTorch operator uses, when it is allocated, read,
+written and freed, by which operator, in which phase (forward, backward, optimizer), iteration and
+part of the model ("Pinpointing the Memory Behaviors of DNN Training", ISPASS'21). Reads and
+writes are derived from the operators' schemas. An access to a view counts as an access to its
+storage. Operators that use only metadata access nothing. The file is valid even if the process is
+killed.
 
-Not recorded: the inside of compiled graphs and library calls, other threads' operators outside
-backward passes, and other processes. A record notes which of these occurred.
+Not recorded: memory accesses inside compiled graphs and library calls, other threads' operators
+outside backward passes, and other processes. The record notes which of these occurred.
 """
 
 from __future__ import annotations
@@ -60,19 +61,22 @@ def record(
         path: the file. An existing record is replaced, unless a living process is writing it;
             other files are not replaced (FileExistsError). None: ``headrace-memory.hrm``, or
             ``headrace-memory.rankN.hrm`` for one of several ranks.
-        batch_size: of the training, for projections to other sizes. None: found from
-            batch_first of modules or from the loader, else the first dimension of the first
-            tensor that the model is called with; the record says which.
-        iterations: the recording ends after this many, and training continues unrecorded; 0: it
-            ends with the block.
-        stacks: record which lines of Python code called each operator (in a backward pass: the
-            forward operator), without those of torch and headrace.
-        limit_bytes: limit of the file's size, at which recording stops; 0: none.
+        batch_size: samples in a batch, for projections to other batch sizes. None: detected from
+            the modules' ``batch_first`` or from the loader, else assumed to be the first
+            dimension of the first tensor passed to the model; the record says which.
+        iterations: stop recording after this many iterations while training continues; 0: record
+            until the block ends.
+        stacks: record the Python call stack of each operator (in a backward pass: of the forward
+            operator), without frames of torch and headrace.
+        limit_bytes: stop recording when the file reaches this size; 0: no limit.
 
-    An iteration ends with each `step()` of an optimizer of torch.optim. Without one, it ends when
-    the training itself updates parameters after a backward pass. The overhead of recording an
-    operator's call is measured at the beginning (a few milliseconds), and the analysis subtracts
-    it from the intervals.
+    Raises FileExistsError (see `path`), RuntimeError if a recording is in progress, and OSError if
+    the file cannot be written.
+
+    Each `step()` of an optimizer of torch.optim ends an iteration. If no such optimizer steps, an
+    iteration ends when the training itself updates parameters after a backward pass. The overhead
+    of recording one operator call is measured at the start (a few milliseconds), and the analysis
+    subtracts it from the intervals.
     """
     from . import _facts, _mode
 
@@ -96,9 +100,11 @@ def analyse(
     """Analyses a record. docs/memory-format.md describes the result.
 
     Args:
-        path: of the record; damaged parts are left out and listed (``run.damage``).
-        h2d_bytes_per_s, d2h_bytes_per_s: copy rates between host and accelerator, for swap
+        path: the record. Damaged parts are skipped and listed in ``run.damage``.
+        h2d_bytes_per_s, d2h_bytes_per_s: copy rates from host to accelerator and back, for swap
             advice; 0: those in the record, else 12e9.
+
+    Raises OSError if the file cannot be read, ValueError if it is not a record.
     """
     text = _core.memory_analyse(os.fspath(path), h2d_bytes_per_s, d2h_bytes_per_s)
     return cast("dict[str, Any]", json.loads(text))
@@ -112,8 +118,9 @@ def write_text(
     h2d_bytes_per_s: float = 0.0,
     d2h_bytes_per_s: float = 0.0,
 ) -> None:
-    """Writes a report on records as text with ``columns`` columns (40 to 160). Several records are
-    shown side by side, and the first one in full. ``out``: a file, or "-" for standard output."""
+    """Writes a report on records as text, ``columns`` (40 to 160) characters wide. Several records
+    are compared side by side, and the first is shown in full. ``out``: a file, or "-" for standard
+    output."""
     _core.memory_write_text(paths, os.fspath(out), columns, h2d_bytes_per_s, d2h_bytes_per_s)
 
 
@@ -134,7 +141,7 @@ def compare(before: _Path, after: _Path) -> dict[str, Any]:
 
 
 def convert(source: _Path, to: _Path) -> None:
-    """Converts other tools' files to a record: a snapshot of PyTorch's allocator (a pickle, none of
-    whose code is executed), a Kineto trace with memory events, or PyTorch's raw memory timeline;
-    each may be gzipped. Raises ValueError for other files."""
+    """Converts another tool's file to a record: a snapshot of PyTorch's allocator (a pickle, read
+    without executing any of its code), a Kineto trace with memory events, or PyTorch's raw memory
+    timeline. Each may be gzipped. Raises ValueError for any other file."""
     _core.memory_import(source, to)

@@ -1,4 +1,4 @@
-"""``python -m headrace.memory``: what ``headrace memory record`` starts."""
+"""Entry point of ``python -m headrace.memory``, which ``headrace memory record`` runs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Finds the batch size of a training.
+"""Detects the batch size of a training.
 
-Tensors do not say which of their dimensions is the batch. Modules for sequences do (batch_first),
-and so does the loader, where one of the dimensions of what the model is called with is its batch
-size. Otherwise the first dimension is assumed, and the record says so.
+A tensor does not show which of its dimensions is the batch. Two sources do: `batch_first` of
+sequence modules, and a loader whose `batch_size` equals one dimension of the model's input.
+Without either, the first dimension is assumed, and the record says so.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-ASSUMED, LOADED, STATED = 1, 2, 3  # how sure it is
+ASSUMED, LOADED, STATED = 1, 2, 3  # how reliable the source is
 
 
 class Batch:
-    """Looks at what modules of a model are called with, until the batch size is known."""
+    """Inspects the inputs of a model's modules until the batch size is known."""
 
     def __init__(self, recorder: Any, batch_size: int | None) -> None:
         self._recorder = recorder
@@ -24,7 +24,7 @@ class Batch:
         self.is_sure = batch_size is not None
 
     def see(self, module: Any, args: Any) -> None:
-        """A module of a model is called."""
+        """Inspects the positional arguments of one call of a module."""
         for value in args:
             if isinstance(value, torch.nn.utils.rnn.PackedSequence):
                 self._is(int(value.batch_sizes[0]), STATED, "of a packed sequence")
@@ -52,8 +52,7 @@ class Batch:
             self._is(found.pop(), LOADED, "of the loader")
         else:
             self._is(shape[0], ASSUMED,
-                     "assumed, the first dimension of what the model is called with; "
-                     "--batch-size sets it")
+                     "assumed, the first dimension of the model's input; --batch-size sets it")
 
     def _is(self, size: int, sure: int, how: str) -> None:
         if sure <= self._sure:
@@ -65,11 +64,11 @@ class Batch:
 
 
 def _loaders() -> set[int]:
-    """Batch sizes of the loaders that there are."""
+    """Returns the batch sizes of all existing loaders."""
     sizes = set()
     for thing in gc.get_objects():
         kind = type(thing)
-        # By name, too: a loader need not be torch's.
+        # headrace's loader is found by name: it need not derive from torch's.
         if issubclass(kind, torch.utils.data.DataLoader) or kind.__module__ == "headrace.torch._loader":
             size = getattr(thing, "batch_size", None)
             if isinstance(size, int) and not isinstance(size, bool):

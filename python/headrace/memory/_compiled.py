@@ -1,8 +1,9 @@
-"""Runs compiled code eagerly while a recording goes on.
+"""Runs compiled code eagerly during a recording.
 
-PyTorch does so under any dispatch mode by itself, but then takes the code for one that cannot
-be compiled, for good: training would stay slow after the recording. Instead the compiler is
-switched off while a recording goes on, and keeps what it had compiled.
+Under a dispatch mode, PyTorch also falls back to eager execution. But it then marks the code as
+impossible to compile for the rest of the process, so training would stay slow after the recording.
+Switching the compiler off for the duration of the recording avoids that: code that is already
+compiled is kept.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 
 
 class Uncompiled:
-    """Between begin() and end() compiled code runs eagerly."""
+    """Makes compiled code run eagerly between begin() and end()."""
 
     def __init__(self) -> None:
         self._stance: Any = None
@@ -24,7 +25,7 @@ class Uncompiled:
         self._wrapped: Callable[..., Any] | None = None
 
     def begin(self) -> None:
-        # Loading the compiler takes seconds: only once the program has used it.
+        # Importing the compiler takes seconds, so wait until the program itself uses it.
         if "torch._dynamo" in sys.modules:
             self._stand_aside()
         before = torch.compile
@@ -44,7 +45,7 @@ class Uncompiled:
             torch.compile = self._before  # type: ignore[assignment]
         self._before = self._wrapped = None
         stance, self._stance = self._stance, None
-        # The training may have taken another one since: that is its own.
+        # Leave the stance alone if the training has set another one since.
         if stance is not None and sys.modules["torch._dynamo.eval_frame"]._stance is stance.stance:
             stance.__exit__(None, None, None)
 
@@ -52,5 +53,5 @@ class Uncompiled:
         if self._stance is None and hasattr(torch.compiler, "set_stance"):
             try:
                 self._stance = torch.compiler.set_stance("force_eager")
-            except RuntimeError:  # within what is being compiled
+            except RuntimeError:  # called from code that is being compiled
                 pass

@@ -1,15 +1,17 @@
-"""Records what PyTorch's CUDA allocator does, by its own memory history.
+"""Records the allocations of PyTorch's CUDA allocator, from its memory history.
 
-The history is a ring of the allocator's; it is taken out and begun anew when an iteration ends,
-often enough that it does not wrap. Its times are microseconds since 1970, made from a counter
-of the processor by a line through two moments: allocations of our own before and after give the
-recorder's clock for each piece, so that a wrong line, or a clock that is set, does no harm.
-An error of 1 or 2 us is left, and events are dated earlier by that: a block is there before the
-operator that made it has ended, and freed several microseconds after the last one that uses it,
-whose time is by the recorder's clock.
+The history is a ring buffer in the allocator. It is read and restarted at the ends of iterations,
+often enough that it does not overflow.
 
-A snapshot says at the same time which blocks live. What the trace lacks, since it was
-overwritten or another thread allocated between the two, is put right by it, and counted.
+Its times are in microseconds since 1970, which PyTorch derives from the processor's time stamp
+counter. To convert them to the recorder's clock, each piece of the history starts and ends with an
+allocation of our own (a marker), whose time is known in both clocks. So neither a wrong calibration
+nor a change of the system time matters. An error of 1 to 2 us remains, and events are dated earlier
+by that much: a block must appear before the operator that allocated it has ended. Frees tolerate
+it, since they come several microseconds after the last operator that uses the block.
+
+Each read also takes a snapshot of the live blocks. It corrects what the trace lacks (because the
+ring overflowed, or another thread allocated between the two), and the losses are counted.
 """
 
 from __future__ import annotations
@@ -25,10 +27,10 @@ import torch
 
 from ._cuda_blocks import Blocks, Settings
 
-MAX_ENTRIES = 200_000  # of the ring
-TAKE_NS = 1_000_000_000  # at the ends of iterations, so often at least
-MARKER_BYTES = 467  # that a program hardly asks for
-EARLY_NS = 1500
+MAX_ENTRIES = 200_000  # capacity of the ring
+TAKE_NS = 1_000_000_000  # read the history at the end of an iteration if this much time has passed
+MARKER_BYTES = 467  # a size that programs hardly request
+EARLY_NS = 1500  # events are dated earlier by this (see above)
 
 ALLOC, FREE, PRESENT, FAILED, SEGMENT, SEGMENT_FREE = 1, 2, 5, 8, 9, 10
 EVENT = struct.Struct("<QQQIBBBB")
@@ -42,7 +44,7 @@ KINDS = {
 
 
 class Marker:
-    """An allocation of our own, at a moment of the recorder's clock."""
+    """An allocation of our own whose time is known by the recorder's clock."""
 
     def __init__(self, recording: Any) -> None:
         allocate = torch._C._cuda_cudaCachingAllocator_raw_alloc
@@ -50,7 +52,7 @@ class Marker:
         stream = torch.cuda.current_stream().cuda_stream
         self.pointers = []
         least = 1 << 62
-        # The one that took least says it best.
+        # Of three, the fastest has the most precise time.
         for _ in range(3):
             begin = recording.now_ns()
             pointer = allocate(MARKER_BYTES, stream)
@@ -62,7 +64,7 @@ class Marker:
 
 
 def mark(recording: Any) -> Marker | None:
-    """A marker on the current device; None where it is not in use yet, or full."""
+    """Allocates a marker on the current device; None if the device is unused or out of memory."""
     try:
         return Marker(recording) if _allocs(torch.cuda.current_device()) else None
     except torch.OutOfMemoryError:
@@ -70,14 +72,17 @@ def mark(recording: Any) -> Marker | None:
 
 
 class Clock:
-    """The history's clock in the recorder's: a line through two moments."""
+    """Converts the history's times to the recorder's clock, by a line through two moments.
+
+    Each moment is a pair of ns: by the history's clock and by the recorder's.
+    """
 
     def __init__(self, moments: list[tuple[int, int]]) -> None:
         (self._theirs, self._ours), last = moments[0], moments[-1]
         self._rate = 1.0
         if last[0] - self._theirs > 1_000_000:
             rate = (last[1] - self._ours) / (last[0] - self._theirs)
-            # A clock that was set between the two is none to draw a line by.
+            # Otherwise the system time was changed in between.
             if 0.99 < rate < 1.01:
                 self._rate = rate
 
@@ -87,7 +92,7 @@ class Clock:
 
 
 class Device:
-    """What the record says of one device's memory so far."""
+    """State of one device's memory, as recorded so far."""
 
     def __init__(self, index: int, settings: Settings) -> None:
         self.number = 1 + index
@@ -95,11 +100,11 @@ class Device:
         self.live: dict[int, int] = {}  # bytes, by address
         self.segments: dict[int, int] = {}
         self.last_ns = 0
-        self.allocs = 0  # that were seen
+        self.allocs = 0  # the allocator's count when the current piece of history started
 
 
 class History:
-    """Follows the allocator between begin() and end()."""
+    """Records the allocator's history from CUDA's initialisation until end()."""
 
     def __init__(self, recording: Any, stacks: bool) -> None:
         self._recording = recording
@@ -111,31 +116,31 @@ class History:
         self._state = "waiting"  # then "following", then "ended"
         self._marker: Marker | None = None
         self._took_ns = 0
-        self._counted = 0  # allocations and frees by the last taking
+        self._counted = 0  # allocations when the history was last read
         self._lost = 0
         self._buffer = bytearray()
-        self._record: Any = None  # torch.cuda.memory's own function, while it is wrapped
+        self._record: Any = None  # torch.cuda.memory._record_memory_history, unwrapped
         self._wrapped: Any = None
-        # In most scripts CUDA is not in use yet, and is not initialised for this.
-        # PyTorch keeps the function: it must not keep this object alive.
+        # In most scripts CUDA is not initialised yet: wait until the script does that. The
+        # reference is weak since PyTorch keeps the function.
         begin = weakref.WeakMethod(self._begin)
         torch.cuda._lazy_call(lambda: (method := begin()) and method())
 
-    # -- for the mode --
+    # -- called by the recording --
 
     @property
     def follows(self) -> bool:
-        """Whether it reports blocks, or will."""
+        """Whether the history records the CUDA devices' blocks, now or once CUDA is in use."""
         return self._state != "ended"
 
     def abandon(self) -> None:
-        """In a forked child, where another thread of the parent's may have held the lock: the
-        allocator's history is not begun there."""
+        """Ends recording in a forked child. The lock is replaced, since another thread of the
+        parent may have held it."""
         self._lock = threading.Lock()
         self._state = "ended"
 
     def iteration(self) -> None:
-        """An iteration has ended: takes what there is, where it is time to."""
+        """Called at the end of an iteration: reads the history if that is due."""
         if self._state != "following":
             return
         is_due = self._recording.now_ns() - self._took_ns > TAKE_NS
@@ -143,7 +148,7 @@ class History:
             self.take()
 
     def take(self) -> bool:
-        """Takes all that there is into the record; False: that is not possible now."""
+        """Reads the whole history into the record. Returns False if that is not possible now."""
         with self._lock:
             if self._state != "following" or is_capturing():
                 return False
@@ -151,7 +156,7 @@ class History:
             return self._state == "following"
 
     def end(self) -> None:
-        """Takes the rest; the allocator's history is off again."""
+        """Reads the rest and switches the allocator's history off."""
         self.take()
         with self._lock:
             if self._state == "following":
@@ -161,13 +166,13 @@ class History:
             self._unwrap()
 
     def _leave_it(self) -> None:
-        """The program follows the history itself from now on: it is the program's."""
+        """Stops, since the program starts to record the history itself."""
         if self._state == "following":
             self.end()
             self._recording.fact(
                 "note CUDA history",
-                "the program began to follow PyTorch's memory history itself: from there on "
-                "blocks of CUDA devices are those of tensors")
+                "the program began to record PyTorch's memory history itself: from then on, only "
+                "blocks of tensors are recorded on CUDA devices")
 
     def _wrap(self) -> None:
         function, leave = self._record, weakref.WeakMethod(self._leave_it)
@@ -186,7 +191,7 @@ class History:
             torch.cuda.memory._record_memory_history = self._record
         self._wrapped = None
 
-    # -- beginning --
+    # -- start --
 
     def _begin(self) -> None:
         with self._lock:
@@ -194,15 +199,16 @@ class History:
                 self._guarded(self._follow)
 
     def _guarded(self, function: Any) -> None:
-        """Training goes on whatever this version of PyTorch thinks of it."""
+        """Calls a function. If it fails (in another version of PyTorch, say), the recording of the
+        history ends with a note, and training goes on."""
         try:
             function()
         except Exception as error:
             self._state = "ended"
             self._recording.fact(
                 "note CUDA history",
-                f"PyTorch's memory history could not be followed ({error}): blocks of CUDA "
-                "devices are missing from there on",
+                f"PyTorch's memory history could not be read ({error}): blocks of CUDA devices are "
+                "missing from then on",
             )
 
     def _follow(self) -> None:
@@ -234,15 +240,17 @@ class History:
 
     @staticmethod
     def _problem() -> str | None:
-        """Why there is nothing to follow; "": another source reports them. None: there is."""
+        """Returns why the history cannot be recorded: None if it can, "" if another source (the
+        tap) reports the blocks."""
         backend = torch.cuda.memory.get_allocator_backend()
         if backend == "pluggable":
             return ""
         if backend != "native":
-            return f"the CUDA allocator {backend} keeps no history: blocks are those of tensors"
+            return (f"the CUDA allocator {backend} keeps no history: on CUDA devices only blocks of "
+                    "tensors are recorded")
         if torch._C._cuda_isHistoryEnabled():
-            return ("the program follows PyTorch's memory history itself: blocks of CUDA devices "
-                    "are those of tensors")
+            return ("the program records PyTorch's memory history itself: on CUDA devices only "
+                    "blocks of tensors are recorded")
         return None
 
     def _enable(self) -> None:
@@ -255,7 +263,7 @@ class History:
         )
 
     def _restart(self) -> None:
-        """A new piece of history begins."""
+        """Starts a new piece of history."""
         self._enable()
         for index, device in self._devices.items():
             device.allocs = _allocs(index)
@@ -269,10 +277,10 @@ class History:
         return self._devices[index]
 
     def _count(self) -> int:
-        """Allocations so far, of the devices that are in use."""
+        """Returns the number of allocations so far on the devices in use."""
         return sum(_allocs(index) for index in {*self._devices, torch.cuda.current_device()})
 
-    # -- taking --
+    # -- reading --
 
     def _take(self) -> None:
         end = mark(self._recording)
@@ -292,11 +300,11 @@ class History:
             device = self._device(index)
             seen = self._take_trace(device, trace, clock, phases, hidden)
             self._lost += max(0, expected.get(index, 0) - before.get(index, 0) - seen)
-            self._put_right(device, segments.get(index, []))
+            self._correct(device, segments.get(index, []))
         self._flush()
 
     def _clock(self, traces: list[list[dict[str, Any]]], *markers: Marker | None) -> Clock:
-        """By where the markers are in the traces; without them, by the clock of the day."""
+        """Makes a clock from the markers found in the traces; without any, from the time of day."""
         moments = []
         for marker, is_last in zip(markers, (False, True)):
             if marker is None:
@@ -320,7 +328,7 @@ class History:
         return Clock(moments)
 
     def _phases(self) -> list[tuple[int, int]]:
-        """When the phase changed since the last taking, where the recording keeps it."""
+        """Returns the changes of phase since the last read, as (ns, phase)."""
         changes = getattr(self._recording, "phase_changes", None)
         return list(changes()) if changes is not None else []
 
@@ -332,10 +340,10 @@ class History:
         phases: list[tuple[int, int]],
         hidden: set[int],
     ) -> int:
-        """A device's trace; how many allocations there were in it."""
+        """Records a device's trace. Returns the number of allocations in it."""
         seen = 0
         at, phase = 0, phases[0][1] if phases else 0
-        ours: set[int] = set()  # markers that live
+        ours: set[int] = set()  # live markers
         for entry in trace:
             action, address = entry["action"], entry.get("addr", 0)
             ns = max(clock(entry["time_us"]), device.last_ns + 1)
@@ -349,7 +357,7 @@ class History:
                 if address in hidden and entry["size"] == MARKER_BYTES:
                     ours.add(address)
                     continue
-                if address in device.live:  # its end is missing
+                if address in device.live:  # the trace lacks its free
                     self._event(device, ns, address, device.live[address], FREE, phase=phase)
                 device.live[address] = size
                 self._event(device, ns, address, size, ALLOC, self._stack(entry), phase)
@@ -375,7 +383,7 @@ class History:
             return
         device.blocks.segment_gone(address, size)
         end = address + size
-        # What is unmapped may be a part of what was mapped at a time: the rest is recorded anew.
+        # Only part of a mapped range may be unmapped: record the rest as new segments.
         for begin, there in list(device.segments.items()):
             if begin >= end or begin + there <= address:
                 continue
@@ -386,22 +394,22 @@ class History:
                     device.segments[rest] = until - rest
                     self._event(device, ns, rest, until - rest, SEGMENT)
 
-    def _put_right(self, device: Device, segments: list[dict[str, Any]]) -> None:
-        """By what a snapshot says of the moment at which the trace ended."""
-        said = dict(device.live)
+    def _correct(self, device: Device, segments: list[dict[str, Any]]) -> None:
+        """Corrects the live blocks by a snapshot taken when the trace ended."""
+        recorded = dict(device.live)
         live = device.blocks.load(segments)
         ns = device.last_ns = max(self._took_ns, device.last_ns)
-        for address, size in said.items():
+        for address, size in recorded.items():
             if address not in live:
                 self._event(device, ns, address, size, FREE)
         for address, size in live.items():
-            if address not in said:
+            if address not in recorded:
                 self._event(device, ns, address, size, ALLOC)
-        # A size that is recorded stays: the block is the same.
-        device.live = {address: said.get(address, size) for address, size in live.items()}
-        self._put_segments_right(device, segments, ns)
+        # Keep the sizes that are recorded already: these blocks are the same.
+        device.live = {address: recorded.get(address, size) for address, size in live.items()}
+        self._correct_segments(device, segments, ns)
 
-    def _put_segments_right(self, device: Device, segments: list[dict[str, Any]], ns: int) -> None:
+    def _correct_segments(self, device: Device, segments: list[dict[str, Any]], ns: int) -> None:
         there = sum(segment["total_size"] for segment in segments)
         if there == sum(device.segments.values()):
             return
@@ -442,14 +450,14 @@ class History:
             self._recording.fact(
                 "note CUDA history",
                 f"PyTorch's memory history lost {self._lost} allocations (it holds {MAX_ENTRIES} "
-                "entries, and is taken at the ends of iterations): such blocks are missing, or "
-                "begin and end late",
+                "entries and is read at the ends of iterations): their blocks are missing, or "
+                "appear and end late",
             )
 
 
 def is_capturing() -> bool:
-    """Whether a CUDA graph is captured. Where the device is broken nothing is, and the error is
-    left to training."""
+    """Whether a CUDA graph is being captured. False if the device is broken: the training reports
+    that error."""
     try:
         return bool(torch.cuda.is_current_stream_capturing())
     except RuntimeError:
@@ -464,19 +472,19 @@ def _by_device(snapshot: dict[str, Any]) -> dict[int, list[dict[str, Any]]]:
 
 
 def _allocs(index: int) -> int:
-    """Allocations of a device since its allocator was made."""
+    """Returns the number of allocations on a device since its allocator was created."""
     return int(torch._C._cuda_memoryStats(index)["allocation"]["all"]["allocated"])
 
 
 def begin(recording: Any, stacks: bool = False) -> History | None:
-    """Follows PyTorch's CUDA allocator from now on, or as soon as CUDA is initialised.
+    """Records PyTorch's CUDA allocator from now on, or as soon as CUDA is initialised.
 
-    None where this PyTorch has no CUDA. Where the allocator is another one (the tap reports its
-    own) or cannot be followed, ``follows`` says so from then on.
+    Returns None if this PyTorch is built without CUDA. ``follows`` becomes False if the allocator
+    is not PyTorch's native one or has no history to read.
 
     Args:
         recording: has now_ns(), events(buffer), stack(frames) and fact(name, value).
-        stacks: whether Python's stacks are recorded with allocations.
+        stacks: whether to record the Python call stack of each allocation.
     """
-    # Asking whether there is a device would initialise CUDA: what forks later could not use it.
+    # Asking for devices here would initialise CUDA, and processes forked later could not use it.
     return History(recording, stacks) if torch.backends.cuda.is_built() else None

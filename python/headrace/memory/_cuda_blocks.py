@@ -1,28 +1,28 @@
-"""Sizes of the blocks of PyTorch's CUDA allocator, computed from its memory history.
+"""Computes the block sizes of PyTorch's CUDA allocator from its memory history.
 
-The history has the sizes that were asked for. A block may be larger: sizes are rounded, and a
-free block that is only a little larger is given whole. ``torch.cuda.memory_allocated`` counts the
-blocks. Their sizes follow from which addresses are free, by the allocator's own rules
-(c10/cuda/CUDACachingAllocator.cpp: round_size, should_split, try_merge_blocks).
+The history contains the requested sizes. A block may be larger: sizes are rounded up, and a free
+block that is only slightly too large is not split. ``torch.cuda.memory_allocated`` counts the
+blocks' sizes. This module tracks which addresses are free and applies the allocator's own rules to
+them (c10/cuda/CUDACachingAllocator.cpp: round_size, should_split, try_merge_blocks).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-LEAST = 512  # bytes of a block
-SMALL = 1 << 20  # up to here blocks are split wherever LEAST remains
+LEAST = 512  # bytes of the smallest block
+SMALL = 1 << 20  # blocks up to this size are split if at least LEAST bytes remain
 
 
 class Settings:
-    """Of the allocator, as in a snapshot."""
+    """The allocator's settings, from a snapshot's ``allocator_settings``."""
 
     def __init__(self, given: dict[str, Any] | None = None) -> None:
         given = given or {}
         most = given.get("max_split_size", -1)
         self.max_split = most if isinstance(most, int) and most > 0 else 1 << 62
         self.is_expandable = bool(given.get("expandable_segments", False))
-        self.divisions: list[tuple[int, int]] = []  # from so many bytes on, so many
+        self.divisions: list[tuple[int, int]] = []  # (least bytes, divisions), sorted
         divisions = given.get("roundup_power2_divisions")
         if isinstance(divisions, dict):
             self.divisions = sorted(
@@ -33,7 +33,8 @@ class Settings:
         if size < LEAST:
             return LEAST
         count = 0
-        # Of the largest power of two below; sizes below the first belong to it.
+        # The divisions of the largest power of two below the size. Sizes below the first entry
+        # use that one.
         for least, divisions in self.divisions:
             if not count or least <= 1 << (size.bit_length() - 1):
                 count = divisions
@@ -51,17 +52,17 @@ class Settings:
 
 
 class Blocks:
-    """Those of one device, free and used."""
+    """The free and used blocks of one device."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._free: dict[int, int] = {}  # bytes, by address
-        self._ends: dict[int, int] = {}  # addresses, by end
-        self._begins: set[int] = set()  # of segments: nothing is joined over them
+        self._ends: dict[int, int] = {}  # addresses of free blocks, by their end
+        self._begins: set[int] = set()  # of segments: free blocks are not merged across these
         self.used: dict[int, int] = {}  # bytes, by address
 
     def load(self, segments: list[dict[str, Any]]) -> dict[int, int]:
-        """Becomes what a snapshot says. Bytes of the living blocks, by address."""
+        """Replaces the state by a snapshot's. Returns the sizes of live blocks, by address."""
         self._free.clear()
         self._ends.clear()
         self._begins.clear()
@@ -76,7 +77,7 @@ class Blocks:
                     self._add_free(address, block["size"])
                 else:
                     self.used[address] = block["size"]
-                # Others wait for a stream: the program has freed them.
+                # Other used blocks are freed already, and wait for a stream to finish with them.
                 if block["state"] == "active_allocated":
                     live[address] = block["size"]
                 address += block["size"]
@@ -99,7 +100,7 @@ class Blocks:
             self._put_free(address + size, found + bytes_free - address - size)
 
     def alloc(self, address: int, asked: int) -> int:
-        """The bytes that a block gets."""
+        """Allocates a block at an address and returns its size, in bytes."""
         size = self._settings.rounded(asked)
         if address in self._free:
             there = self._take_free(address)

@@ -15,13 +15,14 @@ import torch
 
 from .._launch import ranks
 
-CALLS = 300  # of a small operator, to measure the probe
+CALLS = 300  # calls of a small operator, for measuring the overhead
 COPY_BYTES = 64 << 20
 
 
 def probe_ns(make: Callable[[str], Any]) -> float | None:
-    """What recording adds to an operator's call: the median of a few hundred with the mode that
-    `make` makes for a file, less that of as many without. None: there is no room for a file."""
+    """Measures the overhead of recording, in ns per operator call: the median time of CALLS calls
+    under the mode that `make(path)` returns, minus the median time of as many calls without it.
+    Returns None if no temporary file can be written."""
     try:
         folder = tempfile.mkdtemp(prefix="headrace-")
     except OSError:
@@ -29,7 +30,7 @@ def probe_ns(make: Callable[[str], Any]) -> float | None:
     try:
         mode = make(os.path.join(folder, "probe.hrm"))
         with torch.no_grad():
-            # Whatever the default device is: an accelerator is not used before training does.
+            # On the CPU even if the default device is an accelerator: do not initialise it.
             a, b = torch.ones(64, device="cpu"), torch.ones(64, device="cpu")
             plain = _time_calls(a, b)
             with mode:
@@ -52,8 +53,9 @@ def _time_calls(a: Any, b: Any) -> float:
 
 
 def capacities() -> dict[str, int]:
-    """Facts: bytes that this process may have, of the host and of CUDA devices in use; and of
-    the accelerator, else the host."""
+    """Returns the memory capacities, in bytes, as facts for a record: of the host ("cpu", with the
+    limits of control groups), of each CUDA device if CUDA is in use, and, without a device's name,
+    of the current accelerator, else of the host."""
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *_group_limits()]
     main = min(limit for limit in limits if limit > 0)
     facts = {"capacity bytes cpu": main}
@@ -67,7 +69,8 @@ def capacities() -> dict[str, int]:
 
 
 def _group_limits() -> list[int]:
-    """Limits of the control groups that this process is in, of either version."""
+    """Returns the memory limits, in bytes, of this process' control groups (v1 or v2) and of their
+    parents."""
     limits = []
     try:
         with open("/proc/self/cgroup", encoding="utf-8") as lines:
@@ -83,7 +86,7 @@ def _group_limits() -> list[int]:
             try:
                 with open(f"{base}{path.rstrip('/')}/{name}", encoding="utf-8") as file:
                     limits.append(int(file.read()))
-            except (OSError, ValueError):  # "max": none
+            except (OSError, ValueError):  # "max": no limit
                 pass
             if path in ("", "/"):
                 break
@@ -92,12 +95,12 @@ def _group_limits() -> list[int]:
 
 
 def copy_rates() -> tuple[float, float] | None:
-    """Bytes per second to the current CUDA device and back, by short copies of pinned memory;
-    None: it is not in use, or has no room."""
+    """Measures the copy rates to the current CUDA device and back, in bytes per second, with short
+    copies of pinned memory. Returns None if CUDA is not in use or memory is short."""
     if not torch.cuda.is_initialized():
         return None
     try:
-        if torch.cuda.is_current_stream_capturing():  # to synchronize would end the capture
+        if torch.cuda.is_current_stream_capturing():  # synchronizing would break the capture
             return None
         host = torch.empty(COPY_BYTES, dtype=torch.uint8, device="cpu", pin_memory=True)
         device = torch.empty(COPY_BYTES, dtype=torch.uint8, device="cuda")
@@ -117,13 +120,13 @@ def copy_rates() -> tuple[float, float] | None:
 
 
 def default_path() -> str:
-    """headrace-memory.hrm, of a rank of several with its number."""
+    """Returns "headrace-memory.hrm", with the rank in it if there are several ranks."""
     rank = ranks.rank()
     return "headrace-memory.hrm" if rank is None else f"headrace-memory.rank{rank}.hrm"
 
 
 def recorded_by(path: str) -> int:
-    """The process that records into a file now; 0: none that can be seen."""
+    """Returns the id of the process that is recording into a file now; 0 if none can be found."""
     try:
         with open(path, "rb") as file:
             head = file.read(80)
@@ -146,7 +149,8 @@ def recorded_by(path: str) -> int:
 
 
 def bytes_asked(text: str) -> int:
-    """Of a message of one of torch's allocators: "you tried to allocate 123 bytes"."""
+    """Parses the requested size, in bytes, from an allocator's error message ("... you tried to
+    allocate 123 bytes"); 0 if there is none."""
     words = text.replace(",", "").split()
     units = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
     for number, unit in zip(words, words[1:]):

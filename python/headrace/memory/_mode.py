@@ -1,8 +1,8 @@
-"""Records operators with an observer below Python (observer.cpp), or with a dispatch mode if the
-observer is not available. Both use the same C code (ext/memory_dispatch.c).
+"""Records operators with an observer in C++ (observer.cpp), or with a dispatch mode in Python if
+the observer is not available. Both use the same C code (ext/memory_dispatch.c).
 
-It records the operators of the recording thread and of the backward passes that it starts. Facts
-("note ...") in the record name what is known to be missing.
+Only operators of the recording thread, and of the backward passes that it starts, are recorded.
+Facts named "note ..." in the record list what is known to be missing.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from ._phases import Phases
 from ._schema import pack
 
 OUTSIDE_OF = ("torch", "headrace")  # packages whose frames are left out of stacks
-NAMES_MOST = 8  # of threads, in a note
-# Of a training that shows no iterations: a recording of so many ends after
-BACKWARDS_MOST = 16  # times as many backward passes, or
-OPERATORS_MOST = 100_000  # times as many operators
+NAMES_MOST = 8  # names of threads in a note
+# If the ends of iterations cannot be detected, a recording of N iterations ends after N times this
+# many backward passes or operators.
+BACKWARDS_MOST = 16
+OPERATORS_MOST = 100_000
 
 
 class _Mode(_core.MemoryRecorder, TorchDispatchMode):
     """The dispatch mode: converts operators to events."""
 
-    supports_higher_order_operators = True  # or PyTorch refuses to call them
+    supports_higher_order_operators = True  # otherwise PyTorch refuses to call them in this mode
 
     def __new__(cls, path: str | os.PathLike[str], limit_bytes: int = 0, **_: Any) -> Any:
         return super().__new__(cls, os.fspath(path), limit_bytes)
@@ -59,7 +60,7 @@ class _Mode(_core.MemoryRecorder, TorchDispatchMode):
             )
 
     def _describe(self, func: Any) -> bytes:
-        if isinstance(func, tuple):  # the observer's: name and overload
+        if isinstance(func, tuple):  # the observer passes (name, overload)
             func = _operator(*func)
         return pack(func, self.name(str(func)))
 
@@ -108,15 +109,15 @@ class Recording(_Mode):
     """
 
     def __new__(cls, path: str | os.PathLike[str], limit_bytes: int = 0, **_: Any) -> Any:
-        going_on = _active()
-        if going_on is not None:
+        running = _active()
+        if running is not None:
             raise RuntimeError(
-                f"a recording of memory is going on already (into {going_on.path}): "
-                "there is one at a time in a process; end that one first")
+                f"this process is already recording memory (into {running.path}): "
+                "a process can have one recording at a time; end that one first")
         process = _facts.recorded_by(os.fspath(path))
         if process:
             raise FileExistsError(
-                f"{os.fspath(path)} is being recorded by process {process}: name another file")
+                f"process {process} is recording into {os.fspath(path)}: choose another file")
         return super().__new__(cls, path, limit_bytes)
 
     def __init__(
@@ -134,11 +135,11 @@ class Recording(_Mode):
         self._stacks = stacks
         self._phases = Phases(self, batch_size)
         self._history: Any = None
-        self._thread = 0  # in which the mode is entered; 0: in none
-        self._followed = 0  # whose operators are seen
+        self._thread = 0  # the thread that entered the dispatch mode; 0: none did
+        self._followed = 0  # the thread whose operators are recorded
         self._others: set[str] = set()  # names of other threads
         self._children = 0
-        self.on_iteration: Callable[[int], None] | None = None  # called with how many there were
+        self.on_iteration: Callable[[int], None] | None = None  # called with the iterations so far
         _holder.append(weakref.ref(self))
         self.fact("torch", torch.__version__)
         self.fact("command", " ".join(sys.argv))
@@ -162,8 +163,8 @@ class Recording(_Mode):
         if torch.backends.cuda.is_built():
             self._history = _cuda.begin(self, self._stacks)
             self.history_reports = self._history is not None and self._history.follows
-            # At once, or when the training initializes CUDA: not before, since then it could
-            # not fork any more.
+            # Called now if CUDA is initialised, else when the training does so. Initialising it
+            # here would keep the training from forking.
             follow = weakref.WeakMethod(self._follow_kernels)
             torch.cuda._lazy_call(lambda: (method := follow()) and method())
         self._phases.survey()
@@ -181,7 +182,8 @@ class Recording(_Mode):
         if not self.is_open:
             return
         if self._history is not None:
-            self.history_reports = self._history.follows  # known by now: it was asked first
+            # Up to date: the history registered its own lazy call before this one.
+            self.history_reports = self._history.follows
         problem = self.follow_kernels()
         if problem:
             self.fact("note kernels", problem)
@@ -199,12 +201,12 @@ class Recording(_Mode):
         if self.is_open:
             try:
                 self._say_last()
-            except Exception as error:  # a broken device, say: the record is ended all the same
-                self.fact("note end", f"what is asked at the end is not complete ({error})")
+            except Exception as error:  # e.g. a broken device: still end the record
+                self.fact("note end", f"the facts collected at the end are incomplete ({error})")
         super().close()
 
     def _leave(self) -> None:
-        """Leaves the stack of modes if this is the innermost; otherwise it passes everything on."""
+        """Leaves the dispatch mode if it is the innermost; otherwise it stays, and does nothing."""
         if self._thread == threading.get_ident() and _get_current_dispatch_mode() is self:
             self._thread = 0
             TorchDispatchMode.__exit__(self, None, None, None)
@@ -217,7 +219,7 @@ class Recording(_Mode):
         self._leave()
         self._phases.end()
 
-    # -- called by the phases --
+    # -- called by Phases --
 
     def iterated(self, count: int) -> None:
         """Called when ``count`` iterations are complete."""
@@ -244,8 +246,8 @@ class Recording(_Mode):
             return
         self.fact(
             "note end of recording",
-            f"the recording ended after {after}: no optimizer of torch.optim stepped and no "
-            "parameters were updated otherwise, so where iterations end is not known")
+            f"the recording ended after {after}: no optimizer of torch.optim stepped and "
+            "parameters were not updated otherwise, so the ends of iterations are unknown")
         self.close()
 
     def _failed(self, error: Any, is_recorded: bool) -> None:
@@ -257,11 +259,11 @@ class Recording(_Mode):
         if not is_recorded and (is_short or "allocate memory" in text):
             self.refused(_facts.bytes_asked(text))
 
-    # -- what is said at the end --
+    # -- notes and measurements at the end --
 
     def _see_threads(self) -> None:
         for thread in threading.enumerate():
-            # Those that Python did not start call no operators of their own: autograd's.
+            # Threads that Python did not start (autograd's) call no operators of their own.
             if thread.ident != self._followed and not isinstance(thread, threading._DummyThread):
                 self._others.add(thread.name)
 
@@ -275,21 +277,21 @@ class Recording(_Mode):
             more = f" and {len(names) - NAMES_MOST} more" if len(names) > NAMES_MOST else ""
             self.fact(
                 "note threads",
-                f"other threads ran ({', '.join(names[:NAMES_MOST])}{more}): operators that "
-                "they called are not seen")
+                f"other threads ran ({', '.join(names[:NAMES_MOST])}{more}): the operators that "
+                "they called are not recorded")
         if self._children:
             self.fact(
                 "note processes",
-                f"{self._children} processes were forked: what they did is not recorded here")
+                f"{self._children} processes were forked: this record does not include them")
         if self.without_storage:
             self.fact(
                 "note storages",
-                f"{self.without_storage} tensors that operators took or gave have no storage "
-                "(sparse ones, those of other systems): they are not seen")
+                f"{self.without_storage} arguments or results of operators are tensors without a "
+                "storage (sparse tensors, for example): they are not recorded")
         for name, note in _notes_of_code().items():
             self.fact(name, note)
             if name == "note compiled":
-                self.fact("compiled code", "run as it is written")
+                self.fact("compiled code", "run eagerly")
         for name, capacity in _facts.capacities().items():
             self.fact(name, str(capacity))
         rates = _facts.copy_rates()
@@ -303,7 +305,7 @@ def _operator(name: str, overload: str) -> Any:
     space, _, short = name.partition("::")
     try:
         return getattr(getattr(getattr(torch.ops, space), short), overload or "default")
-    except (AttributeError, RuntimeError):  # TorchScript's own
+    except (AttributeError, RuntimeError):  # an operator of TorchScript's own
         return f"{space}.{short}.{overload or 'default'}"
 
 
@@ -321,15 +323,15 @@ def _notes_of_code() -> dict[str, str]:
             kind is types.FunctionType and "get_compiler_config" in thing.__dict__
         ):
             notes["note compiled"] = (
-                "there is compiled code (torch.compile): while this is recorded PyTorch runs it "
-                "as it is written, operator by operator; its fused memory is not this")
+                "the script uses torch.compile: during a recording PyTorch runs compiled code "
+                "eagerly, operator by operator; compiled and fused, it uses other memory")
         elif graph is not None and issubclass(kind, graph):
             notes["note graphs"] = (
-                "there are CUDA graphs: what they do when they are replayed is not seen")
+                "the script uses CUDA graphs: their accesses during replay are not recorded")
     return notes
 
 
-# The recording that goes on, if any: its reference.
+# Weak references; the last one is the recording in progress, if any.
 _holder: list[Any] = []
 
 

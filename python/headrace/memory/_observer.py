@@ -1,8 +1,8 @@
 """Compiles the observer of operators (observer.cpp) once for the installed torch.
 
-The library is kept in the user's cache folder, under a name made of everything that it depends
-on. It is loaded only if it belongs to the user and nobody else may write it. Where no observer
-is available, Python's dispatch mode records: the same record, but slower.
+The library is cached in the user's cache folder, under a hash of everything that it depends on. It
+is loaded only if the user owns it and nobody else can write it. If no observer is available, a
+dispatch mode in Python writes the same record, but slower.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ import torch
 SLOWER = (
     "operators were recorded by a dispatch mode in Python, which takes about 10 us an operator "
     "instead of 2")
-SETTING = "HEADRACE_MEMORY_OBSERVER"  # "no": the dispatch mode records; else the folder for it
+SETTING = "HEADRACE_MEMORY_OBSERVER"  # "no": use the dispatch mode; else the library's folder
 COMPILERS = ("c++", "g++", "clang++")
 SECONDS_MOST = 300.0
 HERE = Path(__file__).parent
 SOURCES = ("observer.cpp", "observer.h")
 
-# Why there is none in this process, once that is known; or where it is.
+# compiled()'s result, once known.
 _known: tuple[str | None, str | None] | None = None
 
 
 def compiled() -> tuple[str | None, str | None]:
-    """The path of the library; or None, and why there is none. Compiles it where it is not there
-    yet, which takes some seconds and is said on stderr."""
+    """Returns the library's path and None, or None and why there is no library. Compiles it if it
+    is not cached, which takes some seconds and is announced on stderr."""
     global _known
     if os.environ.get(SETTING) == "no":
         return None, f"{SETTING}=no"
@@ -56,13 +56,14 @@ def compiled() -> tuple[str | None, str | None]:
 
 
 def _let_through() -> None:
-    """Operators of higher order (torch.cond, flex_attention) look for their kernels in Python by
-    the highest key: the observer's has none. No other code uses that key, so this can stay."""
+    """Lets higher-order operators (torch.cond, flex_attention) skip the observer's dispatch key.
+    They look up their Python kernel by the highest key, and have none for this one. No other code
+    uses the key, so this is never undone."""
     try:
         key = torch._C._parse_dispatch_key("Fake")
         always = torch._ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS
         if key not in always:
-            always.append(key)  # of those that are made later
+            always.append(key)  # for operators defined later
             for operator in torch._ops._higher_order_ops.values():
                 operator.fallthrough(key)
     except (AttributeError, RuntimeError) as error:
@@ -72,7 +73,7 @@ def _let_through() -> None:
 
 
 class _Unavailable(Exception):
-    """Why there is no observer, in one line."""
+    """The observer is not available; the message is one line that says why."""
 
 
 def _say(text: str) -> None:
@@ -83,18 +84,18 @@ def _find() -> str:
     compiler = _compiler()
     command = [*compiler, *_flags()]
     folder = _folder()
-    # Not the name alone: a compiler or a torch that was replaced in place is another one.
+    # Versions alone are not enough: a compiler or torch may have been replaced in place.
     parts = [torch.__version__, str(torch.version.git_version), platform.machine(),
              shlex.join(command), _identity(compiler[0]), _identity(torch._C.__file__),
              *((HERE / name).read_text(encoding="utf-8") for name in SOURCES)]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
     path, failed = folder / f"observer-{key}.so", folder / f"observer-{key}.failed"
     with open(os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one of several ranks compiles
+        fcntl.flock(lock, fcntl.LOCK_EX)  # only one of several ranks compiles
         if not path.exists():
             if failed.exists():
-                raise _Unavailable(f"it could not be compiled here before: {failed} says why, and "
-                                   "is to be deleted for another attempt")
+                raise _Unavailable(f"the observer could not be compiled earlier: see {failed}, and "
+                                   "delete that file to try again")
             _compile(command, path, failed)
     _check_owner(path)
     return str(path)
@@ -107,16 +108,16 @@ def _compiler() -> list[str]:
         if found:
             return [found, *command[1:]]
     raise _Unavailable(
-        f"there is no C++ compiler ({named[0] if named else ', '.join(COMPILERS)}) to compile its "
-        "observer with; CXX names one")
+        f"no C++ compiler ({named[0] if named else ', '.join(COMPILERS)}) was found for compiling "
+        "the operator observer; CXX names one")
 
 
 def _flags() -> list[str]:
     root = Path(torch.__file__).parent
     include = root / "include"
     if not (include / "torch" / "library.h").is_file():
-        raise _Unavailable(f"torch's headers are not in {include}")
-    # The same choice of the standard library's types as torch's own.
+        raise _Unavailable(f"{include} does not contain torch's headers")
+    # The same C++ library ABI as torch.
     abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
     return [
         "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility-inlines-hidden",
@@ -132,7 +133,7 @@ def _identity(path: str) -> str:
 
 
 def _folder() -> Path:
-    """Where it is kept, the user's cache folder: of its owner alone."""
+    """Returns the folder for the library, created if necessary; only its owner may write it."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(os.environ.get(SETTING) or os.path.join(base, "headrace"))
     if not folder.is_absolute():
@@ -143,19 +144,19 @@ def _folder() -> Path:
 
 
 def _check_owner(path: Path) -> None:
-    """What others may write is not loaded."""
+    """Refuses a file or folder that another user could have written."""
     status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise _Unavailable(
-            f"{path} is not yours alone (owner {status.st_uid}, mode "
-            f"{stat.S_IMODE(status.st_mode):o}): nothing is loaded from there")
+            f"other users could have written {path} (owner {status.st_uid}, mode "
+            f"{stat.S_IMODE(status.st_mode):o}), so nothing is loaded from there")
 
 
 def _compile(command: list[str], path: Path, failed: Path) -> None:
-    """To `path`, whole or not at all; `failed` keeps what the compiler said."""
+    """Compiles to `path`, atomically. If that fails, `failed` keeps the compiler's output."""
     began = time.monotonic()
-    _say(f"compiling what observes operators for torch {torch.__version__}: once, some seconds")
-    # Not with what this process is watched by.
+    _say(f"compiling the operator observer for torch {torch.__version__} (once, some seconds)")
+    # Do not record or preload into the compiler.
     environment = {name: value for name, value in os.environ.items()
                    if name not in ("LD_PRELOAD", "PYTHONPATH", "HEADRACE_TAP_RECORD")}
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
@@ -169,8 +170,8 @@ def _compile(command: list[str], path: Path, failed: Path) -> None:
             raise _Unavailable(f"{command[0]} took longer than {SECONDS_MOST:.0f} s") from None
         if done.returncode:
             failed.write_text(f"{shlex.join(command)}\n{done.stdout}", encoding="utf-8")
-            raise _Unavailable(f"{command[0]} cannot compile it for torch {torch.__version__}: "
-                               f"{failed} has what it said")
+            raise _Unavailable(f"{command[0]} cannot compile the observer for torch "
+                               f"{torch.__version__}: {failed} has its output")
         os.chmod(made, 0o700)
         os.replace(made, path)
-    _say(f"compiled in {time.monotonic() - began:.1f} s; it is kept in {path.parent}")
+    _say(f"compiled in {time.monotonic() - began:.1f} s; the library is cached in {path.parent}")

@@ -1,6 +1,7 @@
-"""Follows which part of the model runs, as paths of modules ("layer1.0.conv2").
+"""Tracks which part of the model is running, as the module's path ("layer1.0.conv2").
 
-A model is walked once, at its first forward call; after that each call costs a dictionary lookup.
+The modules of a model are listed at its first forward call. After that, each call of a module costs
+one dictionary lookup.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from typing import Any
 import torch
 
 PARAMETER = 1  # category
-WALKS_MOST = 8  # for parameters that came later (lazy modules)
+WALKS_MOST = 8  # how often models are listed again for parameters added later (lazy modules)
 
 
 def plain(tensor: Any) -> tuple[Any, ...]:
-    """The tensors that one is made of: itself, or those of a distributed one, a pair, ..."""
+    """Returns the plain tensors of a tensor: the tensor itself, or the parts of a subclass that is
+    composed of others (DTensor and the like)."""
     kind = type(tensor)
     if kind is torch.nn.Parameter or kind is torch.Tensor:
         return (tensor,)
@@ -24,25 +26,25 @@ def plain(tensor: Any) -> tuple[Any, ...]:
         return (tensor,) if isinstance(tensor, torch.Tensor) else ()
     try:
         return tuple(part for name in flatten(tensor)[0] for part in plain(getattr(tensor, name)))
-    except Exception:  # code that is not ours
+    except Exception:  # __tensor_flatten__ is foreign code
         return ()
 
 
 class Parts:
-    """Keeps ``recorder.part`` at the id of the path of the module that runs."""
+    """Sets ``recorder.part`` to the name id of the running module's path."""
 
     def __init__(self, recorder: Any) -> None:
         self._recorder = recorder
         self._ids: dict[int, tuple[Any, int, str]] = {}  # by id(module): reference, name, path
-        self._running: list[tuple[int, int, str]] = []  # id(module), part before, path
-        self._models: list[Any] = []  # references
+        self._running: list[tuple[int, int, str]] = []  # id(module), caller's part, path
+        self._models: list[Any] = []  # weak references
         self._prefixes: dict[int, str] = {}  # by id(model)
         self._walks = 0
-        self.in_model = False  # what runs belongs to a module that has parameters
+        self.in_model = False  # the outermost running module has parameters
 
     @property
     def is_running(self) -> bool:
-        """Whether a module runs."""
+        """Whether any module is running."""
         return bool(self._running)
 
     def enter(self, module: Any) -> None:
@@ -56,7 +58,7 @@ class Parts:
         recorder.part = known[1]
 
     def leave(self, module: Any) -> None:
-        # Those that an exception ended beyond our sight go with it.
+        # Modules called by this one that raised without calling our hook are removed, too.
         mine = id(module)
         for at in range(len(self._running) - 1, -1, -1):
             if self._running[at][0] == mine:
@@ -65,12 +67,12 @@ class Parts:
                 return
 
     def outside(self) -> None:
-        """No module runs: what is left was ended by an exception."""
+        """Resets the stack of running modules; an exception may have left some on it."""
         self._running.clear()
         self._recorder.part = 0
 
     def of_missing(self) -> None:
-        """A parameter is of no part yet: models are walked again, now and then."""
+        """Lists the models' parameters again, since one of them belongs to no part yet."""
         if self._walks < WALKS_MOST:
             self._walks += 1
             for reference in self._models:
@@ -89,7 +91,7 @@ class Parts:
 
     def _met(self, module: Any) -> tuple[Any, int, str]:
         name = type(module).__name__
-        if self._running:  # it is of a model, but was not there when that was walked
+        if self._running:  # a submodule that was added after its model was listed
             parent, path = self._ids.get(self._running[-1][0]), self._running[-1][2]
             owner = parent[0]() if parent else None
             for child, value in owner._modules.items() if owner is not None else ():
@@ -106,7 +108,7 @@ class Parts:
         name = type(model).__name__
         self._models = [r for r in self._models if r() is not None]
         inside = {id(m) for m in model.modules()}
-        # Those that were called alone before and are part of this one are no models.
+        # A module that was called on its own before and belongs to this model is not a model.
         self._models = [r for r in self._models if id(r()) not in inside]
         others = {self._prefixes.get(id(r())) or type(r()).__name__ for r in self._models}
         prefix, number = name, 1
@@ -116,7 +118,7 @@ class Parts:
         if not self._models:
             prefix = ""
         elif len(self._models) == 1 and not self._prefixes.get(id(self._models[0]())):
-            # There are two from now on: the first's paths begin with its name, too.
+            # This is the second model: from now on the first one's paths begin with its name, too.
             first = self._models[0]()
             self._prefixes[id(first)] = type(first).__name__
             self._walk(first)
@@ -128,7 +130,7 @@ class Parts:
         prefix = self._prefixes[id(model)]
         described: set[int] = set()
         for path, module in model.named_modules():
-            path = f"{path}.".replace("_orig_mod.", "").rstrip(".")  # torch.compile's
+            path = f"{path}.".replace("_orig_mod.", "").rstrip(".")  # added by torch.compile
             full = f"{prefix}.{path}" if prefix and path else prefix or path
             part = self._note(module, full or type(model).__name__)[1]
             own = (*module._parameters.values(), *module._buffers.values())

@@ -1,5 +1,8 @@
-"""Follows the phase of training and where iterations begin, by hooks of modules and optimizers and
-around backward passes. No hook may change or end the training."""
+"""Tracks the phase of training and the ends of iterations.
+
+It uses hooks of modules and optimizers, and wraps the functions that start backward passes. No hook
+may change the training or raise into it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from ._parts import Parts, plain
 
 OUTSIDE, FORWARD, BACKWARD, OPTIMIZER = range(4)
 PARAMETER, GRADIENT, OPTIMIZER_STATE = 1, 2, 3  # categories
-# Tensors that have no gradients, or no storage.
+# Raised by tensors without gradients or without a storage.
 STRANGE = (RuntimeError, NotImplementedError, AttributeError, TypeError, ValueError)
 
 
@@ -29,14 +32,15 @@ class Phases:
     def __init__(self, recorder: Any, batch_size: int | None) -> None:
         self._recorder = recorder
         self._hooks: list[Any] = []
-        # Owner, name, what was there, whether it was the owner's own, what is there now.
+        # Wrapped functions: owner, name, original, whether the owner itself (not a base class)
+        # defined it, wrapper.
         self._before: list[tuple[Any, str, Callable[..., Any], bool, Callable[..., Any]]] = []
         self._iteration = 0
         self._is_stepping = False
         self._is_in_hook = False
         self._is_over = True
         self._has_steps = False  # an optimizer of torch's has stepped
-        self._backwards = 0  # passes since parameters were updated, as long as none has
+        self._backwards = 0  # backward passes since the last update, without such a step
         self._name = 0
         self._thread = 0
         self._parts = Parts(recorder)
@@ -61,13 +65,13 @@ class Phases:
         self._uncompiled.begin()
 
     def survey(self) -> None:
-        """Records the tensors that there are."""
+        """Records all existing tensors."""
         for thing in gc.get_objects():
             if not issubclass(type(thing), torch.Tensor):
                 continue
             try:
                 self._recorder.present(thing)
-                # Of subclasses to ask is to call code that is not ours.
+                # Reading attributes of a subclass would run foreign code.
                 if type(thing) not in (torch.Tensor, torch.nn.Parameter):
                     continue
                 if thing.is_leaf and thing.requires_grad and thing.grad is not None:
@@ -77,9 +81,9 @@ class Phases:
                 continue
 
     def end(self) -> None:
-        """No more; may be called by a hook of ours, and twice."""
+        """Removes the hooks. May be called from one of them, and more than once."""
         self._is_over = True
-        # PyTorch goes through the hooks of the step right now: those stay, and do nothing.
+        # Within a step hook PyTorch is iterating over the step hooks: leave those; they do nothing.
         hooks, self._hooks = self._hooks, self._hooks[2:] if self._is_in_hook else []
         for hook in hooks[:2] if self._is_in_hook else hooks:
             hook.remove()
@@ -98,7 +102,7 @@ class Phases:
     # -- forward --
 
     def _is_mine(self) -> bool:
-        """Whether this thread is followed; a device's backward pass has a thread of its own."""
+        """Whether this thread is recorded. A device's backward pass runs in its own thread."""
         return not self._is_over and (
             threading.get_ident() == self._thread or self._recorder.phase == BACKWARD)
 
@@ -107,7 +111,8 @@ class Phases:
             return
         if not self._parts.is_running and self._ended_without_step():
             return
-        # Recomputed in a backward pass it is still that; in a step it is of its closure.
+        # A recomputation within a backward pass counts as backward. Within a step, the optimizer's
+        # closure runs the forward pass.
         if self._recorder.phase != BACKWARD:
             self._recorder.phase = FORWARD
         self._parts.enter(module)
@@ -125,7 +130,7 @@ class Phases:
         self._iteration += 1
 
     def _describe(self, tensor: Any, category: int, parameter: Any) -> None:
-        """Of the part of the model that a parameter is of, if it is one."""
+        """Records a tensor's category and, if `parameter` is one, the parameter's part."""
         likes = plain(parameter)
         like = likes[0] if likes else None
         if like is not None and not self._recorder.part_of(like):
@@ -134,13 +139,13 @@ class Phases:
             self._recorder.describe(inner, category, like)
 
     def _iterated(self) -> None:
-        self._batch.is_sure = True  # what one iteration does not show, others do not
+        self._batch.is_sure = True  # further iterations would not show more
         self._mark()
         self._recorder.iterated(self._iteration - 1)
 
     def _ended_without_step(self) -> bool:
-        """Before a pass begins: whether the recording is over, of a training in which no optimizer
-        of torch's steps. Its iterations end with updates of parameters."""
+        """Called before a pass begins: ends the iteration of a training without a torch optimizer
+        if its parameters were updated. Returns whether the recording is over."""
         recorder = self._recorder
         if self._has_steps:
             return False
@@ -174,7 +179,7 @@ class Phases:
             return
         self._recorder.phase = OUTSIDE
         for parameter, state in optimizer.state.items():
-            # Some keep what is of no parameter there, too.
+            # Some optimizers also keep state there that belongs to no parameter.
             for value in state.values() if isinstance(state, dict) else (state,):
                 if isinstance(value, torch.Tensor):
                     self._describe(value, OPTIMIZER_STATE, parameter)
@@ -185,7 +190,7 @@ class Phases:
         finally:
             self._is_in_hook = False
 
-    # -- what is wrapped --
+    # -- wrapped functions --
 
     def _wrap(self, owner: Any, name: str, wrapping: Callable[..., Any]) -> None:
         before = getattr(owner, name)
@@ -204,7 +209,7 @@ class Phases:
             try:
                 return function(*args, **kwargs)
             finally:
-                # The forward pass is over, too: what comes next may be another one's input.
+                # The forward pass is over, too: the next operators may prepare the next input.
                 if before == FORWARD and (name == "backward" or not kwargs.get("create_graph")):
                     before = OPTIMIZER if self._is_stepping else OUTSIDE
                 self._recorder.phase = OUTSIDE if self._is_over else before

@@ -7,22 +7,23 @@ from typing import Any
 
 IGNORED, NO_WRITE, ALIASES, KWARGS, NO_READ, MAYBE, MOVES = 1, 2, 4, 8, 16, 32, 64
 
-# Outputs without contents, of arguments whose contents are not looked at.
+# Return uninitialised memory, and read no contents of their arguments.
 EMPTY = {
     "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided",
 }  # fmt: skip
-# Look at no more than the shape of their argument.
+# Read only the shape of their argument.
 LIKE = {
     "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like",
     "new_zeros", "new_ones", "new_full",
 }  # fmt: skip
 # Views, though their schemas do not say so.
 VIEWS = {"_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk"}
-# Change what a tensor is, not what is in it.
+# Change a tensor's metadata, not its contents.
 METADATA = {"resize_", "resize_as_", "resize_storage_bytes_", "record_stream"}
-# Bring in memory that no operator allocated: torch.tensor, from_numpy, a worker's batch.
+# Introduce memory that no operator allocated: torch.tensor, from_numpy, a worker's batch.
 BRING = {"set_", "lift", "lift_fresh"}
-# Written though the schema does not say so: arguments, and the one on which it depends.
+# Operators that write arguments although their schema does not say so: the positions of those
+# arguments, and the position of the flag that enables the write (None: they always do).
 RUNNING = {
     "native_batch_norm": ((3, 4), 5),
     "cudnn_batch_norm": ((3, 4), 5),
@@ -42,9 +43,10 @@ def _is_written(argument: Any) -> bool:
 
 
 def flags_of(func: Any) -> tuple[int, int, str]:
-    """Flags, bits of the positional arguments that it writes, and names of the others."""
+    """Returns the flags of an operator, a bit mask of the positional arguments that it writes, and
+    the names of the keyword arguments that it writes, each surrounded by spaces."""
     schema = getattr(func, "_schema", None)
-    if schema is None:  # a higher-order operator: what it calls is not seen
+    if schema is None:  # a higher-order operator
         return IGNORED, 0, ""
     name = schema.name.split("::")[-1]
     positional = [a for a in schema.arguments if not a.kwarg_only]
@@ -55,9 +57,9 @@ def flags_of(func: Any) -> tuple[int, int, str]:
     returned = [r.alias_info for r in schema.returns]
     if returned and all(alias is not None for alias in returned):
         flags |= ALIASES
-        # A view: nothing is written, and nothing looked at.
+        # A view reads and writes no contents.
         if not written and not any(alias.is_write for alias in returned):
-            # Of composite ones (to, reshape, contiguous, in inference mode) maybe a copy.
+            # Composite operators (to, reshape, contiguous in inference mode) may copy instead.
             flags |= MAYBE if func._can_decompose() else IGNORED
     if name in EMPTY:
         flags |= NO_WRITE | NO_READ
@@ -69,14 +71,14 @@ def flags_of(func: Any) -> tuple[int, int, str]:
     if name in METADATA or name in VIEWS or not any("Tensor" in text for text in typed):
         flags |= IGNORED
     names = " ".join(a.name for a in schema.arguments if a.kwarg_only and _is_written(a))
-    # What is given to be written may get larger memory for that.
+    # An `out` argument may be reallocated to hold the result.
     if names or name in METADATA:
         flags |= MOVES
     return flags, written, f" {names} "
 
 
 def pack(func: Any, name_id: int) -> bytes:
-    """struct memory_op of ext/memory_inside.h."""
+    """Packs the description of an operator as struct memory_op of ext/memory_inside.h."""
     flags, written, names = flags_of(func)
     schema = getattr(func, "_schema", None)
     positions, condition = RUNNING.get(schema.name.split("::")[-1] if schema else "", ((), None))

@@ -11,10 +11,11 @@ __all__ = ["cuda_allocator", "tap_path"]
 
 
 def tap_path() -> str | None:
-    """The path of libheadrace-tap.so: with LD_PRELOAD=path, the allocator itself reports
-    host allocations to recordings (``headrace memory record`` does that).
+    """Returns the absolute path of libheadrace-tap.so, or None if it is missing.
 
-    It lies beside the extension; HEADRACE_TAP_LIBRARY names another one. None: it is not there.
+    With LD_PRELOAD=path, recordings include host allocations as the allocator reports them
+    (``headrace memory record`` sets that). The library is installed beside the extension;
+    HEADRACE_TAP_LIBRARY overrides its path.
     """
     from .. import _core
 
@@ -24,14 +25,16 @@ def tap_path() -> str | None:
 
 
 def cuda_allocator() -> Any:
-    """A pluggable CUDA allocator that reports each allocation and free to recordings::
+    """Returns a pluggable CUDA allocator that reports each allocation and free to recordings.
+
+    Install it before CUDA is used::
 
         torch.cuda.memory.change_current_allocator(headrace.memory.cuda_allocator())
 
-    before CUDA is used. Memory comes from CUDA's stream-ordered pools. PyTorch's statistics and
-    its memory history know nothing of it; blocks have exactly the sizes that were asked for.
+    Memory comes from CUDA's stream-ordered pools, so PyTorch's memory statistics and history do
+    not include it. Blocks have exactly the requested sizes.
 
-    Raises FileNotFoundError where the library is missing.
+    Raises FileNotFoundError if the library is missing.
     """
     import torch
 
@@ -41,6 +44,6 @@ def cuda_allocator() -> Any:
             "libheadrace-tap.so does not lie beside headrace's extension: install the package "
             "again, or name it in HEADRACE_TAP_LIBRARY"
         )
-    # For all to see: recordings look there for hr_tap_begin.
+    # Global, since recordings look up hr_tap_begin among the global symbols.
     ctypes.CDLL(path, mode=os.RTLD_GLOBAL)
     return torch.cuda.memory.CUDAPluggableAllocator(path, "hr_tap_cuda_malloc", "hr_tap_cuda_free")

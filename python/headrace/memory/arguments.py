@@ -1,4 +1,4 @@
-"""The command line of ``python -m headrace.memory``, that of ``headrace memory record``."""
+"""Parses the command line of ``headrace memory record`` (``python -m headrace.memory``)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _count_or_none(text: str) -> int:
 
 
 def _size(text: str) -> int:
-    """Bytes of "4GiB", "500 MB", "100000"."""
+    """Converts a size to bytes: "4GiB", "500 MB", "100000"."""
     match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(?:([KMGTP]?)(i?)B)?", text, re.IGNORECASE)
     if match is None or (match[3] and not match[2]):
         raise ValueError
@@ -30,7 +30,7 @@ def _size(text: str) -> int:
     return int(size)
 
 
-# How argparse calls them in its complaints.
+# argparse names a type by its __name__ in error messages.
 _count_or_none.__name__ = "number, 0 or more"
 _size.__name__ = "size (4GiB)"
 
@@ -39,26 +39,28 @@ def parser() -> Parser:
     found = Parser(
         prog=VERB,
         usage="%(prog)s [options] -- COMMAND [arguments]",
-        description="Records what every block of memory of a training script does. The script "
-        "is not changed, nor what it trains.",
+        description="Records the use of every memory block while a training script runs. Neither "
+        "the script nor its results change.",
         allow_abbrev=False,
     )
     add = found.add_argument
-    add("--out", default="headrace-memory.hrm", metavar="FILE", help="where the record goes")
-    add("--iterations", type=_count_or_none, default=20, metavar="N", help="0: all")
-    add("--stacks", action="store_true", help="record the lines of code, too")
+    add("--out", default="headrace-memory.hrm", metavar="FILE", help="the record")
+    add("--iterations", type=_count_or_none, default=20, metavar="N",
+        help="iterations to record; 0: all")
+    add("--stacks", action="store_true", help="record the Python call stacks, too")
     add("--batch-size", type=count, metavar="N", help="samples in a batch of one process")
-    add("--limit", type=_size, default=0, metavar="SIZE", help="of the file of each process")
-    add("--least", type=_size, metavar="BYTES", help="of blocks of other libraries that are recorded")
-    add("--no-tap", action="store_true", help="do not follow the allocators themselves")
+    add("--limit", type=_size, default=0, metavar="SIZE", help="largest size of a process' record")
+    add("--least", type=_size, metavar="BYTES",
+        help="smallest block of other libraries to record")
+    add("--no-tap", action="store_true", help="do not record the allocators themselves")
     add("--json", action="store_true", help="print the analysis as JSON")
-    add("--no-progress", action="store_true", help="say nothing meanwhile")
+    add("--no-progress", action="store_true", help="show no progress bar")
     add("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return found
 
 
 def parse(words: list[str]) -> argparse.Namespace:
-    """Exits with status 2 and a complaint where something is wrong."""
+    """Parses the arguments. On an error, prints it and exits with status 2."""
     found = parser()
     options = found.parse_command(words, "record")
     options.out = os.path.abspath(options.out)

@@ -1,10 +1,10 @@
-"""Begins a recording once a script has imported torch.
+"""Starts a recording when a script has imported torch.
 
-Loaded by its path at the start of every Python of a recorded run, so it imports nothing but
-what Python has imported itself (:mod:`headrace._launch.imports`).
+Every Python process of a recorded run loads this file by its path at startup, so the file imports
+only modules that Python itself has already imported (:mod:`headrace._launch.imports`).
 
-It reports to the launcher by :mod:`headrace._launch.hello`; :mod:`headrace.memory.watched` reports
-what is recorded.
+It reports to the launcher through :mod:`headrace._launch.hello`; :mod:`headrace.memory.watched`
+reports what is recorded.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ VARIABLE = "HEADRACE_MEMORY_DIR"
 
 
 def install() -> None:
-    """Begins in this process. Once; a launcher of ranks only says hello."""
+    """Watches for the import of torch in this process. Called once. A launcher of ranks (torchrun)
+    is not recorded: it only reports that it runs."""
     folder = os.environ[VARIABLE]
     if not os.path.exists(os.path.join(folder, "settings.json")):
-        return  # a child that was there longer than the run
+        return  # a child process that outlived the run
     launcher = is_launcher(getattr(sys, "orig_argv", sys.argv))
     report(folder, "hello", "launcher" if launcher else "script")
     if not launcher:
@@ -30,7 +31,7 @@ def install() -> None:
 
 
 def _begin(folder: str) -> None:
-    """Begins the recording. The script goes on whatever happens."""
+    """Starts the recording. If that fails, the script continues unrecorded."""
     try:
         from headrace.memory import watched
 

@@ -1,13 +1,12 @@
-"""Runs a command with a recording in each of its Pythons that has torch, follows it, and reports
-what was recorded.
+"""Runs a command, records each of its Python processes that imports torch, and prints a report.
 
-The script is not changed: its output, its exit status and its end are its own. Each failure of
-ours is one line that begins with ``headrace memory:``.
+The script's output, exit status and end by a signal stay as they are without a recording. Each
+error of the recording is one line that begins with ``headrace memory:``.
 
-The launcher and the hook in the script's processes (:mod:`.hook`, :mod:`.watched`) communicate by
-files in a folder of the run: the launcher writes ``settings.json``, the hook ``hello-PID``,
-``record-*.json`` and ``iterations-*``. The records themselves are written beside the result, so
-that they stay even if the launcher is killed.
+The launcher and the hook in the script's processes (:mod:`.hook`, :mod:`.watched`) communicate
+through files in a temporary folder: the launcher writes ``settings.json``, the hook writes
+``hello-PID``, ``record-*.json`` and ``iterations-*``. The records themselves are written to the
+folder of ``--out``, so that they survive if the launcher is killed.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ USUAL_COLUMNS, LEAST_COLUMNS, MOST_COLUMNS = 80, 60, 120
 
 
 def say(text: str) -> None:
-    """One line on standard error."""
+    """Prints one line to standard error."""
     print(f"headrace memory: {text}", file=sys.stderr, flush=True)
 
 
 def main(words: list[str]) -> int:
-    """The whole of the command; returns its exit status."""
+    """Runs the command and returns its exit status."""
     options = arguments.parse(words)
     task = ranks.rank()
     if task is not None:  # srun or mpirun started several of us
@@ -51,17 +50,18 @@ def main(words: list[str]) -> int:
         records.check_place(options.out)
         for path, pid in records.left_over(options.out):
             if pid:
-                say(f"process {pid} of an earlier run still records into {short(path)}")
+                say(f"process {pid} of an earlier run is still recording into {short(path)}")
             else:
-                say(f"{short(path)} is of an earlier run that was killed: it can be read as any")
+                say(f"{short(path)} was left by an earlier run that was killed; it is readable")
     except OSError as error:
-        say(f"no record can be written to {options.out}: {error.strerror}; choose with --out")
+        say(f"no record can be written to {options.out}: {error.strerror}; name another file with "
+            "--out")
         return FAILED
     return Launch(options).run()
 
 
 def short(path: str) -> str:
-    """A path as short as it can be."""
+    """Returns the path relative to the current folder if it lies inside it."""
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative
 
@@ -74,10 +74,10 @@ class Launch:
         self._signals = process.Signals(say)
         self._folder = ""
         self._began_s = time.time()
-        self._problem = 0  # errno of what kept records from being written
+        self._problem = 0  # errno of the first error that ended a record early
 
     def run(self) -> int:
-        """The exit status."""
+        """Runs the script and prints the report. Returns the exit status."""
         folder = RunFolder(PREFIX)
         self._folder = folder.path
         kept: list[dict[str, Any]] = []
@@ -89,7 +89,7 @@ class Launch:
                 kept, failed = self._gather()
             finally:
                 folder.close()
-            # Only the report is left: from now on Ctrl-C may end it.
+            # Only the report is left: from now on Ctrl-C may end this process.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         if not kept:
             return status or PROBLEM
@@ -97,7 +97,8 @@ class Launch:
         return status or failed or unprinted
 
     def _follow(self) -> int | None:
-        """Runs the script; its exit status as shells count it. None: it could not be started."""
+        """Runs the script and returns its exit status (128 + N after signal N, as in shells), or
+        None if it could not be started."""
         options = self.options
         settings = {
             "out": options.out,
@@ -109,7 +110,7 @@ class Launch:
         with open(os.path.join(self._folder, "settings.json"), "w", encoding="utf-8") as file:
             json.dump(settings, file)
         command = process.Command(options.command, None, self._environment())
-        # What the script prints must not stand between the lines of --json.
+        # With --json, standard output holds nothing but the JSON.
         stdout = sys.stderr.fileno() if options.json else None
         try:
             started = process.start(command, stdout)
@@ -125,8 +126,8 @@ class Launch:
         tap = None if self.options.no_tap else tap_path()
         if tap is not None and set(tap) & set(" :"):  # LD_PRELOAD's separators
             say(
-                f"{tap} cannot be preloaded, since there is a space or a colon in its path: "
-                "blocks are those of tensors"
+                f"{tap} cannot be preloaded, since its path contains a space or a colon: only "
+                "blocks of tensors are recorded"
             )
         elif tap is not None:
             others = environment.get("LD_PRELOAD")
@@ -139,15 +140,15 @@ class Launch:
         most = self.options.iterations
         training = [one["iterations"] for one in self._states() if one["trained"]]
         if not training:
-            return 0.0 if most else None, "until training begins"
+            return 0.0 if most else None, "waiting until training begins"
         done = min(training)
         if not most:
             return None, f"{done} iterations recorded"
-        then = "; training goes on" if done == most else ""
+        then = "; training continues" if done == most else ""
         return done / most, f"{done} of {most} iterations recorded{then}"
 
     def _states(self) -> list[dict[str, Any]]:
-        """The processes' record-*.json, by rank, else by when they began."""
+        """Reads the processes' record-*.json, sorted by rank, then by start time."""
         found = []
         for name in os.listdir(self._folder):
             if name.startswith("record-") and name.endswith(".json"):
@@ -164,10 +165,10 @@ class Launch:
         with open(os.path.join(self._folder, f"iterations-{name}"), "rb") as file:
             return int.from_bytes(file.read(8), "little")
 
-    # What came out
+    # -- results --
 
     def _gather(self) -> tuple[list[dict[str, Any]], int]:
-        """The records that are kept, at their places, and whether something failed."""
+        """Chooses and renames the records to keep. Returns them and an exit status."""
         reports = hello.read(self._folder)
         self._say_forked(reports)
         kept = self._choose()
@@ -182,7 +183,7 @@ class Launch:
                 self._began_s,
             )
         except OSError as error:
-            say(f"{error.filename}: {error.strerror}: records keep the number of their process")
+            say(f"{error.filename}: {error.strerror}: the records' names keep the process id")
             return [one for one in kept if os.path.exists(one["path"])], FAILED
         return [{**one, "path": name} for one, name in zip(kept, names)], OK
 
@@ -191,7 +192,7 @@ class Launch:
             self._results(kept)
         except OSError as error:
             say(f"the report cannot be printed ({error.strerror}): see {short(kept[0]['path'])}")
-            # Nor can what is left in the buffer be written when Python ends.
+            # Python would fail again when it flushes its buffer at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return FAILED
         except ValueError as error:
@@ -200,7 +201,7 @@ class Launch:
         return OK
 
     def _choose(self) -> list[dict[str, Any]]:
-        """The records that are kept, with their ``about``; the others are removed."""
+        """Returns the records to keep, with their ``about``, and removes the others."""
         found = []
         for one in self._states():
             try:
@@ -215,14 +216,14 @@ class Launch:
         if not kept and with_events:
             kept = [max(with_events, key=lambda one: one["about"].events)]
             say(
-                "no process trained (no backward pass ran, no optimizer stepped): kept is what "
-                f"process {kept[0]['about'].pid} recorded, which is the most"
+                "no process trained (no backward pass ran, no optimizer stepped): keeping the "
+                f"largest record, of process {kept[0]['about'].pid}"
             )
         for one in found:
             if one not in kept:
                 try:
                     os.unlink(one["path"])
-                except OSError:  # it has gone by itself: a worker's, at its end
+                except OSError:  # a worker process removes its own record when it ends
                     pass
         return kept
 
@@ -231,19 +232,20 @@ class Launch:
             if "failed" in line:
                 return f"the recording does not work with this script: {line['failed']}"
         if not any("hello" in line for line in reports):
-            return f"no Python of the command loaded it: {why_no_python(self.options.command)}"
+            return ("no Python process of the command loaded the recorder: "
+                    f"{why_no_python(self.options.command)}")
         if not self._states():
             return "nothing was recorded: the script never imported torch"
         if self._problem:
             return f"nothing was recorded: {problem_text(self._problem)}"
-        return "nothing was recorded: no operator of torch ran in the thread that imported it"
+        return "nothing was recorded: no torch operator ran in the thread that imported torch"
 
     def _say_forked(self, reports: list[dict[str, str]]) -> None:
         forked = sorted({line["pid"] for line in reports if "forked" in line})
         if forked:
             say(
-                f"process {', '.join(forked)} trained and was forked from one that is recorded: "
-                "what it did is in no record; start it with multiprocessing's method spawn"
+                f"process {', '.join(forked)} trained, but was forked from a recorded process, so "
+                "it is in no record; start it with multiprocessing's method spawn"
             )
 
     def _results(self, kept: list[dict[str, Any]]) -> None:
@@ -267,7 +269,7 @@ class Launch:
             f"{bytes_text(about.bytes)}"
         )
         if about.problem:
-            line += f"; {problem_text(about.problem)}, and no more was recorded"
+            line += f"; {problem_text(about.problem)}, so the recording stopped"
         if about.lost:
             line += f": {about.lost:,} events were lost"
         if not about.ended:
@@ -276,14 +278,14 @@ class Launch:
 
 
 def problem_text(code: int) -> str:
-    """Why a recording ended early."""
+    """Describes the errno that ended a recording early."""
     known = {errno.ENOSPC: "the disk was full", errno.EFBIG: "--limit was reached",
              errno.ESTALE: "another program truncated the record"}
     return known.get(code, os.strerror(code))
 
 
 def columns() -> int:
-    """Of the report: as the headrace command has them."""
+    """Returns the width of the report, by the same rules as the headrace command."""
     try:
         width = int(os.environ.get("COLUMNS") or 0) or os.get_terminal_size(1).columns
     except (OSError, ValueError):
@@ -292,7 +294,7 @@ def columns() -> int:
 
 
 def bytes_text(count: int) -> str:
-    """As "512 B", "1.50 KiB", "120 MiB", as the headrace command writes sizes."""
+    """Formats a size as the headrace command does: "512 B", "1.50 KiB", "120 MiB"."""
     value, unit = float(count), 0
     while value >= 999.5 and unit < 6:
         value /= 1024

@@ -1,14 +1,14 @@
 /*
- * Observes PyTorch's operators from below Python, for recordings of memory (observer.h).
+ * Observes PyTorch's operators for memory recordings, without running Python (observer.h).
  *
- * A fallback of the dispatcher on a key that stands below autograd and below Python's dispatch
- * modes: it sees what a TorchDispatchMode sees that was entered first, without running Python.
- * The key is `Fake`: no operator has a kernel for it, and it is in nobody's set of keys but that
- * of a thread which records (and of the backward passes that the thread starts). Where PyTorch has
- * a fallback of its own there, to register this one fails, and Python's mode records.
+ * The observer is a dispatcher fallback on a key below autograd and below Python's dispatch modes.
+ * So it sees the same calls as a TorchDispatchMode that was entered first. The key is `Fake`: no
+ * operator has a kernel for it, and only the recording thread (and the backward passes that it
+ * starts) includes it in its dispatch keys. If PyTorch has a fallback of its own on this key,
+ * registering ours fails, and the mode in Python records instead.
  *
- * What a kernel calls inside is not observed, as in Python's modes: keys from here on upwards are
- * excluded while it runs.
+ * Operators that a kernel calls are not observed, as with modes in Python: this key and those above
+ * it are excluded while the kernel runs.
  */
 #include "observer.h"
 
@@ -27,7 +27,7 @@
 #include <string>
 #include <unordered_map>
 
-/* Of torch/csrc/Storage.h, which needs Python's headers. */
+/* Declared in torch/csrc/Storage.h, which needs Python's headers. */
 struct _object *THPStorage_Wrap(c10::Storage storage);
 
 namespace {
@@ -38,19 +38,20 @@ using c10::DispatchKeySet;
 constexpr DispatchKey KEY = DispatchKey::Fake;
 static_assert(KEY < DispatchKey::Python, "the key must stand below Python's dispatch modes");
 constexpr DispatchKeySet BELOW = DispatchKeySet(DispatchKeySet::FULL_AFTER, KEY);
-/* What brings lazy tensors (conjugated, negated, zero) into being goes on within kernels. */
+/* Excluded while a kernel runs. The keys that materialise lazy tensors (conjugated, negated, zero)
+ * stay enabled. */
 const DispatchKeySet NOT_BELOW = (DispatchKeySet(DispatchKeySet::FULL) ^ BELOW)
                                      .remove(DispatchKey::ZeroTensor)
                                      .remove(DispatchKey::Conjugate)
                                      .remove(DispatchKey::Negative);
 
 const struct observer_core *core;
-std::atomic<struct memory *> recording{nullptr}; /* changes with the GIL */
-torch::Library *library; /* never destroyed: other threads may be on their way to it */
+std::atomic<struct memory *> recording{nullptr}; /* written with the GIL held */
+torch::Library *library; /* never destroyed: other threads may be about to call into it */
 
-/* What is known of operators, by their schemas; with the GIL. */
+/* Descriptions of operators, by the address of their schema. Guarded by the GIL. */
 struct Known {
-    c10::OperatorName name; /* another operator's may have the address later */
+    c10::OperatorName name; /* to detect that another operator reuses the address */
     const void *op;
 };
 std::unordered_map<const void *, Known> operators;
@@ -67,8 +68,8 @@ using Tensors = c10::SmallVector<observed_tensor, 16>;
 void add_tensor(Tensors &out, const c10::IValue &value, uint32_t argument)
 {
     const c10::TensorImpl *impl = value.unsafeToTensorImpl();
-    /* Tensors of a dispatch of their own are made of others, which come here themselves; a number
-     * that was wrapped for this call alone is none. */
+    /* Skip tensor subclasses with a dispatch of their own: the operators that they call on their
+     * inner tensors are observed. Skip numbers that were wrapped as tensors for this call. */
     if (impl == c10::UndefinedTensorImpl::singleton() || impl->is_python_dispatch() ||
         impl->is_wrapped_number())
         return;
@@ -92,7 +93,8 @@ void add(Tensors &out, const c10::IValue &value, uint32_t argument)
     }
 }
 
-/* The last `count` of a stack. */
+/* Adds the tensors of the last `count` values of a stack. Returns a bit mask of those values that
+ * are True. */
 uint64_t add_last(Tensors &out, const torch::jit::Stack &stack, size_t count)
 {
     uint64_t truths = 0;
@@ -111,7 +113,7 @@ const c10::TensorImpl *impl_of(const void *tensor)
     return static_cast<const c10::TensorImpl *>(tensor);
 }
 
-/* As in events. */
+/* Returns the device as struct hr_memory_event numbers it. */
 int32_t device_of(const c10::TensorImpl *impl)
 {
     const c10::Device device = impl->device();
@@ -131,7 +133,7 @@ void look(const void *tensor, struct observed_storage *out)
         out->bytes = storage.nbytes();
         out->data = (uint64_t)(uintptr_t)storage.data();
         out->device = device_of(impl);
-    } catch (const std::exception &) { /* one whose memory must not be asked for */
+    } catch (const std::exception &) { /* a storage that refuses to give its address */
         *out = {0, 0, -1};
     }
 }
@@ -141,7 +143,7 @@ struct _object *storage_of(const void *tensor)
     return THPStorage_Wrap(impl_of(tensor)->unsafe_storage());
 }
 
-/* torch's names of types, which differ from C++'s. */
+/* Returns torch's Python name of a type; NULL if it is the C++ name in lower case. */
 const char *type_name(c10::ScalarType type)
 {
     switch (type) {
@@ -214,7 +216,7 @@ void report_failure(struct observed_call *its, const char *text, bool is_out_of_
 void observe(const c10::OperatorHandle &op, DispatchKeySet keys, torch::jit::Stack *stack)
 {
     if (!recording.load(std::memory_order_relaxed)) {
-        /* It has ended: this thread comes here no more. */
+        /* The recording has ended: stop observing in this thread. */
         c10::impl::tls_set_dispatch_key_included(KEY, false);
         op.redispatchBoxed(keys & BELOW, stack);
         return;
@@ -223,7 +225,7 @@ void observe(const c10::OperatorHandle &op, DispatchKeySet keys, torch::jit::Sta
     struct observed_call its;
     const void *what = nullptr;
     struct observed_tensors given = {};
-    /* They live until all is recorded: an operator may let go of what it was given. */
+    /* Keep the arguments alive until the call is recorded: the operator may release them. */
     c10::SmallVector<c10::IValue, 8> held;
     const size_t count = op.schema().arguments().size();
     {

@@ -1,5 +1,5 @@
-"""Record files as the launcher sees them: reads their headers (docs/memory-format.md) and gives
-them their names. The library reads their events."""
+"""Reads the headers of record files (docs/memory-format.md) and names the files of a run. Their
+events are read by the library."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from dataclasses import dataclass
 MAGIC = b"HRMEMORY"
 HEADER_BYTES, EXTENT_BYTES, EVENT_BYTES = 4096, 262144, 32
 EXTENT_MAGIC = b"HREXTENT"
-EVENTS = 1  # the kind of an extent
+EVENTS = 1  # kind of an extent that holds events
 
 
 @dataclass
 class About:
-    """What the heads of a record say."""
+    """Summary of a record, from its header and the headers of its extents."""
 
     pid: int
     events: int
     bytes: int
     lost: int
-    ended: bool  # False: its process was killed, or records still
-    problem: int  # errno of what ended it early; 0: nothing
+    ended: bool  # False: its process was killed, or is still recording
+    problem: int  # errno of the error that ended it early; 0: none
 
 
 def about(path: str) -> About | None:
-    """None where the file is no record. OSError of the file."""
+    """Reads a record's headers. Returns None if the file is not a record. Raises OSError."""
     with open(path, "rb") as file:
         head = file.read(80)
         if len(head) < 80 or head[:8] != MAGIC:
@@ -48,25 +48,25 @@ def about(path: str) -> About | None:
 
 
 def is_record(path: str) -> bool:
-    """A record, or an empty file, which may be replaced."""
+    """Whether the file is a record or empty, so that it may be replaced. Raises OSError."""
     with open(path, "rb") as file:
         return file.read(8) in (b"", MAGIC)
 
 
 def check_place(out: str) -> None:
-    """OSError where no record can be written to ``out``."""
+    """Raises OSError if no record can be written to ``out``."""
     folder = os.path.dirname(out)
     if os.path.isdir(out):
         raise IsADirectoryError(0, "is a directory", out)
     if os.path.exists(out) and not (os.path.isfile(out) and is_record(out)):
-        raise FileExistsError(0, "is there and is no memory record: it is left as it is", out)
-    with tempfile.TemporaryFile(dir=folder):  # can it be written?
+        raise FileExistsError(0, "exists and is not a memory record, so it is not replaced", out)
+    with tempfile.TemporaryFile(dir=folder):  # checks that the folder is writable
         pass
 
 
 def left_over(out: str) -> list[tuple[str, int]]:
-    """Records of processes of earlier runs whose launcher was killed, oldest first, and the
-    process that still records there (0: none does)."""
+    """Lists records left by earlier runs whose launcher was killed, oldest first: their paths, each
+    with the process that still records into it (0: none)."""
     name = os.path.basename(out)
     found = []
     for entry in os.scandir(os.path.dirname(out)):
@@ -89,7 +89,7 @@ def _maps(pid: int, path: str) -> bool:
 
 
 def with_part(out: str, part: str) -> str:
-    """run.hrm: run.PART.hrm."""
+    """Inserts a part into a file name: "run.hrm" becomes "run.PART.hrm"."""
     stem, suffix = os.path.splitext(out)
     return f"{stem}.{part}{suffix}"
 
@@ -97,10 +97,13 @@ def with_part(out: str, part: str) -> str:
 def name_all(
     out: str, paths: list[str], ranks: list[int | None], began_s: float = math.inf
 ) -> list[str]:
-    """Gives the processes' records their names: ``out`` for one; for several that with
-    ".rankN", or, where their ranks are not different, ".process1", ".process2". Those of an
-    earlier run that have no place among these are removed, but none that was written since
-    ``began_s``: it is of another host's ranks, in the same folder. OSError where that fails."""
+    """Renames the records of a run's processes and returns their new paths.
+
+    A single record is named ``out``. Several get ".rankN" inserted, or ".process1", ".process2",
+    ... if their ranks are missing or not distinct. Other records of an earlier run are removed.
+    Records written since ``began_s`` are kept: they belong to the ranks of another host that uses
+    the same folder. Raises OSError.
+    """
     numbers = [f"rank{rank}" for rank in ranks if rank is not None]
     if len(paths) == 1 and not (numbers and _is_since(out, began_s)):
         names = [out]
@@ -113,7 +116,7 @@ def name_all(
             os.unlink(old)
     for path, name in zip(paths, names):
         if os.path.lexists(name) and not is_record(name):
-            raise FileExistsError(0, "is there and is no memory record", name)
+            raise FileExistsError(0, "exists and is not a memory record", name)
         os.replace(path, name)
     return names
 
@@ -123,7 +126,7 @@ def _is_since(path: str, began_s: float) -> bool:
 
 
 def _earlier(out: str) -> list[str]:
-    """Records that a run before this one left."""
+    """Lists the records that an earlier run with the same ``out`` left."""
     stem, suffix = os.path.splitext(os.path.basename(out))
     pattern = re.escape(stem) + r"(\.(rank|process)\d+)?" + re.escape(suffix)
     return [

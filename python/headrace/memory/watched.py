@@ -1,10 +1,10 @@
-"""The recording of one process of a script that ``headrace memory record`` started.
+"""Records one process of a script that ``headrace memory record`` runs.
 
-It begins when torch has been imported and ends with the process, or after so many iterations.
-What the launcher needs to know is in the run's folder: ``record-NAME.json``, replaced at each
-change, says where the record is, of which rank, and whether the process trained (a backward
-pass ran, or an optimizer stepped); ``iterations-NAME`` is how many are recorded, 8 bytes that are
-mapped, so it is known however the process ends.
+The recording starts when torch has been imported. It ends with the process or after the requested
+number of iterations. Two files in the run's folder inform the launcher. ``record-NAME.json``,
+replaced at each change, holds the record's path, the rank, and whether the process trained (ran a
+backward pass or an optimizer step). ``iterations-NAME`` holds the number of recorded iterations
+(8 bytes). It is written through a mapping, so the number is known even if the process is killed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _watched: Watched | None = None
 
 
 def begin(folder: str) -> None:
-    """Once in a process."""
+    """Starts the recording of this process, unless it has started already."""
     global _watched
     if _watched is None:
         with open(os.path.join(folder, "settings.json"), encoding="utf-8") as file:
@@ -39,7 +39,8 @@ def begin(folder: str) -> None:
 
 
 def place_of(out: str) -> str:
-    """Where this process records: a process that became another one records twice."""
+    """Returns the path of this process' record. A process that calls exec records twice, so a
+    number is added if the path is taken."""
     path, number = f"{out}.{os.getpid()}", 1
     while os.path.lexists(path):
         number += 1
@@ -48,7 +49,7 @@ def place_of(out: str) -> str:
 
 
 class Watched:
-    """This process: its recording, and what the launcher learns of it."""
+    """The recording of this process and its reports to the launcher."""
 
     def __init__(self, folder: str, settings: dict[str, Any]) -> None:
         self._folder = folder
@@ -105,10 +106,10 @@ class Watched:
         struct.pack_into("<Q", self._count, 0, count)
 
     def _end(self) -> None:
-        if os.getpid() != self._pid:  # forked, and need not have trained
+        if os.getpid() != self._pid:  # a forked child
             return
         self._recording.close()
-        # Loaders start workers epoch after epoch: their records would pile up.
+        # Loaders start new workers in each epoch: remove their records, or they pile up.
         if not self._state["trained"] and self._others_train():
             for path in (self._state["path"], self._file):
                 try:
@@ -124,12 +125,12 @@ class Watched:
         return any(_says_trained(os.path.join(self._folder, name)) for name in names)
 
     def _write_state(self) -> None:
-        # The run may be over and its folder gone, or the disk full.
+        # Fails if the run is over and its folder removed, or if the disk is full.
         with contextlib.suppress(OSError):
             write_whole(self._file, json.dumps(self._state))
 
     def _is_child(self) -> bool:
-        """Forked: the recording is the parent's, which has ended it here."""
+        """Whether this process is a forked child, which is not recorded. Reports it once."""
         if os.getpid() == self._pid:
             return False
         if not self._reported_fork:
@@ -142,12 +143,12 @@ def _says_trained(path: str) -> bool:
     try:
         with open(path, encoding="utf-8") as file:
             return bool(json.load(file)["trained"])
-    except (OSError, ValueError):  # it is being written
+    except (OSError, ValueError):  # removed meanwhile, or damaged
         return False
 
 
 def _mapped(path: str) -> mmap.mmap:
-    """A new file of 8 bytes."""
+    """Creates a file of 8 zero bytes and maps it."""
     with open(path, "w+b") as file:
         file.write(bytes(8))
         file.flush()

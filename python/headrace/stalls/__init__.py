@@ -1,15 +1,15 @@
 """Measures where the time of a training run goes.
 
-``headrace stalls -- python train.py`` measures an unmodified script. For loops over
-something that is no DataLoader::
+``headrace stalls -- python train.py`` measures an unmodified script. For a loop over an
+iterable that is not a DataLoader, write::
 
     for batch in headrace.watch(loader):
         ...
 
-Outside a measuring run :func:`watch` gives back what it was given.
+Outside a measuring run :func:`watch` returns its argument.
 
-What was measured is read with :func:`read`, of several hosts put together with
-:func:`merge`; the :class:`Stalls` that they return has rates, shares and intervals.
+:func:`read` reads a result and :func:`merge` combines the results of several hosts. Both
+return :class:`Stalls`, which has rates, shares and intervals.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def watch(loader: _Iterable, *, batch_size: int | None = None) -> _Iterable:
     """Lets ``headrace stalls`` measure a loop over any iterable of batches.
 
     Args:
-        loader: anything that a ``for`` loop takes, as often as it is looped over.
-        batch_size: samples in a batch, where that is not the first dimension of its first
+        loader: any iterable of batches.
+        batch_size: samples in a batch, if that is not the first dimension of its first
             tensor.
 
-    Returns ``loader`` itself outside a measuring run, and whatever is found by itself
-    anyway (torch's and Headrace's DataLoader).
+    Returns ``loader`` itself outside a measuring run, and for loaders that are measured
+    without this call (torch's and Headrace's DataLoader).
     """
     if "HEADRACE_STALLS_DIR" not in os.environ:
         return loader
@@ -52,27 +52,27 @@ def measure(
     device: Any = None,
     warm_up: int = 5,
 ) -> Stalls:
-    """Measures training with a loader in this process, in a notebook for example::
+    """Measures training with a loader in this process, for example in a notebook::
 
         result = headrace.stalls.measure(loader, train_step, time=60)
         print(result.sentence)
         result.write_page("stalls.html")
 
-    ``step`` is called with many real batches and with the same few again and again, so the
-    model that it trains is good for nothing afterwards: give it a copy.
+    ``step`` is called with many real batches, and repeatedly with the same few. That spoils
+    the model that it trains, so let it train a copy.
 
     Args:
-        loader: what ``headrace stalls`` measures in a script, or any iterable of batches that
-            can be iterated again and again.
-        step: trains with one batch; what it returns is ignored, what it raises goes through.
-        time: seconds for the segments; what is measured after them comes on top.
-        precision: half the interval of a share that is narrow enough to stop.
-        data: folder of the dataset's files, where the loader does not say.
-        batch_size: samples in a batch, where that is not the first dimension.
-        device: where ``step`` trains, where no optimizer of torch's shows it.
-        warm_up: batches before anything is measured.
+        loader: a loader that ``headrace stalls`` can measure in a script, or any iterable of
+            batches that can be iterated repeatedly.
+        step: trains with one batch. Its result is ignored, its exceptions are passed on.
+        time: seconds for the segments; later measurements take additional time.
+        precision: stop when the shares are known to plus or minus this.
+        data: folder of the dataset's files, if the loader does not name them.
+        batch_size: samples in a batch, if that is not the first dimension.
+        device: the device that ``step`` trains on, if no torch optimizer shows it.
+        warm_up: batches before the measurement starts.
 
-    Raises RuntimeError where there are several ranks, or within ``headrace stalls``.
+    Raises RuntimeError if there are several ranks, or if called under ``headrace stalls``.
     """
     from . import inside
 
@@ -89,17 +89,17 @@ def measure(
 
 
 def read(path: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> Stalls:
-    """The result in a ``stalls.json``.
+    """Reads a result from a ``stalls.json``.
 
-    Raises ValueError for a damaged file, with the place, NotImplementedError for one of a
-    version that is not known here, and OSError.
+    Raises ValueError with the position if the file is damaged, NotImplementedError if its
+    version is unknown, and OSError.
     """
     return Stalls.read(path)
 
 
 def merge(results: Iterable[Stalls]) -> Stalls:
-    """One result of those of several hosts of one run. Raises ValueError where they are not
-    of one run."""
+    """Merges the results of several hosts of one run. Raises ValueError if they belong to
+    different runs."""
     return Stalls.merge(results)
 
 

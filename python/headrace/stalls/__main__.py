@@ -1,4 +1,4 @@
-"""``python -m headrace.stalls``: what ``headrace stalls`` starts."""
+"""Entry point of ``python -m headrace.stalls``, which ``headrace stalls`` runs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Measurements after the segments, while the script's loop waits: the loader alone at several core
-counts (P), storage at several depths (F), and the cost of Headrace's own preparation of these
-files."""
+counts (rate P), storage at several queue depths (rate F), and the cost of preparing these files
+with Headrace."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from .measurement import Measurement
 from .paused import paused_rate
 from .sources import IndexSet, Source
 
-USUAL_S = 150.0  # of a run, for which these times are; less in shorter ones
+USUAL_S = 150.0  # length of a run for which the times below hold; shorter runs scale them down
 DRAIN_S = 1.5
 COLD_PART_S = 0.75
 LONGEST_DRAIN_S = 12.0
-EPOCH_STARTS = 3  # that are measured
-LONG_START_S = 1.0  # one is enough
-PARTS = 4  # of a drain on all cores, for an interval
+EPOCH_STARTS = 3  # measured starts of an epoch
+LONG_START_S = 1.0  # a start that takes this long is measured only once
+PARTS = 4  # a drain on all cores is measured in parts, for an interval
 MOST_COLD_PARTS = 8
-LEAST_TURNS = 4  # of a warm drain, in parts or not
+LEAST_TURNS = 4  # of a warm drain; a turn is one batch from each worker
 DEPTHS = (1, 4, 16, 32)
 DEPTH_S = 1.5
-LEAD_IN_S = 0.5  # a disk that idled may first give more than it can keep up
+LEAD_IN_S = 0.5  # not measured: after idling, a disk may be faster than it can sustain
 PAUSED_S = 1.5
 MEMORY_S = 0.5
 
@@ -39,14 +39,14 @@ def _share(m: Measurement, seconds: float) -> float:
 
 
 def core_counts(cores: int) -> list[int]:
-    """1, 2, 4, ... and all."""
+    """Returns the core counts to measure: 1, 2, 4, ... and all."""
     counts = [1 << k for k in range(cores.bit_length()) if 1 << k < cores]
     return [*counts, cores]
 
 
 @contextmanager
 def confined(source: Source, cores: int) -> Iterator[None]:
-    """This process, all its threads and the loader's workers on ``cores`` of its cores."""
+    """Restricts this process, all its threads and the loader's workers to ``cores`` cores."""
     tasks = counters.tasks_of([os.getpid(), *source.pids()])
     before: dict[int, set[int]] = {}
     allowed = sorted(os.sched_getaffinity(0))
@@ -67,8 +67,8 @@ def confined(source: Source, cores: int) -> Iterator[None]:
 
 
 def drains(measurement: Measurement, cold: bool) -> None:
-    """The loader without training, its files in memory and on storage; in memory twice, on all
-    cores first and last, so that what the machine does meanwhile shows."""
+    """Measures the loader without training, with its files in memory and on storage. In memory, all
+    cores are measured first and once more at the end, so that a change of other load shows."""
     m, source = measurement, measurement.source
     if not source.drains:
         return
@@ -77,7 +77,7 @@ def drains(measurement: Measurement, cold: bool) -> None:
     chosen = m.new_set()
     with m.hold(chosen.files or []):
         if not source.same_samples:
-            # Which files the first batches of a stream read is known only in part.
+            # The files that the first batches of a stream read are known only in part.
             m.progress.say("the loader alone", None)
             _drain(m, chosen, "warm", allowed)
         _warm(m, chosen, counts[::-1])
@@ -90,7 +90,7 @@ def drains(measurement: Measurement, cold: bool) -> None:
 
 
 def epoch_start(m: Measurement) -> None:
-    """What beginning and ending an epoch takes besides its batches."""
+    """Measures the time to start and end an epoch, apart from its batches."""
     source = m.source
     m.progress.say("the start of an epoch", None)
     epoch = source.epoch()
@@ -104,7 +104,7 @@ def epoch_start(m: Measurement) -> None:
             times.append(seconds)
             if seconds > LONG_START_S:
                 break
-    except Exception as error:  # of a sample that training did not come to
+    except Exception as error:  # e.g. a bad sample that training has not reached
         m.findings.note(f"the start of an epoch was not measured: {type(error).__name__}: {error}")
     if times:
         found["start_s"] = sorted(times)[len(times) // 2]
@@ -124,7 +124,7 @@ def _cold(m: Measurement, cores: int) -> None:
         chosen = m.new_set()
         if not chosen.files:
             return
-        m.channel.gather(0)  # no rank holds them any more
+        m.channel.gather(0)  # wait until no rank has these files open
         m.drop(chosen.files)
         m.progress.say("the loader alone, from storage", None)
         m.channel.gather(0)
@@ -132,7 +132,8 @@ def _cold(m: Measurement, cores: int) -> None:
 
 
 def _drain(m: Measurement, chosen: IndexSet, phase: str, cores: int) -> list[dict[str, Any]]:
-    """Opens a set and lets the loader run; the records, where there is enough for one."""
+    """Runs the loader alone over a set of indices. Returns the records, if there are enough batches
+    for any."""
     source = m.source
     source.expect(phase == "cold")
     drain = _Drain(m, phase, cores)
@@ -143,9 +144,9 @@ def _drain(m: Measurement, chosen: IndexSet, phase: str, cores: int) -> list[dic
             iterator = source.open(chosen, cycle=True)
             with confined(source, cores):
                 drain.run(iterator)
-    except Exception as error:  # of a sample that training did not come to
+    except Exception as error:  # e.g. a bad sample that training has not reached
         text = f"{type(error).__name__}: {error}"
-        m.findings.note(f"the loader alone failed, its rate is not measured in full: {text}")
+        m.findings.note(f"the loader alone failed, so its rate is incomplete: {text}")
         return []
     finally:
         source.finish()
@@ -153,8 +154,8 @@ def _drain(m: Measurement, chosen: IndexSet, phase: str, cores: int) -> list[dic
 
 
 class _Drain:
-    """Rates between arrivals that are whole turns of all workers apart: workers that began
-    together deliver together."""
+    """Measures rates between arrivals of batches that are a whole number of turns apart (one batch
+    from each worker): workers that start together also deliver together."""
 
     def __init__(self, m: Measurement, phase: str, cores: int) -> None:
         self._m, self._phase, self._cores = m, phase, cores
@@ -166,7 +167,7 @@ class _Drain:
         self._part_s = _share(m, self._part_s)
         self._least_turns = 1 if self._cold else LEAST_TURNS // self._parts
         self._longest = _share(m, LONGEST_DRAIN_S)
-        self.records: list[dict[str, Any]] = []  # of each part
+        self.records: list[dict[str, Any]] = []  # one for each part
 
     def run(self, iterator: Iterator[Any]) -> None:
         pids, skip = self._m.source.pids, self._turn if self._cold else 2 * self._turn
@@ -178,7 +179,7 @@ class _Drain:
                 return
         first = begun = time.perf_counter()
         before, samples, turns = counters.read(pids()), 0, 0
-        whole: tuple[int, float, counters.Reading] | None = None  # turns, of a first part
+        whole: tuple[int, float, counters.Reading] | None = None  # turns of a first part
         for number, batch in enumerate(iterator, 1):
             now = time.perf_counter()
             samples += self._m.samples_in(batch)
@@ -215,7 +216,7 @@ class _Drain:
 
 
 def storage(measurement: Measurement) -> dict[str, Any] | None:
-    """Rates of whole files at several depths, and from memory."""
+    """Measures the rates of reading whole files at several queue depths, and from memory."""
     files = list(measurement.findings.files)
     if not files:
         return None
@@ -256,7 +257,7 @@ def _paused(files: list[str], depths: list[dict[str, Any]]) -> float | None:
     random.Random(1).shuffle(files)
     try:
         return paused_rate(files, depths[0]["bytes_per_s"], PAUSED_S)
-    except OSError:  # said already, where it is no single file's
+    except OSError:  # an error that does not concern a single file is reported already
         return None
 
 
@@ -277,14 +278,15 @@ def _memory_rate(files: list[str]) -> float | None:
 
 
 def transform_of(dataset: Any) -> Any:
-    """The transform of a dataset, or of the one below subsets."""
+    """Returns the transform of a dataset, or of the dataset below subsets."""
     while not hasattr(dataset, "transform") and hasattr(dataset, "dataset"):
         dataset = dataset.dataset
     return getattr(dataset, "transform", None)
 
 
 def headrace_cost(measurement: Measurement) -> dict[str, Any] | None:
-    """See :mod:`headrace.stalls.cost`: forms, or the reason why there are none."""
+    """Measures the cost of Headrace's preparation (:mod:`headrace.stalls.cost`): the forms, or the
+    reason why there are none."""
     from . import cost, replaceable
 
     loader = measurement.source.loader
@@ -293,9 +295,9 @@ def headrace_cost(measurement: Measurement) -> dict[str, Any] | None:
     if reason:
         return {"reason": reason}
     if not files:
-        return {"reason": "which files it reads is not known"}
+        return {"reason": "the files that it reads are unknown"}
     measurement.progress.say("what Headrace's preparation costs", None)
     try:
         return cost.headrace_cost(files, transform_of(loader.dataset))
-    except Exception as error:  # a what-if less, not a failed run
+    except Exception as error:  # lose this what-if, not the run
         return {"reason": f"its cost could not be measured: {error}"}

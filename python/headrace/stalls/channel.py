@@ -1,8 +1,8 @@
-"""Lets the ranks of a run agree on what to do next, without the script's process group.
+"""Synchronises the ranks of a run without using the script's process group.
 
-Every rank calls the same operations in the same sequence. On one host they meet in files
-of the run's folder, which only the owner can read; several hosts meet at an address that
-was given on the command line, with torch's TCPStore.
+Every rank calls the same operations in the same order. Ranks on one host communicate through files
+in the run's folder, which only the owner can read. Ranks on several hosts communicate through a
+TCPStore of torch, at an address from the command line.
 """
 
 from __future__ import annotations
@@ -22,26 +22,27 @@ PORTS_ABOVE = 29
 
 
 class RanksApart(RuntimeError):
-    """Another rank did not come to where all have to meet."""
+    """Another rank did not reach the same operation in time."""
 
 
 def default_address(size: int, local_size: int) -> str | None:
-    """Where the ranks of several hosts meet unless an address is given: beside the launcher's own
-    port, which is reachable from all of them."""
+    """Returns the default address for the ranks of several hosts: a port near MASTER_PORT on
+    MASTER_ADDR, which all of them can reach. None if all ranks are on this host. Raises RanksApart
+    if the variables are not set."""
     if size == local_size:
         return None
     host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
     if not host or not port.isdigit():
         raise RanksApart(
             f"{size} ranks, {local_size} of them on this host, and no MASTER_ADDR and MASTER_PORT: "
-            "say where they can meet with --channel HOST:PORT (on rank 0's host)"
+            "give an address that all of them can reach with --channel HOST:PORT (on rank 0's host)"
         )
     return f"{host}:{int(port) + PORTS_ABOVE}"
 
 
 class Channel:
-    """For rank ``rank`` of ``size``; ``folder`` is the run's on this host, ``address``
-    HOST:PORT, or ``None`` where all ranks are on this host."""
+    """The channel of rank ``rank`` of ``size``. ``folder`` is the run's folder on this host;
+    ``address`` is HOST:PORT, or ``None`` if all ranks are on this host."""
 
     def __init__(self, rank: int, size: int, folder: str, address: str | None = None) -> None:
         self.rank, self.size = rank, size
@@ -56,7 +57,7 @@ class Channel:
         from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
         host, _, port = address.rpartition(":")
-        # Nobody waits here: rank 0 may be ahead of the others, within a step of training.
+        # Do not wait for the other ranks: rank 0 may be ahead of them, within a training step.
         self._store = TCPStore(
             host,
             int(port),
@@ -67,7 +68,7 @@ class Channel:
         )
 
     def publish(self, name: str, value: Any) -> None:
-        """Publishes ``value`` (of JSON) under a name that is used once."""
+        """Publishes ``value`` (as JSON) under a name that is used only once."""
         text = json.dumps(value)
         if self._store is not None:
             self._store.set(name, text)
@@ -75,14 +76,14 @@ class Channel:
         write_whole(os.path.join(self._folder, name), text)
 
     def known(self, name: str) -> bool:
-        """Whether it was published."""
+        """Whether a value was published under this name."""
         if self._store is not None:
             return bool(self._store.check([name]))
         return os.path.exists(os.path.join(self._folder, name))
 
     def ask(self, name: str, patience_s: float | None = None) -> Any:
-        """Waits for what another rank publishes. RanksApart after ``patience_s``, or the usual
-        time."""
+        """Waits for a value that another rank publishes. Raises RanksApart after ``patience_s``
+        seconds (default PATIENCE_S)."""
         if patience_s is None:
             patience_s = PATIENCE_S
         end = time.monotonic() + patience_s
@@ -101,7 +102,7 @@ class Channel:
             return json.loads(file.read())
 
     def gather(self, value: Any) -> list[Any]:
-        """Everybody's values, by rank; also a barrier."""
+        """Returns the values of all ranks, in the order of ranks. Also a barrier."""
         self._step += 1
         if self.size == 1:
             return [value]
@@ -109,14 +110,14 @@ class Channel:
         return [self.ask(f"{self._step}.{rank}") for rank in range(self.size)]
 
     def of_host(self, root: int, value: float) -> float:
-        """The sum of the values of all ranks of this host; of ranks with the same ``root``,
-        which publish the same, one."""
+        """Returns the sum of the values of this host's ranks. Ranks with the same ``root`` publish
+        the same value, which counts once."""
         host = os.uname().nodename
         seen = self.gather([host, root, value])
         return sum({one[1]: one[2] for one in seen if one[0] == host}.values())
 
     def share(self, value: Any = None) -> Any:
-        """Rank 0's value, on every rank."""
+        """Returns rank 0's value on every rank (broadcast)."""
         self._step += 1
         if self.size == 1:
             return value
@@ -126,7 +127,7 @@ class Channel:
         return self.ask(str(self._step))
 
     def leave(self) -> None:
-        """The last meeting. Whoever holds what the others read stays until they are gone."""
+        """Final barrier. Rank 0 holds the store, so it waits until the other ranks have left."""
         self.gather(0)
         if self._store is None or self.size == 1:
             return
@@ -136,5 +137,5 @@ class Channel:
         for rank in range(1, self.size):
             try:
                 self.ask(f"left.{rank}", LEAVING_S)
-            except RanksApart:  # it has its record already
+            except RanksApart:  # that rank has written its record already
                 break

@@ -1,5 +1,5 @@
-"""Makes the record of a rank after its segments: measures what comes after them, and checks that
-all of it fits together."""
+"""Completes the record of a rank after its segments: runs the remaining measurements, and checks
+that all figures are consistent."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .measurement import Measurement
 
 
 def conclude(m: Measurement, ranks: dict[str, Any], started: str) -> dict[str, Any] | None:
-    """The record; ``None`` where what was measured contradicts itself and longer segments may
-    help: the batches of ``m.longer()`` come first then."""
+    """Returns the record; ``None`` if the measurements contradict each other and longer segments
+    may help. Then the batches of ``m.longer()`` have to be run first."""
     findings = m.findings
     first_of_host = ranks["local_rank"] == 0
     after.drains(m, "cold" not in findings.phases)
@@ -33,8 +33,7 @@ def _contradicts_itself(document: dict[str, Any]) -> bool:
     """Whether a phase that was verified does not count, because the figures do not fit together:
     training faster than its parts, or time lost without waiting."""
     try:
-        summary = _core.Stalls.analyse([json.dumps(record.finite(document))]).summary()
-    except (ValueError, RuntimeError):  # too little for any figure
+        result = _core.Stalls.analyse([json.dumps(record.finite(document))])
+    except (ValueError, RuntimeError):  # too few segments for any figure
         return False
-    verified = {one["phase"] for one in document["segments"] if one["verified"]}
-    return any(phase in verified and not summary["measured"][phase] for phase in ("warm", "cold"))
+    return result.summary()["contradicts"]

@@ -1,10 +1,10 @@
-"""Measures what Headrace's own preparation of the script's files would cost.
+"""Measures what preparing the script's files with Headrace would cost.
 
-Some of the files are read, converted to every form in memory and prepared on this thread. Its
-CPU time counts, so that other load does not. Forms take turns image by image, so that they are
-compared on the same images under the same conditions. A file that cannot be converted (a PNG has
-no coefficients) is used as it is in every form, as in a cache. Bytes are those of the converted
-images, scaled by the ratio of all files' sizes to theirs.
+Some of the files are read, converted to every form in memory and prepared on this thread. The
+thread's CPU time is measured, which other load does not change. The forms alternate image by image,
+so that they are compared on the same images under the same conditions. A file that cannot be
+converted (a PNG has no coefficients) is used unchanged in every form, as in a cache. Bytes are
+those of the converted images, scaled by the ratio of all files' sizes to theirs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MOST_FILES = 200
 MOST_SIZES = 2000
 MOST_BYTES = 48 << 20
-# Of the time, for converting; the rest is for preparing.
+# Share of the time for converting; the rest is for preparing.
 CONVERTING = 0.5
 WARM_UP_IMAGES = 4
 RECIPE_CHARACTERS = 250
@@ -46,15 +46,15 @@ class _Form:
 def headrace_cost(
     paths: Iterable[_Path], transform: Any, seconds: float = 1.5
 ) -> dict[str, Any]:
-    """CPU seconds and bytes of one sample in every form: the ``headrace`` member of a record.
+    """Measures CPU seconds and bytes of one sample in every form, for a record's ``headrace``.
 
     Args:
-        paths: image files; of many, some are taken.
-        transform: the script's; it has to be one that Headrace has (see
+        paths: image files; if there are many, some are chosen at random.
+        transform: the script's transform, which Headrace must support (see
             :mod:`headrace.stalls.replaceable`).
-        seconds: about as long as it takes, at least one pass over the images included.
+        seconds: the approximate duration; it includes at least one pass over the images.
 
-    Returns ``{"reason": text}`` alone where the files are not JPEG or PNG images.
+    Returns only ``{"reason": text}`` if the files are not JPEG or PNG images.
     """
     begin = time.perf_counter()
     known = list(paths)
@@ -99,7 +99,8 @@ def _mean_size(paths: Sequence[_Path]) -> float:
 
 
 def _images(paths: Sequence[_Path], preparer: Preparer) -> tuple[list[bytes], str]:
-    """Bytes of images that can be prepared, in random order; or none, and why."""
+    """Reads images that can be prepared, in random order. Returns their bytes and "", or an empty
+    list and the reason."""
     chosen = random.Random(0).sample(paths, min(len(paths), MOST_FILES))
     images: list[bytes] = []
     total = refused = 0
@@ -123,7 +124,7 @@ def _images(paths: Sequence[_Path], preparer: Preparer) -> tuple[list[bytes], st
 
 
 def _converted(images: list[bytes], until: float) -> list[_Form]:
-    """The images in every form that some of them have: as many as there is time for."""
+    """Converts as many images as time allows, to every form that at least one of them has."""
     forms = [_Form("encoded"), _Form("coefficients"), _Form("planes")]
     converter = Converter()
     for image in images:

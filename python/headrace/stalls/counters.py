@@ -1,5 +1,5 @@
-"""The kernel's counters of this process and of the loader's workers: CPU time and bytes read from
-storage. Only differences of two readings mean anything."""
+"""Reads the kernel's counters of this process and of the loader's workers: CPU time and bytes read
+from storage. Only the difference of two readings is meaningful."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Reading:
-    """Totals since each process began. ``None``: the kernel does not say."""
+    """Totals since each process started. ``None``: unknown."""
 
     process_cpu_s: float
     worker_cpu_s: float | None
@@ -30,7 +30,8 @@ class Reading:
 
 
 def read(workers: Iterable[int]) -> Reading:
-    """``workers``: process ids. One that has ended makes the workers' figures unknown."""
+    """Reads the counters of this process and of ``workers`` (process ids). If one of these has
+    ended, the workers' figures are unknown."""
     pids = list(workers)
     cpu: float | None = 0.0
     total: int | None = bytes_read("self")
@@ -43,13 +44,13 @@ def read(workers: Iterable[int]) -> Reading:
 
 
 def bytes_read(pid: int | str) -> int | None:
-    """Bytes that a process really fetched from storage, or ``None`` without permission."""
+    """Returns the bytes that a process read from storage; ``None`` without permission."""
     return io_of(pid)[0]
 
 
 def io_of(pid: int | str) -> tuple[int | None, int | None]:
-    """Bytes that a process really fetched from storage, and bytes that its reads gave it,
-    wherever they came from (mapped files give without a read)."""
+    """Returns the bytes that a process read from storage, and the bytes that its read calls
+    returned, from storage or not (accesses to mapped files are not read calls)."""
     found: dict[bytes, int] = {}
     try:
         with open(f"/proc/{pid}/io", "rb") as file:
@@ -62,12 +63,12 @@ def io_of(pid: int | str) -> tuple[int | None, int | None]:
 
 
 def cpu_s(pid: int) -> float | None:
-    """Seconds on cores of all live threads of a process."""
+    """Returns the CPU time, in seconds, of all live threads of a process."""
     return schedule_of(pid)[0]
 
 
 def schedule_of(pid: int) -> tuple[float | None, float | None]:
-    """Seconds that all live threads of a process were on cores, and that they waited for one."""
+    """Returns the seconds that all live threads of a process ran, and waited for a core."""
     on_cores = waited = 0
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -81,7 +82,7 @@ def schedule_of(pid: int) -> tuple[float | None, float | None]:
 
 
 def received() -> int | None:
-    """Bytes that this machine got over all its network interfaces, its own included."""
+    """Returns the bytes that this host received over all network interfaces, with loopback."""
     total = 0
     try:
         with open("/proc/self/net/dev", encoding="ascii") as file:
@@ -93,7 +94,7 @@ def received() -> int | None:
 
 
 def descendants(pid: int | None = None) -> list[int]:
-    """Process ids of all children, theirs included."""
+    """Lists the process ids of all children, their children, and so on."""
     found: list[int] = []
     pending = [os.getpid() if pid is None else pid]
     while pending:
@@ -114,7 +115,7 @@ def descendants(pid: int | None = None) -> list[int]:
 
 
 def tasks_of(pids: Iterable[int]) -> list[int]:
-    """Thread ids of processes, for affinities."""
+    """Lists the thread ids of processes, for setting affinities."""
     found: list[int] = []
     for pid in pids:
         try:

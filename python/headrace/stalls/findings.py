@@ -1,4 +1,4 @@
-"""What a measuring run was asked for, and what it has found so far."""
+"""Settings and findings of a measuring run."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-class CannotTell(RuntimeError):
-    """What is measured would mean nothing."""
+class Inconclusive(RuntimeError):
+    """A measurement would be meaningless."""
 
 
 @dataclass
 class Settings:
-    """What the launcher asked for (settings.json)."""
+    """The launcher's settings (settings.json)."""
 
     batches: int = 0
     time_s: float = 150.0
@@ -23,14 +23,14 @@ class Settings:
 
 @dataclass
 class Findings:
-    """What goes into the record."""
+    """Findings for the record."""
 
     segments: list[dict[str, Any]] = field(default_factory=list)
     drains: list[dict[str, Any]] = field(default_factory=list)
     preparation: list[dict[str, Any]] = field(default_factory=list)
     phases: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    files: list[str] = field(default_factory=list)  # some, for the storage probe
+    files: list[str] = field(default_factory=list)  # some files, for the storage probe
     filesystem: str = ""
     ended: str = "script"
     first_batch_s: float | None = None

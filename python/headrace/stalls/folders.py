@@ -1,4 +1,4 @@
-"""The folder that takes the results."""
+"""Chooses the folder for the results."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 import os
 import tempfile
 
-PREFIX = "headrace-stalls-"  # of the folder in which launcher and probe talk
+PREFIX = "headrace-stalls-"  # of the folder through which launcher and probe communicate
 MOST_NUMBERS = 1000
 
 
 def is_ours(path: str) -> bool:
-    """Whether a folder holds results of an earlier run, or nothing. Where these did not
-    suffice, there are only records."""
+    """Whether a folder is empty or holds results of an earlier run (only records if these did not
+    suffice for a result)."""
     try:
         names = os.listdir(path)
         if "stalls.json" not in names:
@@ -25,8 +25,8 @@ def is_ours(path: str) -> bool:
 
 
 def choose_out(wanted: str) -> str:
-    """``wanted``, or with a number where that is something else's; made. OSError where it
-    cannot be written."""
+    """Creates and returns the folder ``wanted``, with a number appended if that path is in use for
+    something else. Raises OSError if it cannot be written."""
     for number in range(1, MOST_NUMBERS):
         path = wanted if number == 1 else f"{wanted}-{number}"
         try:
@@ -34,13 +34,13 @@ def choose_out(wanted: str) -> str:
             return path
         except FileExistsError:
             if os.path.isdir(path) and is_ours(path):
-                with tempfile.TemporaryFile(dir=path):  # can it be written?
+                with tempfile.TemporaryFile(dir=path):  # checks that the folder is writable
                     return path
     raise FileExistsError(f"{wanted} and {MOST_NUMBERS - 2} numbered ones are in use")
 
 
 def leave_no_empty(path: str) -> None:
-    """Removes a folder for results that got none."""
+    """Removes the results' folder if it is empty."""
     try:
         os.rmdir(path)
     except OSError:
@@ -48,7 +48,7 @@ def leave_no_empty(path: str) -> None:
 
 
 def files_below(folder: str) -> list[str]:
-    """All regular files in a folder."""
+    """Lists all regular files below a folder."""
     found = []
     for root, _, names in os.walk(folder):
         found += [os.path.join(root, name) for name in names]

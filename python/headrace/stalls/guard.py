@@ -1,8 +1,9 @@
-"""The guard of a measuring run: redirects what the script writes to a scratch folder.
+"""Guards the script's files in a measuring run: redirects its writes to a scratch folder.
 
 A library that is preloaded into every program of the run (``src/guard``) redirects changes of
-files, and shows the script its own changes. This module checks whether it can be preloaded, makes
-the folder and reports what was redirected. ``guard.h`` describes the folder.
+files, and shows the script its own changes. This module checks whether the library can be
+preloaded, creates the scratch folder and reports what was redirected. ``guard.h`` describes the
+folder.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ VARIABLE = "HEADRACE_GUARD"
 LIBRARY = "libheadrace-guard.so"
 MARK = b"//headrace-original:"
 MOST_PATHS = 1000
-FULL_BYTES = 16 << 20  # less than this is left of a disk that is full
+FULL_BYTES = 16 << 20  # a disk with less free space counts as full
 
-# Programs' own caches: what a measuring run leaves there is as good as any.
+# Caches of libraries are not redirected: what a measuring run adds there is valid and useful.
 CACHES = (
     "XDG_CACHE_HOME",
     "XDG_RUNTIME_DIR",
@@ -40,15 +41,17 @@ CACHES = (
     "CUDA_CACHE_PATH",
     "MPLCONFIGDIR",
 )
+_CONNECTIONS = struct.Struct("=8xI")  # of struct hr__guard_state, up to connections
 HOME_CACHES = (".cache", ".triton", ".nv", ".config/matplotlib")
 
 
 class Unguarded(Exception):
-    """The command cannot be guarded, and why."""
+    """The command cannot be guarded; the message says why."""
 
 
 def library_path() -> str | None:
-    """Of the library, beside the extension unless HEADRACE_GUARD_LIBRARY names another."""
+    """Returns the path of the guard's library: beside the extension, unless HEADRACE_GUARD_LIBRARY
+    names another. None if it is missing."""
     from .. import _core
 
     named = os.environ.get("HEADRACE_GUARD_LIBRARY")
@@ -57,20 +60,20 @@ def library_path() -> str | None:
 
 
 def check(words: list[str]) -> None:
-    """Raises Unguarded where the library is missing, or the command takes none."""
+    """Raises Unguarded if the library is missing or cannot be preloaded into the command."""
     path = library_path()
     if path is None:
-        raise Unguarded(f"{LIBRARY} does not lie beside headrace's extension (install it again)")
+        raise Unguarded(f"{LIBRARY} is missing beside headrace's extension (install it again)")
     if set(path) & set(" :"):  # LD_PRELOAD's separators
-        raise Unguarded(f"{path} cannot be preloaded: there is a space or a colon in its path")
+        raise Unguarded(f"{path} cannot be preloaded, since its path contains a space or a colon")
     program = shutil.which(words[0])
-    why = _why_beyond(program) if program else ""
+    why = _why_not_preloadable(program) if program else ""
     if why:
-        raise Unguarded(f"{program} takes no preloaded library: {why}")
+        raise Unguarded(f"no library can be preloaded into {program}: {why}")
 
 
-def _why_beyond(program: str) -> str:
-    """Why nothing can be preloaded into a program; empty: it can."""
+def _why_not_preloadable(program: str) -> str:
+    """Returns why no library can be preloaded into a program; "" if one can."""
     try:
         mode = os.stat(program)
         with open(program, "rb") as file:
@@ -78,13 +81,13 @@ def _why_beyond(program: str) -> str:
             if head[:2] == b"#!":
                 first = (head + file.read(192))[2:].split(b"\n")[0].split()
                 other = os.fsdecode(first[0]) if first else ""
-                return _why_beyond(other) if other and other != program else ""
+                return _why_not_preloadable(other) if other and other != program else ""
             if mode.st_mode & stat.S_ISUID and mode.st_uid != os.geteuid():
                 return "it runs as another user"
             if head[:5] == b"\x7fELF\x02" and not _is_dynamic(head, file):
                 return "it is linked statically"
     except OSError:
-        pass  # starting it will show why
+        pass  # starting the program will report the error
     return ""
 
 
@@ -98,16 +101,17 @@ def _is_dynamic(head: bytes, file: BinaryIO) -> bool:
 
 
 @dataclass
-class TurnedAway:
-    """What the run would have left."""
+class Redirected:
+    """The changes of files that the run would have made."""
 
     written: list[str] = field(default_factory=list)
     written_bytes: int = 0
     renamed: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
-    beyond: list[str] = field(default_factory=list)  # programs that were not guarded
+    beyond: list[str] = field(default_factory=list)  # programs that could not be guarded
 
     def notes(self) -> list[str]:
+        """Describes the changes for the report, in one sentence each."""
         parts = []
         if self.written:
             size = _size(self.written_bytes)
@@ -116,21 +120,22 @@ class TurnedAway:
             parts.append(_count(self.renamed, "renamed file"))
         if self.deleted:
             parts.append(_count(self.deleted, "deletion"))
-        said = []
+        notes = []
         if parts:
             paths = self.written + self.deleted + self.renamed
             which = ", ".join(paths[:3]) + (", ..." if len(paths) > 3 else "")
             verb = "was" if len(paths) == 1 else "were"
-            said.append(
+            notes.append(
                 f"{' and '.join(parts)} {verb} kept from its folders: a measuring run is thrown "
                 f"away ({which})"
             )
         if self.beyond:
-            said.append(
-                "not guarded, since nothing can be preloaded into them: "
-                f"{', '.join(self.beyond[:3])}; what they wrote is written, unless the kernel ended them (SIGSYS)"
+            notes.append(
+                "not guarded, since no library can be preloaded into them: "
+                f"{', '.join(self.beyond[:3])}; files that they wrote have changed, unless the "
+                "kernel ended them (SIGSYS)"
             )
-        return said
+        return notes
 
 
 def _count(what: list[str], name: str) -> str:
@@ -146,7 +151,7 @@ def _size(count: int) -> str:
 
 
 class Guard:
-    """The scratch folder of one run, in the run's own folder."""
+    """The scratch folder of one run, inside the run's own folder."""
 
     def __init__(self, run_folder: str) -> None:
         self.path = os.path.join(os.path.realpath(run_folder), "guard")
@@ -162,7 +167,7 @@ class Guard:
             file.write(text)
 
     def add_to(self, environment: dict[str, str]) -> None:
-        """Puts the library before those of all programs of the run."""
+        """Adds the variables that load the library into all programs of the run."""
         others = environment.get("LD_PRELOAD")
         library = library_path() or ""
         environment["LD_PRELOAD"] = f"{library}:{others}" if others else library
@@ -171,9 +176,9 @@ class Guard:
     def is_full(self) -> bool:
         return shutil.disk_usage(self.path).free < FULL_BYTES
 
-    def turned_away(self) -> TurnedAway:
-        """What the scratch folder has."""
-        found = TurnedAway()
+    def redirected(self) -> Redirected:
+        """Reads which changes the scratch folder received."""
+        found = Redirected()
         top = os.path.join(self.path, "new")
         for folder, _, names in os.walk(top):
             for name in sorted(names):
@@ -192,11 +197,24 @@ class Guard:
         remove_made(os.path.dirname(self.path))
 
 
+def connections() -> int | None:
+    """Network connections that processes of this run began so far. ``None``: not known, because
+    there is no guard, or programs of the run that it is not in."""
+    scratch = os.environ.get(VARIABLE)
+    if not scratch or _lines(os.path.join(scratch, "beyond")):
+        return None
+    try:
+        with open(os.path.join(scratch, "state"), "rb") as file:
+            return int(_CONNECTIONS.unpack(file.read(_CONNECTIONS.size))[0])
+    except (OSError, struct.error):
+        return None
+
+
 def remove_made(run_folder: str) -> None:
-    """Removes what the run made in the temporary folder itself: it was let through."""
+    """Removes the files that the run created in the temporary folder, which is not redirected."""
     for path in _lines(os.path.join(run_folder, "guard", "made")):
         if os.path.basename(path).startswith("headrace"):
-            continue  # of an agent, which may serve others
+            continue  # may belong to an agent that serves other jobs, too
         with contextlib.suppress(OSError):
             if os.lstat(path).st_uid != os.geteuid():
                 continue
@@ -206,11 +224,11 @@ def remove_made(run_folder: str) -> None:
                 os.unlink(path)
 
 
-def _add(found: TurnedAway, path: str, meant: str) -> None:
+def _add(found: Redirected, path: str, meant: str) -> None:
     try:
         status = os.lstat(path)
         target = os.readlink(os.fsencode(path)) if stat.S_ISLNK(status.st_mode) else b""
-    except OSError:  # a process of the script is still there
+    except OSError:  # removed by a process of the script that is still running
         return
     if target.startswith(MARK):
         found.renamed.append(meant)
@@ -224,13 +242,13 @@ def _exempt(run_folder: str) -> list[str]:
     folders = [os.environ.get(name, "") for name in CACHES]
     folders += [os.path.join(home, name) for name in HOME_CACHES]
     temp = tempfile.gettempdir()
-    # Loaded by dlopen, which the guard does not stand before.
+    # These libraries are loaded with dlopen, which the guard does not redirect.
     folders += [os.path.join(temp, n) for n in os.listdir(temp) if n.startswith("torchinductor_")]
     real = [os.path.realpath(folder) for folder in folders if os.path.isabs(folder)]
-    # One that everything lies in (HF_HOME=/workspace) is no folder for caches alone.
+    # Do not exempt a folder that contains the home or current folder (HF_HOME=/workspace).
     places = [os.path.join(os.path.realpath(place), "") for place in (os.getcwd(), home)]
     real = [f for f in real if not any(place.startswith(os.path.join(f, "")) for place in places)]
-    system = ["/dev", "/proc", "/sys", "/run/user", "/run/lock"]  # /run/media has people's disks
+    system = ["/dev", "/proc", "/sys", "/run/user", "/run/lock"]  # not /run/media: users' disks
     return [*system, os.path.realpath(run_folder), *(f for f in real if "\n" not in f)]
 
 

@@ -1,11 +1,11 @@
-"""Loads the probe once a script has imported a module with loaders.
+"""Loads the probe when a script has imported a module with loaders.
 
-Loaded by its path at the start of every Python of a measuring run, so it imports nothing but what
-Python has imported itself until such a module comes (:mod:`headrace._launch.imports`). Where the
-run is guarded (:mod:`headrace.stalls.guard`) and this Python is not, it ends before the script
-begins.
+Every Python process of a measuring run loads this file by its path at startup. Until a module with
+loaders is imported, this file imports only modules that Python itself has already imported
+(:mod:`headrace._launch.imports`). If the run is guarded (:mod:`headrace.stalls.guard`) but this
+process is not, it ends before the script starts.
 
-It reports to the launcher by :mod:`headrace._launch.hello`.
+It reports to the launcher through :mod:`headrace._launch.hello`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ _folder = ""
 
 
 def install() -> None:
-    """Begins in this process. Once; a launcher of ranks only says hello."""
+    """Watches for the import of a loader in this process. Called once. A launcher of ranks
+    (torchrun) is not measured: it only reports that it runs."""
     global _folder
     _folder = os.environ["HEADRACE_STALLS_DIR"]
     if not os.path.exists(os.path.join(_folder, "settings.json")):
-        return  # a child that was there longer than the run
+        return  # a child process that outlived the run
     if "HEADRACE_GUARD" in os.environ and not _is_guarded():
         _refuse()
     launcher = is_launcher(getattr(sys, "orig_argv", sys.argv))
@@ -46,11 +47,11 @@ def _is_guarded() -> bool:
 
 
 def _refuse() -> None:
-    """Ends this process: it would change the script's files."""
+    """Ends this process, since it could change the script's files unguarded."""
     import json
 
     text = f"{sys.executable} cannot be guarded: its loader did not preload libheadrace-guard.so"
-    remedy = "with --unguarded the script is measured, and changes its files"
+    remedy = "with --unguarded the script is measured, and really changes its files"
     with open(os.path.join(_folder, f"problem-guard-{os.getpid()}.json"), "w") as file:
         json.dump({"code": "unguarded", "text": text, "remedy": remedy}, file)
     with open(os.path.join(_folder, f"gave-up-{os.getpid()}"), "w"):
@@ -63,7 +64,7 @@ def _wanted(name: str) -> bool:
 
 
 def _attach(name: str, module: Any) -> None:
-    """Hands a module to the probe. The script goes on whatever happens."""
+    """Passes a module to the probe. If that fails, the script continues unmeasured."""
     try:
         from headrace.stalls import probe
 

@@ -1,24 +1,10 @@
-"""Limits of the machine and of control groups on what this process may use. (``_core.cores`` counts
+"""Reads the limits of the machine and of control groups on this process. (``_core.cores`` counts
 the cores.)"""
 
 from __future__ import annotations
 
 import os
 import platform
-
-
-def cpu_groups() -> list[str]:
-    """Folders of the control groups, of either version, that may hold this process's use of
-    cores back."""
-    found = _groups()
-    for controllers, path in _memberships():
-        if "cpu" in controllers.split(","):
-            while True:
-                found.append(f"/sys/fs/cgroup/cpu{path}".rstrip("/"))
-                if path in ("", "/"):
-                    break
-                path = os.path.dirname(path)
-    return found
 
 
 def cpu_name() -> str:
@@ -33,7 +19,7 @@ def cpu_name() -> str:
 
 
 def _memberships() -> list[tuple[str, str]]:
-    """(controllers, path) of the control groups of this process; no controllers: version 2."""
+    """Lists this process' control groups as (controllers, path); v2 groups have no controllers."""
     try:
         with open("/proc/self/cgroup", encoding="utf-8") as file:
             lines = [line.rstrip("\n").split(":", 2) for line in file]
@@ -43,7 +29,7 @@ def _memberships() -> list[tuple[str, str]]:
 
 
 def _groups() -> list[str]:
-    """Folders of this process's control group (version 2) and those above it."""
+    """Lists the folders of this process' control group (v2) and of its parents."""
     own = next((path for controllers, path in _memberships() if not controllers), None)
     if own is None:
         return []
@@ -65,7 +51,7 @@ def _number(path: str) -> int | None:
 
 
 def _used(group: str, names: tuple[str, ...]) -> int:
-    """Memory that a control group uses other than by the page cache."""
+    """Returns the bytes that a control group uses, without the page cache."""
     used = 0
     try:
         with open(f"{group}/memory.stat", encoding="ascii") as file:
@@ -79,7 +65,8 @@ def _used(group: str, names: tuple[str, ...]) -> int:
 
 
 def memory() -> tuple[int, int]:
-    """Of the machine or the control group, and what of it the page cache may fill."""
+    """Returns the memory of the machine, or of the control group if that limits it, and how much of
+    it the page cache may use, in bytes."""
     values = {}
     with open("/proc/meminfo", encoding="ascii") as file:
         for line in file:
@@ -102,7 +89,7 @@ def memory() -> tuple[int, int]:
 
 
 def _memory_group() -> str | None:
-    """The folder of the memory controller of version 1, where that is in use."""
+    """Returns the folder of this process' memory controller (v1), if one is in use."""
     for controllers, path in _memberships():
         if "memory" in controllers.split(","):
             folder = f"/sys/fs/cgroup/memory{path}"

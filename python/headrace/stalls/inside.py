@@ -1,4 +1,4 @@
-"""Measures training in the calling process, a notebook for example."""
+"""Measures training in the calling process, for example a notebook."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def measure(
     import torch.utils.data._utils.fetch as fetch
 
     if FOLDER in os.environ:
-        raise RuntimeError("measure() is called within `headrace stalls`: use one of the two")
+        raise RuntimeError("measure() was called under `headrace stalls`: use one of the two")
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         if distributed.get_world_size() > 1:
             raise RuntimeError(
-                "measure() is for one process, and this is one of several ranks: use "
+                "measure() measures a single process, and this is one of several ranks: use "
                 "`headrace stalls -- torchrun ...`"
             )
     with _folder() as folder:
@@ -98,7 +98,7 @@ def _warmed_up(
     device: Any,
     data: str | None,
 ) -> Measurement:
-    """Trains with a few batches, keeps copies of them, and looks how long a step takes."""
+    """Trains with a few batches, keeps copies of them, and measures how long a step takes."""
     import torch
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -118,7 +118,7 @@ def _warmed_up(
             batch = next(iterator, None)
             if batch is None:
                 if not steps:
-                    raise ValueError("the loader gave no batch")
+                    raise ValueError("the loader yielded no batch")
                 iterator = iter(loader)
                 continue
             if findings.first_batch_s is None:
@@ -153,7 +153,7 @@ def _warmed_up(
 
 @contextmanager
 def _folder() -> Iterator[str]:
-    """Where workers write their rows."""
+    """Creates the folder to which workers write their rows, and removes it afterwards."""
     path = tempfile.mkdtemp(prefix=folders.PREFIX)
     os.environ[FOLDER] = path
     try:

@@ -1,11 +1,11 @@
-"""Measures a command: starts it with the probe, follows it, and reports the result.
+"""Runs a command with the probe, waits for its end, and reports where its time went.
 
-A measuring run is thrown away: the probe ends the script once enough is known. Each failure is
-one line that begins with ``headrace stalls:``; the script's own output passes through untouched.
+A measuring run does not train to the end: the probe ends the script when enough is measured. Each
+error is one line that begins with ``headrace stalls:``. The script's own output is not changed.
 
-The launcher and the probe (:mod:`headrace.stalls.probe`) communicate by files in a folder of the
-run: the launcher writes ``settings.json``, the probe ``hello-PID``, ``progress-RANK.json``,
-``rank-RANK.json`` and ``problem-RANK.json``.
+The launcher and the probe (:mod:`headrace.stalls.probe`) communicate through files in a temporary
+folder: the launcher writes ``settings.json``, the probe writes ``hello-PID``,
+``progress-RANK.json``, ``rank-RANK.json`` and ``problem-RANK.json``.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ OK, PROBLEM, FAILED = 0, 1, 3
 
 
 def say(text: str) -> None:
-    """One line on standard error."""
+    """Prints one line to standard error."""
     print(f"headrace stalls: {text}", file=sys.stderr, flush=True)
 
 
 def main(words: list[str]) -> int:
-    """The whole of the command; returns its exit status."""
+    """Runs the command and returns its exit status."""
     options = arguments.parse(words)
     remove_left_over(folders.PREFIX, script.FOLDER, guard.remove_made)
     if not options.unguarded:
@@ -41,12 +41,13 @@ def main(words: list[str]) -> int:
             guard.check(options.command)
         except guard.Unguarded as error:
             say(f"the script's files cannot be guarded: {error}; with --unguarded it is measured "
-                "all the same, and what it writes and deletes meanwhile is written and deleted")
+                "anyway, and the files that it writes and deletes really change")
             return FAILED
     try:
         out = folders.choose_out(options.out)
     except OSError as error:
-        say(f"no results can be written to {options.out}: {error.strerror}; choose with --out")
+        say(f"no results can be written to {options.out}: {error.strerror}; name another folder "
+            "with --out")
         return FAILED
     try:
         status, then = Launch(options, out).run()
@@ -56,8 +57,8 @@ def main(words: list[str]) -> int:
 
 
 def then_run(options: argparse.Namespace) -> int:
-    """The script afresh, in the place of this process."""
-    say("now the command itself, without measuring")
+    """Replaces this process by the command. Returns an exit status only if that fails."""
+    say("running the command itself, without measuring")
     sys.stdout.flush()
     try:
         os.execvp(options.command[0], options.command)
@@ -67,7 +68,7 @@ def then_run(options: argparse.Namespace) -> int:
 
 
 class Launch:
-    """One measurement, with a second run of the script where the first asks for it."""
+    """One measurement. It runs the script again if that cannot replay batches from the device."""
 
     def __init__(self, options: argparse.Namespace, out: str) -> None:
         self.options, self.out = options, out
@@ -75,7 +76,8 @@ class Launch:
         self._device_replay = not options.no_device
 
     def run(self) -> tuple[int, bool]:
-        """The exit status, and whether the command is to be run afterwards (--then-run)."""
+        """Measures. Returns the exit status, and whether to run the command afterwards
+        (--then-run)."""
         with self._signals.blocked():
             return self._run()
 
@@ -83,21 +85,21 @@ class Launch:
         found, status = self._once()
         problem = found.problem("device-replay")
         if problem is not None and self._device_replay and not self._signals.got:
-            say(f"{problem.line()}; starting again without that: the time of copies to it will "
-                "not be separated")
+            say(f"{problem.line()}; starting again without that: the time of copies to the device "
+                "will not be measured separately")
             self._device_replay = False
             found, status = self._once()
         return self._conclude(found, status)
 
     def _once(self) -> tuple[outcome.Outcome, int | None]:
-        """Runs the script; what it left, and its exit status as shells count it (None: it
-        could not be started)."""
+        """Runs the script. Returns its outcome and its exit status (128 + N after signal N, as in
+        shells; None if it could not be started)."""
         folder = RunFolder(folders.PREFIX)
         try:
             self._write_settings(folder.path)
             guarded = None if self.options.unguarded else guard.Guard(folder.path)
             command = script.prepare(self.options.command, folder.path, guarded)
-            # What the script prints must not stand between the lines of --json.
+            # With --json, standard output holds nothing but the JSON.
             stdout = sys.stderr.fileno() if self.options.json else None
             try:
                 started = process.start(command, stdout)
@@ -109,7 +111,7 @@ class Launch:
             process.name_left_over(f"{script.FOLDER}={folder.path}", say)
             found = outcome.read(folder.path)
             if guarded is not None:
-                self._note_turned_away(found, guarded, status)
+                self._note_redirected(found, guarded, status)
             return found, status
         finally:
             folder.close()
@@ -130,15 +132,15 @@ class Launch:
         with open(os.path.join(folder, "settings.json"), "w", encoding="utf-8") as file:
             json.dump(settings, file)
 
-    def _note_turned_away(self, found: outcome.Outcome, guarded: guard.Guard, status: int) -> None:
-        away = guarded.turned_away()
-        found.add_turned_away(away.notes(), away.written[: guard.MOST_PATHS])
+    def _note_redirected(self, found: outcome.Outcome, guarded: guard.Guard, status: int) -> None:
+        changes = guarded.redirected()
+        found.add_redirected(changes.notes(), changes.written[: guard.MOST_PATHS])
         if status and guarded.is_full():
-            say(f"the disk of {guarded.path}, which takes what the script writes, is full: choose "
-                "another folder for it with TMPDIR=DIR")
+            say(f"the disk of {guarded.path}, to which the script's writes are redirected, is "
+                "full: choose another one with TMPDIR=DIR")
         guarded.remove_made()
 
-    # What came out
+    # -- results --
 
     def _conclude(self, found: outcome.Outcome, status: int | None) -> tuple[int, bool]:
         if status is None:
@@ -148,7 +150,7 @@ class Launch:
             return 128 + self._signals.got[0], False
         if found.complete:
             if status:
-                say(f"all was measured; afterwards the command ended with exit status {status}")
+                say(f"the measurement is complete; the command then ended with status {status}")
             return self._results(found), bool(self.options.then_run)
         internal = found.problem("internal")
         if internal is not None:
@@ -162,9 +164,9 @@ class Launch:
         return self._after_early_end(found), False
 
     def _after_giving_up(self, found: outcome.Outcome) -> int:
-        """The probe saw that it cannot go on, and ended the script."""
+        """Reports after the probe could not continue and ended the script."""
         if found.records:
-            say("not all was measured; this is what was")
+            say("the measurement is incomplete; these are the results so far")
             self._results(found)
         else:
             self._say_problems(found)
@@ -175,32 +177,32 @@ class Launch:
             self._results(found)
         elif self._signals.got[0] == signal.SIGTERM:
             say(
-                "ended by SIGTERM: what was measured, if anything, is lost; "
+                "ended by SIGTERM: anything measured so far is lost; "
                 "an interrupt (Ctrl-C, SIGINT) keeps it"
             )
         else:
             say("interrupted before anything was measured")
 
     def _after_failure(self, found: outcome.Outcome, status: int) -> None:
-        """The script's own failure: its traceback is on the screen already."""
+        """Reports after the script failed; its traceback is on the screen already."""
         self._say_problems(found)
-        when = "while it was measured" if found.records else "before anything was measured"
+        when = "during the measurement" if found.records else "before anything was measured"
         how = f"with exit status {status}"
         if status > 128:
             how += f" ({process.signal_name(status - 128)})"
         say(f"the command itself failed {when}, {how}; there are no results")
 
     def _after_early_end(self, found: outcome.Outcome) -> int:
-        """It came to its end by itself."""
+        """Reports after the script ended by itself, without an error."""
         if found.records:
-            say("the script ended before all was measured; this is what was")
+            say("the script ended before the measurement was complete; these are the results so far")
             self._results(found)
         elif found.problems:
             self._say_problems(found)
         else:
             say(outcome.why_nothing(found, self.options.command))
         if self.options.then_run:
-            say("--then-run: the command has run to its end, so it is not run again")
+            say("--then-run: the command has already run to its end, so it is not run again")
         return PROBLEM
 
     def _results(self, found: outcome.Outcome) -> int:
@@ -213,7 +215,7 @@ class Launch:
         try:
             result, unwritten = results.write(self.out, found.records)
         except ValueError as error:
-            say(f"no result: {error}; what was measured is in {self._place()}/records")
+            say(f"no result: {error}; the measured records are in {self._place()}/records")
             return PROBLEM
         status = self._print(result, complete=not unwritten)
         for failure in unwritten:
@@ -233,7 +235,7 @@ class Launch:
                 print(f"\n{self._place()}/: {files}", flush=True)
         except OSError as error:
             say(f"the result cannot be printed ({error.strerror}): see {self._place()}")
-            # Nor can what is left in the buffer be written when Python ends.
+            # Python would fail again when it flushes its buffer at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return FAILED
         return OK
@@ -243,6 +245,6 @@ class Launch:
             say(problem.line())
 
     def _place(self) -> str:
-        """The results' folder, as short as it can be."""
+        """Returns the results' folder, relative to the current folder if it lies inside it."""
         place = os.path.relpath(self.out)
         return self.out if place.startswith("..") else place

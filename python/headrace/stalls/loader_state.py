@@ -1,4 +1,4 @@
-"""What is known of one loader of a measured script."""
+"""State of one loader of a measured script."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 
 
 class LoaderState:
-    """What is known of one loader of the script, or of loaders that take turns in its place."""
+    """State of one loader of the script, or of equal loaders that it makes anew for each epoch."""
 
     def __init__(self, number: int, name: str, key: tuple[Any, ...], where: str) -> None:
         self.number, self.name, self.key = number, name, key
         self.where = where  # the script's line that iterates it
-        self.thread = 0  # that asked for its newest batch
+        self.thread = 0  # the thread that requested its newest batch
         self.newest: weakref.ref[Any] | None = None  # its ProbedIterator
-        self.outside: set[type] = set()  # classes whose iterators go through another one
-        self.watched = False  # headrace.watch was asked for
+        self.outside: set[type] = set()  # classes whose iterators iterate another loader
+        self.watched = False  # it was passed to headrace.watch
         self.not_kept = ""  # why its batches cannot be replayed
-        self.trained = False  # between two of its batches, some time
+        self.trained = False  # the script trained between two of its batches
         self.batches = 0
         self.first_batch_s: float | None = None
         self.first_ns = 0
         self.steps: list[float] = []  # seconds of the newest steps
-        self.batch_s: list[float] = []  # from one next() to the following
-        self.optimizer_steps = 0  # between two of its batches
+        self.batch_s: list[float] = []  # seconds from one next() to the following
+        self.optimizer_steps = 0  # between its batches
         self.steps_before = 0
         self.steps_each = 1  # batches for one step of the optimizer
         self.stepped_at = 0  # the batch of its last step
@@ -35,14 +35,14 @@ class LoaderState:
 
     @property
     def is_outside(self) -> bool:
-        """All that it gives comes from another loader."""
+        """Whether all its batches come from another loader."""
         newest = self.newest() if self.newest is not None else None
         return not self.batches and newest is not None and newest.demoted
 
     def count(self, optimizer_steps: int, backwards: int) -> None:
-        """What the script did with its last batch."""
+        """Counts the optimizer steps and backward passes since the last batch."""
         if not self.trained and (optimizer_steps or backwards):
-            # What came before, like a pass that computes means, is no warm-up.
+            # Batches before the first training step (to compute means, say) are no warm-up.
             self.trained, self.batches, self.first_ns = True, 1, time.perf_counter_ns()
             self.steps, self.batch_s = [], []
             self.replay, self.not_kept = None, ""
@@ -55,7 +55,7 @@ class LoaderState:
             self.stepped_at = self.batches
 
     def note_steps(self, optimizer_steps: int, backwards: int) -> None:
-        """Those of the process so far: what comes from here on is counted."""
+        """Notes the process' totals, from which later steps are counted."""
         self.steps_before, self.backwards_before = optimizer_steps, backwards
 
     def described(self) -> str:
@@ -69,6 +69,6 @@ class LoaderState:
         )
 
     def goes_on(self) -> bool:
-        """Its newest iterator is in use."""
+        """Whether its newest iterator is still in use."""
         newest = self.newest() if self.newest is not None else None
         return newest is not None and not newest.done

@@ -1,9 +1,10 @@
-"""Finds the loop that trains among those over a script's loaders, and takes its place.
+"""Finds the training loop among a script's loops over loaders, and feeds it the batches of a
+measuring run.
 
-Iterators of loaders are wrapped. Until a loop is recognised as training (its optimizer steps), a
-wrapped iterator passes batches on and counts; then one loader is adopted, its loop gets the
-batches of a measuring run, and at the end of that the process ends: the weights mean nothing
-any more, so nothing of the script behind the loop may run.
+The iterators of loaders are wrapped. Until a loop is recognised as training (an optimizer steps in
+it), its iterator counts batches and passes them on. Then the loop of one loader gets the batches of
+a measuring run. The process ends with that run: the weights are meaningless by then, so the rest of
+the script must not run.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ from .rank import EXIT_INTERNAL, WAY_OUT, Rank
 
 WARM_UP = 5
 STABLE = 0.3  # spread of the last steps
-PATIENCE_BATCHES = 15  # beyond the warm-up, for steps to become alike
+PATIENCE_BATCHES = 15  # wait at most this long after the warm-up for steps to become stable
 PATIENCE_S = 30.0
-KEEP_FOR = 64  # batches beyond the warm-up, whose shapes are looked at
-WATCHDOG_S = 60.0  # of training steps without a loop that can be measured
-LEAD = 8  # batches between rank 0's announcement and the change
+KEEP_FOR = 64  # batches after the warm-up whose shapes are inspected
+WATCHDOG_S = 60.0  # warn after training for this long without a loop that can be measured
+LEAD = 8  # batches between rank 0's announcement and the start of the run
 
 
 class _Stack(threading.local):
-    """Iterators that are asked for a batch just now, in this thread; outermost first."""
+    """The iterators whose next() is running in this thread, outermost first."""
 
     def __init__(self) -> None:
         self.asked: list[ProbedIterator] = []
 
 
 class Probe(Rank):
-    """Looks for the loop of this process that trains. ``run``: its measuring run, once begun."""
+    """Searches for this process' training loop. ``run``: its measuring run, once started."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,21 +52,21 @@ class Probe(Rank):
         self.run: Any = None
         self.optimizer_steps = 0
         self.backwards = 0
-        self.first_step_s = 0.0  # when training was seen first
-        self.trainers: set[int] = set()  # threads that step or go backward
-        self.has_warned = False  # the watchdog has said that nothing is found
-        self.has_optimizer: bool | None = None  # once looked for
+        self.first_step_s = 0.0  # time of the first training step
+        self.trainers: set[int] = set()  # threads that run optimizer steps or backward passes
+        self.has_warned = False  # the watchdog has warned that no loop was found
+        self.has_optimizer: bool | None = None  # None: not checked yet
         self.device: Any = None
         self.stack = _Stack()
         self.announced: dict[str, int] | None = None
         self.wanted = int(self.settings.get("warm_up") or WARM_UP)
         self._rank_and_size: tuple[int, int] | None = None
-        self._joined = False  # a process group of torch's
+        self._joined = False  # this process has joined a process group
         self.crashed: type[BaseException] | None = None
         self.met = False
         work.own()
         atexit.register(self._at_exit)
-        if multiprocessing.parent_process() is not None:  # which runs no exit handlers
+        if multiprocessing.parent_process() is not None:  # atexit handlers do not run there
             Finalize(None, self._at_exit, exitpriority=0)
         before = sys.excepthook
 
@@ -76,8 +77,8 @@ class Probe(Rank):
         sys.excepthook = excepthook
 
     def _meet(self) -> None:
-        """Ranks of several hosts find each other before any of them waits for another within
-        a step of training."""
+        """Connects the ranks of several hosts, before one waits for another within a training
+        step."""
         if self.ranks()["world_size"] == 1:
             return
         try:
@@ -86,24 +87,24 @@ class Probe(Rank):
             self.over = True
             self.problem(
                 "ranks",
-                f"the ranks of this run could not meet: {error}",
-                "give an address on rank 0's host that all hosts reach: --channel HOST:PORT",
+                f"the ranks of this run could not connect: {error}",
+                "give an address on rank 0's host that all hosts can reach: --channel HOST:PORT",
             )
             self.end(EXIT_INTERNAL)
 
-    # Loaders
+    # -- loaders --
 
     def state_of(self, loader: Any) -> LoaderState:
         try:
             state = self.states.get(loader)
-        except TypeError:  # cannot be referred to weakly
+        except TypeError:  # has no weak references
             state = None
         if state is not None:
             return state
         kind = type(loader)
         name = f"{kind.__module__}.{kind.__qualname__}"
         key = _key(loader)
-        # Scripts make their loader anew for each epoch: one loop all the same.
+        # A script may create an equal loader for each epoch: that is still one loop.
         alike = [s for s in self.all_states if s.key == key and s.trained and not s.goes_on()]
         state = alike[0] if alike else LoaderState(
             len(self.all_states) + 1, name, key, _line_of_script()
@@ -117,7 +118,7 @@ class Probe(Rank):
         return state
 
     def wrap(self, loader: Any, kind: type, begin: Callable[[Any], Any]) -> Iterator[Any]:
-        """``begin`` makes an iterator of ``loader`` the way class ``kind`` does."""
+        """Wraps an iterator of ``loader``. ``begin`` makes it as ``kind.__iter__`` does."""
         if self.over or os.getpid() != self.pid:
             return begin(loader)  # type: ignore[no-any-return]
         if not self.met:
@@ -126,16 +127,16 @@ class Probe(Rank):
         state = self.state_of(loader)
         before = state.newest() if state.newest is not None else None
         if before is not None and before.kind is not kind and issubclass(before.kind, kind):
-            before.demote()  # this is called by its __iter__
+            before.demote()  # its __iter__ called this function
         iterator = ProbedIterator(self, loader, state, kind, begin)
         run = self.run
         if run is None or run.state is not state:
             state.newest = weakref.ref(iterator)
             iterator.begin()
         elif iterator.demoted:
-            run.measurement.restart = True  # the loop around it was left and begun again
+            run.measurement.restart = True  # the script left the loop and started it again
             iterator.begin()
-        # Else its batches come from the run: nothing is begun that would load others.
+        # Otherwise its batches come from the run, so no real iterator is started.
         return iterator
 
     def went_backward(self) -> None:
@@ -143,7 +144,7 @@ class Probe(Rank):
         self._trained()
 
     def _trained(self) -> None:
-        """Something learned. Says so where that goes on without a loop to measure."""
+        """Called after a training step. Warns if training continues without a loop to measure."""
         if self.over or self.run is not None or os.getpid() != self.pid:
             return
         self.trainers.add(threading.get_ident())
@@ -154,15 +155,15 @@ class Probe(Rank):
             return
         self.has_warned = True
         print(
-            f"headrace stalls: {now - self.first_step_s:.0f} s of training ({self._steps()}) and no "
-            f"loop over a loader to measure; seen instead: {self._seen()}; {WAY_OUT}. The script goes "
-            "on; Ctrl-C ends it.",
+            f"headrace stalls: {now - self.first_step_s:.0f} s of training ({self._steps()}), but no "
+            f"loop over a loader to measure; seen instead: {self._seen()}; {WAY_OUT}. The script "
+            "continues; Ctrl-C ends it.",
             file=sys.stderr,
             flush=True,
         )
 
     def _may_yet_be_found(self) -> bool:
-        """A loop trains with a loader, and has not come to enough batches."""
+        """Whether a loop over a loader trains, but has not read enough batches yet."""
         enough = self.wanted + PATIENCE_BATCHES + LEAD
         return any(
             state.goes_on() and state.trained and state.batches <= enough
@@ -170,11 +171,11 @@ class Probe(Rank):
         )
 
     def is_read_by_training(self, state: LoaderState) -> bool:
-        """Not by a thread that reads ahead for the one that trains."""
+        """Whether the training thread itself reads the loader, not a thread that reads ahead."""
         return not self.trainers or state.thread in self.trainers
 
     def steps_done(self) -> int:
-        """Of an optimizer, or else of training without one."""
+        """Returns the number of optimizer steps, or of backward passes if there are none."""
         return self.optimizer_steps or self.backwards
 
     def _steps(self) -> str:
@@ -194,7 +195,7 @@ class Probe(Rank):
                     return
 
     def trains(self, iterator: ProbedIterator) -> bool:
-        """Whether it is time to take this loop."""
+        """Whether to measure this loop now."""
         state = iterator.state
         if state.batches < self.wanted:
             return False
@@ -217,7 +218,8 @@ class Probe(Rank):
         return True
 
     def _ranks_of_run(self) -> tuple[int, int]:
-        """Rank and size. Asked at each batch: the script may yet join a process group."""
+        """Returns rank and size. Called at each batch, since the script may join a process group
+        later."""
         if not self._joined:
             distributed = sys.modules.get("torch.distributed")
             self._joined = (
@@ -233,7 +235,7 @@ class Probe(Rank):
 
     def _ready(self, state: LoaderState) -> bool:
         if not state.optimizer_steps:
-            # An update without torch.optim, or somebody who knows that this loop trains.
+            # Training without torch.optim, or a loop that the user has named.
             chosen = state.watched or self.settings.get("loader") == state.number
             learns = state.backwards >= self.wanted and not self.optimizer_steps
             if not (chosen or learns or self._nothing_learns(state)):
@@ -245,8 +247,8 @@ class Probe(Rank):
         return spread <= STABLE * max(recent) or max(recent) < 1e-3 or waited or enough
 
     def _nothing_learns(self, state: LoaderState) -> bool:
-        """A script that stands in for training, or trains by something other than torch: no
-        optimizer is there, and no gradient is asked for or kept from being asked for."""
+        """Whether the script only imitates training, or trains without torch: there is no
+        optimizer, and the script neither computes nor disables gradients."""
         import torch
 
         if self.optimizer_steps or self.backwards or not torch.is_grad_enabled():
@@ -259,21 +261,21 @@ class Probe(Rank):
         return not self.has_optimizer
 
     def take(self, iterator: ProbedIterator) -> bool:
-        """The measuring run begins with the loop of this iterator; not where another process
-        is measured as this rank already."""
+        """Starts the measuring run with this iterator's loop. Returns False if another process is
+        being measured as this rank already."""
         rank = self._ranks_of_run()[0]
         path = os.path.join(self.folder, f"measured-{rank}")
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            # What a helping process left, which read data and did not train.
+            # Left by a helper process, which read data and did not train.
             os.unlink(os.path.join(self.folder, f"problem-{rank}.json"))
         except FileNotFoundError:
             pass
         except FileExistsError:
             self.over = True
             print(
-                f"headrace stalls: process {self.pid} trains, too; what is measured is the process "
-                "that was first",
+                f"headrace stalls: process {self.pid} trains, too; only the process that trained "
+                "first is measured",
                 file=sys.stderr,
             )
             return False
@@ -294,7 +296,7 @@ class Probe(Rank):
         self.close_source = self.run.measurement.source.close
         return True
 
-    # Endings
+    # -- end of the process --
 
     def _at_exit(self) -> None:
         if os.getpid() != self.pid or self.over:
@@ -309,9 +311,9 @@ class Probe(Rank):
             traceback.print_exc()
 
     def _explain(self) -> None:
-        """Why nothing was measured, though loaders were iterated."""
+        """Reports why nothing was measured although loaders were iterated."""
         if any(name.startswith("measured-") for name in os.listdir(self.folder)):
-            return  # another process is
+            return  # another process is measured
         if not any(s.optimizer_steps or s.backwards for s in self.all_states):
             trained = f"though it trained ({self._steps()}): " if self.first_step_s else ""
             self.problem(
@@ -325,12 +327,12 @@ class Probe(Rank):
             self.problem(
                 "few-batches",
                 f"the script ended before enough batches ({self.wanted} to warm up): {self._seen()}",
-                "let it run for more batches or epochs, or lower --warm-up",
+                "run it for more batches or epochs, or lower --warm-up",
             )
 
 
 class ProbedIterator:
-    """Stands for an iterator of a loader."""
+    """Wraps an iterator of a loader."""
 
     _real: Any = None
 
@@ -345,7 +347,7 @@ class ProbedIterator:
         self._probe, self.loader, self.state = probe, loader, state
         self.kind, self.begin_of = kind, begin
         self._start = self._given = self._asked = 0.0  # when it, and the batch before, was
-        self.demoted = kind in state.outside  # it is the outside of another iterator
+        self.demoted = kind in state.outside  # it iterates another loader's iterator
         self.done = False
 
     def begin(self) -> None:
@@ -357,7 +359,7 @@ class ProbedIterator:
         return self._real
 
     def demote(self) -> None:
-        """What it gives comes from another iterator, which is the one to look at."""
+        """Ignores this iterator from now on: its batches come from another one, which counts."""
         self.demoted = True
         self.state.outside.add(self.kind)
 
@@ -391,7 +393,7 @@ class ProbedIterator:
                 probe.optimizer_steps - state.steps_before,
                 probe.backwards - state.backwards_before,
             )
-            if not probe.is_read_by_training(state):  # what it reads is trained with meanwhile
+            if not probe.is_read_by_training(state):  # another thread trains meanwhile
                 state.note_steps(probe.optimizer_steps, probe.backwards)
             if state.batches >= probe.wanted and self._taken():
                 assert probe.run is not None
@@ -412,12 +414,12 @@ class ProbedIterator:
         return batch
 
     def _trains(self) -> bool:
-        """Whether a thread that trains asks."""
+        """Whether the calling thread trains."""
         return threading.get_ident() in self._probe.trainers or not self._probe.trainers
 
     def _ask(self) -> Any:
-        """The loader's own next batch."""
-        if self._real is None:  # begun within the run, which ended
+        """Returns the loader's own next batch."""
+        if self._real is None:  # it was created within the run, which has ended
             self.begin()
         stack = self._probe.stack.asked
         if stack:
@@ -439,8 +441,8 @@ class ProbedIterator:
             self._probe.give_up(error)
 
     def _keep(self, batch: Any) -> None:
-        """Batches to replay are copied before the script sees them: two at the end of the
-        warm-up, and those of other shapes."""
+        """Copies batches for the replay before the script gets them: two at the end of the warm-up,
+        and those of other shapes."""
         state = self.state
         try:
             if state.replay is None:
@@ -448,7 +450,7 @@ class ProbedIterator:
 
                 state.replay = Replay()
             state.replay.keep(batch)
-        except Exception as error:  # said if this is the loop to measure
+        except Exception as error:  # reported if this is the loop to measure
             state.not_kept = f"{type(error).__name__}: {error}"
 
     def close(self) -> None:
@@ -458,7 +460,7 @@ class ProbedIterator:
 
 
 def _key(loader: Any) -> tuple[Any, ...]:
-    """What loaders have in common that a script makes anew for each of its epochs."""
+    """Returns a key that is equal for the loaders that a script creates for each epoch."""
     dataset = getattr(loader, "dataset", None)
     try:
         samples = len(dataset)  # type: ignore[arg-type]
@@ -469,7 +471,7 @@ def _key(loader: Any) -> tuple[Any, ...]:
 
 
 def _line_of_script() -> str:
-    """FILE:LINE of the innermost caller outside of this package and of installed ones."""
+    """Returns FILE:LINE of the innermost caller outside of this and of installed packages."""
     frame = sys._getframe(1)
     ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     while frame is not None:

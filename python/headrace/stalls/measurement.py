@@ -1,50 +1,43 @@
 """Measures one rank, segment by segment.
 
-A generator of batches: what it yields is what the script's loop gets, so the time between two of
-its steps is a step of training. Segments follow the schedule of the C library (VLDB'21, section 3,
-by difference). Everything that is not training (dropping files, waiting for workers, meeting the
-other ranks) happens between their timed parts.
+The measurement is a generator that yields the batches for the script's loop, so the time between
+two of them is a training step. Segments follow the schedule of the C library (VLDB'21, section 3,
+differential measurement). Everything that is not training (dropping files, waiting for workers,
+synchronising with other ranks) happens between the timed parts of segments.
 """
 
 from __future__ import annotations
 
 import gc
 import math
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from .. import _core
-from . import counters, load, work
+from . import counters, work
 from .channel import Channel
-from .findings import CannotTell, Findings, Settings
+from .findings import Findings, Inconclusive, Settings
 from .host import memory
 from .replay import NotReplayable, Replay, samples_in
 from .sources import MOST_AHEAD, IndexSet, Other, Source
 from .timer import Timer
 
-SEGMENT_S = 3.0  # of a segment of replay, at most, where the step is not longer than that
+SEGMENT_S = 3.0  # longest segment of replayed batches, unless a step is longer
 ROUNDS_WANTED = 6
-SHARE_OF_TIME = 0.8  # of the limit, for the rounds; the rest for what follows
-COLD_ENOUGH = 0.9  # of the files' bytes, really read
-COLD_ENOUGH_ESTIMATED = 0.5  # where the files of a set are not known one by one
-HARDLY_WAITS = 0.08  # of its time
+SHARE_OF_TIME = 0.8  # share of the time limit for the rounds; the rest is for later measurements
 LONGEST_FILL_S = 30.0
-WARM_ENOUGH = 0.05
-SLACK_BYTES = 1 << 20  # of something else that the processes read
-WARM_CLEAN = 0.002  # of the files' bytes: so much, read from storage, hardly shows
-HELD_SHARE = 0.25  # of the available memory, for the files that the ranks of a host hold in it
-TRIES = 2  # for a segment of real batches in which the script leaves its loop
-CALM_TRIES = 3  # for a segment that others disturb
-CALM_SHARE = 0.25  # of the time, for trying again
-LEAST_ROUNDS = 4  # that the schedule always runs
-LEAST_BATCHES = 8  # of a segment
+HELD_SHARE = 0.25  # share of the available memory for files held there by the ranks of a host
+TRIES = 2  # how often a segment of real batches is tried if the script leaves its loop
+LEAST_ROUNDS = 4  # rounds that the schedule always runs
+LEAST_BATCHES = 8  # per segment
 PERHAPS_NETWORK = "the samples perhaps come over the network"
-OUTLAST = 3  # a segment takes so many times what the loader has ahead
+OUTLAST = 3  # a segment has at least this many times the batches that the loader has ahead
 
 
 class Measurement:
-    """``replay`` is frozen, ``device`` that of the training's parameters."""
+    """The measurement of one rank. ``replay`` is frozen; ``device`` holds the parameters."""
 
     def __init__(
         self,
@@ -66,33 +59,31 @@ class Measurement:
         self.batch_size = batch_size or samples_in(replay.give(0, False))
         source.batch_size = self.batch_size
         self.local_size = 1  # ranks of this host
-        self.batch_size_given = batch_size is not None  # by the script: batches do not show it
+        self.batch_size_given = batch_size is not None  # by the script, else seen from batches
         self._step_s, self._steps_each = step_s, steps_each
         self._given = 0  # number of the next replayed batch
         self._sets: dict[int, IndexSet] = {}
-        self.phase = ""  # under way
+        self.phase = ""  # of the current segment
         self.restart = False  # the script left the loop and came back
-        self._tries = 0  # of the segment under way
+        self._tries = 0  # of the current segment
         self.failed = False  # the script's loader raised
         self._size = 0  # batches of an index set
-        self._ahead: dict[str, bool] = {}  # by kind of segment: it begins with a full queue
         self._preread = False  # all files of a whole dataset are in memory
         self._hold: _core.StorageHold | None = None  # the files of a warm segment
-        self._unheld = ""  # why not all could be held
-        self._cold_bytes = 0  # most that a cold segment read
-        self._plan: dict[str, int] = {}  # batches of a segment
-        self._usable: list[str] = []  # phases that all ranks can have
-        # Of the training, where a thread of the script's reads the loader for it.
+        self._unheld = ""  # why not all files could be held
+        self._cold_bytes = 0  # the most that a cold segment read
+        self._plan: dict[str, int] = {}  # batches of a segment, by phase
+        self._usable: list[str] = []  # phases that all ranks can measure
+        # Returns the number of training steps, if another thread of the script reads the loader.
         self.steps_done: Callable[[], int] | None = None
-        self._queued = 0  # batches that it has ahead
+        self._queued = 0  # batches that this thread reads ahead
         self._is_longer = False  # segments were made longer
-        self._trying_again_s = 0.0  # spent on segments that others disturbed
-        self.single_step_s = 0.0  # a step that nothing overlaps with
+        self.single_step_s = 0.0  # seconds of a step that overlaps with nothing
 
     def samples_in(self, batch: Any) -> int:
         return self.batch_size if self.batch_size_given else samples_in(batch)
 
-    # Devices
+    # -- devices --
 
     def synchronize(self) -> None:
         if self.device is not None and self.device.type != "cpu":
@@ -101,7 +92,7 @@ class Measurement:
             torch.accelerator.synchronize(self.device)
 
     def _phases(self) -> list[str]:
-        """Which phases can be had on this rank; reasons for the others."""
+        """Lists the phases that this rank can measure, and the reasons why it cannot others."""
         found = ["host"]
         reasons = self.findings.phases
         on_cpu = self.device is None or self.device.type == "cpu"
@@ -112,14 +103,14 @@ class Measurement:
             reasons["host"] = "batches come from the loader already on the device"
         elif not self.settings.device_replay:
             reasons["device"] = (
-                "the script failed with batches that lie on the device already: the copy is not "
+                "the script failed with batches that were already on the device: the copy is not "
                 "separated from the step"
             )
         else:
             try:
                 self.replay.to_device(self.device)
                 found.append("device")
-            except Exception as error:  # torch's, or of a batch's own .to()
+            except Exception as error:  # from torch, or from a batch's own .to()
                 text = str(error) if isinstance(error, NotReplayable) else repr(error)
                 reasons["device"] = f"{text}; the copy is not separated from the step"
         found.append("warm")
@@ -131,7 +122,7 @@ class Measurement:
         return found
 
     def _why_not_cold(self) -> str:
-        """Tries to drop the first set's files."""
+        """Tries to drop the first set's files. Returns why that is not possible; "" if it is."""
         chosen = self._set(0)
         learned = self.source.learned
         self.findings.network = learned.network
@@ -174,16 +165,10 @@ class Measurement:
         self.progress.say("dropping the files from memory", None)
         state = self.drop(chosen.files)
         self.findings.filesystem = state["filesystem"]
-        if state["in_memory"]:
-            return f"the files lie in {state['filesystem']}, in memory: nothing is ever fetched"
-        if state["resident_bytes"] > 0.05 * max(1, state["bytes"]):
-            share = state["resident_bytes"] / state["bytes"]
-            return (
-                f"{share:.0%} of the files' bytes stay in memory though they were dropped: a "
-                "process has them mapped, or they are being written"
-            )
-        if counters.bytes_read("self") is None:
-            return "the kernel does not let this process read its I/O counters (/proc/self/io)"
+        evidence = {"read_bytes": counters.bytes_read("self"), "expected_bytes": 0}
+        reason = _core.stalls_judge({"phase": "cold", **state, **evidence})["reason"]
+        if reason:
+            return reason
         if state["network"]:
             self.findings.note(
                 f"the files lie on {state['filesystem']}: they are fetched over the network, where "
@@ -192,18 +177,18 @@ class Measurement:
         return ""
 
     def drop(self, files: list[str]) -> dict[str, Any]:
-        """Drops files from memory, also what this process and its workers have mapped."""
-        self.source.let_go(files)
+        """Drops files from memory, even if this process and its workers have mapped them."""
+        self.source.release(files)
         return dict(_core.storage_drop(files))
 
-    # Index sets
+    # -- index sets --
 
     def _set(self, number: int) -> IndexSet:
         chosen = self._sets.get(number)
         if chosen is None:
             try:
                 chosen = self.source.plan(self._size)
-            except Exception:  # of the script's sampler or dataset
+            except Exception:  # from the script's sampler or dataset
                 self.failed = True
                 raise
             self._sets[number] = chosen
@@ -212,14 +197,14 @@ class Measurement:
         return chosen
 
     def new_set(self) -> IndexSet:
-        """One that no segment has used."""
+        """Returns an index set that no segment has used."""
         return self._set(max(self._sets, default=-1) + 1)
 
-    # The run
+    # -- the run --
 
     def batches(self) -> Iterator[Any]:
-        """Yields what the script's loop gets from now on."""
-        # A full collection takes long and comes seldom: its turn is not to be in a segment.
+        """Yields the batches that the script's loop gets from now on."""
+        # A full garbage collection is slow and rare: run it now, not within a segment.
         gc.collect()
         gc.freeze()
         yield from self._calibrate()
@@ -231,26 +216,29 @@ class Measurement:
         phases = self._phases()
         everybody = self.channel.gather(phases)
         self._usable = [phase for phase in phases if all(phase in other for other in everybody)]
+        if self.channel.rank == 0:
+            self._warn_if_too_short()
         yield from self._rounds()
 
     def _begin_with(self, plan: dict[str, int]) -> None:
         self._size = plan["settle"] + plan["batches"] + self.source.ahead
 
     def can_be_longer(self) -> bool:
-        """Whether segments of twice the batches can be had, once."""
+        """Whether all segments can be repeated with twice the batches, which is done once."""
         epoch, asked = self.source.epoch(), self.settings.batches
         fits = epoch is None or self._size + self._plan["batches"] <= epoch
         return not self._is_longer and not asked and fits and self.channel.size == 1
 
     def longer(self) -> Iterator[Any]:
-        """All segments once more, twice as long."""
+        """Runs all segments again, twice as long."""
         self._is_longer = True
         self._plan = {**self._plan, "batches": 2 * self._plan["batches"]}
         self._begin_with(self._plan)
         self._sets.clear()
-        self._ahead.clear()
         for found in (self.findings.segments, self.findings.drains, self.findings.preparation):
             found.clear()
+        for phase in self._usable:
+            self.findings.phases.pop(phase, None)
         yield from self._rounds()
 
     def _rounds(self) -> Iterator[Any]:
@@ -264,21 +252,42 @@ class Measurement:
                 precision=self.settings.precision,
                 **self._plan,
             )
+        tried: list[tuple[float, dict[str, Any], float]] = []
         while True:
             segment = self.channel.share(schedule.next() if schedule else None)
             if segment is None:
                 break
-            record, took_s = yield from self._calm(segment)
-            self.findings.segments.append(record)
+            begin = time.perf_counter()
+            self._tries = 0
+            while (record := (yield from self._segment(segment))) is None:
+                self._tries += 1
+            took_s = time.perf_counter() - begin
+            evidence = self._of_all_ranks(record, took_s)
+            again = self.channel.share(schedule.again(evidence) if schedule else None)
+            if again in ("unsettled", "none settled"):
+                tried.clear()
+                if again == "none settled":
+                    self._unsettle(segment["phase"])
+                continue
+            tried.append((evidence["others"], record, took_s))
+            if again:
+                continue
+            _, best, took_s = min(tried, key=lambda one: one[0])
+            best["tries"] = len(tried)
+            tried.clear()
+            if best["verified"] is False:
+                phase = "cold" if best["phase"] == "cold" else "warm"
+                self.findings.phases.setdefault(phase, best["reason"])
+            self.findings.segments.append(best)
             if schedule:
-                schedule.report(record["elapsed_s"], took_s)
+                schedule.report(best["elapsed_s"], took_s)
                 self.progress.say(_title(segment), schedule.progress)
-        self._note_reads()
-        self._note_disturbances()
+        for note in _core.stalls_notes(self.findings.segments, self._unheld):
+            self.findings.note(note)
         self.findings.ended = self.channel.share(schedule.end if schedule else None) or "limit"
 
     def _calibrate(self) -> Iterator[Any]:
-        """How long a step is without loading."""
+        """Measures a step without loading."""
         self.progress.say("measuring a step", 0.0)
         for _ in range(3):
             yield self._replayed(False)
@@ -301,8 +310,8 @@ class Measurement:
             yield from self._count_queued()
 
     def _count_queued(self) -> Iterator[Any]:
-        """How many batches a thread of the script's reads ahead: so many more than training
-        steps are asked for when training has used up what it had."""
+        """Counts the batches that a thread of the script reads ahead: after training has used up
+        its earlier batches, this many more batches than training steps are requested."""
         time.sleep(min(LONGEST_FILL_S, 2 * MOST_AHEAD * max(self._host_step_s, self._step_s)))
         assert self.steps_done is not None
         took = []
@@ -316,7 +325,7 @@ class Measurement:
         self._queued = max(0, len(took) - steps) + 1
         self._host_step_s = max(self._host_step_s, sorted(took[MOST_AHEAD:])[MOST_AHEAD // 2])
         if self._queued > MOST_AHEAD:
-            raise CannotTell(
+            raise Inconclusive(
                 "it is not known what training waits for, because a thread of the script reads its "
                 f"loader more than {MOST_AHEAD} batches ahead"
             )
@@ -326,7 +335,7 @@ class Measurement:
         )
 
     def _lengths(self) -> dict[str, int]:
-        """Batches of a segment: rank 0 decides by the slowest rank."""
+        """Chooses the batches of a segment; rank 0 decides, by the slowest rank."""
         mine = (self._host_step_s, max(self._step_s, self._host_step_s))
         source = self.source
         everybody = self.channel.gather(
@@ -344,76 +353,74 @@ class Measurement:
         time_s = self.settings.time_s
         at_most = max(8, SEGMENT_S / step)
         count = min((time_s * SHARE_OF_TIME / ROUNDS_WANTED - overhead) / each, at_most)
-        # What a segment takes from the queue that was full when it began is not measured.
+        # Batches that were queued before a segment started are not measured by it.
         at_least = max(2 * unit, OUTLAST * ahead, LEAST_BATCHES)
         if LEAST_ROUNDS * (overhead + at_least * each) > 2 * time_s:
             at_least = max(2 * unit, ahead, LEAST_BATCHES)
         if self.settings.batches:
             at_least = 2 * unit
             count = min(count, self.settings.batches / (4 * LEAST_ROUNDS) - settle)
-        # An index set within one epoch has no file twice.
+        # An index set within one epoch repeats no file.
         epochs = [one[4] - settle - one[3] for one in everybody if one[4] is not None]
         count = min([max(count, at_least), *(length // unit * unit for length in epochs)])
         batches = int(math.ceil(max(count, 2 * unit) / unit)) * unit
+        self._slowest_s = step, real
         return {"batches": batches, "settle": settle}
+
+    def _warn_if_too_short(self) -> None:
+        """Warns at the start if --time does not suffice for the least number of rounds."""
+        step_s, real_s = self._slowest_s
+        batches = self._plan["settle"] + self._plan["batches"]
+        round_s = batches * sum(
+            real_s if phase in ("warm", "cold") else step_s for phase in self._usable
+        )
+        asked_s, needed_s = self.settings.time_s, LEAST_ROUNDS * round_s
+        if self.settings.batches or needed_s <= asked_s:
+            return
+        text = (
+            f"this loop needs about {needed_s:.0f} s, more than the {asked_s:.0f} s of --time: "
+            f"fewer than {LEAST_ROUNDS} rounds of segments give no interval"
+        )
+        self.findings.note(text)
+        print(f"headrace stalls: {text}", file=sys.stderr, flush=True)
 
     def _replayed(self, device: bool) -> Any:
         self._given += 1
         return self.replay.give(self._given, device)
 
-    def _calm(
-        self, segment: dict[str, Any]
-    ) -> Generator[Any, None, tuple[dict[str, Any], float]]:
-        """The least disturbed of a few tries (one, if it is not disturbed), and the seconds that
-        it took: what the others took has a limit of its own."""
-        tried: list[tuple[float, dict[str, Any], float]] = []
-        while len(tried) < CALM_TRIES:
-            begin = time.perf_counter()
-            self._tries = 0
-            while (record := (yield from self._segment(segment))) is None:
-                self._tries += 1
-            took_s = time.perf_counter() - begin
-            # Every rank decides the same, by the rank that was disturbed most.
-            seen = self.channel.gather([record["disturbed"], record["others"] or 0.0, took_s])
-            self._trying_again_s += max(one[2] for one in seen) if tried else 0.0
-            tried.append((max(one[1] for one in seen), record, took_s))
-            spent = self._trying_again_s > CALM_SHARE * self.settings.time_s
-            if segment["phase"] == "alone" or not any(one[0] for one in seen) or spent:
-                break
-        _, best, took_s = min(tried, key=lambda one: one[0])
-        best["tries"] = len(tried)
-        return best, took_s
+    def _of_all_ranks(self, record: dict[str, Any], took_s: float) -> dict[str, Any]:
+        """Combines the ranks' records to their worst values, so that all ranks decide alike."""
+        ahead, left = self.source.ahead, record.get("queue_end")
+        everybody = self.channel.gather(
+            [
+                record["disturbed"],
+                record["others"] or 0.0,
+                took_s,
+                sum(record["wait_s"]) / record["elapsed_s"],
+                -(ahead if left is None else left),
+            ]
+        )
+        disturbed, others, all_s, waited, left = (max(one) for one in zip(*everybody))
+        return {
+            "disturbed": disturbed,
+            "others": others,
+            "all_s": all_s,
+            "waited_s": waited,
+            "elapsed_s": 1.0,
+            "queue_ahead": ahead,
+            "queue_end": -left,
+        }
 
-    def _note_disturbances(self) -> None:
-        found = self.findings.segments
-        again = sum(one["tries"] > 1 for one in found)
-        left = [one for one in found if one["disturbed"]]
-        if left:
-            most = max(one["others"] for one in left)
-            self.findings.note(
-                f"other processes took up to {most:.0%} of the cores' time: {len(left)} of "
-                f"{len(found)} segments stayed disturbed though {again} were run again; measure "
-                "when the machine is yours"
-            )
-        throttled = sum(one["throttled_s"] or 0.0 for one in found)
-        whole = sum(one["elapsed_s"] for one in found)
-        if throttled > load.TOO_MUCH * whole:
-            self.findings.note(
-                f"the container's CPU quota held the run back for {throttled:.1f} of "
-                f"{whole:.1f} s: it would in training, too"
-            )
-        paused = sum(one["paused_s"] for one in found)
-        if paused:
-            count = sum(one["pauses"] for one in found)
-            self.findings.note(
-                f"the script paused {count} times between steps, {paused / count:.2g} s on average "
-                "(evaluation, logging, or the machine stood still): pauses are in no rate and no share"
-            )
+    def _unsettle(self, phase: str) -> None:
+        """Marks a phase as unsettled: its segments took batches that were prepared before them."""
+        for one in self.findings.segments:
+            if one["phase"] == phase:
+                one.update(_core.stalls_judge({**one, "unsettled": True}))
 
     def _segment(
         self, segment: dict[str, Any]
     ) -> Generator[Any, None, dict[str, Any] | None]:
-        """Runs one; its record, or ``None`` where it has to be run again."""
+        """Runs a segment. Returns its record, or ``None`` if it has to be run again."""
         self.phase = segment["phase"]
         real = self.phase in ("warm", "cold")
         if self.phase == "alone":
@@ -466,8 +473,8 @@ class Measurement:
         record = timer.end()
         if self.replay.in_place:
             self.findings.note(
-                "the script changes batches in place: replayed ones were restored, outside what "
-                "is timed"
+                "the script changes batches in place: replayed ones were restored, outside the "
+                "timed parts"
             )
         return record
 
@@ -476,7 +483,7 @@ class Measurement:
     ) -> Generator[Any, None, dict[str, Any] | None]:
         chosen = self._set(segment["set"])
         cold = segment["phase"] == "cold"
-        if cold:  # files that another rank of this host still holds would stay in memory
+        if cold:  # wait until no rank of this host holds files, which would keep them in memory
             self.channel.gather(0)
         state = self._ready(chosen, cold, bool(segment["preread"]) or segment["phase"] == "alone")
         self.channel.gather(0)
@@ -485,9 +492,8 @@ class Measurement:
         self.source.worked()
         started_ns = time.perf_counter_ns()
         iterator = self._guard(self.source.open(chosen))
-        kind = "cold" if cold else "warm"
-        batch = self._next(iterator, chosen)  # some loaders begin only when they are asked
-        if self._ahead.get(kind):
+        batch = self._next(iterator, chosen)  # some loaders start only at the first request
+        if segment["full"]:
             self._let_it_get_ahead(started_ns)
         yield batch
         for _ in range(segment["settle"] - 1):
@@ -511,44 +517,17 @@ class Measurement:
         taken += segment["batches"]
         record["queue_begin"] = queue_begin
         record["queue_end"] = self.source.prepared(started_ns, taken)
-        if not self.source.same_samples:  # whose workers, and what they read, end here
+        if not self.source.same_samples:  # finish() ends its workers and their counters
             after = counters.read(self.source.pids())
         self.source.finish()
         ended_ns = time.perf_counter_ns()
         if self.source.same_samples:
             after = counters.read(self.source.pids())
-        if segment["phase"] != "alone" and self._begins_otherwise(kind, record):
-            return None
         read = after.since(before).read_bytes
         self._verify(record, chosen, cold, read, state)
         if segment["phase"] != "alone":
-            self._keep_rows(kind, started_ns, ended_ns)
+            self._keep_rows(segment["phase"], started_ns, ended_ns)
         return record
-
-    def _begins_otherwise(self, kind: str, record: dict[str, Any]) -> bool:
-        """Segments are to begin as an epoch goes on: with the loader's queue full where
-        training hardly ever waits, with an empty one where it does. The first segment of a
-        kind, which begins with an empty one, decides; where that was wrong it is run again.
-        Filling the queue takes long where training and preparation share the cores."""
-        if self.source.ahead == 0 or self._ahead.get(kind) is False:
-            return False
-        left = record["queue_end"]
-        seen = self.channel.gather(
-            [sum(record["wait_s"]) / record["elapsed_s"], self.source.ahead if left is None else left]
-        )
-        if kind not in self._ahead:
-            self._ahead[kind] = max(one[0] for one in seen) < HARDLY_WAITS
-            return self._ahead[kind]
-        if min(one[1] for one in seen) >= self.source.ahead / 2:
-            return False
-        # The loader did not keep its queue filled: what was taken from it had been prepared
-        # before. Segments begin with an empty one from here on; those so far do not count.
-        self._ahead[kind] = False
-        for one in self.findings.segments:
-            if one["phase"] == kind:
-                one["verified"] = False
-                one["reason"] = "it began with batches that the loader had prepared before"
-        return True
 
     def _let_it_get_ahead(self, started_ns: int) -> None:
         """Waits until the loader has prepared all that it prepares ahead."""
@@ -560,9 +539,9 @@ class Measurement:
             time.sleep(0.01)
 
     def _again(self) -> bool:
-        """Whether a segment that the script left is run again: workers went on meanwhile. A
-        script that leaves its loop all the time is taken as it is; and so are ranks, which
-        may not all be in a segment of real batches."""
+        """Whether to run a segment again because the script left its loop while workers continued.
+        Not if the script leaves its loop all the time, and not with several ranks, since not all
+        of them may be in a segment of real batches."""
         if self.channel.size == 1 and self._tries < TRIES:
             return True
         self.findings.note(
@@ -578,7 +557,7 @@ class Measurement:
         return batch
 
     def _guard(self, iterator: Iterator[Any]) -> Iterator[Any]:
-        """What the script's loader raises is the script's, not ours."""
+        """Passes batches on, and notes that an exception came from the script's loader."""
         while True:
             try:
                 batch = next(iterator)
@@ -590,13 +569,13 @@ class Measurement:
             yield batch
 
     def _ready(self, chosen: IndexSet, cold: bool, preread: bool) -> dict[str, Any] | None:
-        """Brings the files of a set out of memory, or into it."""
+        """Drops the files of a set from memory, or loads them into it."""
         if not chosen.files:
             return None
         if cold:
             self._preread = False
             return self.drop(chosen.files)
-        # Without sets of known files, others than those of the cold segment may come.
+        # Without sets of known files, a warm segment may read other files than the cold one.
         state = None
         if preread or (chosen.whole and not self._preread):
             self._preread = chosen.whole
@@ -605,8 +584,8 @@ class Measurement:
         return state
 
     def hold(self, files: list[str]) -> _core.StorageHold:
-        """Keeps files in memory, also those that have left it meanwhile: kernels take out what
-        no process has mapped, though there is enough."""
+        """Holds files in memory, and reads those that the kernel has evicted: it evicts pages that
+        no process has mapped even if there is enough memory."""
         most = memory()[1] * HELD_SHARE / self.local_size
         hold = _core.StorageHold(files, most_bytes=int(most))
         if hold.held_bytes < hold.bytes:
@@ -616,19 +595,6 @@ class Measurement:
             )
         return hold
 
-    def _note_reads(self) -> None:
-        """Notes warm segments that read from storage, though little enough to be valid."""
-        warm = [one for one in self.findings.segments if one["phase"] == "warm"]
-        least = max((WARM_CLEAN * (one["expected_bytes"] or 0) for one in warm), default=0)
-        reads = [one["read_bytes"] or 0 for one in warm]
-        reads = [read for read in reads if read > max(least, SLACK_BYTES)]
-        if reads:
-            self.findings.note(
-                f"{len(reads)} of {len(warm)} segments with data in memory read up to "
-                f"{max(reads) / 1e6:.1f} MB from storage: the system takes files out of memory "
-                f"meanwhile{self._unheld}"
-            )
-
     def _verify(
         self,
         record: dict[str, Any],
@@ -637,58 +603,22 @@ class Measurement:
         read: int | None,
         state: dict[str, Any] | None,
     ) -> None:
-        """Verifies by the bytes read from storage that a cold segment was cold, a warm one warm."""
+        """Checks by the bytes read from storage that a cold segment was cold and a warm one warm."""
         record["read_bytes"] = read
-        expected = chosen.bytes
-        record["expected_bytes"] = expected
+        record["expected_bytes"] = chosen.bytes
         record["expected_samples"] = chosen.samples
-        if read is None:
-            record["verified"] = False
-            record["reason"] = "the kernel does not let this process read I/O counters"
-        elif not chosen.files and not self.findings.reads_files:
-            record["verified"] = read <= SLACK_BYTES
-            if not record["verified"]:
-                record["reason"] = f"{read:,} bytes were read from storage by something unknown"
-        elif not chosen.files:
-            record["verified"] = False
-            record["reason"] = (
-                PERHAPS_NETWORK
-                if self.source.learned.network_bytes
-                else "which files are read is not known: see --data"
-            )
-        elif expected is None:
-            # What of the files a segment reads is not known, only what the cold ones read.
-            if cold:
-                self._cold_bytes = max(self._cold_bytes, read)
-                record["verified"] = read > 0
-            else:
-                record["verified"] = read <= max(WARM_ENOUGH * self._cold_bytes, SLACK_BYTES)
-            if not record["verified"]:
-                record["reason"] = f"{read:,} bytes were read from storage"
-        elif cold:
-            enough = COLD_ENOUGH_ESTIMATED if chosen.whole else COLD_ENOUGH
-            record["verified"] = read >= enough * expected
-            if not record["verified"]:
-                kind = (state or {}).get("filesystem", "")
-                network = (state or {}).get("network")
-                record["reason"] = (
-                    f"{kind} is a network file system, whose reads the kernel does not count"
-                    if network
-                    else f"only {read:,} of {expected:,} bytes came from storage"
-                )
+        evidence = {**(state or {}), **record, "cold_bytes": self._cold_bytes}
+        if chosen.files:
+            evidence["reads"] = "estimated" if chosen.whole else "known"
         else:
-            record["verified"] = read <= max(WARM_ENOUGH * expected, SLACK_BYTES)
-            if not record["verified"]:
-                record["reason"] = (
-                    f"{read:,} bytes came from storage though all had been read before: is there "
-                    "too little memory for them?"
-                )
-        if not record["verified"]:
-            phase = "cold" if cold else "warm"
-            self.findings.phases.setdefault(phase, record["reason"])
+            evidence["reads"] = "unknown" if self.findings.reads_files else "nothing"
+            evidence["network"] = bool(self.source.learned.network_bytes)
+        record.update(_core.stalls_judge(evidence))
+        if cold and chosen.bytes is None:
+            self._cold_bytes = max(self._cold_bytes, read or 0)
 
     def _keep_rows(self, phase: str, started_ns: int, ended_ns: int) -> None:
-        """What the loader did for batches of this segment."""
+        """Stores the loader's work on the batches of this segment."""
         own = self.source.worked()
         if own is not None:
             self.findings.preparation.append({"phase": phase, **own})

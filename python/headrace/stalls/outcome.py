@@ -1,4 +1,4 @@
-"""Reads what a measuring run left in its folder."""
+"""Reads the files that the probes of a measuring run left in the run's folder."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ class Problem:
 
 @dataclass
 class Outcome:
-    """What the probes of a run left."""
+    """Records and reports of the probes of a run."""
 
     records: dict[int, str] = field(default_factory=dict)  # texts by rank
-    ended: list[str] = field(default_factory=list)  # why, by rank
-    ranks: int = 0  # of this host, as the records say
+    ended: list[str] = field(default_factory=list)  # why each record ended
+    ranks: int = 0  # number of ranks on this host, from the records
     problems: list[Problem] = field(default_factory=list)
-    hello: bool = False  # some Python of the run had the hook
-    attached: bool = False  # and one of these imported a loader
-    gave_up: bool = False  # the probe ended a process before all was measured
-    failed: str = ""  # what kept the probe from working
+    hello: bool = False  # a Python process of the run loaded the hook
+    attached: bool = False  # such a process imported a loader
+    gave_up: bool = False  # the probe ended a process before the measurement was complete
+    failed: str = ""  # why the probe does not work
 
     @property
     def complete(self) -> bool:
-        """All ranks measured to the end."""
+        """Whether all ranks completed their measurement."""
         whole = all(why in ("precise", "limit") for why in self.ended)
         return bool(self.records) and whole and len(self.records) >= self.ranks
 
-    def add_turned_away(self, notes: list[str], written: list[str]) -> None:
-        """Puts what the guard turned away on this host into its first rank's record."""
+    def add_redirected(self, notes: list[str], written: list[str]) -> None:
+        """Adds what the guard redirected on this host to the record of the host's first rank."""
         if not self.records or not (notes or written):
             return
         rank = min(self.records)
@@ -92,8 +92,8 @@ def _take_record(found: Outcome, rank: int, path: str) -> None:
 def _take_problem(found: Outcome, path: str) -> None:
     try:
         with open(path, encoding="utf-8") as file:
-            said: dict[str, Any] = json.load(file)
-        problem = Problem(str(said["code"]), str(said["text"]), str(said.get("remedy") or ""))
+            given: dict[str, Any] = json.load(file)
+        problem = Problem(str(given["code"]), str(given["text"]), str(given.get("remedy") or ""))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         problem = Problem("internal", f"{path} cannot be read: {error}", "")
     if problem not in found.problems:
@@ -101,18 +101,18 @@ def _take_problem(found: Outcome, path: str) -> None:
 
 
 def why_nothing(found: Outcome, words: list[str]) -> str:
-    """Why a script that ended by itself left nothing, by how far the probe came."""
+    """Explains why a script that ended by itself left no record, by how far the probe got."""
     if found.failed:
         return f"the probe does not work with this script: {found.failed}"
     if not found.hello:
-        return f"no Python of the command loaded the probe: {why_no_python(words)}"
+        return f"no Python process of the command loaded the probe: {why_no_python(words)}"
     if not found.attached:
         return (
             "the script imported no loader: neither torch.utils.data nor headrace.torch nor "
-            "nvidia.dali; a loop over something else is measured where it is written "
+            "nvidia.dali; to measure a loop over another iterable, write "
             "`for batch in headrace.watch(loader)`"
         )
     return (
-        "the script ended without reading a batch from a loader; if it has a loop over something "
-        "else, write `for batch in headrace.watch(loader)`"
+        "the script ended without reading a batch from a loader; to measure a loop over another "
+        "iterable, write `for batch in headrace.watch(loader)`"
     )

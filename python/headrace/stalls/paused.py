@@ -1,9 +1,9 @@
 """Measures storage with a reader that pauses.
 
-A worker reads a sample, prepares it, and reads the next. Some storage works meanwhile: a throttled
-disk saves up its allowance, and the kernel reads ahead in a large file. This reader reads piece
-after piece and pauses after each for as long as a piece takes without pauses: the time that it
-still waits is the time that a worker waits.
+A worker reads a sample, prepares it, and then reads the next. Some storage makes progress while the
+worker prepares: a throttled disk accumulates its allowance, and the kernel reads ahead in a large
+file. This reader reads one piece after another, and pauses after each for as long as a piece takes
+without pauses. The time that it still waits for reads is the time that a worker waits.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from collections.abc import Iterator, Sequence
 
 from .. import _core
 
-PIECE_BYTES = 256 << 10  # of a file that is larger, such as a tar file
-LEAD_IN = 0.25  # of the time: what was saved up before is used first
+PIECE_BYTES = 256 << 10  # larger files, such as tar files, are read in pieces of this size
+LEAD_IN = 0.25  # share of the time that does not count, in which earlier allowance is used up
 LEAST_PIECES = 8
 
 
 def paused_rate(files: Sequence[str], bytes_per_s: float, seconds: float) -> float | None:
-    """Bytes/s over the time of reading; ``None`` where too little was read.
+    """Returns bytes per second of reading time; ``None`` if too little was read.
 
     Args:
-        files: to read, in this order; they are dropped from memory first.
-        bytes_per_s: of one read after another, without pauses.
-        seconds: about as long as it takes.
+        files: the files to read, in this order; they are first dropped from the page cache.
+        bytes_per_s: the rate of reading without pauses, one read after another.
+        seconds: the approximate duration.
     """
     if not bytes_per_s > 0:
         return None
@@ -44,7 +44,8 @@ def paused_rate(files: Sequence[str], bytes_per_s: float, seconds: float) -> flo
 
 
 def _timed_pieces(fd: int) -> Iterator[tuple[int, float]]:
-    """Bytes of each piece of a file, and seconds that reading it took, less its CPU time."""
+    """Reads a file in pieces. Yields the bytes of each piece, and the seconds that reading it took
+    without its CPU time."""
     while True:
         wall, cpu = time.perf_counter(), time.thread_time()
         size = len(os.read(fd, PIECE_BYTES))

@@ -1,7 +1,7 @@
-"""What runs inside a measured script: wraps the loaders of the modules that it imports.
+"""Wraps the loaders of the modules that a measured script imports.
 
-``headrace.stalls.hook`` calls :func:`attach` once a module with loaders is imported. From then on
-:mod:`headrace.stalls.loops` sees the iterators of its loaders, and the steps of optimizers.
+``headrace.stalls.hook`` calls :func:`attach` when a module with loaders is imported. From then on
+:mod:`headrace.stalls.loops` observes the iterators of its loaders and the optimizers' steps.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _probe: Probe | None = None
 
 def the_probe() -> Probe:
     global _probe
-    # A child that was forked off a process which trains is no rank of the training.
+    # A child forked from a process that trains is not a rank of the training.
     forked = _probe is not None and _probe.pid != os.getpid()
     if _probe is None or (forked and not _probe.optimizer_steps):
         _probe = Probe()
@@ -28,7 +28,7 @@ def the_probe() -> Probe:
 
 
 def _is_worker() -> bool:
-    """A process that multiprocessing started to load data, not to train."""
+    """Whether this process was started by multiprocessing to load data, not to train."""
     worker = sys.modules.get("torch.utils.data._utils.worker")
     return getattr(worker, "_worker_info", None) is not None
 
@@ -37,7 +37,7 @@ _hooked = False
 
 
 def hook_training() -> None:
-    """Counts steps of optimizers and backward passes, of whatever process trains."""
+    """Counts the optimizer steps and backward passes of this process."""
     global _hooked
     if _hooked:
         return
@@ -65,7 +65,7 @@ def hook_training() -> None:
 
 
 def attach(name: str, module: Any) -> None:
-    """Wraps the loaders of a module that was just imported."""
+    """Wraps the loaders of a module that has just been imported."""
     if name == "torch.optim.optimizer":
         hook_training()
         return
@@ -107,7 +107,7 @@ _followed: set[type] = set()
 
 
 def _wrap_subclasses(base: type) -> None:
-    """Subclasses that iterate in their own way, those of today and of later."""
+    """Wraps existing and future subclasses that define their own ``__iter__``."""
     kinds: list[type] = base.__subclasses__()
     for kind in kinds:
         if "__iter__" in vars(kind):
@@ -130,7 +130,7 @@ def _wrap_subclasses(base: type) -> None:
 
 
 class _Watched:
-    """What :func:`headrace.watch` gives within a measuring run."""
+    """The iterable that :func:`headrace.watch` returns in a measuring run."""
 
     def __init__(self, loader: Any, batch_size: int | None) -> None:
         self._loader, self._batch_size = loader, batch_size

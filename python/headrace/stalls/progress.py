@@ -1,4 +1,4 @@
-"""Progress of a measuring run, read from the probes' progress files."""
+"""Reads the progress of a measuring run from the probes' progress files."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 
 def progress_of(folder: str) -> tuple[float, str]:
-    """The fraction that is done, which one rank knows for all, and what the first rank does."""
+    """Returns the fraction that is done (one rank knows it for all), and the first rank's status."""
     found = [one for name in _names(folder) if (one := _read(os.path.join(folder, name)))]
     if not found:
-        return 0.0, "until the training loop begins"
+        return 0.0, "waiting until the training loop begins"
     fractions = [float(one.get("fraction") or 0.0) for one in found]
     text = str(found[0].get("text") or found[0].get("state") or "")
     return min(1.0, max(0.0, *fractions)), " ".join(text.split())
 
 
 def _names(folder: str) -> list[str]:
-    """Progress files by rank."""
+    """Lists the progress files, sorted by rank."""
     found = []
     for name in os.listdir(folder):
         rank = name.removeprefix("progress-").removesuffix(".json")

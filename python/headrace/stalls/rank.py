@@ -1,4 +1,4 @@
-"""This process in a measuring run: the run's folder, its rank, and how it ends."""
+"""State of this process in a measuring run: the run's folder, its rank, and its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from . import work
 from .channel import Channel, RanksApart, default_address
-from .findings import CannotTell
+from .findings import Inconclusive
 
 EXIT_INTERNAL = 70
 WAY_OUT = (
@@ -23,7 +23,7 @@ WAY_OUT = (
 
 
 class Rank:
-    """One in a process."""
+    """This process as one rank of the run. A process has one."""
 
     def __init__(self) -> None:
         self.folder = os.environ["HEADRACE_STALLS_DIR"]
@@ -31,7 +31,7 @@ class Rank:
             self.settings: dict[str, Any] = json.load(file)
         self.pid = os.getpid()
         self.over = False  # nothing more is measured in this process
-        self.close_source: Callable[[], None] = lambda: None  # ends the workers of a run
+        self.close_source: Callable[[], None] = lambda: None  # ends the loader's workers
         self._channel: Channel | None = None
 
     def ranks(self) -> dict[str, Any]:
@@ -73,11 +73,11 @@ class Rank:
             json.dump({"code": code, "text": text, "remedy": remedy}, file)
 
     def give_up(self, error: Exception) -> NoReturn:
-        """Something of ours failed: say it and end, so that no script goes on with a loop
-        that is half taken over."""
+        """Reports an error of the measurement and ends the process, since the script must not
+        continue with a loop that the probe has partly taken over."""
         if isinstance(error, RanksApart):
             self.problem("ranks", str(error), "see docs/stalls.md, several ranks")
-        elif isinstance(error, CannotTell):
+        elif isinstance(error, Inconclusive):
             self.problem("thread", str(error), WAY_OUT)
         elif isinstance(error, RuntimeError) and "too few" in str(error):
             self.problem("few-batches", str(error), "measure with more data")
@@ -87,7 +87,7 @@ class Rank:
         self.end(EXIT_INTERNAL)
 
     def end(self, status: int) -> NoReturn:
-        """Ends the process here: no except, no finally, no exit handler of the script runs."""
+        """Ends the process at once: no except, finally or exit handler of the script runs."""
         self.over = True
         try:
             if status:  # launchers of ranks have an exit status of their own
@@ -98,7 +98,7 @@ class Rank:
             for child in multiprocessing.active_children():
                 if child.daemon:
                     child.terminate()
-            # Those of multiprocessing alone: its semaphores would be reported as leaked.
+            # Only multiprocessing's finalizers: otherwise it reports its semaphores as leaked.
             util._run_finalizers(0)  # type: ignore[attr-defined]
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()

@@ -1,4 +1,4 @@
-"""Makes the record of one rank: JSON as docs/stalls-format.md describes it."""
+"""Builds the record of one rank, the JSON of docs/stalls-format.md."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ STAT_AT_MOST = 20000
 
 
 def write(path: str, record: dict[str, Any]) -> None:
-    """All of it or nothing."""
+    """Writes a record atomically."""
     write_whole(path, json.dumps(finite(record)))
 
 
 def finite(value: Any) -> Any:
-    """JSON knows no NaN."""
+    """Replaces NaN and infinity by None, since JSON has neither."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -44,7 +44,7 @@ def now() -> str:
 
 
 def of(measurement: Measurement, ranks: dict[str, Any], started: str) -> dict[str, Any]:
-    """Everything but ``storage`` and ``headrace``."""
+    """Builds the record, without its members ``storage`` and ``headrace``."""
     m, findings = measurement, measurement.findings
     loader = m.source.loader
     return {
@@ -93,13 +93,13 @@ def _threads() -> int:
 
 
 def cache_bytes(loader: Any) -> float | None:
-    """Of Headrace's own cache: what it may hold, on this host."""
+    """Returns the capacity of Headrace's own cache on this host, in bytes; None: unknown."""
     options = getattr(loader, "_options", None)
     if not isinstance(options, dict) or not options.get("cache"):
         return 0
     try:
         return _core.cache_bytes(str(options["cache"]))
-    except (ValueError, NotImplementedError):  # the loader itself would not have taken it
+    except (ValueError, NotImplementedError):  # the loader itself would have refused the text
         return None
 
 
@@ -123,7 +123,7 @@ def machine(device: Any) -> dict[str, Any]:
 
 
 def dataset(source: Source, filesystem: str, data: list[str] | None) -> dict[str, Any]:
-    """Size and number of samples, and a sample of their files' sizes."""
+    """Describes the dataset: the number of samples, and the sizes of some of their files."""
     loader = source.loader
     inner = getattr(loader, "dataset", None)
     try:

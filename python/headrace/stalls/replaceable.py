@@ -1,8 +1,8 @@
-"""Checks whether Headrace's loader can replace a script's.
+"""Checks whether Headrace's loader can replace a script's loader.
 
-Its cost says something about this script only if it would give what the script's own dataset,
-transform and collate function give. Everything that is not known to be equal is an obstacle,
-and is named.
+The cost of Headrace's loader is relevant to the script only if it would yield the same batches as
+the script's own dataset, transform and collate function. Anything that is not known to be equal is
+an obstacle, and is reported.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from ..prepare import Preparer
 
 
 def obstacle(loader: Any) -> str:
-    """Why Headrace's loader cannot take the place of this one; ``""`` where it can."""
-    if hasattr(loader, "_measured_copy"):  # it is Headrace's
+    """Returns why Headrace's loader cannot replace this one; ``""`` if it can."""
+    if hasattr(loader, "_measured_copy"):  # it is Headrace's loader
         return ""
     from torch.utils import data
 
     if not isinstance(loader, data.DataLoader):
-        return f"{class_name(loader)} is no DataLoader of torch's"
+        return f"{class_name(loader)} is not torch's DataLoader"
     usual = (data._utils.collate.default_collate, data._utils.collate.default_convert)
     if loader.collate_fn not in usual:
         return "it has a collate_fn of its own"
     if not loader._auto_collation:
-        return "it makes no batches of samples"
+        return "it does not collate samples into batches"
     dataset = loader.dataset
     while type(dataset) is data.Subset:
         dataset = dataset.dataset
@@ -37,12 +37,13 @@ def obstacle(loader: Any) -> str:
 
 
 def _dataset_obstacle(dataset: Any) -> str:
-    """Anything but a folder of torchvision's that does what torchvision's do."""
+    """Returns why Headrace cannot read the dataset; ``""`` for torchvision's folders without
+    overridden methods."""
     folder = sys.modules.get("torchvision.datasets.folder")
     own = getattr(folder, "DatasetFolder", None)
     name = class_name(dataset)
     if own is None or not isinstance(dataset, own):
-        return f"the dataset, {name}, is none that Headrace reads"
+        return f"Headrace cannot read the dataset, {name}"
     if type(dataset).__getitem__ is not own.__getitem__:
         return f"the dataset, {name}, has a __getitem__ of its own"
     if dataset.loader not in (folder.default_loader, folder.pil_loader):  # type: ignore[union-attr]
@@ -59,5 +60,5 @@ def _transform_obstacle(transform: Any) -> str:
         Preparer(transform)
     except (TypeError, ValueError, NotImplementedError) as error:
         lines = str(error).splitlines() or [type(error).__name__]
-        return f"its transform is none that Headrace has: {lines[0]}"
+        return f"Headrace does not have its transform: {lines[0]}"
     return ""

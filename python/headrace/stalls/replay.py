@@ -1,12 +1,12 @@
-"""Replays a few kept batches to training.
+"""Replays a few kept batches to the training loop.
 
-The batches are copies. Each time training gets a fresh container of fresh tensor objects over
-the same memory, so that nothing the script does to a batch outlives its step. Tensors' version
-counters show what the script changed in place, and that is restored; NumPy's arrays, which
-count nothing, are compared with a copy.
+The batches are copies. Each time, training gets a new container of new tensor objects over the same
+memory, so that changes of the script to a batch end with its step. Changes in place are detected by
+the tensors' version counters and undone. NumPy arrays have no such counters, so they are compared
+with a copy.
 
-Containers are those that torch's pytree knows, and any object that has tensors or arrays
-among its members, or in containers that are its members.
+Containers are those of torch's pytree, and any object that has tensors or arrays among its members
+or in containers that are its members.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ import torch
 from torch.utils import _pytree as pytree
 
 DIFFERENT_SHAPES = 8
-DEEPEST = 5  # objects within objects
-MOST = 10000  # entries of a container within an object: more are no part of a batch
+DEEPEST = 5  # levels of objects within objects
+MOST = 10000  # a container with more entries, within an object, is not part of a batch
 PLAIN = (str, bytes, bool, int, float, complex, type(None), type, torch.dtype, torch.device)
 
 
 class NotReplayable(Exception):
-    """A batch cannot be kept, or not on the device; the text says why."""
+    """A batch cannot be kept, or not on the device; the message says why."""
 
 
 def _is_array(value: Any) -> bool:
@@ -37,7 +37,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _members(value: Any) -> dict[str, Any]:
-    """What an object holds, by name."""
+    """Returns an object's members, by name."""
     found = dict(getattr(value, "__dict__", None) or {})
     for kind in type(value).__mro__:
         names = vars(kind).get("__slots__", ())
@@ -48,18 +48,18 @@ def _members(value: Any) -> dict[str, Any]:
 
 
 class _Walk:
-    """Applies ``change`` to each tensor and array in a value; ``whole``, where given, to each
-    object that holds some, before it is looked into, and may answer ``None``."""
+    """Applies ``change`` to each tensor and array in a value. ``whole``, if given, is applied first
+    to each object that holds some; if it returns ``None``, the object's members are changed."""
 
     def __init__(
         self, change: Callable[[Any], Any], whole: Callable[[Any], Any] | None = None
     ) -> None:
         self._change, self._whole = change, whole
-        self._path: list[int] = []  # objects that are being looked into
+        self._path: list[int] = []  # objects being traversed
 
     def of(self, value: Any) -> tuple[Any, bool]:
-        """The new value, in fresh containers and shallow copies of objects, and whether there
-        was anything in it."""
+        """Returns the new value, in new containers and shallow copies of objects, and whether it
+        contains any tensor or array."""
         if isinstance(value, torch.Tensor) or _is_array(value):
             return self._change(value), True
         if isinstance(value, PLAIN) or callable(value) or id(value) in self._path:
@@ -93,13 +93,13 @@ class _Walk:
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """``value`` with ``change`` applied to each tensor and array in it: fresh containers, and
-    shallow copies of the objects that hold some."""
+    """Returns ``value`` with ``change`` applied to each tensor and array in it, in new containers
+    and shallow copies of the objects that hold some."""
     return _Walk(change).of(value)[0]
 
 
 def parts_of(value: Any) -> list[Any]:
-    """All tensors and arrays in it, in the order of :func:`mapped`."""
+    """Lists all tensors and arrays in a value, in the order of :func:`mapped`."""
     found: list[Any] = []
 
     def note(part: Any) -> Any:
@@ -115,13 +115,14 @@ def holds(value: Any) -> bool:
 
 
 def signature(batch: Any) -> tuple[Any, ...]:
-    """Equal for batches of equal types and shapes."""
+    """Returns a key that is equal for batches of equal types and shapes."""
     shapes = tuple((tuple(part.shape), str(part.dtype)) for part in parts_of(batch))
     return (type(batch), shapes)
 
 
 def samples_in(batch: Any) -> int:
-    """The first dimension of the first tensor, or the length of a list: samples."""
+    """Returns the number of samples in a batch: the first dimension of its first tensor, or the
+    length of a list."""
     for part in parts_of(batch):
         if len(part.shape):
             return int(part.shape[0])
@@ -148,7 +149,7 @@ def _aliased(part: Any) -> Any:
 
 
 def _moved(value: Any, device: torch.device) -> Any:
-    """On the device, by the objects' own ``to`` where they have one."""
+    """Moves a value to the device, by the objects' own ``to`` method if they have one."""
 
     def move(part: Any) -> Any:
         if isinstance(part, torch.Tensor):
@@ -159,7 +160,7 @@ def _moved(value: Any, device: torch.device) -> Any:
         out = one.to(device)
         return one if out is None else out
 
-    # The objects are fresh ones: some change themselves.
+    # Pass copies of the objects: some `to` methods change the object itself.
     return _Walk(move, of_object).of(mapped(value, _aliased))[0]
 
 
@@ -168,7 +169,7 @@ def _nbytes(parts: list[Any]) -> int:
 
 
 class _Kept:
-    """One batch: its copy, a pristine copy to restore it from, versions."""
+    """One kept batch: its copy, a second copy to restore it from, and the tensors' versions."""
 
     def __init__(self, batch: Any, samples: int) -> None:
         self.batch, self.samples = batch, samples
@@ -204,7 +205,7 @@ class _Kept:
 
 
 class Replay:
-    """``keep`` batches as they come; then ``give`` them in turn."""
+    """Keeps batches as they arrive (``keep``), and later returns them in turn (``give``)."""
 
     def __init__(self, count: int = 2) -> None:
         self._count = count
@@ -214,11 +215,11 @@ class Replay:
         self._device: list[_Kept] = []
         self._last: _Kept | None = None
         self.in_place = False  # the script changed a batch
-        self.restoring_s = 0.0  # spent on restoring, by the host
+        self.restoring_s = 0.0  # host seconds spent on restoring
 
     def keep(self, batch: Any) -> None:
-        """A batch that the script is about to get, on the host or wherever its loader put
-        it. Only the first few and the different shapes are kept."""
+        """Copies a batch that the script is about to get, on the device where its loader put it.
+        Only the first few, and those of other shapes, are kept."""
         key, samples = signature(batch), samples_in(batch)
         self._sizes[samples] += 1
         shapes = {known for known, _ in self._kept}
@@ -229,9 +230,9 @@ class Replay:
         self._kept.append((key, _Kept(mapped(batch, _copied), samples)))
 
     def freeze(self) -> None:
-        """No more are kept: from now on they are given."""
+        """Ends keeping: from now on the kept batches are replayed."""
         kept = [one for _, one in self._kept]
-        # The last batch of an epoch may be smaller; real ones are not measured either.
+        # Drop smaller batches, such as the last one of an epoch: those are not measured either.
         largest = max(self._sizes)
         if 2 * self._sizes[largest] >= sum(self._sizes.values()):
             kept = [one for one in kept if one.samples == largest] or kept
@@ -241,11 +242,11 @@ class Replay:
 
     @property
     def on_device(self) -> bool:
-        """The loader itself gives batches on an accelerator."""
+        """Whether the loader itself yields batches on an accelerator."""
         return any(t.device.type != "cpu" for kept in self._host for t in kept.tensors)
 
     def to_device(self, device: torch.device) -> None:
-        """Puts the batches on the device too. NotReplayable, or what torch raises."""
+        """Copies the batches to the device, too. Raises NotReplayable, or torch's error."""
         found = []
         for kept in self._host:
             moved = _Kept(_moved(kept.batch, device), kept.samples)
@@ -257,20 +258,20 @@ class Replay:
                     f"{type(kept.batch).__name__} stays where it is"
                 )
             if [p.shape for p in moved.parts] == [p.shape for p in kept.parts]:
-                moved.pristine = kept.pristine  # on the host: no memory of the device
+                moved.pristine = kept.pristine  # stays on the host, to save device memory
             else:
                 moved.preserve()
             found.append(moved)
         self._device = found
 
     def samples(self, start: int, count: int, device: bool) -> int:
-        """In ``count`` batches from number ``start`` on."""
+        """Returns the number of samples in ``count`` batches from number ``start`` on."""
         batches = self._batches(device)
         return sum(batches[k % len(batches)].samples for k in range(start, start + count))
 
     def give(self, number: int, device: bool) -> Any:
-        """The batch of this number. What the script did to the one before is undone; on
-        the device only by :meth:`settle`, so that no work is put into its queue."""
+        """Returns the batch of this number. Undoes the script's changes to the previous one; on the
+        device that is left to :meth:`settle`, so that no work enters the device's queue."""
         if not device:
             self._undo()
         batches = self._batches(device)
@@ -281,7 +282,7 @@ class Replay:
         return self._device if device and self._device else self._host
 
     def settle(self) -> None:
-        """Restores everything, outside what is timed."""
+        """Restores all batches; called outside the timed segments."""
         for kept in self._host + self._device:
             if kept.changed():
                 self.in_place = True

@@ -1,4 +1,4 @@
-"""Writes the files of a result, over those of an earlier one."""
+"""Writes the result's files, replacing those of an earlier run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ LEAST_COLUMNS, MOST_COLUMNS = 60, 120
 
 
 def write(out: str, records: dict[int, str]) -> tuple[Any, list[OSError]]:
-    """Analyses the records and writes everything into ``out``; the records first, so that
-    they are there even where they do not suffice. Returns the result and why files of it
-    could not be written: minutes of measuring are reported even where the disk is full.
-    ValueError says what is missing."""
+    """Analyses the records (texts by rank) and writes the records and the result into ``out``.
+
+    Returns the result and the errors of files that could not be written: the result is reported
+    even if the disk is full. Raises ValueError if the records do not suffice; they are written
+    nevertheless.
+    """
     unwritten: list[OSError] = []
 
     def attempt(write: Callable[[], None]) -> None:
@@ -53,7 +55,7 @@ def _write(path: str, text: str) -> None:
 
 
 def print_text(result: Any) -> None:
-    """As wide as the terminal, within limits."""
+    """Prints the result, as wide as the terminal within limits."""
     columns = shutil.get_terminal_size((80, 24)).columns
     sys.stdout.flush()
     result.write_text("-", min(MOST_COLUMNS, max(LEAST_COLUMNS, columns)))

@@ -1,5 +1,5 @@
-"""The measuring run of one rank: gives the script's loop the batches of a measurement, and writes
-the record at the end, whatever ends it."""
+"""The measuring run of one rank: passes the batches of a measurement to the script's loop, and
+writes the record at the end, however the run ends."""
 
 from __future__ import annotations
 
@@ -34,14 +34,18 @@ class Progress:
         if fraction is not None:
             self._fraction = max(self._fraction, fraction)
         state = {"state": "measuring", "fraction": self._fraction, "text": text}
-        with contextlib.suppress(OSError):  # then the bar does not move
+        with contextlib.suppress(OSError):  # the bar will not move
             write_whole(self._path, json.dumps(state))
 
 
 class Run:
-    """``iterator`` stands for the loader's in the loop that is measured (ProbedIterator);
-    ``others``: loaders of the script beside it; ``steps_done``: counts the training's steps, where
-    another thread reads the loader for it."""
+    """A measuring run.
+
+    Args:
+        iterator: the ProbedIterator of the measured loop.
+        others: other loaders of the script.
+        steps_done: returns the number of training steps, if another thread reads the loader.
+    """
 
     def __init__(
         self,
@@ -53,9 +57,9 @@ class Run:
     ) -> None:
         self.own, self.state = own, iterator.state
         self._iterator = weakref.ref(iterator)
-        self._broken: BaseException | None = None  # what went through the loop's next()
+        self._broken: BaseException | None = None  # raised by the loop's next()
         self._ranks = own.ranks()
-        # Each host's launcher drew a name of its own.
+        # Each host's launcher has drawn another name: use rank 0's.
         self._ranks["run"] = own.channel().share(self._ranks["run"])
         self._started = record.now()
         settings = own.settings
@@ -98,11 +102,11 @@ class Run:
             )
 
     def next(self, iterator: Any) -> Any:
-        """The loop's next batch; does not come back once all is measured."""
+        """Returns the loop's next batch. Ends the process when the measurement is complete."""
         if self._broken is not None:
             self._caught(self._broken)
         if iterator is not self._iterator():
-            # The loop was left and begun again: what lay between is no step.
+            # The script left the loop and started it again: the time between is not a step.
             self._iterator = weakref.ref(iterator)
             self.measurement.restart = True
         try:
@@ -122,40 +126,41 @@ class Run:
         return self.next(iterator)
 
     def _caught(self, error: BaseException) -> NoReturn:
-        """The script goes on though its loader raised, or Ctrl-C was pressed: there is no
-        segment to go on with."""
+        """Ends the run: the script continues although its loader raised or Ctrl-C was pressed, and
+        there is no segment to continue with."""
         self.ended_early(type(error))
         if isinstance(error, KeyboardInterrupt):
             self.own.end(EXIT_INTERRUPTED)
         self.own.problem(
             "loader",
-            f"the loader raised {type(error).__name__} ({error}), and the script went on: what "
-            "is measured ends there",
-            "see which sample it is, or leave it out",
+            f"the loader raised {type(error).__name__} ({error}), and the script continued: the "
+            "measurement ends there",
+            "find that sample and repair it, or leave it out",
         )
         self.own.end(EXIT_INTERNAL)
 
     def note_other(self, state: LoaderState) -> None:
-        """Another loader is read while this one's loop is measured."""
+        """Notes that another loader is read within the measured loop."""
         self._findings.note(
             f"loader {state.number} ({state.name}) was read within the measured loop: its time "
             "counts as compute"
         )
 
     def _finish(self) -> None:
-        """Comes back where what was measured contradicts itself, and longer segments may help."""
+        """Writes the record and ends the process. Returns if the measurements contradict each other
+        and longer segments may help."""
         m = self.measurement
         document = conclude(m, self._ranks, self._started)
         if document is None:
             return
-        document["files_written"] = []  # the launcher knows
+        document["files_written"] = []  # the launcher adds these
         self._write(document)
         m.channel.leave()
         self.own.end(0)
 
     def _record(self) -> dict[str, Any]:
         document = record.of(self.measurement, self._ranks, self._started)
-        document["files_written"] = []  # the launcher knows
+        document["files_written"] = []  # the launcher adds these
         return document
 
     def _write(self, document: dict[str, Any]) -> None:
@@ -163,20 +168,20 @@ class Run:
         record.write(path, document)
 
     def _failed(self, error: Exception) -> NoReturn:
-        """Something of ours; what is known so far is kept."""
+        """Ends the run after an error of the measurement. Keeps what is measured so far."""
         if self._findings.segments:
             self._findings.ended = "script"
             self._write(self._record())
         self.own.give_up(error)
 
     def ended_early(self, crashed: type[BaseException] | None) -> None:
-        """The script ended within the run: what is known so far is kept."""
+        """Called when the script ends within the run. Keeps what is measured so far."""
         interrupted = crashed is not None and issubclass(crashed, KeyboardInterrupt)
         failed = crashed is not None and not interrupted
         if crashed is not None and failed and self.measurement.phase == "device":
             self.own.problem(
                 "device-replay",
-                f"the script failed ({crashed.__name__}) with a batch that lay on the device",
+                f"the script failed ({crashed.__name__}) with a batch on the device",
                 "",
             )
             return
@@ -187,5 +192,5 @@ class Run:
             self.own.problem(
                 "few-batches",
                 "the script ended before a segment was measured",
-                "let it run for more batches or epochs",
+                "run it for more batches or epochs",
             )

@@ -1,4 +1,4 @@
-"""The measured command, and its environment."""
+"""Builds the command to measure and its environment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FOLDER = "HEADRACE_STALLS_DIR"
 
 
 def prepare(words: list[str], run_folder: str, guard: Guard | None) -> Command:
-    """The command as the user gave it, with the probe, and the guard, in its environment."""
+    """Returns the user's command, with an environment that loads the probe and the guard."""
     environment = environment_with(FOLDER, run_folder)
     if guard is not None:
         guard.add_to(environment)

@@ -1,9 +1,9 @@
 """Sources of real batches for a measuring run: one class for each kind of loader.
 
-A source is asked for an index set, a list of batches that can be loaded once cold and once
-warm, and then iterated. It works on a copy of the script's loader with the script's own
-options: workers, collate function and all; only which samples come, and that workers live
-on between segments, is the measurement's choice.
+A source plans an index set, a list of batches that can be loaded once cold and once warm, and then
+iterates it. It uses a copy of the script's loader with the script's own options (workers, collate
+function and so on). The measurement changes only which samples are loaded, and that workers live on
+between segments.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any
 from . import counters, work
 from .reads import Learned, file_size, unmap
 
-# Batches that a loader we know nothing of may have prepared: DALI's default, and one more.
+# Assumed number of batches that an unknown loader prepares ahead: DALI's default, and one more.
 UNKNOWN_AHEAD = 3
-MOST_AHEAD = 16  # that is looked for
-LEAST_FILL_S, LONGEST_FILL_S = 0.2, 3.0  # for it to prepare what it prepares ahead
-AT_ONCE = 0.3  # of the usual time of a batch: it was there already
-# An attribute of the copies that are iterated here: the probe lets them be.
+MOST_AHEAD = 16  # the most that is detected
+LEAST_FILL_S, LONGEST_FILL_S = 0.2, 3.0  # time to let the loader prepare batches ahead
+AT_ONCE = 0.3  # a batch that takes less than this share of the usual time was ready before
+# An attribute of the copies that are iterated here, which the probe ignores.
 MEASURED = "_headrace_measured"
 
 
@@ -35,20 +35,20 @@ class IndexSet:
 
     batches: list[Any] | None
     count: int
-    files: list[str] | None  # once each; None: not known
-    bytes: int | None = None  # that the set reads; estimated where `whole`
-    whole: bool = False  # `files` are the whole dataset's, not just this set's
+    files: list[str] | None  # each listed once; None: unknown
+    bytes: int | None = None  # bytes that the set reads; estimated if `whole`
+    whole: bool = False  # `files` are those of the whole dataset, not only of this set
     total: int = 0  # bytes of all files
     samples: int | None = field(default=None)
     repeats: bool = False  # an epoch has fewer batches
 
 
 class Source:
-    """What all sources have. ``ahead``: batches prepared ahead of the one in use."""
+    """Base class of all sources. ``ahead``: batches prepared ahead of the one in use."""
 
     kind = "other"
     same_samples = False  # index sets can be loaded again
-    drains = False  # can be iterated without training, as often as wanted
+    drains = False  # can be iterated without training, repeatedly
 
     def __init__(self, loader: Any, data: list[str] | None) -> None:
         self.loader = loader
@@ -56,15 +56,15 @@ class Source:
         self.workers = 0
         self.ahead = 0
         self.batch_size = 0  # samples, set by the run
-        self.wrapped = False  # a stream ended within a segment, and was begun again
-        self.learned = Learned()  # what the samples read, where the dataset does not say
+        self.wrapped = False  # a stream ended within a segment and was started again
+        self.learned = Learned()  # what the samples read, if the dataset does not name its files
 
     @property
     def name(self) -> str:
         return f"{type(self.loader).__module__}.{type(self.loader).__qualname__}"
 
     def epoch(self) -> int | None:
-        """Whole batches of an epoch, where the loader says so."""
+        """Returns the number of full batches in an epoch, if the loader provides it."""
         if not self.same_samples:
             return None
         try:
@@ -73,35 +73,35 @@ class Source:
             return None
 
     def pids(self) -> list[int]:
-        """The workers' processes."""
+        """Lists the process ids of the workers."""
         return []
 
     def plan(self, count: int) -> IndexSet:
-        """The next index set, of at most ``count`` batches."""
+        """Returns the next index set, of at most ``count`` batches."""
         return self._with_files(IndexSet(None, count, None), None)
 
     def open(self, chosen: IndexSet, cycle: bool = False) -> Iterator[Any]:
         raise NotImplementedError
 
     def expect(self, cold: bool) -> None:
-        """What ``open`` is for next: files on storage, or in memory."""
+        """Announces whether the next ``open`` reads files from storage (cold) or from memory."""
 
     def prepared(self, since_ns: int, taken: int) -> int | None:
-        """Batches that the loader has ready, of an iteration that ``taken`` were taken from;
-        ``since_ns`` is when it began. ``None``: not known."""
+        """Returns how many batches the loader has ready in an iteration that started at
+        ``since_ns`` and of which ``taken`` were taken. ``None``: unknown."""
         return max(0, sum(1 for row in work.rows() if row.end_ns >= since_ns) - taken)
 
     def finish(self) -> None:
-        """Ends what ``open`` began, ready for the next."""
+        """Ends the iteration that ``open`` started, so that the next can start."""
 
     def epoch_start(self) -> float | None:
-        """Seconds from iter() to the first batch, and of ending the workers, as the script's own
-        epochs have them; ``None`` where nothing is begun."""
+        """Measures the seconds from iter() to the first batch, and for ending the workers, as in
+        the script's own epochs; ``None`` if the loader starts nothing at an epoch."""
         return None
 
-    def let_go(self, files: list[str]) -> None:
-        """Ends the mappings of files, which would stay in memory, as far as they are this
-        process's or its workers': those have to be started again."""
+    def release(self, files: list[str]) -> None:
+        """Releases this process' mappings of files, which would keep them in memory. Workers with
+        such mappings are ended, and start again with the next iteration."""
         names = set(files)
         if any(not names.isdisjoint(work.mapped_files(pid)) for pid in self.pids()):
             self.close()
@@ -111,8 +111,8 @@ class Source:
         """Ends the workers."""
 
     def worked(self) -> dict[str, Any] | None:
-        """What a loader of threads did since it was asked last, in the terms of a row of
-        ``work``; ``None`` where workers write rows themselves."""
+        """Returns the work of a loader's threads since the last call, in the terms of a row of
+        ``work``; ``None`` if workers write rows themselves."""
         return None
 
     def _with_files(self, chosen: IndexSet, files: list[str] | None) -> IndexSet:
@@ -127,17 +127,17 @@ class Source:
         return chosen
 
     def _estimate(self, chosen: IndexSet) -> int | None:
-        """Bytes of a set when only the whole dataset's are known."""
+        """Estimates the bytes of a set if only those of the whole dataset are known."""
         try:
             samples = len(self.loader.dataset)
         except (AttributeError, TypeError):
-            samples = len(chosen.files or ())  # a file each
+            samples = len(chosen.files or ())  # one file per sample
         of_set = chosen.samples or chosen.count * (self.batch_size or 0)
         return round(chosen.total / samples * of_set) if samples and of_set else None
 
 
 class _Chosen:
-    """A sampler, or batch sampler, that yields what it was given last."""
+    """A sampler or batch sampler that yields the indices assigned to it last."""
 
     def __init__(self) -> None:
         self.batches: list[Any] = []
@@ -152,8 +152,8 @@ class _Chosen:
 
 
 class _Batches:
-    """Index batches of a script's own sampler, epoch after epoch, without a last one that is
-    smaller than those before."""
+    """Index batches from the script's own sampler, over any number of epochs, without the smaller
+    last batch of an epoch."""
 
     def __init__(self, sampler: Iterable[Any]) -> None:
         self._sampler = sampler
@@ -161,17 +161,17 @@ class _Batches:
         self._largest = 0
 
     def take(self, count: int) -> tuple[list[Any], bool]:
-        """``count`` batches, and whether some samples are there twice: no sample is unless an
-        epoch has fewer batches, or the sampler gives it twice."""
+        """Returns ``count`` batches, and whether they repeat samples: only if an epoch has fewer
+        batches, or the sampler itself repeats a sample."""
         found: list[Any] = []
-        epochs = 0  # whole ones in it
+        epochs = 0  # complete epochs among them
         while len(found) < count:
             fresh = self._iterator is None
             if self._iterator is None:
                 self._iterator = self._whole(iter(self._sampler))
             more = list(itertools.islice(self._iterator, count - len(found)))
             if len(found) + len(more) < count:
-                self._iterator = None  # the epoch is over; a set lies within one
+                self._iterator = None  # the epoch is over; a set lies within one epoch
                 if not fresh:
                     continue
                 if not more:
@@ -185,7 +185,7 @@ class _Batches:
         for number, batch in enumerate(epoch):
             if number:
                 yield last
-            # A batch sampler may give the same list again and again.
+            # A batch sampler may reuse one list for all its batches.
             last = list(batch) if isinstance(batch, list) else batch
             self._largest = max(self._largest, size_of(last))
         if last is not None and size_of(last) == self._largest:
@@ -197,12 +197,12 @@ def _is_many(batch: Any) -> bool:
 
 
 def size_of(batch: Any) -> int:
-    """Samples of what a sampler, or a batch sampler, yields."""
+    """Returns the number of samples in an item of a sampler or a batch sampler."""
     return len(batch) if _is_many(batch) else 1
 
 
 def indices_in(batch: Any) -> list[int] | None:
-    """The numbers of a batch's samples; ``None`` where they are named otherwise."""
+    """Returns the indices of a batch's samples; ``None`` if its keys are not integers."""
     try:
         return [int(i) for i in batch] if _is_many(batch) else [int(batch)]
     except (TypeError, ValueError):
@@ -210,8 +210,8 @@ def indices_in(batch: Any) -> list[int] | None:
 
 
 def path_function(dataset: Any) -> Callable[[int], str] | None:
-    """Index to path, for datasets that say what their files are: ImageFolder and its like
-    (``samples`` of (path, ...)), torch's Subset and ConcatDataset of these."""
+    """Returns a function from index to path, for datasets that name their files: ImageFolder and
+    similar ones (``samples`` of (path, ...)), torch's Subset and ConcatDataset of these."""
     parts = getattr(dataset, "datasets", None)
     ends = getattr(dataset, "cumulative_sizes", None)
     if parts is not None and ends is not None:
@@ -248,7 +248,7 @@ def path_function(dataset: Any) -> Callable[[int], str] | None:
 
 
 def paths_of(function: Callable[[int], str] | None, batches: list[Any]) -> list[str] | None:
-    """Of all samples; ``None`` unless each is known."""
+    """Lists the paths of all samples; ``None`` unless all are known."""
     if function is None:
         return None
     paths = []
@@ -271,7 +271,7 @@ def _length(dataset: Any, otherwise: int) -> int:
 
 
 def container_files(dataset: Any) -> list[str] | None:
-    """The files of a dataset that lies in few large ones: Headrace's packs and tar files."""
+    """Lists the files of a dataset in a few large files: Headrace's packs and tar files."""
     while hasattr(dataset, "indices") and hasattr(dataset, "dataset"):
         dataset = dataset.dataset
     for name in ("path", "paths", "root"):
@@ -280,20 +280,20 @@ def container_files(dataset: Any) -> list[str] | None:
         if not isinstance(values, (list, tuple)) or not values:
             continue
         if 4 * len(values) > _length(dataset, 4 * len(values)):
-            continue  # a file or so for each sample: which of them is read has to be learned
+            continue  # about one file per sample: the files that a sample reads must be detected
         if all(isinstance(v, (str, os.PathLike)) and os.path.isfile(v) for v in values):
             return [os.fspath(v) for v in values]
     return None
 
 
 class _Indexed(Source):
-    """Loaders whose samples have indices, so that a set of them can be loaded again."""
+    """Loaders whose samples have indices, so that an index set can be loaded again."""
 
     same_samples = True
     drains = True
 
     def _know(self, loader: Any, order: Iterable[Any]) -> None:
-        """``order``: batches of indices, as an epoch of the script has them."""
+        """Initialises the source. ``order``: batches of indices, as in the script's epochs."""
         self._own = _Batches(order)
         self._chosen = _Chosen()
         self._path = path_function(loader.dataset)
@@ -313,7 +313,7 @@ class _Indexed(Source):
 
 
 class _Torch(Source):
-    """torch's DataLoader: a copy of it is iterated."""
+    """torch's DataLoader, of which a copy is iterated."""
 
     kind = "torch"
     drains = True
@@ -328,14 +328,14 @@ class _Torch(Source):
         self._iterator: Any = None
 
     def pids(self) -> list[int]:
-        # Workers that persist belong to the iterator that the loader keeps.
+        # Persistent workers belong to the iterator that the loader keeps.
         iterator = self._copy._iterator if self._iterator is None else self._iterator
         workers = getattr(iterator, "_workers", None) or []
         return [worker.pid for worker in workers if worker.pid is not None]
 
 
 class TorchMap(_Torch, _Indexed):
-    """Over a map-style dataset."""
+    """torch's DataLoader over a map-style dataset."""
 
     def __init__(self, loader: Any, begin: Callable[[Any], Any], data: list[str] | None) -> None:
         super().__init__(loader, begin, data)
@@ -349,7 +349,7 @@ class TorchMap(_Torch, _Indexed):
         if chosen.files is not None or self.learned.nothing:
             return chosen
         if self.learned.whole is None:
-            opened = self.learned.of(lambda: self._run_through(chosen), self.let_go)
+            opened = self.learned.of(lambda: self._run_through(chosen), self.release)
             if opened:
                 return self._with_files(chosen, opened)
         if self.learned.whole:
@@ -358,7 +358,7 @@ class TorchMap(_Torch, _Indexed):
         return chosen
 
     def _run_through(self, chosen: IndexSet) -> int:
-        """Loads a set for nothing but to see what it reads; its samples."""
+        """Loads a set only to observe what it reads. Returns the number of samples."""
         try:
             for _ in self.open(chosen):
                 pass
@@ -389,7 +389,7 @@ class TorchMap(_Torch, _Indexed):
         return first - begin + time.perf_counter() - last
 
     def finish(self) -> None:
-        """Batches that are still being prepared are waited for."""
+        """Ends the iteration, after waiting for the batches that are still being prepared."""
         iterator, self._iterator = self._iterator, None
         sampler_iterator = getattr(iterator, "_sampler_iter", None)
         if sampler_iterator is not None:
@@ -400,7 +400,7 @@ class TorchMap(_Torch, _Indexed):
                     next(iterator)
                 except StopIteration:
                     break
-                except Exception:  # of a sample that training did not come to
+                except Exception:  # e.g. a bad sample that training has not reached
                     continue
 
     def close(self) -> None:
@@ -414,12 +414,12 @@ def end_workers(iterator: Any) -> None:
     if shutdown is not None:
         try:
             shutdown()
-        except Exception:  # they end with this process at the latest
+        except Exception:  # the workers end with this process at the latest
             pass
 
 
 class TorchIterable(_Torch):
-    """Over an iterable dataset: every segment starts it anew."""
+    """torch's DataLoader over an iterable dataset, which every segment starts from the beginning."""
 
     def __init__(self, loader: Any, begin: Callable[[Any], Any], data: list[str] | None) -> None:
         super().__init__(loader, begin, data)
@@ -432,10 +432,10 @@ class TorchIterable(_Torch):
             return self._with_files(chosen, None)
         if not self._learned:
             self._learned = True
-            opened = self.learned.of(lambda: self._run_through(chosen), self.let_go)
+            opened = self.learned.of(lambda: self._run_through(chosen), self.release)
             self._files = opened or self.learned.whole or None
         if self._files is not None:
-            # Workers run ahead of what is taken: more is read than a set's samples are.
+            # Workers prepare batches ahead, so they read more than the samples of the set.
             chosen.files, chosen.whole = self._files, True
             chosen.total = sum(map(file_size, self._files))
             chosen.bytes = None
@@ -465,7 +465,7 @@ class TorchIterable(_Torch):
                 return
             self.wrapped = True
             with warnings.catch_warnings():
-                # On fewer cores torch warns of too many workers.
+                # Restricted to fewer cores, torch warns about too many workers.
                 warnings.simplefilter("ignore")
                 self._iterator = self._begin(self._copy)
 
@@ -488,7 +488,7 @@ class TorchIterable(_Torch):
 
 
 class Headrace(_Indexed):
-    """headrace.torch.DataLoader: threads of this process."""
+    """headrace.torch.DataLoader, which uses threads of this process."""
 
     kind = "headrace"
 
@@ -508,7 +508,7 @@ class Headrace(_Indexed):
         return iter(self._copy)
 
     def finish(self) -> None:
-        # The next iter() drops what is being prepared; nothing may run in between.
+        # The next iter() drops batches in preparation; until then nothing may run.
         self._chosen.batches, self._chosen.cycle = [], False
         for _ in iter(self._copy):
             pass
@@ -518,8 +518,8 @@ class Headrace(_Indexed):
         self._cold.close()
 
     def expect(self, cold: bool) -> None:
-        # A loader learns whether its reads block; neither kind of segment is to begin with
-        # what the other one taught.
+        # A loader adapts to whether its reads block. Use one loader for cold and one for warm
+        # segments, so that neither starts with what it learned from the other kind.
         self._copy = self._cold if cold else self._warm
         self._seen = {}
 
@@ -538,7 +538,7 @@ class Headrace(_Indexed):
         samples = difference("samples")
         if not samples:
             return None
-        # Threads count elapsed time; how much of it was on a core is not known.
+        # Threads measure elapsed time; their CPU time is unknown.
         thread_ns = difference("prepare", "sum_ns") + difference("fetch", "sum_ns")
         return {
             "samples": samples,
@@ -549,9 +549,8 @@ class Headrace(_Indexed):
 
 
 class Other(Source):
-    """Anything that yields batches: goes on with the script's own iterator; when that ends, begins
-    another, as long as one gives something. ``begin`` makes another of the loader's own
-    iterators."""
+    """Any other iterable of batches. Continues the script's own iterator; when that ends, starts
+    another one with ``begin``, until one yields no batch."""
 
     kind = "other"
     drains = True
@@ -564,8 +563,8 @@ class Other(Source):
         self.ahead = UNKNOWN_AHEAD
 
     def learn_ahead(self, step_s: float) -> None:
-        """How many batches it prepares ahead (a thread of the script's may): left alone for a
-        while, it has so many to give at once."""
+        """Detects how many batches it prepares ahead (the script may use a thread): after a pause,
+        that many arrive at once."""
         iterator = self.open(IndexSet(None, 0, None))
         if next(iterator, None) is None:
             return
@@ -593,12 +592,12 @@ class Other(Source):
         return self._with_files(IndexSet(None, count, None), None)
 
     def open(self, chosen: IndexSet, cycle: bool = False) -> Iterator[Any]:
-        empty = False  # what the script has begun may be at its end
+        empty = False  # the script's own iterator may be exhausted
         while True:
             before, empty = empty, True
             while True:
                 try:
-                    batch = next(self._iterator)  # iter() of it might be the probe's again
+                    batch = next(self._iterator)  # not iter(): that might be wrapped by the probe
                 except StopIteration:
                     break
                 empty = False
@@ -606,7 +605,7 @@ class Other(Source):
             if empty and before:
                 return
             reset = getattr(self.loader, "reset", None)
-            if callable(reset):  # DALI's iterators begin again only then
+            if callable(reset):  # DALI's iterators need this to start again
                 reset()
             self._iterator = self._begin(self.loader)
 
@@ -614,8 +613,8 @@ class Other(Source):
 def source_of(
     loader: Any, iterator: Any, begin: Callable[[Any], Any], data: list[str] | None
 ) -> Source:
-    """The source for a loader whose ``iterator`` the script is going through. ``begin`` makes
-    one of a loader, at the level of the loader's class where the probe found it."""
+    """Returns the source for a loader whose ``iterator`` the script is iterating. ``begin(loader)``
+    makes an iterator, by the ``__iter__`` of the class that the probe wrapped."""
     if hasattr(loader, "_measured_copy"):
         return Headrace(loader, data)
     import torch.utils.data

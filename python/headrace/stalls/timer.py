@@ -6,19 +6,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from .. import _core
 from . import counters, load
 from .channel import Channel
 from .findings import Findings
 from .sources import Source
 
-PAUSE = 5.0  # times the usual step: no step, but something that the script does now and then
-LEAST_PAUSE_S = 0.05
-SELDOM = 0.25  # of the batches, at most, are pauses
-
 
 class Timer:
-    """The timed part of a segment. Calls ``synchronize`` at both ends, never in between.
-    ``step_s``: a step that nothing overlaps with."""
+    """Times a segment. Calls ``synchronize`` at both ends, but not in between. ``step_s``: the
+    seconds of a step that overlaps with nothing."""
 
     def __init__(
         self,
@@ -35,7 +32,7 @@ class Timer:
         self._got: list[float] = []
         self._samples: list[int] = []
         self._left_out = 0.0
-        # CPU of this process: at ask(); in what is left out; in next().
+        # CPU seconds of this process: at ask(); in parts left out; in next().
         self._cpu = self._cpu_left_out = self._cpu_in_next = self._last_next_cpu = 0.0
 
     def begin(self) -> None:
@@ -48,7 +45,7 @@ class Timer:
         self._start = time.perf_counter()
 
     def leave_out(self, seconds: float) -> None:
-        """What was just done is no part of training."""
+        """Excludes the last ``seconds``, which were not part of training."""
         self._left_out += seconds
 
     def ask(self) -> None:
@@ -62,8 +59,8 @@ class Timer:
         self._samples.append(samples)
 
     def drop_last(self) -> None:
-        """The script left its loop after the last batch, and is back now: neither that batch
-        nor what followed counts."""
+        """Excludes the last batch and the time since, because the script left its loop after it and
+        has come back now."""
         self._left_out += time.perf_counter() - self._left_out - self._asked.pop()
         self._cpu_left_out += time.process_time() - self._cpu
         self._cpu_in_next -= self._last_next_cpu
@@ -76,7 +73,7 @@ class Timer:
         end = time.perf_counter() - self._left_out
         if source.wrapped:
             findings.note(
-                "the loader's stream ends within a segment and is begun again: what that takes "
+                "the loader's stream ends within a segment and is started again: the time for that "
                 "counts as preparation"
             )
         used = counters.read(source.pids()).since(self._before)
@@ -89,7 +86,7 @@ class Timer:
         wait_s = [g - a for a, g in zip(self._asked, self._got)]
         batch_s = [b - a for a, b in zip(asked, asked[1:])]
         pauses = set_pauses_apart(wait_s, batch_s, self._step_s)
-        share = others.others(self._channel.of_host(others.root, others.own_s))
+        run_s = self._channel.of_host(others.root, others.own_s)
         return {
             "phase": segment["phase"],
             "round": segment["round"],
@@ -104,10 +101,7 @@ class Timer:
             "next_cpu_s": self._cpu_in_next,
             "read_bytes": used.read_bytes,
             "expected_bytes": None,
-            "verified": None,
-            "reason": "",
-            "others": share,
-            "disturbed": others.disturbs(share),
+            **_core.stalls_judge({"phase": "host", **others.evidence(run_s)}),
             "run_delay_s": others.delay_s,
             "throttled_s": others.throttled_s,
             "network_bytes": None
@@ -125,19 +119,6 @@ def set_pauses_apart(wait_s: list[float], batch_s: list[float], step_s: float) -
     (evaluation, logging, a checkpoint); its seconds, each. ``step_s``: a step with its work on
     the device: a step that waits for those before it, which an accelerator still does, is no
     pause."""
-    steps = [batch - wait for batch, wait in zip(batch_s, wait_s)]
-    usual = sorted(steps)[len(steps) // 2]
-    found: dict[int, float] = {}
-    since = 0  # batches whose work the device may still do
-    for k, step in enumerate(steps):
-        since += 1
-        if step <= max(PAUSE * usual, usual + LEAST_PAUSE_S):
-            continue
-        if step > 2 * (step_s + max(0.0, step_s - usual) * since):
-            found[k] = step - usual
-        since = 0
-    if len(found) > SELDOM * len(steps):
-        return []
-    for k, seconds in found.items():
-        batch_s[k] -= seconds
-    return list(found.values())
+    pauses = _core.stalls_pauses(wait_s, batch_s, step_s)
+    batch_s[:] = [batch - pause for batch, pause in zip(batch_s, pauses)]
+    return [pause for pause in pauses if pause]

@@ -1,11 +1,13 @@
-"""Rows that the loader's workers write, one for each batch that they fetch.
+"""Measures the work of the loader's workers: each writes one row per batch that it fetches.
 
 torch's fetchers are wrapped in the training process and in every worker, which inherits the
-wrapper or goes through the same start. While the file ``recording`` is in the run's folder, each
-batch appends one row to a file of its own process: no pipe, no lock, and nothing is lost with a
-worker. While ``learning`` is there, workers also log the paths that they open for reading, so
-that the files of datasets which do not name them can be dropped from memory, and
-the bytes that came over their network connections.
+wrapper (fork) or installs it at startup (spawn). While the file ``recording`` exists in the run's
+folder, each batch appends one row to the process' own file. That needs no pipe and no lock, and
+the rows survive the worker.
+
+While the file ``learning`` exists, workers also log the paths that they open for reading and the
+bytes that their network connections receive. The paths are needed to drop the dataset's files from
+the page cache if the dataset does not list them.
 """
 
 from __future__ import annotations
@@ -31,12 +33,12 @@ def _folder() -> str:
 
 
 def _marker(name: str) -> str:
-    """The file whose presence switches the workers of this rank."""
+    """Returns the path of the file whose existence switches ``name`` on for this rank's workers."""
     return f"{_folder()}/{name}-{os.environ.get(_OWNER, '0')}"
 
 
 class _Files:
-    """This process's files, opened when there is something to write."""
+    """The files of this process, opened at the first write."""
 
     def __init__(self) -> None:
         self.pid = 0
@@ -62,7 +64,7 @@ _files = _Files()
 
 
 def wrap_fetchers(module: Any) -> None:
-    """``module``: torch.utils.data._utils.fetch."""
+    """Wraps the fetchers of ``module``, torch.utils.data._utils.fetch."""
     for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
         fetcher = getattr(module, name, None)
         if fetcher is not None and not hasattr(fetcher.fetch, "_headrace"):
@@ -83,7 +85,7 @@ def _wrapped(original: Any) -> Any:
         after = counters.io_of("self")
         if getattr(self, "auto_collation", True):
             samples = len(possibly_batched_index)
-        else:  # the dataset makes batches itself, or there are none
+        else:  # the dataset makes batches itself, or yields single samples
             from .replay import samples_in
 
             samples = samples_in(out)
@@ -93,7 +95,7 @@ def _wrapped(original: Any) -> Any:
         row = _ROW.pack(time.perf_counter_ns(), samples, cpu, wall, *map(_less, after, before))
         try:
             os.write(_files.open("rows"), row)
-        except OSError:  # a full disk, or the run is over: a row less
+        except OSError:  # the disk is full or the run is over: lose this row
             pass
         return out
 
@@ -113,17 +115,17 @@ class Row:
     samples: int
     cpu_s: float
     wall_s: float
-    read_bytes: int | None  # from storage
-    given_bytes: int | None  # by reads, wherever from
+    read_bytes: int | None  # read from storage
+    given_bytes: int | None  # returned by reads, from storage or not
 
 
 def own() -> None:
-    """From here on, what workers of this process write is marked as its own."""
+    """Makes workers that start from now on write to files marked with this process' id."""
     os.environ[_OWNER] = str(os.getpid())
 
 
 def record(on: bool) -> None:
-    """Rows are written while batches are fetched."""
+    """Switches the writing of rows on or off."""
     _mark("recording", on)
 
 
@@ -138,7 +140,7 @@ def _mark(name: str, on: bool) -> None:
 
 
 def rows() -> list[Row]:
-    """Of all workers of this process so far, by time."""
+    """Reads the rows that all workers of this process have written, sorted by time."""
     found: list[Row] = []
     for name in os.listdir(_folder()):
         if not name.startswith(f"rows-{os.getpid()}-"):
@@ -153,13 +155,13 @@ def rows() -> list[Row]:
 
 
 _listening = False
-_connected = 0  # connections that this process began while it learned
+_connected = 0  # connections that this process opened while learning was on
 
 
 def _on_audit(event: str, arguments: tuple[Any, ...]) -> None:
     global _connected
     if event == "socket.connect" and isinstance(arguments[1], tuple) and _learning():
-        _connected += 1  # not to a socket in the file system, whose address is a text
+        _connected += 1  # a network address is a tuple; that of a Unix socket is a string
     if event != "open" or not _learning():
         return
     path, _, flags = arguments
@@ -167,23 +169,23 @@ def _on_audit(event: str, arguments: tuple[Any, ...]) -> None:
         return
     if flags & os.O_ACCMODE != os.O_RDONLY:
         return
-    _write_down("paths", os.path.abspath(os.fsdecode(path)))
+    _append("paths", os.path.abspath(os.fsdecode(path)))
 
 
-def _write_down(kind: str, path: str) -> None:
+def _append(kind: str, path: str) -> None:
     if "\n" not in path:
         try:
             os.write(_files.open(kind), os.fsencode(path) + b"\n")
-        except OSError:  # a path less
+        except OSError:  # the disk is full or the run is over: lose this line
             pass
 
 
-_held: set[str] = set()  # written down by this process
+_held: set[str] = set()  # logged by this process
 _held_pid = 0
 
 
 def _note_held() -> None:
-    """Files that were opened or mapped before, and may be read without being opened again."""
+    """Logs files that are open or mapped already, which may be read without another open."""
     global _held_pid
     if _held_pid != os.getpid():
         _held_pid = os.getpid()
@@ -191,12 +193,12 @@ def _note_held() -> None:
     for path in [*mapped_files(), *_open_files()]:
         if path not in _held:
             _held.add(path)
-            _write_down("held", path)
+            _append("held", path)
 
 
 def mapped_files(pid: int | str = "self") -> dict[str, list[tuple[int, int]]]:
-    """Regular files that a process has mapped and does not execute, with the addresses of
-    mappings that hold nothing but the file's own bytes."""
+    """Returns the regular files that a process has mapped, without those that it executes, each
+    with the address ranges of the mappings that contain only the file's bytes."""
     found: dict[str, list[tuple[int, int]]] = {}
     executed = set()
     try:
@@ -208,7 +210,7 @@ def mapped_files(pid: int | str = "self") -> dict[str, list[tuple[int, int]]]:
                 addresses, rights, path = words[0], words[1], words[5]
                 if "x" in rights:
                     executed.add(path)
-                if rights == "rw-p":  # may hold what is not in the file
+                if rights == "rw-p":  # private and writable: may differ from the file
                     continue
                 begin, end = addresses.split("-")
                 found.setdefault(path, []).append((int(begin, 16), int(end, 16)))
@@ -230,7 +232,7 @@ def _open_files() -> list[str]:
 
 
 def _is_read(fd: str) -> bool:
-    """Not one that is only written to."""
+    """Whether a descriptor of this process is open for reading."""
     with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
         flags = next(int(line.split()[1], 8) for line in file if line.startswith("flags:"))
     return flags & os.O_ACCMODE != os.O_WRONLY
@@ -240,7 +242,7 @@ _TCP_INFO = struct.Struct("128xQ")  # of struct tcp_info, up to tcpi_bytes_recei
 
 
 def _received() -> dict[int, int]:
-    """Bytes that the TCP connections of this process have received, by the socket's inode."""
+    """Returns the bytes that each TCP connection of this process has received, by inode."""
     libc = ctypes.CDLL(None)
     found = {}
     for name in os.listdir("/proc/self/fd"):
@@ -257,16 +259,17 @@ def _received() -> dict[int, int]:
 
 
 def _note_received(before: dict[int, int]) -> None:
-    """What connections that are still open got since ``before``, and how many were begun."""
+    """Logs how many bytes the open connections received since ``before``, and how many connections
+    were opened."""
     global _connected
     more = sum(total - before.get(inode, 0) for inode, total in _received().items())
-    _write_down("received", f"{time.perf_counter_ns()} {more} {_connected}")
+    _append("received", f"{time.perf_counter_ns()} {more} {_connected}")
     _connected = 0
 
 
 def received() -> tuple[int, int]:
-    """Bytes that connections of this process and its workers got while they were listened to,
-    of those that a batch left open; and how many connections they began. Forgotten afterwards."""
+    """Returns two totals logged by this process and its workers: bytes received by connections that
+    were still open after a batch, and the number of connections opened. Clears the log."""
     lines = [[int(word) for word in line.split()] for line in _taken("received") if line]
     return sum(line[1] for line in lines), sum(line[2] for line in lines)
 
@@ -280,7 +283,7 @@ def _learning() -> bool:
 
 
 def _listen() -> None:
-    """Audit hooks stay for good, so a process gets one only when it has something to learn."""
+    """Adds the audit hook when learning is on: hooks cannot be removed, so not before."""
     global _listening
     if not _listening and _learning():
         sys.addaudithook(_on_audit)
@@ -288,15 +291,14 @@ def _listen() -> None:
 
 
 def learn(on: bool) -> None:
-    """Writes down files that are opened, and what connections receive, while batches are
-    fetched."""
+    """Switches the logging of opened files and received bytes on or off."""
     _mark("learning", on)
 
 
 def learned() -> tuple[list[str], list[str]]:
-    """Files that this process and its workers opened while they were listened to, and files
-    that they had open or mapped meanwhile; once each, those of Python itself and of the system
-    left out, and forgotten afterwards."""
+    """Returns two lists of files logged by this process and its workers: those that they opened,
+    and others that they had open or mapped already. Files of Python and of the system are left
+    out. Clears the log."""
     opened = _data_files(_taken("paths"))
     held = _data_files(_taken("held"))
     return opened, [path for path in held if path not in set(opened)]

@@ -161,7 +161,7 @@ void hr__session_explain(struct hr__attached *a);
 int hr__session_wait(struct hr__attached *a, uint64_t until_ns);
 
 /* Returns why the sample at `sequence` of the present cursor was bad. Frees earlier reasons. */
-const char *hr__session_told(struct hr__attached *a, uint64_t sequence);
+const char *hr__session_bad_reason(struct hr__attached *a, uint64_t sequence);
 
 /* pushed.c: external order */
 

@@ -61,7 +61,7 @@ struct hr__cursor {
     uint32_t number;     /* in its connection */
     uint32_t connection; /* number of the connection that it belongs to */
     int is_alone;
-    struct hr__notice *told;    /* notices about bad samples, sorted by sequence */
+    struct hr__notice *notices; /* notices about bad samples, sorted by sequence */
     struct hr__wire_halt *halt; /* the error that ended the queue; NULL: none received */
 
     /* Constant. */

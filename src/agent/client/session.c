@@ -218,17 +218,17 @@ static void take_bad(struct hr__attached *a, const struct hr__wire_bad *m)
     struct hr__cursor *cursor = find_cursor(a, m->cursor);
     size_t length = strlen(m->reason);
     /* Without memory only the reason is lost. */
-    struct hr__notice *told =
-        cursor ? hr__alloc(HR__TAG_AGENT, 1, sizeof *told + length + 1) : NULL;
-    if (!told)
+    struct hr__notice *notice =
+        cursor ? hr__alloc(HR__TAG_AGENT, 1, sizeof *notice + length + 1) : NULL;
+    if (!notice)
         return;
-    memcpy(told->reason, m->reason, length + 1);
-    told->sequence = m->sequence;
-    struct hr__notice **link = &cursor->told;
-    while (*link && (*link)->sequence < told->sequence)
+    memcpy(notice->reason, m->reason, length + 1);
+    notice->sequence = m->sequence;
+    struct hr__notice **link = &cursor->notices;
+    while (*link && (*link)->sequence < notice->sequence)
         link = &(*link)->next;
-    told->next = *link;
-    *link = told;
+    notice->next = *link;
+    *link = notice;
 }
 
 static int take_halt(struct hr__attached *a, const struct hr__wire_halt *m, struct hr_error *error)
@@ -422,10 +422,10 @@ int hr__session_open(struct hr__attached *a, struct hr_error *error)
 /* Drops our reference and the cursor's notices. */
 static void drop_cursor(struct hr__cursor *cursor)
 {
-    while (cursor->told) {
-        struct hr__notice *told = cursor->told;
-        cursor->told = told->next;
-        hr__free(told);
+    while (cursor->notices) {
+        struct hr__notice *notice = cursor->notices;
+        cursor->notices = notice->next;
+        hr__free(notice);
     }
     hr__free(cursor->halt);
     cursor->halt = NULL;
@@ -500,14 +500,14 @@ void hr__session_sweep(struct hr__attached *a)
     }
 }
 
-const char *hr__session_told(struct hr__attached *a, uint64_t sequence)
+const char *hr__session_bad_reason(struct hr__attached *a, uint64_t sequence)
 {
-    struct hr__notice **told = &a->cursor->told;
-    while (*told && (*told)->sequence < sequence) {
-        struct hr__notice *old = *told;
-        *told = old->next;
+    struct hr__notice **notice = &a->cursor->notices;
+    while (*notice && (*notice)->sequence < sequence) {
+        struct hr__notice *old = *notice;
+        *notice = old->next;
         hr__free(old);
     }
-    return *told && (*told)->sequence == sequence ? (*told)->reason
-                                                  : "bad (the agent did not say why)";
+    return *notice && (*notice)->sequence == sequence ? (*notice)->reason
+                                                      : "bad (the agent did not say why)";
 }

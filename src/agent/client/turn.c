@@ -72,7 +72,7 @@ static void note_bad(struct hr__attached *a, struct hr_batch *batch, size_t plac
         if (instead[i] < 0 || (uint64_t)instead[i] >= a->cut.samples)
             continue;
         struct hr__bad *bad = hr__bad_make(a->loader, batch, place + i, (uint64_t)instead[i],
-                                           hr__session_told(a, from + i));
+                                           hr__session_bad_reason(a, from + i));
         int taken = instead[i] == indices[i];
         batch->bad += !taken;
         if (!bad)
@@ -115,8 +115,8 @@ static int judge(struct hr__attached *a, struct hr_batch *batch, struct hr_error
 }
 
 /* Returns the error with which the agent ended the queue, as this loader's failure. */
-static int fail_as_told(struct hr__attached *a, const struct hr__wire_halt *halt,
-                        struct hr_error *error)
+static int fail_as_halted(struct hr__attached *a, const struct hr__wire_halt *halt,
+                          struct hr_error *error)
 {
     struct hr_loader *l = a->loader;
     struct hr_batch batch = {.epoch = a->epoch};
@@ -144,7 +144,7 @@ static int not_there(struct hr__attached *a, uint64_t to, struct hr_error *error
     if (r)
         return r;
     return a->cursor->halt && a->cursor->halt->sequence == halt
-               ? fail_as_told(a, a->cursor->halt, error)
+               ? fail_as_halted(a, a->cursor->halt, error)
                : WAIT;
 }
 

@@ -41,7 +41,7 @@ struct hr__places_wish {
     bool is_waiting;        /* no job is expelled */
     /* Notifies the loop that the queue needs attention (hr__queue_look). Called on any thread,
      * under the lock: it must only set a flag and wake the loop. */
-    void (*tell)(void *arg);
+    void (*notify)(void *arg);
     void *arg;
 };
 
@@ -218,7 +218,7 @@ typedef void (*hr__place_record_fn)(void *arg, const struct hr__place_record *re
 
 /* Calls fn, under the lock, for each record not sent yet, then publishes the samples that were held
  * back for these records. */
-void hr__places_tell(struct hr__places *places, hr__place_record_fn fn, void *arg);
+void hr__places_publish_records(struct hr__places *places, hr__place_record_fn fn, void *arg);
 
 /* Calls fn for the records already sent, from `sequence` to `end`, for a cursor newly placed. */
 void hr__places_recall(struct hr__places *places, uint64_t sequence, uint64_t end,

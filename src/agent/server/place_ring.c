@@ -163,7 +163,7 @@ static bool expel_locked(struct hr__places *p, const struct hr__place_cursor *fu
             s->is_expelled = true;
             s->is_taking = false;
         }
-        p->wish.tell(p->wish.arg);
+        p->wish.notify(p->wish.arg);
     }
     return true;
 }
@@ -262,7 +262,7 @@ void hr__places_drop(struct hr__places *p, uint64_t number)
     pthread_mutex_lock(&p->lock);
     p->ring[number % p->places].is_open = false;
     if (p->is_short)
-        p->wish.tell(p->wish.arg);
+        p->wish.notify(p->wish.arg);
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -390,7 +390,7 @@ static void publish_present_locked(struct hr__places *p, const struct hr__chunk_
     if (!p->unsent)
         show_locked(p);
     if (p->unsent || span->is_halted || span->published == span->end)
-        p->wish.tell(p->wish.arg);
+        p->wish.notify(p->wish.arg);
 }
 
 void hr__places_publish(struct hr__places *p, const struct hr__chunk_done *done)
@@ -408,7 +408,7 @@ void hr__places_publish(struct hr__places *p, const struct hr__chunk_done *done)
         place->number = done->number;
         publish_present_locked(p, done);
     } else if (p->is_short) {
-        p->wish.tell(p->wish.arg);
+        p->wish.notify(p->wish.arg);
     }
     pthread_mutex_unlock(&p->lock);
 }
@@ -438,7 +438,7 @@ void hr__places_recall(struct hr__places *p, uint64_t sequence, uint64_t end,
     pthread_mutex_unlock(&p->lock);
 }
 
-void hr__places_tell(struct hr__places *p, hr__place_record_fn fn, void *arg)
+void hr__places_publish_records(struct hr__places *p, hr__place_record_fn fn, void *arg)
 {
     pthread_mutex_lock(&p->lock);
     bool was_held_back = p->unsent;

@@ -39,7 +39,7 @@ static const struct hr__publisher_ops ops = {
     .acquire = acquire, .drop = drop, .publish = publish, .ahead = ahead};
 
 /* Called on the crew's threads too. */
-static void tell(void *arg)
+static void notify(void *arg)
 {
     struct hr__queue *queue = arg;
     if (!atomic_exchange(&queue->is_notified, true))
@@ -131,7 +131,7 @@ static void make_run(struct hr__task *task)
         .batch_samples = (uint64_t)stream->as.batch_size,
         .window = (uint64_t)stream->as.window,
         .is_pushed = stream->as.external_order != 0,
-        .tell = tell,
+        .notify = notify,
         .arg = queue,
     };
     queue->outcome = hr__places_create(&queue->places, &wish, &queue->error);
@@ -297,7 +297,7 @@ void hr__queue_run(struct hr__queue *queue, bool is_running)
 }
 
 /* The receivers of a record. */
-struct telling {
+struct recipients {
     struct hr__queue *queue;
     struct hr__agent_job *job;     /* NULL: all jobs that take from the queue */
     struct hr__job_cursor *cursor; /* of `job` */
@@ -326,16 +326,16 @@ static void send_record(struct hr__agent_job *job, const struct hr__job_cursor *
     hr__job_send(job, &message);
 }
 
-static void tell_record(void *arg, const struct hr__place_record *record)
+static void pass_record(void *arg, const struct hr__place_record *record)
 {
-    struct telling *telling = arg;
-    if (telling->job) {
-        send_record(telling->job, telling->cursor, record);
+    struct recipients *recipients = arg;
+    if (recipients->job) {
+        send_record(recipients->job, recipients->cursor, record);
         return;
     }
-    for (struct hr__agent_job *job = telling->queue->stream->agent->jobs; job; job = job->next)
-        if (job->cursor && job->cursor->queue == telling->queue && job->cursor->place->is_taking &&
-            record->sequence >= job->cursor->place->base &&
+    for (struct hr__agent_job *job = recipients->queue->stream->agent->jobs; job; job = job->next)
+        if (job->cursor && job->cursor->queue == recipients->queue &&
+            job->cursor->place->is_taking && record->sequence >= job->cursor->place->base &&
             record->sequence <= job->cursor->place->end)
             send_record(job, job->cursor, record);
 }
@@ -343,8 +343,8 @@ static void tell_record(void *arg, const struct hr__place_record *record)
 void hr__queue_recall(struct hr__queue *queue, struct hr__agent_job *job,
                       const struct hr__span *span, uint64_t sequence)
 {
-    struct telling telling = {.queue = queue, .job = job, .cursor = job->cursor};
-    hr__places_recall(queue->places, sequence, span->end, tell_record, &telling);
+    struct recipients recipients = {.queue = queue, .job = job, .cursor = job->cursor};
+    hr__places_recall(queue->places, sequence, span->end, pass_record, &recipients);
 }
 
 static void look_for_expelled(struct hr__queue *queue)
@@ -368,8 +368,8 @@ bool hr__queue_look(struct hr__queue *queue)
     if (queue->is_out || queue->state == HR__QUEUE_ENDING || !queue->places || !queue->loader ||
         !atomic_exchange(&queue->is_notified, false))
         return false;
-    struct telling telling = {.queue = queue};
-    hr__places_tell(queue->places, tell_record, &telling);
+    struct recipients recipients = {.queue = queue};
+    hr__places_publish_records(queue->places, pass_record, &recipients);
     look_for_expelled(queue);
     if (hr__places_take_room(queue->places))
         hr__publisher_room(queue->loader);

@@ -39,12 +39,12 @@ static enum hr__assignment choose_assignment(const struct hr_loader *l,
 }
 
 /* Logs once how dealing samples to hosts changes which rank gets which samples. */
-static void tell_once(struct hr_loader *l, const struct hr__cluster *cluster)
+static void log_assignment_once(struct hr_loader *l, const struct hr__cluster *cluster)
 {
-    if (l->hosting->is_told || l->options.rank || l->options.world_size < 2 ||
+    if (l->hosting->is_logged || l->options.rank || l->options.world_size < 2 ||
         choose_assignment(l, cluster) != HR__ASSIGNMENT_LOCAL)
         return;
-    l->hosting->is_told = 1;
+    l->hosting->is_logged = 1;
     hr__log(HR_LOG_INFO, "the samples of each global batch are dealt to the ranks whose hosts keep "
                          "them: losses that depend on which rank has a sample need "
                          "assignment=exact (docs/hosts.md)");
@@ -83,7 +83,7 @@ static int make_deal(struct hr_loader *l, struct hr__cluster *cluster, const str
     int r = hr__cluster_meet(l, cluster, plan, error);
     if (r)
         return r;
-    tell_once(l, cluster);
+    log_assignment_once(l, cluster);
     struct hr__host_deal *deal = hr__alloc(HR__TAG_LOADER, 1, sizeof *deal);
     if (!deal)
         return hr__fail(error, -ENOMEM, "out of memory for an epoch's plan");

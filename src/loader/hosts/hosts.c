@@ -112,15 +112,15 @@ static int check_form(const struct hr_loader *l, const struct hr__hosts *hosts,
 }
 
 /* Logs once in a process. */
-static void tell_without_mtime(const struct hr__hosts *hosts)
+static void warn_without_mtime(const struct hr__hosts *hosts)
 {
-    static atomic_flag told = ATOMIC_FLAG_INIT;
-    if (hosts->with_mtime || atomic_flag_test_and_set(&told))
+    static atomic_flag is_warned = ATOMIC_FLAG_INIT;
+    if (hosts->with_mtime || atomic_flag_test_and_set(&is_warned))
         return;
     hr__log(HR_LOG_WARNING,
-            "mtime=no: where hosts have copies of their own, a file that was rewritten is told by "
-            "its size and by samples of its content (all of it up to 64 KiB, else 4 KiB at its "
-            "beginning, middle and end); what differs elsewhere is not seen");
+            "mtime=no: if hosts have their own copies, a rewritten file is detected by its size "
+            "and by samples of its content (all of it up to 64 KiB, else 4 KiB at its "
+            "beginning, middle and end); differences elsewhere are not detected");
 }
 
 int hr__cluster_create(struct hr__cluster **out, const struct hr_loader *l, const char *text,
@@ -143,7 +143,7 @@ int hr__cluster_create(struct hr__cluster **out, const struct hr_loader *l, cons
         r = hr__peers_create(&c->peers, &c->hosts, &hr__peer_ops, error);
     if (r)
         goto fail;
-    tell_without_mtime(&c->hosts);
+    warn_without_mtime(&c->hosts);
     c->charge_percent = charge_percents[c->hosts.form];
     size_t count = (size_t)c->hosts.count;
     c->queues = hr__alloc(HR__TAG_LOADER, count, sizeof *c->queues);

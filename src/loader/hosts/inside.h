@@ -44,7 +44,7 @@ struct hr__host_queue {
     uint64_t store_bytes;   /* bytes of stores, including those that threads are sending */
     int threads;            /* host threads that talk to its server */
     int is_slow;            /* its last request took long, so only one thread uses it */
-    int is_told;            /* the user was warned that its memory is full */
+    int is_logged;          /* the user was warned that its memory is full */
     uint64_t full_until_ns; /* its memory was full: store nothing until then */
     uint64_t asked, found;  /* requests in this epoch for items not known to be there */
     uint64_t lost;          /* items that had been there and no longer are */
@@ -142,7 +142,7 @@ struct hr__hosting {
     struct hr__rates_set rates[2]; /* the newest first */
     uint64_t generation;           /* how many clusters this loader had before */
     unsigned meetings;             /* number of meetings so far, the same on all ranks */
-    int is_told;                   /* the log has explained local assignment */
+    int is_logged;                 /* the log has explained local assignment */
 
     atomic_int halt; /* non-zero ends the meeting in progress */
     int is_dealing;

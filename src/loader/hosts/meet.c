@@ -262,7 +262,7 @@ static int meet(struct hr_loader *l, struct hr__cluster *cluster, const struct h
     return 0;
 }
 
-static void tell_placement(const struct hr__cluster *cluster)
+static void log_placement(const struct hr__cluster *cluster)
 {
     uint64_t items = 0, bytes = 0;
     for (int i = 0; i < cluster->hosts.count; i++) {
@@ -293,7 +293,7 @@ int hr__cluster_meet(struct hr_loader *l, struct hr__cluster *cluster, const str
         r = place(l, cluster, error);
         if (r)
             return r;
-        tell_placement(cluster);
+        log_placement(cluster);
     }
     cluster->is_met = 1;
     cluster->seed = plan->seed;

@@ -269,7 +269,7 @@ static void send_group(struct hr__thread *self, struct stores *g)
         hr__free(g->converted[i]);
 }
 
-static void tell_full(const struct hr__cluster *cluster, int owner)
+static void log_full(const struct hr__cluster *cluster, int owner)
 {
     hr__log(HR_LOG_WARNING,
             "%s refuses items, its memory is full: start it with a larger -m, or lower the size "
@@ -309,8 +309,8 @@ static int settle_locked(struct hr_loader *l, struct stores *g)
     }
     if (full == g->count)
         q->full_until_ns = hr__now_ns() + FULL_NS;
-    int is_news = full && !q->is_told;
-    q->is_told |= is_news;
+    int is_news = full && !q->is_logged;
+    q->is_logged |= is_news;
     return is_news;
 }
 
@@ -337,7 +337,7 @@ int hr__hosting_store_unlocking(struct hr__thread *self)
     int is_news = settle_locked(l, &g);
     pthread_mutex_unlock(&l->lock);
     if (is_news)
-        tell_full(g.cluster, g.owner);
+        log_full(g.cluster, g.owner);
     for (size_t i = 0; i < g.count; i++)
         free_store(g.stores[i]);
     hr__cluster_unref(&g.cluster);

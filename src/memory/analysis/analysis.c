@@ -285,8 +285,8 @@ static int second_pass(struct drawer *d, struct hr__record *record, struct hr_er
 
 static double bandwidth(const struct hr__record *record, double asked, const char *name)
 {
-    double said = hr__memory_fact(record, name);
-    return asked > 0 ? asked : said > 0 ? said : BANDWIDTH;
+    double recorded = hr__memory_fact(record, name);
+    return asked > 0 ? asked : recorded > 0 ? recorded : BANDWIDTH;
 }
 
 static int first_pass(struct hr__memory *m, struct hr__record *record, struct analysis_filler *f,

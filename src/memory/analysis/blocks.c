@@ -163,7 +163,7 @@ static int begin_block(struct finder *f, const struct hr_memory_event *event, st
 
 /* ---- events ---- */
 
-static void tell(const struct finder *f, const struct hr_memory_event *event, uint32_t block)
+static void report(const struct finder *f, const struct hr_memory_event *event, uint32_t block)
 {
     struct hr__block_event one = {.event = event, .block = block};
     if (f->fn)
@@ -189,7 +189,7 @@ static int on_alloc(struct finder *f, const struct hr_memory_event *event)
     if (!code)
         code = begin_block(f, event, &live);
     if (!code)
-        tell(f, event, live->block);
+        report(f, event, live->block);
     return code;
 }
 
@@ -203,7 +203,7 @@ static int on_free(struct finder *f, const struct hr_memory_event *event)
     struct hr__block *block = &f->out->blocks[live->block];
     if (!block->bytes)
         block->bytes = size_in(event);
-    tell(f, event, live->block);
+    report(f, event, live->block);
     return end_block(f, live, event->time_ns);
 }
 
@@ -298,7 +298,7 @@ static void on_mark(struct finder *f, const struct hr_memory_event *event)
         f->iteration_name = event->what;
     if (event->what && event->what == f->iteration_name)
         f->out->iterations++;
-    tell(f, event, NONE);
+    report(f, event, NONE);
 }
 
 static void on_failed(struct hr__blocks_found *out, const struct hr_memory_event *event)
@@ -335,7 +335,7 @@ static int on_event(struct finder *f, const struct hr_memory_event *event)
         return 0;
     case HR_MEMORY_SEGMENT:
     case HR_MEMORY_SEGMENT_FREE:
-        tell(f, event, NONE);
+        report(f, event, NONE);
         return 0;
     default: /* from a later version */
         return 0;

@@ -43,8 +43,9 @@ static double capacity(const struct hr__memory *m, size_t at, const struct hr__r
         return NAN;
     hr__device_name(m->devices[at].device, device_name);
     snprintf(fact_name, sizeof fact_name, "capacity bytes %s", device_name);
-    double said = hr__memory_fact(record, fact_name);
-    return isnan(said) && at == m->main_device ? hr__memory_fact(record, "capacity bytes") : said;
+    double recorded = hr__memory_fact(record, fact_name);
+    return isnan(recorded) && at == m->main_device ? hr__memory_fact(record, "capacity bytes")
+                                                   : recorded;
 }
 
 void hr__memory_project(struct hr__memory *m, const struct hr__record *record)

@@ -71,23 +71,23 @@ static int say_sources(struct hr__memory *m, const struct hr__record *record)
     const char *allocations = hr__record_fact(record, "allocations");
     int code = 0;
     if (!m->found.accesses)
-        code = say(m, "Reading and writing was not recorded: intervals are not known, nor what "
-                      "blocks are used for, but for what is told of them.");
+        code = say(m, "Reads and writes were not recorded: intervals are unknown, and so is the "
+                      "use of blocks, except where the record states it.");
     if (!code && allocations && !strcmp(allocations, "storages"))
-        code = say(m, "Allocations are told by tensors only: memory that libraries and operators "
-                      "take for themselves is not seen.");
+        code = say(m, "Allocations are known from tensors only: memory that libraries and "
+                      "operators allocate for themselves is missing.");
     if (!code && m->no_swap_advice)
-        code = say(m, "When the accelerator worked is not known, only when it was asked to: "
+        code = say(m, "The accelerator's times are unknown, only those of the host's calls: "
                       "intervals are the host's, and no swapping is advised there.");
     if (!code && m->intervals.left_out)
         code = say(m,
-                   "%" PRIu64 " intervals are left out: the accelerator told one end of them "
-                   "only.",
+                   "%" PRIu64 " intervals are left out: the accelerator reported only one "
+                   "end of them.",
                    m->intervals.left_out);
     for (size_t i = 0; i < m->device_count && !code; i++)
         if (m->devices[i].segments.is_partial)
-            code = say(m, "More bytes live than lie in the segments that are told of: "
-                          "fragmentation is not known.");
+            code = say(m, "More bytes are live than the recorded segments contain: "
+                          "fragmentation is unknown.");
     return code;
 }
 

@@ -49,7 +49,7 @@ int hr__import_begin(struct hr__import *im, const char *what, uint64_t start_uni
     return 0;
 }
 
-void hr__import_tell(struct hr__import *im, struct hr_memory_event event)
+void hr__import_record(struct hr__import *im, struct hr_memory_event event)
 {
     if (event.time_ns <= im->last_ns)
         event.time_ns = im->last_ns + 1;

@@ -32,7 +32,7 @@ int hr__import_begin(struct hr__import *im, const char *what, uint64_t start_uni
 
 /* Records an event. Its time counts from the first moment. If it is not later than the previous
  * event, it is moved to a nanosecond after it, so that the order is kept. */
-void hr__import_tell(struct hr__import *im, struct hr_memory_event event);
+void hr__import_record(struct hr__import *im, struct hr_memory_event event);
 
 /* Returns the id of a name, which may be any bytes and is cut if long; 0: `text` is NULL or
  * empty. */

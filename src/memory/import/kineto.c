@@ -357,10 +357,10 @@ static int survey(struct importer *it)
 
 /* ---- recording ---- */
 
-static void tell_before(struct importer *it)
+static void record_before(struct importer *it)
 {
     for (size_t i = 0; i < it->before_count; i++)
-        hr__import_tell(it->im, it->before[i]);
+        hr__import_record(it->im, it->before[i]);
     uint32_t name = hr__import_name(it->im, "from before the trace");
     for (uint8_t device = 0; device < HR__IMPORT_DEVICES_MOST; device++) {
         const struct kineto_totals *t = &it->totals[device];
@@ -372,11 +372,11 @@ static void tell_before(struct importer *it)
             .bytes = (uint64_t)t->before - t->known_before,
             .device = device,
         };
-        hr__import_tell(it->im, event);
+        hr__import_record(it->im, event);
         event.kind = HR_MEMORY_DESCRIBE;
         event.what = name;
         event.bytes = 0;
-        hr__import_tell(it->im, event);
+        hr__import_record(it->im, event);
     }
 }
 
@@ -386,7 +386,7 @@ static uint64_t ns_of(const struct importer *it, int64_t time_ns)
     return time_ns > first ? (uint64_t)(time_ns - first) + 1 : 1;
 }
 
-static void tell_memory(struct importer *it, size_t i)
+static void record_memory(struct importer *it, size_t i)
 {
     const struct hr__kineto_memory *memory = &it->k.memory[i];
     const struct context *context = &it->contexts[i];
@@ -404,36 +404,36 @@ static void tell_memory(struct importer *it, size_t i)
     };
     if (memory->device >= HR__IMPORT_DEVICES_MOST)
         return;
-    hr__import_tell(it->im, event);
+    hr__import_record(it->im, event);
     if (!is_alloc || (!context->part && !context->category))
         return;
     event.kind = HR_MEMORY_DESCRIBE;
     event.what = 0;
     event.bytes = hr_memory_about(context->category, context->part);
-    hr__import_tell(it->im, event);
+    hr__import_record(it->im, event);
 }
 
-static void tell_events(struct importer *it)
+static void record_events(struct importer *it)
 {
     uint32_t iteration = hr__import_name(it->im, "iteration");
     size_t next = 0;
-    tell_before(it);
+    record_before(it);
     for (size_t i = 0; i <= it->k.memory_count; i++) {
         for (; next < it->mark_count &&
                (i == it->k.memory_count || it->marks[next].time_ns <= it->k.memory[i].time_ns);
              next++)
-            hr__import_tell(it->im, (struct hr_memory_event){
-                                        .time_ns = ns_of(it, it->marks[next].time_ns),
-                                        .what = iteration,
-                                        .bytes = it->marks[next].number,
-                                        .kind = HR_MEMORY_MARK,
-                                    });
+            hr__import_record(it->im, (struct hr_memory_event){
+                                          .time_ns = ns_of(it, it->marks[next].time_ns),
+                                          .what = iteration,
+                                          .bytes = it->marks[next].number,
+                                          .kind = HR_MEMORY_MARK,
+                                      });
         if (i < it->k.memory_count)
-            tell_memory(it, i);
+            record_memory(it, i);
     }
 }
 
-static void tell_facts(struct importer *it)
+static void record_facts(struct importer *it)
 {
     char number[32];
     if (it->k.rank >= 0) {
@@ -470,7 +470,7 @@ static void tell_facts(struct importer *it)
                         it->left_out, HR__IMPORT_DEVICES_MOST - 1);
 }
 
-static int tell(struct importer *it)
+static int record_all(struct importer *it)
 {
     struct hr__kineto *k = &it->k;
     uint64_t start = (uint64_t)k->memory[0].time_ns + (uint64_t)k->base_ns;
@@ -484,8 +484,8 @@ static int tell(struct importer *it)
         return code;
     if (find_contexts(it) || find_categories(it))
         return hr__import_no_memory(it->im);
-    tell_events(it);
-    tell_facts(it);
+    record_events(it);
+    record_facts(it);
     return 0;
 }
 
@@ -502,7 +502,7 @@ int hr__import_kineto(struct hr__import *im)
                         "profile_memory=True",
                         im->in->name);
     if (!code)
-        code = tell(it);
+        code = record_all(it);
     hr__kineto_clear(&it->k);
     hr__places_clear(&it->places);
     hr__free(it->meanings);

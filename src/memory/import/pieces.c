@@ -20,8 +20,8 @@ static size_t first_behind(const struct hr__pieces *p, uint64_t address)
     return low;
 }
 
-static int tell(hr__piece_fn fn, void *arg, enum hr__piece_change change,
-                struct hr__memory_piece piece)
+static int report(hr__piece_fn fn, void *arg, enum hr__piece_change change,
+                  struct hr__memory_piece piece)
 {
     return fn ? fn(arg, change, piece) : 0;
 }
@@ -53,7 +53,7 @@ int hr__pieces_add(struct hr__pieces *p, struct hr__memory_piece range, hr__piec
             struct hr__memory_piece piece = {at, stop};
             code = insert(p, i, piece);
             if (!code)
-                code = tell(fn, arg, HR__PIECE_NEW, piece);
+                code = report(fn, arg, HR__PIECE_NEW, piece);
             at = stop;
         } else {
             at = p->pieces[i].end;
@@ -93,17 +93,17 @@ int hr__pieces_remove(struct hr__pieces *p, struct hr__memory_piece range, hr__p
     int code = 0;
     while (at < range.end && !code) {
         if (i == p->count || p->pieces[i].begin >= range.end)
-            return tell(fn, arg, HR__PIECE_MISSING, (struct hr__memory_piece){at, range.end});
+            return report(fn, arg, HR__PIECE_MISSING, (struct hr__memory_piece){at, range.end});
         struct hr__memory_piece piece = p->pieces[i], left[2];
         if (piece.begin > at)
-            code = tell(fn, arg, HR__PIECE_MISSING, (struct hr__memory_piece){at, piece.begin});
+            code = report(fn, arg, HR__PIECE_MISSING, (struct hr__memory_piece){at, piece.begin});
         if (!code)
             code = cut(p, i, range, &i, left);
         if (!code)
-            code = tell(fn, arg, HR__PIECE_GONE, piece);
+            code = report(fn, arg, HR__PIECE_GONE, piece);
         for (int side = 0; side < 2 && !code; side++)
             if (left[side].end > left[side].begin)
-                code = tell(fn, arg, HR__PIECE_NEW, left[side]);
+                code = report(fn, arg, HR__PIECE_NEW, left[side]);
         at = piece.end;
     }
     return code;

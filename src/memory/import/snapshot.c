@@ -366,11 +366,11 @@ static uint64_t ns_of(const struct snapshot *s, uint64_t time_us)
 }
 
 /* An hr__piece_fn: records what the allocator takes from and returns to the device. */
-static int tell_piece(void *arg, enum hr__piece_change change, struct hr__memory_piece piece)
+static int record_piece(void *arg, enum hr__piece_change change, struct hr__memory_piece piece)
 {
     struct snapshot *s = arg;
     if (change != HR__PIECE_MISSING)
-        hr__import_tell(
+        hr__import_record(
             s->im, (struct hr_memory_event){
                        .time_ns = ns_of(s, s->traces[s->device].last_us),
                        .address = piece.begin,
@@ -387,13 +387,13 @@ static void describe(struct snapshot *s, const struct hr__memory_place *life, ui
     enum hr_memory_category category =
         hr__import_category(life->mark, freed, (uint32_t)life->bytes == s->pass);
     if (category)
-        hr__import_tell(s->im, (struct hr_memory_event){
-                                   .time_ns = time_ns,
-                                   .address = life->address,
-                                   .bytes = hr_memory_about(category, 0),
-                                   .kind = HR_MEMORY_DESCRIBE,
-                                   .device = life->device,
-                               });
+        hr__import_record(s->im, (struct hr_memory_event){
+                                     .time_ns = time_ns,
+                                     .address = life->address,
+                                     .bytes = hr_memory_about(category, 0),
+                                     .kind = HR_MEMORY_DESCRIBE,
+                                     .device = life->device,
+                                 });
 }
 
 /* Follows a block's life; its category is known when it ends. A free without a stack uses that of
@@ -417,7 +417,8 @@ static int follow(struct snapshot *s, const struct hr_memory_event *event)
     return 0;
 }
 
-static int tell_block(struct snapshot *s, enum hr_memory_kind kind, const struct snapshot_entry *e)
+static int record_block(struct snapshot *s, enum hr_memory_kind kind,
+                        const struct snapshot_entry *e)
 {
     uint32_t note = note_of(s, e->frames);
     struct hr_memory_event event = {
@@ -436,25 +437,25 @@ static int tell_block(struct snapshot *s, enum hr_memory_kind kind, const struct
         event.what = 0;
         event.phase = (uint8_t)s->phase;
     }
-    hr__import_tell(s->im, event);
+    hr__import_record(s->im, event);
     return code;
 }
 
-static int tell_entry(struct snapshot *s, struct snapshot_trace *t)
+static int record_entry(struct snapshot *s, struct snapshot_trace *t)
 {
     const struct snapshot_entry *e = &t->entry;
     struct hr__memory_piece piece = piece_of(e->address, e->bytes);
     switch (e->action) {
     case ALLOC:
-        return tell_block(s, HR_MEMORY_ALLOC, e);
+        return record_block(s, HR_MEMORY_ALLOC, e);
     case FREE_COMPLETED:
-        return tell_block(s, HR_MEMORY_FREE, e);
+        return record_block(s, HR_MEMORY_FREE, e);
     case OOM:
-        return tell_block(s, HR_MEMORY_FAILED, e);
+        return record_block(s, HR_MEMORY_FAILED, e);
     case SEGMENT_ALLOC:
-        return hr__pieces_add(&t->pieces, piece, tell_piece, s);
+        return hr__pieces_add(&t->pieces, piece, record_piece, s);
     case SEGMENT_FREE:
-        return hr__pieces_remove(&t->pieces, piece, tell_piece, s);
+        return hr__pieces_remove(&t->pieces, piece, record_piece, s);
     default:
         return 0;
     }
@@ -462,10 +463,10 @@ static int tell_entry(struct snapshot *s, struct snapshot_trace *t)
 
 static void mark(struct snapshot *s, uint64_t time_us, const char *name, uint64_t value)
 {
-    hr__import_tell(s->im, (struct hr_memory_event){.time_ns = ns_of(s, time_us),
-                                                    .what = hr__import_name(s->im, name),
-                                                    .bytes = value,
-                                                    .kind = HR_MEMORY_MARK});
+    hr__import_record(s->im, (struct hr_memory_event){.time_ns = ns_of(s, time_us),
+                                                      .what = hr__import_name(s->im, name),
+                                                      .bytes = value,
+                                                      .kind = HR_MEMORY_MARK});
 }
 
 /* Returns the rest of an annotation's name after a prefix; NULL: no such prefix. */
@@ -509,7 +510,7 @@ static void annotate(struct snapshot *s, unsigned phase, int begins)
         s->phase = s->annotated = HR_MEMORY_OUTSIDE;
 }
 
-static void tell_annotation(struct snapshot *s, const struct hr__pickle_value *annotation)
+static void record_annotation(struct snapshot *s, const struct hr__pickle_value *annotation)
 {
     const char *name = hr__pickle_text(hr__pickle_get(annotation, "name"));
     const char *stage = hr__pickle_text(hr__pickle_get(annotation, "stage"));
@@ -535,17 +536,17 @@ static void tell_annotation(struct snapshot *s, const struct hr__pickle_value *a
 }
 
 /* Applies the annotations up to a moment. */
-static void tell_annotations(struct snapshot *s, uint64_t until_us)
+static void record_annotations(struct snapshot *s, uint64_t until_us)
 {
     for (; s->annotation < hr__pickle_count(s->annotations); s->annotation++) {
         const struct hr__pickle_value *one = hr__pickle_at(s->annotations, s->annotation);
         if (number(one, "time_us", s->first_us) > until_us)
             return;
-        tell_annotation(s, one);
+        record_annotation(s, one);
     }
 }
 
-static int tell_before(struct snapshot *s)
+static int record_before(struct snapshot *s)
 {
     int code = 0;
     for (size_t i = 0; i < s->before_count && !code; i++) {
@@ -555,17 +556,17 @@ static int tell_before(struct snapshot *s)
         if (event.kind == HR_MEMORY_SEGMENT) {
             s->traces[s->device].last_us = s->first_us;
             code = hr__pieces_add(&s->traces[s->device].pieces,
-                                  piece_of(event.address, event.bytes), tell_piece, s);
+                                  piece_of(event.address, event.bytes), record_piece, s);
         } else {
             event.what = stack_of(s, s->before[i].frames);
-            hr__import_tell(s->im, event);
+            hr__import_record(s->im, event);
         }
     }
     return code;
 }
 
 /* Records the entries of all devices in order of time. */
-static int tell_traces(struct snapshot *s)
+static int record_traces(struct snapshot *s)
 {
     int code = 0;
     for (uint32_t i = 0; i < s->trace_count; i++)
@@ -579,13 +580,13 @@ static int tell_traces(struct snapshot *s)
         }
         if (!first)
             break;
-        tell_annotations(s, first->entry.time_us);
+        record_annotations(s, first->entry.time_us);
         s->device = (uint32_t)(first - s->traces);
-        code = tell_entry(s, first);
+        code = record_entry(s, first);
         first->next++;
         step(first);
     }
-    tell_annotations(s, UINT64_MAX);
+    record_annotations(s, UINT64_MAX);
     for (size_t i = 0; i < s->lives.capacity && !code; i++)
         if (s->lives.table[i].lives)
             describe(s, &s->lives.table[i], ns_of(s, s->last_us), HR__IMPORT_NEVER);
@@ -593,12 +594,12 @@ static int tell_traces(struct snapshot *s)
         struct hr_memory_event event = s->late[i].event;
         event.time_ns = ns_of(s, s->last_us);
         event.what = stack_of(s, s->late[i].frames);
-        hr__import_tell(s->im, event);
+        hr__import_record(s->im, event);
     }
     return code;
 }
 
-static void tell_notes(struct snapshot *s)
+static void record_notes(struct snapshot *s)
 {
     uint64_t ghosts = 0;
     for (size_t i = 0; i < s->before_count; i++)
@@ -662,7 +663,7 @@ static int take_root(struct snapshot *s, const struct hr__pickle_value *root)
     return s->segments || traces;
 }
 
-static int tell(struct snapshot *s)
+static int record_all(struct snapshot *s)
 {
     int code = survey(s);
     if (code)
@@ -676,9 +677,9 @@ static int tell(struct snapshot *s)
                             s->first_us < UINT64_MAX / 1000 ? s->first_us * 1000 : 0, 0);
     if (code)
         return code;
-    if (tell_before(s) || tell_traces(s))
+    if (record_before(s) || record_traces(s))
         return hr__import_no_memory(s->im);
-    tell_notes(s);
+    record_notes(s);
     return 0;
 }
 
@@ -696,7 +697,7 @@ int hr__import_snapshot(struct hr__import *im)
                         "segments nor device_traces",
                         im->in->name);
     if (!code)
-        code = tell(s);
+        code = record_all(s);
     for (size_t i = 0; i < ACCELERATORS; i++)
         hr__pieces_clear(&s->traces[i].pieces);
     hr__places_clear(&s->places);

@@ -80,21 +80,21 @@ static int pop(struct timeline *t, uint64_t bytes, int64_t category, uint32_t *b
     return 0;
 }
 
-static void tell(struct timeline *t, const struct row *row, enum hr_memory_kind kind,
-                 uint32_t block)
+static void record_block(struct timeline *t, const struct row *row, enum hr_memory_kind kind,
+                         uint32_t block)
 {
     uint64_t bytes = row->bytes < 0 ? 0 - (uint64_t)row->bytes : (uint64_t)row->bytes;
-    hr__import_tell(t->im, (struct hr_memory_event){
-                               .time_ns = row->time_ns > t->first_ns && t->first_ns >= 0
-                                              ? (uint64_t)(row->time_ns - t->first_ns) + 1
-                                              : 0,
-                               .address = address_of(block),
-                               .bytes = kind == HR_MEMORY_DESCRIBE
-                                            ? hr_memory_about(category_of[row->category], 0)
-                                            : bytes,
-                               .kind = (uint8_t)kind,
-                               .device = t->device,
-                           });
+    hr__import_record(t->im, (struct hr_memory_event){
+                                 .time_ns = row->time_ns > t->first_ns && t->first_ns >= 0
+                                                ? (uint64_t)(row->time_ns - t->first_ns) + 1
+                                                : 0,
+                                 .address = address_of(block),
+                                 .bytes = kind == HR_MEMORY_DESCRIBE
+                                              ? hr_memory_about(category_of[row->category], 0)
+                                              : bytes,
+                                 .kind = (uint8_t)kind,
+                                 .device = t->device,
+                             });
 }
 
 static int begin_block(struct timeline *t, const struct row *row)
@@ -109,9 +109,9 @@ static int begin_block(struct timeline *t, const struct row *row)
         t->room = room;
     }
     uint32_t block = t->count++;
-    tell(t, row, row->action == BEFORE ? HR_MEMORY_PRESENT : HR_MEMORY_ALLOC, block);
+    record_block(t, row, row->action == BEFORE ? HR_MEMORY_PRESENT : HR_MEMORY_ALLOC, block);
     if (category_of[row->category])
-        tell(t, row, HR_MEMORY_DESCRIBE, block);
+        record_block(t, row, HR_MEMORY_DESCRIBE, block);
     return push(t, block, (uint64_t)row->bytes, row->category);
 }
 
@@ -124,7 +124,7 @@ static int take_out(struct timeline *t, const struct row *row)
     if (row->action == CHANGE)
         t->changing = block;
     else if (block != NONE)
-        tell(t, row, HR_MEMORY_FREE, block);
+        record_block(t, row, HR_MEMORY_FREE, block);
     return code;
 }
 
@@ -140,7 +140,7 @@ static int take(struct timeline *t, const struct row *row)
     if (!was_changing || t->changing == NONE)
         return 0;
     if (category_of[row->category])
-        tell(t, row, HR_MEMORY_DESCRIBE, t->changing);
+        record_block(t, row, HR_MEMORY_DESCRIBE, t->changing);
     return push(t, t->changing, (uint64_t)row->bytes, row->category);
 }
 
@@ -234,7 +234,7 @@ static int begin(struct timeline *t)
     return 0;
 }
 
-static int tell_rows(struct timeline *t)
+static int record_rows(struct timeline *t)
 {
     int code = begin(t);
     for (size_t i = 0; i < t->row_count && !code; i++) {
@@ -260,7 +260,7 @@ int hr__import_timeline(struct hr__import *im)
     if (!code && !t.row_count)
         code = hr__fail(im->error, -ENODATA, "%s: the timeline has no rows", im->in->name);
     if (!code)
-        code = tell_rows(&t);
+        code = record_rows(&t);
     if (!code && t.unmatched)
         hr__import_note(im, "%" PRIu64 " rows free or change what was never there.", t.unmatched);
     if (!code && t.backwards)

@@ -78,10 +78,10 @@ static int look_for_torch(struct dl_phdr_info *info, size_t size, void *arg)
 static void *find_library(void)
 {
     char folder[PATH_MAX], path[PATH_MAX + 64];
-    const char *told = secure_getenv("HEADRACE_CUPTI_LIBRARY");
+    const char *named = secure_getenv("HEADRACE_CUPTI_LIBRARY");
     void *library = NULL;
-    if (told && *told)
-        return dlopen(told, RTLD_NOW | RTLD_LOCAL);
+    if (named && *named)
+        return dlopen(named, RTLD_NOW | RTLD_LOCAL);
     /* A library already loaded belongs to the CUDA version that the process uses. */
     for (size_t i = 0; i < NAMES && !library; i++)
         library = dlopen(names[i][0], RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
@@ -166,11 +166,11 @@ static void wait_for_device(const struct cupti_driver *driver, int ordinal)
 
 void hr__cupti_wait_for_devices(void)
 {
-    const char *told = secure_getenv("HEADRACE_CUDA_LIBRARY");
+    const char *named = secure_getenv("HEADRACE_CUDA_LIBRARY");
     struct cupti_driver driver;
     int count = 0;
     /* If the driver is not loaded, no device is working. */
-    void *library = dlopen(told && *told ? told : "libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    void *library = dlopen(named && *named ? named : "libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     if (!library)
         return;
     if (!fill(&driver, library, of_driver) && !driver.count(&count))

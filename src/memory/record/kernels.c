@@ -488,7 +488,7 @@ int hr_memory_kernels_open(struct hr_memory_kernels **out, struct hr_memory_reco
 }
 
 /* Notes what the record cannot show. */
-static void tell_notes(struct hr_memory_kernels *k)
+static void record_notes(struct hr_memory_kernels *k)
 {
     char text[160];
     uint64_t dropped = atomic_load(&k->dropped);
@@ -500,9 +500,10 @@ static void tell_notes(struct hr_memory_kernels *k)
         hr_memory_fact(k->recorder, "note accelerator records", text);
     }
     if (atomic_load(&k->saw_graph))
-        hr_memory_fact(k->recorder, "note CUDA graphs",
-                       "CUDA graphs ran: each launch is told as one, and the accesses within it "
-                       "are not seen.");
+        hr_memory_fact(
+            k->recorder, "note CUDA graphs",
+            "CUDA graphs ran: each launch is recorded as one, and the accesses within it "
+            "are not seen.");
 }
 
 void hr_memory_kernels_close(struct hr_memory_kernels **kernels)
@@ -526,6 +527,6 @@ void hr_memory_kernels_close(struct hr_memory_kernels **kernels)
     pthread_mutex_lock(&k->join);
     write_all_locked(k);
     pthread_mutex_unlock(&k->join);
-    tell_notes(k);
+    record_notes(k);
     release(k);
 }

@@ -33,7 +33,7 @@ struct extent {
     uint64_t first_ns, used, checksum;
     uint32_t thread;
     int is_ended;
-    int is_told; /* damage was noted: an extent may be read again */
+    int is_noted; /* damage was noted: an extent may be read again */
 };
 
 /* An extent being read. */
@@ -546,9 +546,9 @@ static size_t sound_events(const struct hr_memory_event *events, size_t count)
 
 static void note_once(struct hr__record *r, struct extent *extent, uint64_t bytes, const char *what)
 {
-    if (!extent->is_told)
+    if (!extent->is_noted)
         note_damage(r, extent->at, bytes, what);
-    extent->is_told = 1;
+    extent->is_noted = 1;
 }
 
 /* Reads an extent into *stream; returns 0 with no events if it is damaged. */

@@ -456,7 +456,7 @@ int hr__recorder_may_replace(const char *path, struct hr_error *error)
     close(fd);
     return is_record ? 0
                      : hr__fail(error, -EEXIST,
-                                "%s is there and is no memory record: it is left as it is; name "
+                                "%s exists and is not a memory record, so it is not replaced; name "
                                 "another file",
                                 path);
 }

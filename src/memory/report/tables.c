@@ -100,20 +100,20 @@ static const char *s_of(double count)
 static void fill_peak(struct hr__table *t, const struct filler *f)
 {
     double total = hr__view_peak(f->view);
-    bool said[HR__CATEGORIES] = {false};
+    bool is_listed[HR__CATEGORIES] = {false};
     for (int n = 0; n < HR__CATEGORIES; n++) {
         int most = -1;
         double bytes = 0;
         for (int c = 0; c < HR__CATEGORIES; c++) {
             double mine = hr__view_peak_of(f->view, c);
-            if (!said[c] && mine > bytes) {
+            if (!is_listed[c] && mine > bytes) {
                 most = c;
                 bytes = mine;
             }
         }
         if (most < 0)
             return;
-        said[most] = true;
+        is_listed[most] = true;
         hr__table_cell(t, hr__category_plural(most));
         hr__memory_cell_bytes(t, bytes);
         cell_share(t, bytes / total);
@@ -155,7 +155,7 @@ static size_t merge_groups(struct group_row rows[HR__GROUPS_MOST], const struct 
 
 static void fill_groups(struct hr__table *t, const struct filler *f)
 {
-    double total = hr__view_peak(f->view), told = 0;
+    double total = hr__view_peak(f->view), shown = 0;
     struct group_row rows[HR__GROUPS_MOST];
     size_t count = merge_groups(rows, f->view), most = f->brief ? BRIEF_ROWS : PAGE_ROWS;
     for (size_t i = 0; i < count && i < most; i++) {
@@ -165,26 +165,26 @@ static void fill_groups(struct hr__table *t, const struct filler *f)
         hr__memory_cell_count(t, (double)rows[i].blocks);
         hr__memory_cell_bytes(t, bytes);
         cell_share(t, bytes / total);
-        told += bytes;
+        shown += bytes;
     }
-    if (total > told) {
+    if (total > shown) {
         hr__table_cell(t, "all else");
         hr__table_cell(t, "");
         hr__table_cell(t, "");
-        hr__memory_cell_bytes(t, total - told);
-        cell_share(t, (total - told) / total);
+        hr__memory_cell_bytes(t, total - shown);
+        cell_share(t, (total - shown) / total);
     }
 }
 
 static void fill_parts(struct hr__table *t, const struct filler *f)
 {
     /* the columns; other categories go under "else" */
-    static const int shown_categories[] = {HR_MEMORY_ACTIVATION, HR_MEMORY_PARAMETER,
-                                           HR_MEMORY_GRADIENT, HR_MEMORY_OPTIMIZER_STATE};
+    static const int listed_categories[] = {HR_MEMORY_ACTIVATION, HR_MEMORY_PARAMETER,
+                                            HR_MEMORY_GRADIENT, HR_MEMORY_OPTIMIZER_STATE};
     const struct hr__device_memory *d = f->view->device;
     size_t count = d ? d->part_count : 0;
     const size_t shown = f->brief && count > BRIEF_ROWS ? BRIEF_ROWS : count;
-    const int told_categories = f->brief ? 1 : 4;
+    const int category_count = f->brief ? 1 : 4;
     if (count == 1 && !d->parts[0].part)
         return; /* parts are unknown */
     for (size_t i = 0; i < shown; i++) {
@@ -192,9 +192,9 @@ static void fill_parts(struct hr__table *t, const struct filler *f)
         uint64_t rest = hr__view_part_bytes(p);
         hr__table_cell(t, p->part ? hr__view_name(f->view, p->part) : "no part of the model");
         hr__memory_cell_bytes(t, (double)rest);
-        for (int c = 0; c < told_categories; c++) {
-            hr__memory_cell_bytes(t, (double)p->bytes[shown_categories[c]]);
-            rest -= p->bytes[shown_categories[c]];
+        for (int c = 0; c < category_count; c++) {
+            hr__memory_cell_bytes(t, (double)p->bytes[listed_categories[c]]);
+            rest -= p->bytes[listed_categories[c]];
         }
         hr__memory_cell_bytes(t, (double)rest);
     }
@@ -518,16 +518,16 @@ static void cell_date(struct hr__table *t, uint64_t unix_ns)
 
 static void fill_facts(struct hr__table *t, const struct hr__memory_view *v)
 {
-    static const char *const told[][2] = {
+    static const char *const shown[][2] = {
         {"command", "command"},   {"torch", "torch"},
         {"model", "model"},       {"batch size", "batch size"},
         {"recorded", "recorded"}, {"operators", "operators seen by"},
         {"rank", "rank"},         {"imported from", "imported from"}};
-    for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
-        const char *value = hr__view_fact(v, told[i][0]);
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
+        const char *value = hr__view_fact(v, shown[i][0]);
         if (!*value)
             continue;
-        hr__table_cell(t, told[i][1]);
+        hr__table_cell(t, shown[i][1]);
         hr__table_cell(t, value);
     }
 }
@@ -574,7 +574,7 @@ static void fill_run(struct hr__table *t, const struct filler *f)
                          hr__format_bytes(e, (double)m->about.bytes));
     if (*allocations) {
         hr__table_cell(t, "allocations");
-        hr__table_cell_print(t, "told by: %s", allocations);
+        hr__table_cell_print(t, "source: %s", allocations);
     }
     hr__table_cell(t, "times of accesses");
     hr__table_cell(t, m->is_device_clock ? "of the accelerator's work" : "of the host's calls");

@@ -54,7 +54,7 @@ static void say_when(const struct hr__memory_view *v, struct hr__draft *d)
     bool phase = v->phase > 0 && v->phase < sizeof phases / sizeof *phases;
     /* State the subject first: a compiled model holds other memory. */
     if (*hr__view_fact(v, "compiled code"))
-        hr__draft_put(d, "Run as it is written, without torch.compile: at its peak");
+        hr__draft_put(d, "Run eagerly, without torch.compile: at its peak");
     else
         hr__draft_put(d, "At its peak");
     if (phase)
@@ -67,13 +67,13 @@ static void say_when(const struct hr__memory_view *v, struct hr__draft *d)
 /* Writes "62 % activations, 20 % parameters, 15 % gradients and 3 % else". */
 static void say_categories(const struct hr__memory_view *v, double total, struct hr__draft *d)
 {
-    bool said[HR__CATEGORIES] = {false};
+    bool is_named[HR__CATEGORIES] = {false};
     int percent_left = 100;
     for (int n = 0; n < HR__CATEGORIES; n++) {
         int most = -1;
         for (int c = 0; c < HR__CATEGORIES; c++) {
             double bytes = hr__view_peak_of(v, c);
-            if (!said[c] && bytes > 0 && (most < 0 || bytes > hr__view_peak_of(v, most)))
+            if (!is_named[c] && bytes > 0 && (most < 0 || bytes > hr__view_peak_of(v, most)))
                 most = c;
         }
         if (most < 0)
@@ -83,7 +83,7 @@ static void say_categories(const struct hr__memory_view *v, double total, struct
         if (percent < 1 || (n >= NAMED && share < NAMED_LEAST))
             break;
         percent = percent > percent_left ? percent_left : percent;
-        said[most] = true;
+        is_named[most] = true;
         percent_left -= percent;
         hr__draft_print(d, "%s%d %% %s", n ? ", " : ": ", percent, hr__category_plural(most));
     }

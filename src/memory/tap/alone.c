@@ -75,7 +75,7 @@ static int name_file(char *out, size_t room, const char *pattern)
 }
 
 /* Records the fact "command": the program's arguments from /proc. */
-static void tell_command(void)
+static void record_command(void)
 {
     char text[2048];
     int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
@@ -107,7 +107,7 @@ static void begin(const char *pattern)
         complain("nothing is recorded: ", error.message);
         return;
     }
-    tell_command();
+    record_command();
     hr_memory_fact(recorder, "allocations", "allocator");
     struct hr_tap tap = {.version = HR_TAP_VERSION,
                          .arg = recorder,

@@ -159,7 +159,7 @@ static int is_torch(const void *caller)
 /* ---- notifications ---- */
 
 /* Reports a block, or a failed allocation; keeps the allocator's errno. */
-static void tell(const void *block, uint64_t bytes, uint8_t device)
+static void report_alloc(const void *block, uint64_t bytes, uint8_t device)
 {
     int saved = errno;
     if (block)
@@ -173,7 +173,7 @@ static void tell(const void *block, uint64_t bytes, uint8_t device)
 static void *seen(void *block, size_t bytes)
 {
     if (!LIKELY(bytes < atomic_load_explicit(&least, memory_order_relaxed)))
-        tell(block, bytes, HR_MEMORY_LIBRARIES);
+        report_alloc(block, bytes, HR_MEMORY_LIBRARIES);
     return block;
 }
 
@@ -181,7 +181,7 @@ static void *seen(void *block, size_t bytes)
 static void seen_aligned(void *block, size_t bytes, const void *caller)
 {
     if (is_torch(caller))
-        tell(block, bytes, 0);
+        report_alloc(block, bytes, 0);
     else
         seen(block, bytes);
 }
@@ -231,13 +231,13 @@ static void *realloc_seen(void *old, size_t bytes)
     errno = saved;
     void *block = NEXT(realloc)(old, bytes);
     if (block && was.device != HR_MEMORY_LIBRARIES && bytes)
-        tell(block, bytes, was.device);
+        report_alloc(block, bytes, was.device);
     else if (block)
         seen(block, bytes);
     else if (bytes) {
-        tell(NULL, bytes, was.device);
+        report_alloc(NULL, bytes, was.device);
         if (was_known)
-            tell(old, was.bytes, was.device);
+            report_alloc(old, was.bytes, was.device);
     }
     return block;
 }
@@ -259,7 +259,7 @@ EXPORT void *reallocarray(void *old, size_t count, size_t size)
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes)) {
         errno = ENOMEM;
-        tell(NULL, SIZE_MAX, HR_MEMORY_LIBRARIES);
+        report_alloc(NULL, SIZE_MAX, HR_MEMORY_LIBRARIES);
         return NULL;
     }
     return realloc(old, bytes);

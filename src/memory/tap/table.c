@@ -28,7 +28,7 @@ static void count_in_filter(struct hr__tap_table *table, uint64_t address, int b
 
 static uint64_t pack(const struct hr__tap_entry *entry)
 {
-    return entry->bytes << 9 | (uint64_t)entry->device << 1 | (entry->is_told & 1);
+    return entry->bytes << 9 | (uint64_t)entry->device << 1 | (entry->is_reported & 1);
 }
 
 static struct hr__tap_entry unpack(const struct hr__tap_slot *slot)
@@ -36,7 +36,7 @@ static struct hr__tap_entry unpack(const struct hr__tap_slot *slot)
     return (struct hr__tap_entry){.address = slot->address,
                                   .bytes = slot->rest >> 9,
                                   .device = (uint8_t)(slot->rest >> 1),
-                                  .is_told = slot->rest & 1};
+                                  .is_reported = slot->rest & 1};
 }
 
 /* Finds the slot of an address, or the empty slot for it. The table must have slots, one of them

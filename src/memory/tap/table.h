@@ -24,12 +24,12 @@ struct hr__tap_entry {
     uint64_t address; /* not 0 */
     uint64_t bytes;   /* at most HR__TAP_LARGEST */
     uint8_t device;
-    uint8_t is_told; /* the listener was notified of it */
+    uint8_t is_reported; /* the listener was notified of it */
 };
 
 struct hr__tap_slot {
     uint64_t address; /* 0: empty */
-    uint64_t rest;    /* bytes << 9 | device << 1 | is_told */
+    uint64_t rest;    /* bytes << 9 | device << 1 | is_reported */
 };
 
 struct hr__tap_shard {
@@ -69,7 +69,7 @@ int hr__tap_table_take(struct hr__tap_table *table, uint64_t address, struct hr_
 int hr__tap_table_find(struct hr__tap_table *table, uint64_t address, struct hr__tap_entry *out);
 
 /* Calls fn for each block while holding the lock of its shard: fn must not use the table. Changes
- * that fn makes to is_told are stored. */
+ * that fn makes to is_reported are stored. */
 void hr__tap_table_each(struct hr__tap_table *table,
                         void (*fn)(void *arg, struct hr__tap_entry *entry), void *arg);
 

@@ -55,7 +55,7 @@ static struct tap_call enter(struct hr__tap_state *state)
     struct tap_call call = {.count = &state->stripes[mixed >> 58].counts[turn & 1]};
     atomic_fetch_add(call.count, 1);
     hr__tap_inside++;
-    if (atomic_load(&state->is_telling))
+    if (atomic_load(&state->is_reporting))
         call.to = &state->to;
     return call;
 }
@@ -70,7 +70,7 @@ static void leave(const struct tap_call *call)
  * was not. */
 static int is_known(const struct hr_tap *tap, const struct hr__tap_entry *entry)
 {
-    return tap && (entry->is_told || !tap->present);
+    return tap && (entry->is_reported || !tap->present);
 }
 
 void hr__tap_allocated(const void *address, uint64_t bytes, uint8_t device)
@@ -81,8 +81,10 @@ void hr__tap_allocated(const void *address, uint64_t bytes, uint8_t device)
         return;
     struct tap_call call = enter(state);
     const struct hr_tap *tap = call.to;
-    struct hr__tap_entry entry = {
-        .address = (uintptr_t)address, .bytes = bytes, .device = device, .is_told = tap != NULL};
+    struct hr__tap_entry entry = {.address = (uintptr_t)address,
+                                  .bytes = bytes,
+                                  .device = device,
+                                  .is_reported = tap != NULL};
     int code = hr__tap_table_put(&state->table, &entry, &old);
     /* The old block was freed in a way we do not see. */
     if (code == 1 && is_known(tap, &old))
@@ -133,27 +135,27 @@ static void wait_for_kind(const struct hr__tap_state *state, unsigned kind)
                 nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 }
 
-/* Waits until each thread counted before now has left; `is_telling` must have changed before. Waits
- * for both counters, one while new threads use the other: a thread may choose its counter long
- * before it increments it (as do readers of McKenney's sleepable RCU). */
-static void wait_for_tellers(struct hr__tap_state *state)
+/* Waits until each thread counted before now has left; `is_reporting` must have changed before.
+ * Waits for both counters, one while new threads use the other: a thread may choose its counter
+ * long before it increments it (as do readers of McKenney's sleepable RCU). */
+static void wait_for_reporters(struct hr__tap_state *state)
 {
     for (int i = 0; i < 2; i++)
         wait_for_kind(state, atomic_fetch_add(&state->turns, 1) & 1);
 }
 
-static void tell_present(void *arg, struct hr__tap_entry *entry)
+static void report_present(void *arg, struct hr__tap_entry *entry)
 {
     const struct hr_tap *tap = arg;
-    if (!entry->is_told)
+    if (!entry->is_reported)
         tap->present(tap->arg, entry->address, entry->bytes, entry->device);
-    entry->is_told = 1;
+    entry->is_reported = 1;
 }
 
-static void forget_told(void *arg, struct hr__tap_entry *entry)
+static void forget_reported(void *arg, struct hr__tap_entry *entry)
 {
     (void)arg;
-    entry->is_told = 0;
+    entry->is_reported = 0;
 }
 
 int hr_tap_begin(const struct hr_tap *tap)
@@ -167,15 +169,15 @@ int hr_tap_begin(const struct hr_tap *tap)
     if (!atomic_compare_exchange_strong(&state->phase, &off, HR__TAP_CHANGING))
         return -EBUSY;
     state->to = *tap;
-    atomic_store(&state->is_telling, 1);
+    atomic_store(&state->is_reporting, 1);
     /* An earlier thread may silently remove blocks that must be reported here. */
-    wait_for_tellers(state);
+    wait_for_reporters(state);
     /* Hold the lock of each shard in turn, so that no block is freed between being found and being
      * reported. Mark this thread as inside, so that its own allocations do not get back to the
      * table. */
     hr__tap_inside++;
     if (tap->present)
-        hr__tap_table_each(&state->table, tell_present, &state->to);
+        hr__tap_table_each(&state->table, report_present, &state->to);
     hr__tap_inside--;
     atomic_store(&state->phase, HR__TAP_ON);
     return 0;
@@ -187,9 +189,9 @@ void hr_tap_end(void)
     int on = HR__TAP_ON;
     if (!state || !atomic_compare_exchange_strong(&state->phase, &on, HR__TAP_CHANGING))
         return;
-    atomic_store(&state->is_telling, 0);
-    wait_for_tellers(state);
-    hr__tap_table_each(&state->table, forget_told, NULL);
+    atomic_store(&state->is_reporting, 0);
+    wait_for_reporters(state);
+    hr__tap_table_each(&state->table, forget_reported, NULL);
     atomic_store(&state->phase, HR__TAP_OFF);
 }
 

@@ -24,10 +24,10 @@ enum hr__tap_phase { HR__TAP_OFF, HR__TAP_CHANGING, HR__TAP_ON };
 
 struct hr__tap_state {
     struct hr__tap_table table;
-    atomic_int phase;      /* enum hr__tap_phase; CHANGING: one thread is starting or stopping */
-    atomic_int is_telling; /* `to` may be called */
-    atomic_uint turns;     /* lowest bit: which counter threads use now */
-    struct hr_tap to;      /* written only while no thread reads it */
+    atomic_int phase;        /* enum hr__tap_phase; CHANGING: one thread is starting or stopping */
+    atomic_int is_reporting; /* `to` may be called */
+    atomic_uint turns;       /* lowest bit: which counter threads use now */
+    struct hr_tap to;        /* written only while no thread reads it */
     struct hr__tap_stripe stripes[HR__TAP_STRIPES];
 };
 

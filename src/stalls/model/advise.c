@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Suggestions in the sentence. */
-#define TOLD 2
+#define MOST_ADVICE 2
 /* Limit of samples in preparation at once on a host; beyond it the search would take minutes. */
 #define MOST_AT_ONCE (1 << 17)
 
@@ -70,7 +70,7 @@ int hr__stalls_advise(struct hr_stalls *s, struct hr_error *error)
         if (r)
             return r;
     }
-    int n = s->suggestion_count < TOLD ? s->suggestion_count : TOLD;
+    int n = s->suggestion_count < MOST_ADVICE ? s->suggestion_count : MOST_ADVICE;
     /* Changing nothing is no advice. */
     if (n && strcmp(s->suggestions->text, "nothing"))
         join(s->remedy, sizeof s->remedy, s->suggestions, n);

@@ -99,6 +99,7 @@ void hr__derive_checks(struct hr_stalls *s)
         left |= s->summary.measured[phase];
         if (!s->summary.measured[phase])
             why = s->phase_reason[phase];
+        s->summary.contradicts |= !s->summary.measured[phase];
     }
     if (why && !left && !*s->cannot_tell)
         snprintf(s->cannot_tell, sizeof s->cannot_tell, "%s", why);

@@ -4,6 +4,8 @@
 #include "base/versioned.h"
 #include "stalls/model/result.h"
 
+#include <math.h>
+
 void hr_stalls_change_init(struct hr_stalls_change *change, size_t size)
 {
     static const struct hr_stalls_change defaults = {
@@ -26,6 +28,32 @@ void hr_stalls_schedule_options_init(struct hr_stalls_schedule_options *options,
         .precision = 0.02,
     };
     hr__versioned_default(options, size, &defaults, sizeof defaults);
+}
+
+void hr_stalls_evidence_init(struct hr_stalls_evidence *evidence, size_t size)
+{
+    static const struct hr_stalls_evidence defaults = {
+        .size = sizeof defaults,
+        .read_bytes = NAN,
+        .expected_bytes = NAN,
+        .cold_bytes = NAN,
+        .bytes = NAN,
+        .resident_bytes = NAN,
+        .busy_s = NAN,
+        .steal_s = NAN,
+        .run_s = NAN,
+        .run_delay_s = NAN,
+        .throttled_s = NAN,
+        .elapsed_s = NAN,
+        .all_s = NAN,
+        .waited_s = NAN,
+        .queue_ahead = NAN,
+        .queue_end = NAN,
+        .tries = 1,
+        .verified = -1,
+        .others = NAN,
+    };
+    hr__versioned_default(evidence, size, &defaults, sizeof defaults);
 }
 
 void hr_stalls_watch_options_init(struct hr_stalls_watch_options *options, size_t size)

@@ -20,6 +20,15 @@
 /* Most ranks that load alone; with more ranks, a sample spread over all of them. */
 #define MAX_ALONE 16
 
+/* Tries of a disturbed segment, and the share of the time for all tries but the first. */
+#define MAX_TRIES    3
+#define REPEAT_SHARE 0.3
+/* Training hardly waits if it waits for less than this share of the time. */
+#define HARDLY_WAITS 0.08
+
+/* How segments of a phase begin: with the loader's queue empty, to find out; empty; full. */
+enum schedule_queue { QUEUE_UNKNOWN, QUEUE_EMPTY, QUEUE_FULL };
+
 enum schedule_stage { STAGE_ROUNDS, STAGE_ALONE, STAGE_OVER };
 
 struct hr_stalls_schedule {
@@ -41,6 +50,9 @@ struct hr_stalls_schedule {
 
     bool given; /* a segment was handed out and not reported yet */
     struct hr_stalls_segment segment;
+    int tries;       /* of the segment that others disturbed */
+    double repeat_s; /* all_s of all tries but the first */
+    enum schedule_queue queue[HR_STALLS_PHASES];
 
     double spent_s; /* all_s of all segments */
     uint64_t spent_batches;
@@ -139,19 +151,19 @@ void hr_stalls_schedule_destroy(struct hr_stalls_schedule **schedule)
 }
 
 /* Estimates the seconds of a future segment of a phase; 0: unknown. */
-static double foretold_s(const struct hr_stalls_schedule *s, int phase)
+static double predicted_s(const struct hr_stalls_schedule *s, int phase)
 {
     if (s->phase_count[phase])
         return s->phase_s[phase] / s->phase_count[phase];
     /* One rank loading alone takes no longer than all ranks loading. */
-    return phase == HR_STALLS_ALONE ? foretold_s(s, HR_STALLS_WARM) : 0;
+    return phase == HR_STALLS_ALONE ? predicted_s(s, HR_STALLS_WARM) : 0;
 }
 
 static double round_s(const struct hr_stalls_schedule *s)
 {
     double sum = 0;
     for (int p = 0; p < HR__ROUND_PHASES; p++)
-        sum += has(s, p) ? foretold_s(s, p) : 0;
+        sum += has(s, p) ? predicted_s(s, p) : 0;
     return sum;
 }
 
@@ -176,7 +188,7 @@ static bool rounds_fit(const struct hr_stalls_schedule *s, int rounds)
 {
     const struct hr_stalls_schedule_options *o = &s->options;
     int alone = alone_wanted(s);
-    double alone_s = fmin(alone * foretold_s(s, HR_STALLS_ALONE), o->max_s / 2);
+    double alone_s = fmin(alone * predicted_s(s, HR_STALLS_ALONE), o->max_s / 2);
     uint64_t alone_batches = (uint64_t)alone * segment_batches(s);
     if (alone_batches > o->max_batches / 2)
         alone_batches = o->max_batches / 2;
@@ -224,7 +236,7 @@ static void begin_alone(struct hr_stalls_schedule *s)
     int segments = alone_wanted(s);
     s->stage = STAGE_ALONE;
     s->rounds_ran = s->round;
-    while (segments > 0 && !fits(s, segments * foretold_s(s, HR_STALLS_ALONE),
+    while (segments > 0 && !fits(s, segments * predicted_s(s, HR_STALLS_ALONE),
                                  (uint64_t)segments * segment_batches(s))) {
         segments -= 2;
         s->end = HR_STALLS_LIMIT;
@@ -322,9 +334,52 @@ int hr_stalls_schedule_next(struct hr_stalls_schedule *schedule, struct hr_stall
         s->segment.settle = s->options.settle;
         s->segment.batches = s->options.batches;
         s->given = true;
+        s->tries = 0;
     }
+    int phase = s->segment.phase == HR_STALLS_ALONE ? HR_STALLS_WARM : s->segment.phase;
+    s->segment.full = s->queue[phase] == QUEUE_FULL;
     hr__versioned_give(segment, &s->segment, sizeof s->segment);
     return 1;
+}
+
+/* Decides how segments of a phase begin. */
+static enum hr_stalls_again weigh_queue(enum schedule_queue *queue,
+                                        const struct hr_stalls_evidence *e)
+{
+    if (!(e->queue_ahead > 0) || *queue == QUEUE_EMPTY)
+        return HR_STALLS_COUNTS;
+    if (*queue == QUEUE_UNKNOWN) {
+        *queue = e->waited_s < HARDLY_WAITS * e->elapsed_s ? QUEUE_FULL : QUEUE_EMPTY;
+        return *queue == QUEUE_FULL ? HR_STALLS_UNSETTLED : HR_STALLS_COUNTS;
+    }
+    if (!(e->queue_end < e->queue_ahead / 2))
+        return HR_STALLS_COUNTS;
+    *queue = QUEUE_EMPTY;
+    return HR_STALLS_NONE_SETTLED;
+}
+
+enum hr_stalls_again hr_stalls_schedule_again(struct hr_stalls_schedule *schedule,
+                                              const struct hr_stalls_evidence *evidence)
+{
+    struct hr_stalls_schedule *s = schedule;
+    enum hr_stalls_phase phase = s->segment.phase;
+    struct hr_stalls_evidence e;
+    hr_stalls_evidence_default(&e);
+    if (hr__versioned_take(&e, sizeof e, evidence, "hr_stalls_evidence", NULL) || !s->given ||
+        phase == HR_STALLS_ALONE)
+        return HR_STALLS_COUNTS;
+    if (phase == HR_STALLS_WARM || phase == HR_STALLS_COLD) {
+        enum hr_stalls_again again = weigh_queue(&s->queue[phase], &e);
+        for (int i = 0; again == HR_STALLS_NONE_SETTLED && i < s->round; i++)
+            s->rounds[i].seconds[phase] = NAN;
+        if (again != HR_STALLS_COUNTS) {
+            s->tries = 0;
+            return again;
+        }
+    }
+    s->repeat_s += s->tries++ && e.all_s > 0 ? e.all_s : 0;
+    bool is_late = s->options.max_s > 0 && s->repeat_s > REPEAT_SHARE * s->options.max_s;
+    return e.disturbed && s->tries < MAX_TRIES && !is_late ? HR_STALLS_DISTURBED : HR_STALLS_COUNTS;
 }
 
 /* Estimates how many rounds the precision will take: an interval narrows with the root of their

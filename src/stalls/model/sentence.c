@@ -294,7 +294,7 @@ static void say_lead(struct words *w, const struct hr_stalls *s, const struct ep
         say(w, " %c%s would remove %s.", toupper((unsigned char)*s->remedy), s->remedy + 1,
             lead->share[1].value >= HARDLY ? "all of that but the copy" : "the wait");
     if (lead->known == NOTHING || lead->known == PERHAPS)
-        say(w, " A longer run (--time) or a quieter machine would tell.");
+        say(w, " A longer run (--time) or a quieter machine would show it.");
     bool cold = m->measured[HR_STALLS_COLD], warm = m->measured[HR_STALLS_WARM];
     if (cold != warm && !s->reads_no_files && !s->network)
         say(w, " That holds with files %s.", cold ? "from storage" : "in memory");
@@ -333,7 +333,7 @@ static void say_main(struct words *w, const struct hr_stalls *s)
     bool both;
     struct epoch lead = find_lead(s, &other, &both);
     if (*s->cannot_tell) {
-        say(w, "How much of the time training waits for data cannot be told, because ");
+        say(w, "How much of the time training waits for data is unknown, because ");
         say_reason(w, s->cannot_tell);
         return;
     }
@@ -353,9 +353,8 @@ static void say_missing(struct words *w, const struct hr_stalls *s)
 {
     const struct hr_stalls_summary *m = &s->summary;
     if (s->network)
-        say(w,
-            " The samples come over the network: what fetching them takes is not told apart from "
-            "preparing them.");
+        say(w, " The samples come over the network: fetching them is not measured separately from "
+               "preparing them.");
     if (!s->network && !m->measured[HR_STALLS_WARM]) {
         say(w, ran(s, HR_STALLS_WARM) ? " Whether files were in memory could not be verified"
                                       : " Preparation with files in memory was not measured");
@@ -381,16 +380,16 @@ static void say_missing(struct words *w, const struct hr_stalls *s)
 
 static void say_ranks(struct words *w, const struct hr_stalls *s)
 {
-    int count = 0, told = 0;
+    int count = 0, named = 0;
     for (int i = 0; i < s->rank_count; i++)
         count += s->straggles[i];
     if (count) {
         say(w, count > 1 ? " Ranks" : " Rank");
-        for (int i = 0; i < s->rank_count && told < NAMED; i++)
+        for (int i = 0; i < s->rank_count && named < NAMED; i++)
             if (s->straggles[i])
-                say(w, "%s %d", told++ ? "," : "", s->ranks[i].rank);
-        if (count > told)
-            say(w, " and %d more", count - told);
+                say(w, "%s %d", named++ ? "," : "", s->ranks[i].rank);
+        if (count > named)
+            say(w, " and %d more", count - named);
         say(w, " wait%s longer for data than the others, which wait for %s in turn.",
             count > 1 ? "" : "s", count > 1 ? "them" : "it");
     }

@@ -157,8 +157,8 @@ static void changes(struct stalls_page *p)
     if (hr_stalls_predict(p->stalls, &none, &now, &error)) {
         bool some = hr__table_rows(&p->tables[HR__TABLE_CHANGES]) > 0;
         put(p, some ? "<p>Not everything can be predicted: " : "<p>Nothing can be predicted: ");
-        bool told = !strncmp(error.message, NOT_KNOWN, strlen(NOT_KNOWN));
-        hr__draft_html(&p->draft, error.message + (told ? strlen(NOT_KNOWN) : 0));
+        bool is_prefixed = !strncmp(error.message, NOT_KNOWN, strlen(NOT_KNOWN));
+        hr__draft_html(&p->draft, error.message + (is_prefixed ? strlen(NOT_KNOWN) : 0));
         put(p, "</p>\n");
     }
     table(p, HR__TABLE_CHANGES);

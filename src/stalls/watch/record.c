@@ -4,6 +4,7 @@
  */
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "stalls/watch/watch.h"
 
 #include "cache/capacity.h"
@@ -206,6 +207,7 @@ static json_t *numbers(const double *values, uint64_t count)
 
 static json_t *segment(const struct hr_stalls_watch *w, const struct hr__watch_segment *s)
 {
+    const struct hr_stalls_evidence *e = &s->proof;
     json_t *o = json_object();
     int bad = set(o, "phase", json_string(hr_stalls_phase_name(s->what.phase)));
     bad |= set(o, "round", json_integer(s->what.round));
@@ -214,15 +216,24 @@ static json_t *segment(const struct hr_stalls_watch *w, const struct hr__watch_s
     bad |= set(o, "batches", whole(s->what.batches));
     bad |= set(o, "samples", whole(s->samples));
     bad |= set(o, "begin_s", number(seconds(w->segments[0].begin.ns, s->begin.ns)));
-    bad |= set(o, "elapsed_s", number(seconds(s->begin.ns, s->end.ns)));
+    bad |= set(o, "elapsed_s", number(e->elapsed_s));
     bad |= set(o, "process_cpu_s",
                number(fmax(0, seconds(s->begin.process_cpu_ns, s->end.process_cpu_ns))));
     bad |= set(o, "worker_cpu_s", number(seconds(s->begin.worker_cpu_ns, s->end.worker_cpu_ns)));
     bad |= set(o, "read_bytes", number(s->end.read_bytes - s->begin.read_bytes));
     bad |= set(o, "expected_bytes", number(s->expected_bytes));
     bad |= set(o, "expected_samples", isnan(s->expected_bytes) ? json_null() : whole(s->samples));
-    bad |= set(o, "verified", s->verified < 0 ? json_null() : json_boolean(s->verified));
-    bad |= set(o, "reason", text(s->reason));
+    bad |= set(o, "verified", e->verified < 0 ? json_null() : json_boolean(e->verified));
+    bad |= set(o, "reason", text(e->reason));
+    bad |= set(o, "others", number(e->others));
+    bad |= set(o, "disturbed", json_boolean(e->disturbed));
+    bad |= set(o, "tries", json_integer(e->tries));
+    bad |= set(o, "run_delay_s", number(e->run_delay_s));
+    bad |= set(o, "throttled_s", number(e->throttled_s));
+    bad |= set(o, "pauses", json_integer(e->pauses));
+    bad |= set(o, "paused_s", number(e->paused_s));
+    bad |= set(o, "queue_begin", number(s->queue_begin));
+    bad |= set(o, "queue_end", e->queue_ahead > 0 ? number(e->queue_end) : json_null());
     bad |= set(o, "wait_s", numbers(s->wait_s, s->what.batches));
     bad |= set(o, "batch_s", numbers(s->batch_s, s->what.batches));
     return bad ? (json_decref(o), NULL) : o;
@@ -334,10 +345,24 @@ static json_t *headrace(const struct hr_stalls_watch *w)
     return bad ? (json_decref(o), NULL) : o;
 }
 
+/* Appends the notes about all segments. */
+static int add_segment_notes(const struct hr_stalls_watch *w, json_t *list)
+{
+    char texts[HR_STALLS_NOTES][400];
+    struct hr_stalls_evidence *all = hr__alloc(HR__TAG_LOADER, w->segment_count + 1, sizeof *all);
+    for (size_t i = 0; all && i < w->segment_count; i++)
+        all[i] = w->segments[i].proof;
+    int bad = !all, count = all ? hr_stalls_segment_notes(all, w->segment_count, "", texts) : 0;
+    for (int i = 0; i < count && !bad; i++)
+        bad = json_array_append_new(list, text(texts[i]));
+    hr__free(all);
+    return bad;
+}
+
 static json_t *notes(const struct hr_stalls_watch *w)
 {
     json_t *list = json_array();
-    int bad = !list;
+    int bad = !list || add_segment_notes(w, list);
     for (size_t i = 0; i < w->note_count && !bad; i++)
         bad = json_array_append_new(list, text(w->notes[i]));
     if (w->loader->cache && w->set_samples) {

@@ -1,5 +1,5 @@
 /*
- * Index sets, and the verification that cold segments were cold and warm ones warm.
+ * Index sets, and the evidence that cold segments were cold and warm ones warm.
  *
  * A set is a piece of one seeded shuffle of the dataset, so that each segment reads samples as an
  * epoch does. Its files are evicted from the page cache, one by one, before a cold segment. They
@@ -7,10 +7,9 @@
  * containers (packs, tar files), the container is evicted as a whole, and only the set's samples
  * are read again.
  *
- * The verification uses the kernel's count of bytes read from storage by this process, from the
- * push of a segment's batches to the arrival of the last one. A cold segment must read about as
- * much as its files hold, a warm one nothing. What the loader finds in its own cache need not be
- * read.
+ * The evidence is the kernel's count of bytes read from storage by this process, from the push of
+ * a segment's batches to the arrival of the last one. What the loader finds in its own cache need
+ * not be read.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -24,19 +23,12 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* Shares of the bytes of a segment's files: how much a cold segment must read at least, how much
- * may be resident before it, and how much a warm segment may read; besides, the bytes that programs
- * may read from their own files. */
-#define COLD_SHARE     0.9
-#define RESIDENT_SHARE 0.05
-#define WARM_SHARE     0.05
-#define BESIDE_BYTES   65536.0
 
 /* Files to check to find where the dataset is stored. */
 #define PROBED_FILES 16
@@ -243,75 +235,54 @@ double hr__watch_read_bytes(void)
     return line ? strtod(line + 13, NULL) : NAN;
 }
 
-static void judge_cold(struct hr_stalls_watch *w, double read)
+/* Returns the bytes of all files, or pieces, that hold the set's samples. */
+static double file_bytes(const struct hr_stalls_watch *w)
 {
-    struct hr__watch_segment *now = &w->now;
-    const struct hr_storage_residency *left = &w->residency;
-    if (left->network)
-        snprintf(now->reason, sizeof now->reason,
-                 "the files lie on another machine (%s), whose memory cannot be dropped",
-                 left->filesystem);
-    else if ((double)left->resident_bytes > RESIDENT_SHARE * (double)left->bytes + BESIDE_BYTES)
-        snprintf(now->reason, sizeof now->reason,
-                 "%.1f of %.1f MB stayed in memory: another program has these files mapped, or "
-                 "writes to them",
-                 (double)left->resident_bytes / 1e6, (double)left->bytes / 1e6);
-    else if (read < COLD_SHARE * w->whole_expected_bytes)
-        snprintf(now->reason, sizeof now->reason,
-                 "only %.1f MB were read from storage where the files have %.1f MB: another "
-                 "program read them meanwhile, or has them in memory",
-                 read / 1e6, w->whole_expected_bytes / 1e6);
-    else
-        now->verified = 1;
-}
-
-static void judge_warm(struct hr_stalls_watch *w, double read)
-{
-    struct hr__watch_segment *now = &w->now;
-    double files = 0;
+    double sum = 0;
     for (size_t i = 0; i < w->set.unique_count; i++) {
         int64_t bytes = hr__watch_sample_bytes(w, (uint64_t)w->set.unique[i]);
-        files += bytes < 0 ? 0 : (double)bytes;
+        sum += bytes < 0 ? 0 : (double)bytes;
     }
-    if (read <= WARM_SHARE * files + BESIDE_BYTES)
-        now->verified = 1;
-    else
-        snprintf(now->reason, sizeof now->reason,
-                 "%.1f MB were read from storage though the files, %.1f MB, had just been read: "
-                 "too little memory for the page cache, or another program dropped them",
-                 read / 1e6, files / 1e6);
+    return sum;
 }
 
-void hr__watch_verify(struct hr_stalls_watch *w)
+static void take_residency(struct hr_stalls_evidence *e, const struct hr_storage_residency *r)
 {
-    struct hr__watch_segment *now = &w->now;
-    enum hr_stalls_phase phase = now->what.phase;
-    now->verified = -1;
-    now->reason[0] = 0;
-    if (phase != HR_STALLS_WARM && phase != HR_STALLS_COLD)
+    e->bytes = (double)r->bytes;
+    e->resident_bytes = (double)r->resident_bytes;
+    e->in_memory = r->in_memory;
+    e->network = r->network;
+    snprintf(e->filesystem, sizeof e->filesystem, "%s", r->filesystem);
+}
+
+void hr__watch_prove(struct hr_stalls_watch *w)
+{
+    struct hr_stalls_evidence *e = &w->now.proof;
+    if (e->phase == HR_STALLS_WARM || e->phase == HR_STALLS_COLD) {
+        e->read_bytes = hr__watch_read_bytes() - w->whole_read_bytes;
+        e->expected_bytes = e->phase == HR_STALLS_COLD ? w->whole_expected_bytes : file_bytes(w);
+    }
+    if (e->phase == HR_STALLS_COLD)
+        take_residency(e, &w->residency);
+    (void)!hr_stalls_judge(e, NULL);
+}
+
+void hr__watch_give_reason(struct hr_stalls_watch *w, enum hr_stalls_phase phase,
+                           const char *format, ...)
+{
+    if (w->phase_reason[phase][0])
         return;
-    now->verified = 0;
-    double read = hr__watch_read_bytes() - w->whole_read_bytes;
-    if (isnan(read))
-        snprintf(now->reason, sizeof now->reason,
-                 "the kernel does not tell this process what it reads from storage "
-                 "(/proc/self/io)");
-    else if (isnan(w->whole_expected_bytes))
-        snprintf(now->reason, sizeof now->reason, "the sizes of the files could not be found out");
-    else if (phase == HR_STALLS_COLD)
-        judge_cold(w, read);
-    else
-        judge_warm(w, read);
-    if (!now->verified && !w->phase_reason[phase][0])
-        snprintf(w->phase_reason[phase], sizeof w->phase_reason[phase], "not verified: %s",
-                 now->reason);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(w->phase_reason[phase], sizeof w->phase_reason[phase], format, arguments);
+    va_end(arguments);
 }
 
 /* Excludes a phase. */
 static void leave_out(struct hr_stalls_watch *w, enum hr_stalls_phase phase, const char *reason)
 {
     w->phases &= ~(1 << phase);
-    snprintf(w->phase_reason[phase], sizeof w->phase_reason[phase], "%.255s", reason);
+    hr__watch_give_reason(w, phase, "%.255s", reason);
 }
 
 int hr__watch_look_at_storage(struct hr_stalls_watch *w, struct hr_error *error)
@@ -326,17 +297,21 @@ int hr__watch_look_at_storage(struct hr_stalls_watch *w, struct hr_error *error)
         return r;
     }
     w->phases = 1 << HR_STALLS_HOST | 1 << HR_STALLS_WARM | 1 << HR_STALLS_COLD;
-    snprintf(w->phase_reason[HR_STALLS_DEVICE], sizeof w->phase_reason[HR_STALLS_DEVICE],
-             w->options.synchronize
-                 ? "a loop in C is replayed from the host's memory only: copies to the device are "
-                   "part of its steps"
-                 : "the loop trains on the CPU: there is no copy to a device");
+    hr__watch_give_reason(
+        w, HR_STALLS_DEVICE, "%s",
+        w->options.synchronize
+            ? "a loop in C is replayed from the host's memory only: copies to the device are "
+              "part of its steps"
+            : "the loop trains on the CPU: there is no copy to a device");
     snprintf(w->filesystem, sizeof w->filesystem, "%s", found.filesystem);
     if (r)
         leave_out(w, HR_STALLS_COLD, why.message);
-    else if (found.in_memory)
-        leave_out(w, HR_STALLS_COLD,
-                  "the files lie in a file system in memory: there is no storage to fetch from");
+    struct hr_stalls_evidence e;
+    hr_stalls_evidence_default(&e);
+    e.phase = HR_STALLS_COLD;
+    take_residency(&e, &found);
+    if (!r && e.in_memory && !hr_stalls_judge(&e, NULL))
+        leave_out(w, HR_STALLS_COLD, e.reason);
     if (w->loader->options.direct_io)
         leave_out(w, HR_STALLS_WARM,
                   "the loader reads around the page cache (direct_io): its data are never in "

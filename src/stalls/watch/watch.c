@@ -46,6 +46,9 @@
 /* How long a replay waits for conversions in the loader's cache to finish. */
 #define CONVERSIONS_NS UINT64_C(3000000000)
 
+/* How long a segment waits for the loader to prepare ahead. */
+#define FILL_NS UINT64_C(30000000000)
+
 void hr__watch_note(struct hr_stalls_watch *w, const char *format, ...)
 {
     char text[400];
@@ -213,6 +216,13 @@ int hr_stalls_watch_open(struct hr_stalls_watch **out, struct hr_loader *loader,
     return 0;
 }
 
+static void forget_segments(struct hr_stalls_watch *w)
+{
+    for (size_t i = 0; i < w->segment_count; i++)
+        hr__free(w->segments[i].wait_s);
+    w->segment_count = 0;
+}
+
 void hr_stalls_watch_close(struct hr_stalls_watch **watch)
 {
     struct hr_stalls_watch *w = *watch;
@@ -226,10 +236,10 @@ void hr_stalls_watch_close(struct hr_stalls_watch **watch)
     hr__watch_set_clear(&w->set);
     hr__order_destroy(&w->order);
     hr_stalls_schedule_destroy(&w->schedule);
-    for (size_t i = 0; i < w->segment_count; i++)
-        hr__free(w->segments[i].wait_s);
+    forget_segments(w);
     hr__free(w->segments);
     hr__free(w->now.wait_s);
+    hr__free(w->best.wait_s);
     for (size_t i = 0; i < w->note_count; i++)
         hr__free(w->notes[i]);
     hr__free(w->notes);
@@ -263,34 +273,38 @@ static void plan_segments(struct hr_stalls_watch *w, double batch_s, double max_
         return;
     }
     w->phases &= ~(1 << HR_STALLS_COLD);
-    if (!w->phase_reason[HR_STALLS_COLD][0])
-        snprintf(w->phase_reason[HR_STALLS_COLD], sizeof w->phase_reason[HR_STALLS_COLD],
-                 "the dataset has %zu samples: a segment needs at least %" PRIu64
-                 " different ones, batches of %d",
-                 hr_dataset_count(l->dataset), (others + 2) * (uint64_t)l->options.batch_size,
-                 l->options.batch_size);
+    hr__watch_give_reason(w, HR_STALLS_COLD,
+                          "the dataset has %zu samples: a segment needs at least %" PRIu64
+                          " different ones, batches of %d",
+                          hr_dataset_count(l->dataset),
+                          (others + 2) * (uint64_t)l->options.batch_size, l->options.batch_size);
 }
 
 static int make_schedule(struct hr_stalls_watch *w, struct hr_error *error)
 {
-    uint64_t steps = w->options.warm_up - w->warm_up_from;
-    double batch_s = (double)(w->asked_ns - w->warm_up_ns) * 1e-9 / (double)steps;
-    double gone_s = (double)(hr__now_ns() - w->opened_ns) * 1e-9, max_s = 0;
-    w->after_s = AFTER_MAX_S;
-    if (w->options.time_s > 0) {
-        w->after_s = fmin(AFTER_SHARE * w->options.time_s, AFTER_MAX_S);
-        max_s = fmax(w->options.time_s - gone_s - w->after_s, 0.2 * w->options.time_s);
-    }
-    plan_segments(w, batch_s, max_s);
     struct hr_stalls_schedule_options options;
     hr_stalls_schedule_options_default(&options);
     options.phases = w->phases;
     options.settle = w->settle;
     options.batches = w->batches;
     options.max_batches = w->options.batches;
-    options.max_s = max_s;
+    options.max_s = w->max_s;
     options.precision = w->options.precision;
     return hr_stalls_schedule_create(&w->schedule, &options, error);
+}
+
+static int plan(struct hr_stalls_watch *w, struct hr_error *error)
+{
+    uint64_t steps = w->options.warm_up - w->warm_up_from;
+    double batch_s = (double)(w->asked_ns - w->warm_up_ns) * 1e-9 / (double)steps;
+    double gone_s = (double)(hr__now_ns() - w->opened_ns) * 1e-9;
+    w->after_s = AFTER_MAX_S;
+    if (w->options.time_s > 0) {
+        w->after_s = fmin(AFTER_SHARE * w->options.time_s, AFTER_MAX_S);
+        w->max_s = fmax(w->options.time_s - gone_s - w->after_s, 0.2 * w->options.time_s);
+    }
+    plan_segments(w, batch_s, w->max_s);
+    return make_schedule(w, error);
 }
 
 static int warm_up(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr_error *error)
@@ -310,7 +324,7 @@ static int warm_up(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr
             return r;
         hr__watch_inspect(w);
         w->stage = HR__WATCH_BEGIN;
-        return make_schedule(w, error);
+        return plan(w, error);
     }
     r = load(w, batch, error);
     if (r < 0)
@@ -328,11 +342,6 @@ static int warm_up(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr
 }
 
 /* ---- segments ---- */
-
-static bool is_real(const struct hr_stalls_segment *segment)
-{
-    return segment->phase == HR_STALLS_WARM || segment->phase == HR_STALLS_COLD;
-}
 
 /* Waits while idle workers convert cached samples, so that a replay has the cores alone. */
 static void wait_for_conversions(struct hr_stalls_watch *w)
@@ -410,8 +419,7 @@ static int make_cold_or_warm(struct hr_stalls_watch *w, struct hr_error *error)
             *error = why;
         return r;
     }
-    snprintf(w->phase_reason[HR_STALLS_COLD], sizeof w->phase_reason[HR_STALLS_COLD], "%.255s",
-             why.message);
+    hr__watch_give_reason(w, HR_STALLS_COLD, "%.255s", why.message);
     hr_stalls_schedule_drop(w->schedule, HR_STALLS_COLD);
     w->phases &= ~(1 << HR_STALLS_COLD);
     return 1;
@@ -449,22 +457,64 @@ static int begin(struct hr_stalls_watch *w, struct hr_error *error)
         w->to_drain = 0;
     }
     hr__free(w->now.wait_s);
-    w->now = (struct hr__watch_segment){.what = w->chosen, .verified = -1};
+    w->now = (struct hr__watch_segment){.what = w->chosen, .queue_begin = NAN};
+    hr_stalls_evidence_default(&w->now.proof);
+    w->now.proof.phase = w->chosen.phase;
     w->now.samples = w->chosen.batches * (uint64_t)w->loader->options.batch_size;
     w->now.wait_s = hr__alloc(HR__TAG_LOADER, w->chosen.batches, 2 * sizeof(double));
     if (!w->now.wait_s)
         return hr__fail(error, -ENOMEM, "out of memory for a segment");
     w->now.batch_s = w->now.wait_s + w->chosen.batches;
     int r = 0;
-    if (is_real(&w->chosen))
+    if (hr__watch_loads(&w->chosen))
         r = begin_real(w, error);
     else
         wait_for_conversions(w);
     if (r || !w->is_chosen)
         return r;
     w->given = 0;
+    w->fill_ns = hr__now_ns();
+    w->stage = hr__watch_loads(&w->chosen) && w->chosen.full ? HR__WATCH_FILL : HR__WATCH_RUN;
+    return 0;
+}
+
+/* Returns the number of batches that the loader has ready. */
+static double ready_batches(const struct hr_stalls_watch *w)
+{
+    struct hr_loader_stats stats = {.size = sizeof stats};
+    hr_loader_get_stats(w->loader, &stats);
+    return (double)stats.ready_batches;
+}
+
+/* Waits until the loader has prepared all that it prepares ahead. */
+static int fill(struct hr_stalls_watch *w, struct hr_error *error)
+{
+    while (ready_batches(w) < w->loader->options.batches_ahead &&
+           hr__now_ns() - w->fill_ns < FILL_NS)
+        if (nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL))
+            return hr__fail(error, -EINTR, "a signal came while the loader prepared batches");
     w->stage = HR__WATCH_RUN;
     return 0;
+}
+
+/* Returns NaN if either is unknown. */
+static double since(double end, double begin)
+{
+    return end < begin ? 0 : end - begin;
+}
+
+/* Adds what the kernel counted during the timed part, which has just ended. */
+static void take_load(struct hr__watch_segment *now)
+{
+    struct hr_stalls_load end = {.size = sizeof end};
+    hr_stalls_load_read(&end, getpid());
+    now->proof.cores = end.cores;
+    now->proof.load_s = since(end.at_s, now->load.at_s);
+    now->proof.busy_s = since(end.busy_s, now->load.busy_s);
+    now->proof.steal_s = since(end.steal_s, now->load.steal_s);
+    now->proof.run_s = since(end.run_s, now->load.run_s);
+    now->proof.run_delay_s = since(end.run_delay_s, now->load.run_delay_s);
+    now->proof.throttled_s = since(end.throttled_s, now->load.throttled_s);
 }
 
 static void synchronize(struct hr_stalls_watch *w)
@@ -481,11 +531,19 @@ static void note_asking(struct hr_stalls_watch *w)
     bool is_first = w->given == settle, is_end = w->given == settle + batches;
     if (is_first || is_end)
         synchronize(w);
+    if (is_first) {
+        now->load.size = sizeof now->load;
+        hr_stalls_load_read(&now->load, getpid());
+    }
     uint64_t ns = hr__watch_now(w);
     if (is_end) {
         hr__watch_mark(w, &now->end);
         now->end.ns = ns;
+        now->proof.queue_end = ready_batches(w);
+        take_load(now);
     } else if (is_first) {
+        if (hr__watch_loads(&w->chosen))
+            now->queue_begin = ready_batches(w);
         hr__watch_mark(w, &now->begin);
         ns = now->begin.ns;
     }
@@ -501,11 +559,11 @@ static int run(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr_err
         note_asking(w);
     if (w->given == last) {
         w->stage = HR__WATCH_END;
-        w->to_drain = is_real(&w->chosen) ? (uint64_t)w->loader->options.batches_ahead : 0;
+        w->to_drain = hr__watch_loads(&w->chosen) ? (uint64_t)w->loader->options.batches_ahead : 0;
         return 0;
     }
     int r = 1;
-    if (is_real(&w->chosen))
+    if (hr__watch_loads(&w->chosen))
         r = load(w, batch, error);
     else
         *batch = hr__watch_replay(w);
@@ -517,38 +575,42 @@ static int run(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr_err
     return 1;
 }
 
-static int record_segment(struct hr_stalls_watch *w, struct hr_error *error)
+/* ---- longer segments ---- */
+
+/* Returns whether segments of twice the batches can be had, once, and the figures contradict each
+ * other. */
+static bool must_be_longer(struct hr_stalls_watch *w)
 {
-    if (w->segment_count == w->segment_capacity) {
-        size_t capacity = w->segment_capacity ? 2 * w->segment_capacity : 32;
-        struct hr__watch_segment *more =
-            hr__realloc(HR__TAG_LOADER, w->segments, capacity, sizeof *more);
-        if (!more)
-            return hr__fail(error, -ENOMEM, "out of memory for %zu segments", capacity);
-        w->segments = more;
-        w->segment_capacity = capacity;
-    }
-    w->segments[w->segment_count++] = w->now;
-    w->now.wait_s = w->now.batch_s = NULL;
-    return 0;
+    const struct hr_loader *l = w->loader;
+    struct hr_stalls_summary summary = {.size = sizeof summary};
+    struct hr_stalls *result;
+    uint64_t batches = w->settle + 2 * w->batches + (uint64_t)l->options.batches_ahead;
+    if (w->is_longer || w->options.batches ||
+        batches * (uint64_t)l->options.batch_size > hr_dataset_count(l->dataset) ||
+        hr_stalls_watch_result(w, &result, NULL))
+        return false;
+    bool contradicts = !hr_stalls_get_summary(result, &summary, NULL) && summary.contradicts;
+    hr_stalls_destroy(&result);
+    return contradicts;
 }
 
-static int end(struct hr_stalls_watch *w, struct hr_error *error)
+/* Begins the measurement anew. */
+static int make_longer(struct hr_stalls_watch *w, struct hr_error *error)
 {
-    int r = hr__watch_drain_batches(w, error);
-    if (r)
-        return r;
-    hr__watch_verify(w);
-    if (!is_real(&w->chosen))
-        hr__watch_inspect(w);
-    double timed_s = (double)(w->now.end.ns - w->now.begin.ns) * 1e-9;
-    r = record_segment(w, error);
-    if (r)
-        return r;
-    hr_stalls_schedule_report(w->schedule, timed_s, (double)(hr__now_ns() - w->chosen_ns) * 1e-9);
-    w->is_chosen = false;
+    w->is_longer = true;
+    w->batches *= 2;
+    forget_segments(w);
+    w->drain_count = w->rate_count = w->form_count = w->after_step = 0;
+    w->cached_samples = w->set_samples = 0;
+    w->memory_bytes_per_s = NAN;
+    w->after_has_set = false;
+    w->set_number = w->primed_set = -1;
+    for (int phase = 0; phase < HR_STALLS_PHASES; phase++)
+        if (w->phases >> phase & 1)
+            w->phase_reason[phase][0] = 0;
     w->stage = HR__WATCH_BEGIN;
-    return 0;
+    hr_stalls_schedule_destroy(&w->schedule);
+    return make_schedule(w, error);
 }
 
 /* ---- next ---- */
@@ -562,15 +624,20 @@ static int step(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr_er
         return warm_up(w, batch, error);
     case HR__WATCH_BEGIN:
         return begin(w, error);
+    case HR__WATCH_FILL:
+        return fill(w, error);
     case HR__WATCH_RUN:
         return run(w, batch, error);
     case HR__WATCH_END:
-        return end(w, error);
+        return hr__watch_end(w, error);
     case HR__WATCH_AFTER:
         r = hr__watch_after(w, error);
-        if (!r)
-            w->stage = HR__WATCH_OVER;
-        return r;
+        if (r)
+            return r;
+        if (must_be_longer(w))
+            return make_longer(w, error);
+        w->stage = HR__WATCH_OVER;
+        return 0;
     case HR__WATCH_OVER:
         break;
     }

@@ -3,15 +3,19 @@
  *
  *   watch.c     the public functions: chooses which batch the loop gets next
  *   replay.c    keeps batches that the loop gets again and again
+ *   end.c       ends a segment: whether it counts or runs again
  *   set.c       index sets: selects samples, evicts or preloads them, verifies the result
  *   alone.c     measures the loader and the storage without training
  *   confine.c   confines this process to fewer cores
+ *   load.c      reads the load of the machine
  *   record.c    writes the measurements as a record
  *
  * A watch is a state machine that hr_stalls_watch_next drives. It warms up; for each segment that
  * hr_stalls_schedule_* chooses, it begins, runs and ends the segment; then it measures what needs
- * no training. A signal may interrupt any step that waits for the loader or for storage (-EINTR);
- * the next call continues or repeats that step.
+ * no training. What a segment proves, and whether it runs again, hr_stalls_judge and the schedule
+ * decide. If the figures contradict each other at the end, everything is measured once more in
+ * segments twice as long. A signal may interrupt any step that waits for the loader or for storage
+ * (-EINTR); the next call continues or repeats that step.
  *
  * Each segment that loads data is an epoch of its own, numbered by its index set. So the cold and
  * the warm segment of a set have the same batches, random parameters included.
@@ -44,6 +48,7 @@
 enum hr__watch_stage {
     HR__WATCH_WARM_UP,
     HR__WATCH_BEGIN, /* of a segment */
+    HR__WATCH_FILL,  /* until the loader has prepared all that it prepares ahead */
     HR__WATCH_RUN,
     HR__WATCH_END,
     HR__WATCH_AFTER, /* the loop has ended */
@@ -65,8 +70,9 @@ struct hr__watch_segment {
     struct hr__watch_mark begin, end; /* of the timed part */
     uint64_t samples;                 /* in the timed part */
     double expected_bytes;            /* of files the timed part must read; 0 in a replay */
-    int verified;                     /* 1, 0, or -1 if there is nothing to verify */
-    char reason[200];                 /* if verified is 0 */
+    double queue_begin;               /* batches that were ready; NaN in a replay */
+    struct hr_stalls_load load;       /* at the beginning of the timed part */
+    struct hr_stalls_evidence proof;  /* complete once the segment has ended */
     double *wait_s, *batch_s;         /* what.batches values each; one allocation, wait_s first */
 };
 
@@ -126,9 +132,14 @@ struct hr_stalls_watch {
     int set_number;    /* number of `set`; -1: none */
     int primed_set;    /* set whose samples were offered to the loader's cache; -1: none */
     uint64_t to_drain; /* batches still to request and release unused */
-    struct hr__watch_segment now;
-    double whole_read_bytes;               /* before the segment began */
-    double whole_expected_bytes;           /* of files that all the segment's samples must read */
+    struct hr__watch_segment now, best; /* the current try; the least disturbed one before it */
+    int tries;                          /* that ended */
+    uint64_t fill_ns;                   /* since when the loader has been preparing ahead */
+    double step_s;               /* a step with its work on the accelerator; 0: there is none */
+    bool is_longer;              /* segments have been made longer */
+    double max_s;                /* limit of the schedule */
+    double whole_read_bytes;     /* before the segment began */
+    double whole_expected_bytes; /* of files that all the segment's samples must read */
     struct hr_storage_residency residency; /* after its files were evicted */
     uint64_t given;                        /* batches of the segment, or of warm-up, handed out */
     uint64_t asked_ns;                     /* when the current batch was requested */
@@ -181,6 +192,18 @@ void hr__watch_note(struct hr_stalls_watch *w, const char *format, ...)
  * continue. */
 int hr__watch_drain_batches(struct hr_stalls_watch *w, struct hr_error *error);
 
+/* Returns whether a segment's batches come from the loader. */
+static inline bool hr__watch_loads(const struct hr_stalls_segment *segment)
+{
+    return segment->phase == HR_STALLS_WARM || segment->phase == HR_STALLS_COLD;
+}
+
+/* end.c */
+
+/* Ends the segment that ran; the next stage begins another one, or the same one again. Errors: the
+ * loader's; -ENOMEM. */
+int hr__watch_end(struct hr_stalls_watch *w, struct hr_error *error);
+
 /* replay.c */
 
 /* Keeps a reference to a batch and a copy of its contents; replaces an older batch once there are
@@ -221,13 +244,17 @@ int64_t hr__watch_sample_bytes(const struct hr_stalls_watch *w, uint64_t index);
  * samples in its cache cost nothing. NaN: unknown. Counts the cached ones in w->cached_samples. */
 double hr__watch_set_bytes(struct hr_stalls_watch *w, uint64_t from, uint64_t count);
 
-/* Verifies the current segment once all its batches have arrived: the loader must have read from
- * storage what the phase requires, and nothing else. */
-void hr__watch_verify(struct hr_stalls_watch *w);
+/* Completes the evidence of the current segment once all its batches have arrived, with where
+ * their bytes came from. */
+void hr__watch_prove(struct hr_stalls_watch *w);
 
 /* Finds where the dataset is stored and excludes phases that cannot be measured there. Errors:
  * -ENOMEM, -EINTR. */
 int hr__watch_look_at_storage(struct hr_stalls_watch *w, struct hr_error *error);
+
+/* Notes why a phase is left out or not verified, unless there is a reason already. */
+void hr__watch_give_reason(struct hr_stalls_watch *w, enum hr_stalls_phase phase,
+                           const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Returns the bytes read from storage by this process since it started; NaN: unknown. */
 double hr__watch_read_bytes(void);

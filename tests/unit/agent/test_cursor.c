@@ -143,7 +143,7 @@ static void scribble(const struct fake_queue *queue, struct holding *h)
     memset(h->expected + begin, value, length);
 }
 
-static void let_go(struct holding *held, size_t *count, size_t i)
+static void release(struct holding *held, size_t *count, size_t i)
 {
     hr_batch_release(&held[i].batch);
     free(held[i].expected);
@@ -188,7 +188,7 @@ static void play(uint64_t sample_bytes, uint64_t batch, uint64_t ring, int steps
                 break;
             }
             if (count == HELD_MAX)
-                let_go(held, &count, pick(HELD_MAX));
+                release(held, &count, pick(HELD_MAX));
             if (take(queue, cursor, at, want, &held[count]) == 1) {
                 at += want;
                 count += held[count].batch != NULL;
@@ -201,7 +201,7 @@ static void play(uint64_t sample_bytes, uint64_t batch, uint64_t ring, int steps
             break;
         case 4:
             while (count > pick(keep + 1))
-                let_go(held, &count, pick(2) ? 0 : pick((uint32_t)count));
+                release(held, &count, pick(2) ? 0 : pick((uint32_t)count));
             break;
         }
         for (size_t i = 0; i < count; i++)
@@ -210,7 +210,7 @@ static void play(uint64_t sample_bytes, uint64_t batch, uint64_t ring, int steps
     }
     assert_true(at > 0);
     while (count)
-        let_go(held, &count, pick((uint32_t)count));
+        release(held, &count, pick((uint32_t)count));
     assert_int_equal(atomic_load(&queue->control->mark), atomic_load(&queue->control->next));
     assert_int_equal(cursor->next, at);
     hr__cursor_unref(&cursor);
@@ -253,7 +253,7 @@ static void test_keeps_all(void **state)
     for (size_t i = 0; i < count; i++)
         check(queue, &held[i]);
     while (count)
-        let_go(held, &count, pick((uint32_t)count));
+        release(held, &count, pick((uint32_t)count));
     hr__cursor_unref(&cursor);
     fake_queue_remove(queue);
     free(queue);

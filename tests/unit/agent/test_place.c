@@ -60,7 +60,7 @@ static struct hr__places *make(uint64_t batch, uint64_t window, int *told)
                                    .sample_bytes = SAMPLE_BYTES,
                                    .batch_samples = batch,
                                    .window = window,
-                                   .tell = note,
+                                   .notify = note,
                                    .arg = told};
     struct hr__places *places;
     struct hr_error error;
@@ -154,7 +154,7 @@ static void test_chunk_sizes(void **state)
 static void test_too_much(void **state)
 {
     struct hr__places_wish wish = {
-        .sample_bytes = (size_t)1 << 20, .batch_samples = 1024, .tell = note};
+        .sample_bytes = (size_t)1 << 20, .batch_samples = 1024, .notify = note};
     struct hr__places *places;
     struct hr_error error;
     wish.window = 1 << 14; /* 16 TiB */
@@ -501,7 +501,7 @@ static void test_records(void **state)
     assert_int_equal(head_of(p), 8);
     uint64_t sequence = 0;
     records = 0;
-    hr__places_tell(p, count_record, &sequence);
+    hr__places_publish_records(p, count_record, &sequence);
     assert_int_equal(records, 1);
     assert_int_equal(records_head, 8);
     assert_int_equal(sequence, 11);
@@ -521,7 +521,7 @@ static void test_records(void **state)
         .failed = {.place = 4, .index = 78, .path = "a/b.jpg", .reason = "cut off"}};
     hr__places_publish(p, &done);
     assert_int_equal(atomic_load(&p->header->halt), HR__SEQUENCE_NONE);
-    hr__places_tell(p, count_record, &sequence);
+    hr__places_publish_records(p, count_record, &sequence);
     assert_int_equal(records, 2);
     assert_int_equal(atomic_load(&p->header->halt), 28);
     assert_int_equal(head_of(p), 28);
@@ -573,7 +573,7 @@ static void test_halt_without_memory(void **state)
             continue;
         }
         records = 0;
-        hr__places_tell(p, keep_record, &record);
+        hr__places_publish_records(p, keep_record, &record);
         assert_int_equal(records, 1);
         assert_true(record.is_halt);
         assert_false(record.has_sample);

@@ -123,9 +123,9 @@ static void test_lists_beyond_memory(void **state)
     fixture_remove(&f);
 }
 
-/* A job that cannot be told something is hung up on: it would wait for it for ever. The others of
- * its stream go on. */
-static void test_what_cannot_be_told(void **state)
+/* The agent closes the connection of a job that it cannot write to, since the job would wait for
+ * the message for ever. The other jobs of its stream continue. */
+static void test_unwritable_job(void **state)
 {
     static const int ways[][4] = {
         {-ENOMEM, 0}, {-EAGAIN, -ENOMEM, 0}, {-EAGAIN, -EAGAIN, -ETOOMANYREFS}};
@@ -357,7 +357,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rings_a_queue_that_is_gone),
         cmocka_unit_test(test_viewers_do_not_keep_it),
-        cmocka_unit_test(test_what_cannot_be_told),
+        cmocka_unit_test(test_unwritable_job),
         cmocka_unit_test(test_lists_beyond_memory),
         cmocka_unit_test(test_goes_on_after_a_halt),
         cmocka_unit_test(test_keeps_lent_one_while_others_are_copied),

@@ -103,7 +103,7 @@ static void few_samples_and_many_threads(void **state)
     bench_remove(&b);
 }
 
-struct pack_told {
+struct pack_with_notices {
     size_t count;
     struct {
         uint64_t index;
@@ -114,7 +114,7 @@ struct pack_told {
 
 static void tell(void *arg, const struct hr_bad_sample *sample, enum hr_pack_kept kept)
 {
-    struct pack_told *told = arg;
+    struct pack_with_notices *told = arg;
     assert_true(told->count < SAMPLES);
     assert_true(*sample->path && *sample->reason);
     told->items[told->count].index = sample->index;
@@ -129,7 +129,7 @@ static void bad_samples_raise_or_are_kept(void **state)
     struct hr_pack_result result = {.size = sizeof result};
     struct hr_verify_report *report;
     struct hr_error error;
-    struct pack_told told = {0};
+    struct pack_with_notices told = {0};
     struct stat st;
     bench_make(&b);
     assert_int_equal(unlink(bench_at(&b, "set/cat/007.jpg")), 0);
@@ -169,7 +169,7 @@ static void other_images_stay_encoded(void **state)
     struct pack_bench b;
     struct hr_pack_options options;
     struct hr_pack_result result = {.size = sizeof result};
-    struct pack_told told = {0};
+    struct pack_with_notices told = {0};
     /* 1 x 1 pixel */
     static const unsigned char png[] = {
         0x89, 'P',  'N',  'G',  0x0D, 0x0A, 0x1A, 0x0A, 0,   0,    0,    13,   'I',  'H',

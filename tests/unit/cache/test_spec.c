@@ -47,7 +47,7 @@ static void test_private(void **state)
         assert_int_equal(spec.share_bytes, spec.size_bytes);
         assert_string_equal(spec.name, "");
         assert_string_equal(spec.group, "");
-        assert_int_equal(spec.form, HR__FORM_UNSAID);
+        assert_int_equal(spec.form, HR__FORM_UNSET);
     }
 }
 
@@ -58,19 +58,19 @@ static void test_kept(void **state)
         uint64_t size, share;
         int form;
     } cases[] = {
-        {"shm:imagenet?size=64GiB", "imagenet", "", 64 * GIB, 64 * GIB, HR__FORM_UNSAID},
-        {"shm:A-b_9?size=1000", "A-b_9", "", 1000, 1000, HR__FORM_UNSAID},
-        {"shm:x?share=0.9&size=1000", "x", "", 1000, 900, HR__FORM_UNSAID},
-        {"shm:x?size=1000&share=1", "x", "", 1000, 1000, HR__FORM_UNSAID},
-        {"shm:x?size=1000&share=1.000", "x", "", 1000, 1000, HR__FORM_UNSAID},
-        {"shm:x?size=1000&share=.25", "x", "", 1000, 250, HR__FORM_UNSAID},
-        {"shm:x?size=1000&group=ml-team", "x", "ml-team", 1000, 1000, HR__FORM_UNSAID},
+        {"shm:imagenet?size=64GiB", "imagenet", "", 64 * GIB, 64 * GIB, HR__FORM_UNSET},
+        {"shm:A-b_9?size=1000", "A-b_9", "", 1000, 1000, HR__FORM_UNSET},
+        {"shm:x?share=0.9&size=1000", "x", "", 1000, 900, HR__FORM_UNSET},
+        {"shm:x?size=1000&share=1", "x", "", 1000, 1000, HR__FORM_UNSET},
+        {"shm:x?size=1000&share=1.000", "x", "", 1000, 1000, HR__FORM_UNSET},
+        {"shm:x?size=1000&share=.25", "x", "", 1000, 250, HR__FORM_UNSET},
+        {"shm:x?size=1000&group=ml-team", "x", "ml-team", 1000, 1000, HR__FORM_UNSET},
         {"shm:x?size=1000&form=auto", "x", "", 1000, 1000, HR_FORM_AUTO},
         {"shm:x?size=1000&form=encoded", "x", "", 1000, 1000, HR_FORM_ENCODED},
         {"shm:x?form=coefficients&size=1000", "x", "", 1000, 1000, HR_FORM_COEFFICIENTS},
         {" shm:x ? size = 2 KB & share = 0.5 & group = g & form = planes ", "x", "g", 2000, 1000,
          HR_FORM_PLANES},
-        {"shm:x?size=1000&", "x", "", 1000, 1000, HR__FORM_UNSAID},
+        {"shm:x?size=1000&", "x", "", 1000, 1000, HR__FORM_UNSET},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct hr__cache_spec spec;

@@ -96,11 +96,11 @@ static void test_before_measuring(void **state)
 {
     struct hr__worth worth = {0};
     hr__mean_add(&worth.prepare_ns[HR_FORM_ENCODED], 1e6);
-    assert_false(hr__worth_repays(&worth, HR_FORM_COEFFICIENTS, 7));
-    assert_true(hr__worth_repays(&worth, HR_FORM_COEFFICIENTS, 8));
+    assert_false(hr__worth_repays(&worth, HR_FORM_COEFFICIENTS, 14));
+    assert_true(hr__worth_repays(&worth, HR_FORM_COEFFICIENTS, 16));
     /* One odd measurement changes nothing yet. */
     hr__mean_add(&worth.prepare_ns[HR_FORM_COEFFICIENTS], 50e6);
-    assert_true(hr__worth_repays(&worth, HR_FORM_COEFFICIENTS, 8));
+    assert_true(hr__worth_repays(&worth, HR_FORM_COEFFICIENTS, 16));
 }
 
 /* Nothing is kept for conversions that will not come. */

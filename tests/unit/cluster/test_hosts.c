@@ -121,7 +121,7 @@ static void test_wrong(void **state)
 #define A50  "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define A250 A50 A50 A50 A50 A50
     const struct {
-        const char *text, *said;
+        const char *text, *expected;
     } cases[] = {
         {"64GiB", "is no list of hosts: write memcached:NAME:PORT"},
         {"memcached:", "a host is missing: write memcached:NAME:PORT,NAME:PORT?size=64GiB"},
@@ -198,7 +198,8 @@ static void test_wrong(void **state)
             fail_msg("%s was accepted", cases[i].text);
         assert_int_equal(error.code, -EINVAL);
         snprintf(begins, sizeof begins, "cache \"%.50s", cases[i].text);
-        if (!strstr(error.message, cases[i].said) || strncmp(error.message, begins, strlen(begins)))
+        if (!strstr(error.message, cases[i].expected) ||
+            strncmp(error.message, begins, strlen(begins)))
             fail_msg("%s: %s", cases[i].text, error.message);
         assert_int_equal(hr__hosts_parse(&hosts, cases[i].text, NULL), -EINVAL);
         assert_null(hosts.hosts);
@@ -209,12 +210,12 @@ static void test_wrong(void **state)
     assert_non_null(strstr(error.message, "stunnel"));
     static const char *const options[] = {"protocol=binary", "sasl=PLAIN"};
     for (int i = 0; i < 2; i++) {
-        char text[128], said[32];
+        char text[128], expected[32];
         snprintf(text, sizeof text, "memcached:a?size=1GiB&user=me&%s", options[i]);
-        snprintf(said, sizeof said, "%.*s= is not supported", (int)strcspn(options[i], "="),
+        snprintf(expected, sizeof expected, "%.*s= is not supported", (int)strcspn(options[i], "="),
                  options[i]);
         assert_int_equal(hr__hosts_parse(&hosts, text, &error), -ENOTSUP);
-        assert_non_null(strstr(error.message, said));
+        assert_non_null(strstr(error.message, expected));
         assert_non_null(strstr(error.message, "-Y FILE"));
     }
     /* Where hosts make no sense the message says so. */

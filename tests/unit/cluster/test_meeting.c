@@ -123,10 +123,10 @@ static void assert_met(int first, int end)
     }
 }
 
-static void assert_said(int rank, int code, const char *said)
+static void assert_failed(int rank, int code, const char *text)
 {
-    if (ranks[rank].result != code || !strstr(ranks[rank].error.message, said))
-        fail_msg("rank %d: %d, not \"%s\": %s", rank, ranks[rank].result, said,
+    if (ranks[rank].result != code || !strstr(ranks[rank].error.message, text))
+        fail_msg("rank %d: %d, not \"%s\": %s", rank, ranks[rank].result, text,
                  ranks[rank].error.message);
 }
 
@@ -151,7 +151,7 @@ static void test_all_come(void **state)
 /* Two of eight differ: whichever input it is, all ranks say the same of it. */
 static void test_differences(void **state)
 {
-    static const char *const said[INPUTS] = {
+    static const char *const text[INPUTS] = {
         "do not agree on the seed: 0 at rank 0 (alpha:1), 1 (alpha:1) and 4 more; other at rank 2 "
         "(alpha:1), 5 (beta:2): make them equal",
         "do not agree on the batch size: 64 at rank 0 (alpha:1), 1 (alpha:1) and 4 more; other at "
@@ -164,7 +164,7 @@ static void test_differences(void **state)
         ranks[2].inputs[i].value = ranks[5].inputs[i].value = "other";
         meet(8);
         for (int r = 0; r < 8; r++) {
-            assert_said(r, -EINVAL, said[i]);
+            assert_failed(r, -EINVAL, text[i]);
             assert_string_equal(ranks[r].error.message, ranks[0].error.message);
         }
     }
@@ -178,7 +178,7 @@ static void test_several_differences(void **state)
     ranks[1].inputs[1].value = "32";
     meet(4);
     for (int r = 0; r < 4; r++) {
-        assert_said(
+        assert_failed(
             r, -EINVAL,
             "the seed: 0 at rank 0 (alpha:1), 1 (alpha:1) and 1 more; 1 at rank 3 (beta:2): "
             "make them equal. They differ, too, in the batch size, the dataset");
@@ -188,10 +188,10 @@ static void test_several_differences(void **state)
     ranks[1].inputs[3].name = "the weather";
     meet(3);
     for (int r = 0; r < 3; r++) {
-        assert_said(r, -EINVAL,
-                    "the dataset: 1,000 samples at rank 0 (alpha:1), 2 (alpha:1); "
-                    "nothing at rank 1 (alpha:1)");
-        assert_said(r, -EINVAL, "They differ, too, in the weather");
+        assert_failed(r, -EINVAL,
+                      "the dataset: 1,000 samples at rank 0 (alpha:1), 2 (alpha:1); "
+                      "nothing at rank 1 (alpha:1)");
+        assert_failed(r, -EINVAL, "They differ, too, in the weather");
     }
     /* All different. */
     make(8, 1);
@@ -200,7 +200,7 @@ static void test_several_differences(void **state)
         ranks[r].inputs[0].value = values[r];
     meet(8);
     for (int r = 0; r < 8; r++)
-        assert_said(r, -EINVAL, "10 at rank 0 (alpha:1); 11 at rank 1 (alpha:1); 12 at rank 2");
+        assert_failed(r, -EINVAL, "10 at rank 0 (alpha:1); 11 at rank 1 (alpha:1); 12 at rank 2");
 }
 
 /* What is long is cut, and told apart all the same. */
@@ -222,7 +222,7 @@ static void test_long_values(void **state)
     ranks[1].inputs[1].value = values[1];
     meet(2);
     for (int r = 0; r < 2; r++)
-        assert_said(r, -EINVAL, "the batch size: xxxxxxxxxx xxx");
+        assert_failed(r, -EINVAL, "the batch size: xxxxxxxxxx xxx");
 }
 
 /* What earlier runs left is not in the way of later ones, whatever became of those. */
@@ -231,7 +231,7 @@ static void test_stale(void **state)
     make(4, 2);
     ranks[1].inputs[0].value = "7";
     meet(4);
-    assert_said(0, -EINVAL, "the seed");
+    assert_failed(0, -EINVAL, "the seed");
     for (int r = 0; r < 4; r++)
         ranks[r].inputs[0].value = "8";
     meet(4);
@@ -244,7 +244,7 @@ static void test_stale(void **state)
     start(0, 3);
     join(0, 3);
     for (int r = 0; r < 3; r++)
-        assert_said(r, -ETIMEDOUT, "before the first batch for rank 3 of 4");
+        assert_failed(r, -ETIMEDOUT, "before the first batch for rank 3 of 4");
     for (int r = 0; r < 4; r++) {
         ranks[r].inputs[0].value = "10";
         ranks[r].wish.limit_s = 20;
@@ -297,8 +297,9 @@ static void test_all_down(void **state)
         ranks[r].wish.limit_s = 1;
     meet(3);
     for (int r = 0; r < 3; r++)
-        assert_said(r, -ETIMEDOUT, "no server answers: alpha:1, beta:2");
-    assert_said(1, -ETIMEDOUT, "rank 1 (alpha:1) waited 1 s before the first batch for ranks 0, 2");
+        assert_failed(r, -ETIMEDOUT, "no server answers: alpha:1, beta:2");
+    assert_failed(1, -ETIMEDOUT,
+                  "rank 1 (alpha:1) waited 1 s before the first batch for ranks 0, 2");
 }
 
 /* Servers that come up while ranks wait, or lose what they had. */
@@ -340,8 +341,8 @@ static void test_missing(void **state)
     start(4, 7);
     join(0, 2);
     join(4, 7);
-    assert_said(0, -ETIMEDOUT, "for ranks 2-3, 7 of 8; servers that do not answer: beta:2");
-    assert_said(5, -ETIMEDOUT, "&meet= gives them more time");
+    assert_failed(0, -ETIMEDOUT, "for ranks 2-3, 7 of 8; servers that do not answer: beta:2");
+    assert_failed(5, -ETIMEDOUT, "&meet= gives them more time");
 }
 
 /* Ranks that see no server in common do not meet, and say what they see. */
@@ -354,8 +355,8 @@ static void test_apart(void **state)
     fake_server_set_down(7, 1);
     ranks[0].wish.limit_s = ranks[1].wish.limit_s = 1;
     meet(2);
-    assert_said(0, -ETIMEDOUT, "for rank 1 of 2; servers that do not answer: beta:7");
-    assert_said(1, -ETIMEDOUT, "for rank 0 of 2; servers that do not answer: alpha:8");
+    assert_failed(0, -ETIMEDOUT, "for rank 1 of 2; servers that do not answer: beta:7");
+    assert_failed(1, -ETIMEDOUT, "for rank 0 of 2; servers that do not answer: alpha:8");
     /* With one in common they do, though their own servers differ. */
     make(3, 3);
     for (int s = 3; s < 6; s++)
@@ -395,7 +396,7 @@ static void test_twice(void **state)
     meet(3);
     /* The one whose place was taken says so; the other waits for the rank that is missing. */
     int which = ranks[1].result == -EINVAL ? 1 : 2;
-    assert_said(which, -EINVAL, "two processes are rank 1 of this job, on ");
+    assert_failed(which, -EINVAL, "two processes are rank 1 of this job, on ");
 }
 
 static void test_other_world(void **state)
@@ -406,10 +407,10 @@ static void test_other_world(void **state)
         ranks[r].wish.limit_s = 8;
     start(0, 3);
     join(0, 3);
-    assert_said(
+    assert_failed(
         0, -EINVAL,
         "do not agree on the number of ranks: 4 at rank 0 (alpha:1), 8 at rank 1 (alpha:1)");
-    assert_said(1, -EINVAL, "8 at rank 1 (alpha:1), 4 at rank ");
+    assert_failed(1, -EINVAL, "8 at rank 1 (alpha:1), 4 at rank ");
 }
 
 /* A dead rank of another world has left other writings on other servers, and one that arrives
@@ -468,7 +469,7 @@ static void test_garbage(void **state)
     fake_server_put(0, key, of_another);
     start(0, 1);
     join(0, 1);
-    assert_said(0, -ETIMEDOUT, "for rank 1 of 2");
+    assert_failed(0, -ETIMEDOUT, "for rank 1 of 2");
 }
 
 /* One that waits long asks seldom; many that come at once do not ask too often. */
@@ -481,7 +482,7 @@ static void test_cost(void **state)
     join(0, 1);
     struct fake_counts counts = fake_server_counts(0);
     assert_int_equal(ranks[0].result, -ETIMEDOUT);
-    assert_said(0, -ETIMEDOUT, "for ranks 1-1023 of 1024");
+    assert_failed(0, -ETIMEDOUT, "for ranks 1-1023 of 1024");
     if (counts.keys > 20 * 1024 || counts.puts > 20)
         fail_msg("%d gets of %d keys, %d puts", (int)counts.gets, (int)counts.keys,
                  (int)counts.puts);
@@ -498,12 +499,12 @@ static void test_wrong_wishes(void **state)
     ranks[0].wish.rank = 2;
     ranks[1].wish.world_size = 0;
     meet(2);
-    assert_said(0, -EINVAL, "rank 2 is not in a world of 2 ranks");
-    assert_said(1, -EINVAL, "a world of 0 ranks cannot meet");
+    assert_failed(0, -EINVAL, "rank 2 is not in a world of 2 ranks");
+    assert_failed(1, -EINVAL, "a world of 0 ranks cannot meet");
     make(1, 1);
     ranks[0].wish.input_count = HR__MEETING_INPUTS + 1;
     meet(1);
-    assert_said(0, -EINVAL, "inputs cannot be compared");
+    assert_failed(0, -EINVAL, "inputs cannot be compared");
 }
 
 static void test_no_memory(void **state)

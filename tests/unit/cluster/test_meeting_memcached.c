@@ -108,7 +108,7 @@ static void assert_met(const struct memcached_rank ranks[RANKS])
 static void test_meet(void **state)
 {
     struct memcached_rank ranks[RANKS] = {{0}}, others[RANKS] = {{0}};
-    char said[512];
+    char expected[512];
     need_servers();
     start(ranks, 0);
     join(ranks);
@@ -116,10 +116,11 @@ static void test_meet(void **state)
     others[3].seed = "1";
     start(others, 0);
     join(others);
-    snprintf(said, sizeof said, "the seed: 0 at rank 0 (%s:%d), 1 (%s:%d) and 3 more; 1 at rank 3 ",
+    snprintf(expected, sizeof expected,
+             "the seed: 0 at rank 0 (%s:%d), 1 (%s:%d) and 3 more; 1 at rank 3 ",
              servers[0].address, servers[0].port, servers[1].address, servers[1].port);
     for (int r = 0; r < RANKS; r++)
-        if (!strstr(others[r].error.message, said))
+        if (!strstr(others[r].error.message, expected))
             fail_msg("rank %d: %s", r, others[r].error.message);
 }
 

@@ -367,7 +367,7 @@ static void end_authfile(void)
 }
 
 /* A get by another user of the same server, and what is said of it. */
-static void refused(const char *name, const char *word, const char *said)
+static void refused(const char *name, const char *word, const char *expected)
 {
     struct peer_memcached_fixture f;
     struct hr__peer_value value;
@@ -377,7 +377,7 @@ static void refused(const char *name, const char *word, const char *said)
     for (int again = 0; again < 2; again++) {
         ask(&value, 1, 1);
         assert_int_equal(hr__peer_ops.get(f.client, &value, 1, in_ms(60000), &f.error), -EACCES);
-        assert_non_null(strstr(f.error.message, said));
+        assert_non_null(strstr(f.error.message, expected));
         assert_true(!word || !strstr(f.error.message, word));
     }
     assert_int_equal(put_one(&f, 1, 100), -EACCES);

@@ -61,7 +61,7 @@ static void nap_ms(int ms)
     nanosleep(&pause, NULL);
 }
 
-static void tell(struct hr_error *error, int code)
+static void set_error(struct hr_error *error, int code)
 {
     if (!code)
         return;
@@ -148,7 +148,7 @@ static int fake_get(struct hr__peer_client *client, struct hr__peer_value *value
     }
     pthread_mutex_unlock(&f->lock);
     atomic_fetch_sub(&f->at_once, 1);
-    tell(error, r);
+    set_error(error, r);
     return r;
 }
 
@@ -181,7 +181,7 @@ static int fake_put(struct hr__peer_client *client, struct hr__peer_store *store
     }
     pthread_mutex_unlock(&f->lock);
     atomic_fetch_sub(&f->at_once, 1);
-    tell(error, r);
+    set_error(error, r);
     return r;
 }
 
@@ -190,7 +190,7 @@ static int fake_about(struct hr__peer_client *client, struct hr__peer_about *abo
 {
     int r = atomic_load(&client->fake->fails);
     about->limit_bytes = 77;
-    tell(error, r);
+    set_error(error, r);
     return r;
 }
 

@@ -67,10 +67,10 @@ static void place(struct trial *t)
         shares[t->owners[i]].bytes += t->bytes[i];
     }
     for (int h = 0; h < t->wish.host_count; h++) {
-        struct hr__placement_share told = hr__placement_share(t->placement, h);
-        assert_int_equal(told.items, shares[h].items);
-        assert_int_equal(told.bytes, shares[h].bytes);
-        assert_true(told.bytes <= t->hosts[h].budget_bytes);
+        struct hr__placement_share share = hr__placement_share(t->placement, h);
+        assert_int_equal(share.items, shares[h].items);
+        assert_int_equal(share.bytes, shares[h].bytes);
+        assert_true(share.bytes <= t->hosts[h].budget_bytes);
     }
 }
 

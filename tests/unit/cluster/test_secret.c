@@ -86,13 +86,13 @@ static void write_key(char path[128], const char *name, size_t bytes, mode_t mod
     close(fd);
 }
 
-static void refused(const char *path, int code, const char *said)
+static void refused(const char *path, int code, const char *expected)
 {
     struct hr__secret secret;
     struct hr_error error;
     assert_int_equal(hr__secret_read(&secret, path, &error), code);
     assert_false(secret.is_set);
-    if (!strstr(error.message, said) || !strstr(error.message, path))
+    if (!strstr(error.message, expected) || !strstr(error.message, path))
         fail_msg("%s", error.message);
 }
 

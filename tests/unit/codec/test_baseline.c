@@ -366,7 +366,7 @@ static void damage_is_left_to_libjpeg(void **state)
     cut.length = file.length - 4;
     assert_false(is_taken(&cut, &whole));
     cut.length = file.length;
-    file.data[file.length - 1] = 0xFF; /* FF is no marker, and libjpeg reads on */
+    file.data[file.length - 1] = 0xFF; /* no marker: libjpeg reads on, and past the end */
     assert_false(is_taken(&cut, &whole));
     assert_false(is_taken(&cut, &(struct hr_region){0, 0, 96, 90}));
     uint8_t *last = file.data + file.length - 40;
@@ -374,6 +374,26 @@ static void damage_is_left_to_libjpeg(void **state)
     assert_false(is_taken(&file, &whole));
     assert_true(is_taken(&file, &top));
     free(file.data);
+}
+
+/* No code has ones alone, and none more codes than its lengths allow. */
+static void codes_are_checked(void **state)
+{
+    static const struct {
+        uint8_t counts[17];
+        int valid;
+    } codes[] = {
+        {{0, 1}, 1}, {{0, 2}, 0}, {{0, 1, 2}, 0}, {{0, 1, 1}, 1}, {{0, 0, 5}, 0}, {{0, 0, 3}, 1},
+    };
+    const uint8_t symbols[256] = {0, 1, 2, 3, 4};
+    struct hr__ac_table *ac = calloc(1, sizeof *ac);
+    struct hr__dc_table *dc = calloc(1, sizeof *dc);
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        assert_int_equal(hr__ac_table_build(ac, codes[i].counts, symbols), codes[i].valid);
+        assert_int_equal(hr__dc_table_build(dc, codes[i].counts, symbols), codes[i].valid);
+    }
+    free(ac);
+    free(dc);
 }
 
 static void the_environment_forces_libjpeg(void **state)
@@ -438,7 +458,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(extreme_symbols_are_exact),      cmocka_unit_test(usual_files_are_taken),
         cmocka_unit_test(damage_is_left_to_libjpeg),      cmocka_unit_test(transforms_agree),
-        cmocka_unit_test(the_environment_forces_libjpeg),
+        cmocka_unit_test(the_environment_forces_libjpeg), cmocka_unit_test(codes_are_checked),
     };
     return cmocka_run_group_tests_name("codec-baseline", tests, set_up, tear_down);
 }

@@ -219,7 +219,7 @@ static void every_allocation_may_fail(void **state)
     tree_remove(&t);
 }
 
-static void empty_classes_are_told(void **state)
+static void empty_classes_are_reported(void **state)
 {
     struct tree t;
     struct hr__catalog *c;
@@ -238,7 +238,7 @@ static void empty_classes_are_told(void **state)
 }
 
 /* Whatever the process lacks descriptors for, the remedy is not chmod. */
-static void lack_of_descriptors_is_told(void **state)
+static void lack_of_descriptors_is_reported(void **state)
 {
     struct tree t;
     struct hr__catalog *c;
@@ -274,8 +274,8 @@ int main(void)
         cmocka_unit_test(errors_say_what_and_where),
         cmocka_unit_test(cancelled_by_the_callback),
         cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(empty_classes_are_told),
-        cmocka_unit_test(lack_of_descriptors_is_told),
+        cmocka_unit_test(empty_classes_are_reported),
+        cmocka_unit_test(lack_of_descriptors_is_reported),
     };
     return cmocka_run_group_tests_name("dataset-walk", tests, NULL, NULL);
 }

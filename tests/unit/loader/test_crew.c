@@ -190,7 +190,7 @@ static void test_publisher_without_room_holds_nobody_up(void **state)
     hr__crew_destroy(&crew);
 }
 
-static uint64_t told_of(const struct hr_loader *loader)
+static uint64_t count_seen(const struct hr_loader *loader)
 {
     uint64_t n = 0;
     for (size_t i = 0; i < seen.count; i++)
@@ -233,7 +233,7 @@ static void test_many_publishers(void **state)
         samples_free(&expected);
         yard_remove(&yards[i]);
         pthread_mutex_lock(&seen.lock);
-        assert_int_equal(told_of(publisher), SAMPLES);
+        assert_int_equal(count_seen(publisher), SAMPLES);
         pthread_mutex_unlock(&seen.lock);
         /* A new publisher may get the memory of the old one. */
         pthread_mutex_lock(&seen.lock);
@@ -273,9 +273,9 @@ static void test_leaving_waits_for_the_sample_in_hand(void **state)
     atomic_store(&gate_open, 1);
     assert_int_equal(pthread_join(thread, NULL), 0);
     pthread_mutex_lock(&seen.lock);
-    uint64_t told = told_of(publisher);
+    uint64_t published = count_seen(publisher);
     pthread_mutex_unlock(&seen.lock);
-    assert_in_range(told, 1, 8);
+    assert_in_range(published, 1, 8);
     yard_remove(&yards[1]);
     hr__crew_destroy(&crew);
 }

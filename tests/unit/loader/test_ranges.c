@@ -280,7 +280,7 @@ static void lack_of_descriptors_is_no_bad_sample(void **state)
     assert_non_null(strstr(error.message, "ulimit -n"));
 }
 
-static void packs_are_told_by_content(void **state)
+static void packs_are_identified_by_content(void **state)
 {
     struct packed *p = *state;
     struct hr_dataset *d;
@@ -312,7 +312,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(batches_are_those_of_the_files),       TEST(one_sample_is_read),
         TEST(damaged_items_are_bad_samples),        TEST(a_pack_that_is_cut_while_open),
-        TEST(lack_of_descriptors_is_no_bad_sample), TEST(packs_are_told_by_content),
+        TEST(lack_of_descriptors_is_no_bad_sample), TEST(packs_are_identified_by_content),
     };
     return cmocka_run_group_tests_name("loader-ranges", tests, NULL, NULL);
 }

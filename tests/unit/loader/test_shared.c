@@ -526,7 +526,7 @@ static void count_lines(void *arg, enum hr_log_level level, const char *message)
 }
 
 /* Who leaves a kept cache behind is told so, once, by the last one. */
-static void test_kept_is_told(void **state)
+static void test_kept_is_logged(void **state)
 {
     struct hr_loader *loaders[2] = {NULL, NULL};
     struct hr_error error;
@@ -722,7 +722,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_killed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_killed_ranks, setup, teardown),
         cmocka_unit_test_setup_teardown(test_subset, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_kept_is_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_kept_is_logged, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fork, setup, teardown),
         cmocka_unit_test_setup_teardown(test_allocation_failures, setup, teardown),
         cmocka_unit_test_setup_teardown(test_warm, setup, teardown),

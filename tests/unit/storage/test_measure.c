@@ -168,7 +168,7 @@ static void wrong_arguments(void **state)
 }
 
 /* Whichever allocation fails: an error or a result, and nothing is lost. */
-static void no_memory_is_said(void **state)
+static void no_memory_is_reported(void **state)
 {
     char *good = files_make("good", 1, 10000);
     int open_before = files_open_count(), failures = 0;
@@ -211,7 +211,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_file_once),   cmocka_unit_test(without_io_uring),
         cmocka_unit_test(time_ends_it),      cmocka_unit_test(what_cannot_be_read_is_counted),
-        cmocka_unit_test(wrong_arguments),   cmocka_unit_test(no_memory_is_said),
+        cmocka_unit_test(wrong_arguments),   cmocka_unit_test(no_memory_is_reported),
         cmocka_unit_test(tmpfs_is_read_too),
     };
     return cmocka_run_group_tests(tests, files_setup, files_teardown);

@@ -190,7 +190,7 @@ static void wrong_arguments(void **state)
     assert_int_equal(small[offsetof(struct hr_storage_residency, unknown)], 0x55);
 }
 
-static void no_memory_is_said(void **state)
+static void no_memory_is_reported(void **state)
 {
     static const surveyor functions[] = {hr_storage_drop, hr_storage_preread};
     const char *path = "/dev/null";
@@ -308,7 +308,7 @@ static int without_cachestat(const char *path)
     return 0;
 }
 
-static void mappings_tell_the_same(void **state)
+static void mappings_agree(void **state)
 {
     char *path = files_make("mincore", 4, 300000);
     in_child(without_cachestat, path);
@@ -393,10 +393,10 @@ int main(void)
         cmocka_unit_test(what_is_no_file_is_counted),
         cmocka_unit_test(long_paths_fit),
         cmocka_unit_test(wrong_arguments),
-        cmocka_unit_test(no_memory_is_said),
+        cmocka_unit_test(no_memory_is_reported),
         cmocka_unit_test(tmpfs_is_memory),
         cmocka_unit_test(others_files),
-        cmocka_unit_test(mappings_tell_the_same),
+        cmocka_unit_test(mappings_agree),
         cmocka_unit_test(overlays_are_looked_through),
         cmocka_unit_test(many_files),
     };

@@ -366,7 +366,7 @@ static void put_iterations(struct written *w, int count, uint64_t odd, int at_en
     }
 }
 
-static void check_iterations(void **state, int count, uint64_t odd, int at_end, int told)
+static void check_iterations(void **state, int count, uint64_t odd, int at_end, int count_expected)
 {
     struct written *w = *state;
     struct hr__record *record;
@@ -375,9 +375,9 @@ static void check_iterations(void **state, int count, uint64_t odd, int at_end, 
     const struct hr__period *p = &m->period;
     assert_int_equal(p->behaviours, 40);
     assert_true(p->by_marks);
-    assert_int_equal(p->count, told);
-    assert_int_equal(p->same, told - __builtin_popcountll(odd));
-    for (int n = 0; n < told; n++) {
+    assert_int_equal(p->count, count_expected);
+    assert_int_equal(p->same, count_expected - __builtin_popcountll(odd));
+    for (int n = 0; n < count_expected; n++) {
         const struct hr__iteration *one = &p->iterations[n];
         int is_odd = odd >> n & 1,
             odd_before = __builtin_popcountll(odd & ((UINT64_C(1) << n) - 1));

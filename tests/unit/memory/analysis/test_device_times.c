@@ -29,7 +29,7 @@ static int tear_down(void **state)
     return unlink(path);
 }
 
-static void tell(uint64_t ns, uint8_t kind, uint64_t address, uint64_t bytes, const char *what)
+static void put(uint64_t ns, uint8_t kind, uint64_t address, uint64_t bytes, const char *what)
 {
     struct hr_memory_event event = {
         .time_ns = ns,
@@ -45,9 +45,9 @@ static void tell(uint64_t ns, uint8_t kind, uint64_t address, uint64_t bytes, co
 }
 
 /* An access by the host's clock, and when the device did it, where `ran_ns` is not 0. */
-static void tell_access(uint64_t ns, uint8_t kind, uint64_t address, uint32_t call, uint64_t ran_ns)
+static void put_access(uint64_t ns, uint8_t kind, uint64_t address, uint32_t call, uint64_t ran_ns)
 {
-    tell(ns, kind, address, hr_memory_access(call, 0), kind == HR_MEMORY_READ ? "mm" : "relu");
+    put(ns, kind, address, hr_memory_access(call, 0), kind == HR_MEMORY_READ ? "mm" : "relu");
     struct hr_memory_ran ran = {ran_ns, ran_ns + MS, call, 1};
     if (ran_ns)
         hr_memory_record_ran(recorder, &ran, 1);
@@ -60,23 +60,23 @@ static void record(int with_times)
     uint32_t call = 1;
     for (uint64_t i = 0; i < ITERATIONS; i++) {
         uint64_t host = 1 + i * 1000 * MS, device = host + 100 * MS;
-        tell(host, HR_MEMORY_MARK, 0, i, "iteration");
-        tell(host + 10, HR_MEMORY_ALLOC, 1 * MIB, 64 * MIB, NULL);
-        tell_access(host + 20, HR_MEMORY_WRITE, 1 * MIB, call++, with_times ? device : 0);
+        put(host, HR_MEMORY_MARK, 0, i, "iteration");
+        put(host + 10, HR_MEMORY_ALLOC, 1 * MIB, 64 * MIB, NULL);
+        put_access(host + 20, HR_MEMORY_WRITE, 1 * MIB, call++, with_times ? device : 0);
         /* Another call, so that the first one does not run at the peak. */
-        tell(host + 3000, HR_MEMORY_ALLOC, 500 * MIB, MIB, NULL);
-        tell_access(host + 4000, HR_MEMORY_WRITE, 500 * MIB, call++,
-                    with_times ? device + 50 * MS : 0);
-        tell(host + 4500, HR_MEMORY_FREE, 500 * MIB, 0, NULL);
-        tell(host + 5000, HR_MEMORY_ALLOC, 1000 * MIB, 256 * MIB, NULL);
-        tell_access(host + 6000, HR_MEMORY_WRITE, 1000 * MIB, call++,
-                    with_times ? device + 100 * MS : 0);
-        tell_access(host + 7000, HR_MEMORY_READ, 1000 * MIB, call++,
-                    with_times ? device + 110 * MS : 0);
-        tell(host + 8000, HR_MEMORY_FREE, 1000 * MIB, 0, NULL);
-        tell_access(host + 9000, HR_MEMORY_READ, 1 * MIB, call++,
-                    with_times ? device + 600 * MS : 0);
-        tell(host + 10000, HR_MEMORY_FREE, 1 * MIB, 0, NULL);
+        put(host + 3000, HR_MEMORY_ALLOC, 500 * MIB, MIB, NULL);
+        put_access(host + 4000, HR_MEMORY_WRITE, 500 * MIB, call++,
+                   with_times ? device + 50 * MS : 0);
+        put(host + 4500, HR_MEMORY_FREE, 500 * MIB, 0, NULL);
+        put(host + 5000, HR_MEMORY_ALLOC, 1000 * MIB, 256 * MIB, NULL);
+        put_access(host + 6000, HR_MEMORY_WRITE, 1000 * MIB, call++,
+                   with_times ? device + 100 * MS : 0);
+        put_access(host + 7000, HR_MEMORY_READ, 1000 * MIB, call++,
+                   with_times ? device + 110 * MS : 0);
+        put(host + 8000, HR_MEMORY_FREE, 1000 * MIB, 0, NULL);
+        put_access(host + 9000, HR_MEMORY_READ, 1 * MIB, call++,
+                   with_times ? device + 600 * MS : 0);
+        put(host + 10000, HR_MEMORY_FREE, 1 * MIB, 0, NULL);
     }
     hr_memory_recorder_destroy(&recorder);
 }

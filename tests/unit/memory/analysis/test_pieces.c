@@ -124,7 +124,7 @@ static void test_refused(void **state)
 }
 
 /* A gradient that the optimizer's step tells is one from its allocation on: at the peak, too. */
-static void test_told_late(void **state)
+static void test_described_late(void **state)
 {
     struct written *w = *state;
     uint32_t op = written_name(w, "mm"), shape = written_name(w, "[4] float32");
@@ -318,7 +318,7 @@ static void test_partial_segments(void **state)
     written_put(w, HR_MEMORY_ALLOC, 120, 50000, 8000, 0);
     json_t *root = json_of(w);
     assert_true(json_is_null(at(root, "devices.0.fragmentation")));
-    assert_true(has_note(root, "fragmentation is not known"));
+    assert_true(has_note(root, "fragmentation is unknown"));
     json_decref(root);
 }
 
@@ -364,7 +364,7 @@ static void test_notes(void **state)
     assert_int_equal(json_array_size(at(root, "run.notes")), 3);
     assert_string_equal(text_at(root, "run.notes.0"),
                         "A model was compiled: its insides are not seen.");
-    assert_true(has_note(root, "told by tensors only") && has_note(root, "are the host's"));
+    assert_true(has_note(root, "known from tensors only") && has_note(root, "are the host's"));
     assert_string_equal(text_at(root, "run.allocations"), "storages");
     assert_string_equal(text_at(root, "run.clock"), "host");
     assert_string_equal(text_at(root, "run.facts.model"), "a=b");
@@ -384,7 +384,7 @@ static void test_imported(void **state)
     json_t *root = json_of(w);
     assert_int_equal(integer_at(root, "devices.0.peak.unknown"), 300);
     assert_int_equal(json_array_size(at(root, "advice")), 0);
-    assert_true(has_note(root, "was not recorded"));
+    assert_true(has_note(root, "were not recorded"));
     json_decref(root);
 }
 
@@ -472,7 +472,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, written_set_up, written_tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_cut),       TEST(test_refused),       TEST(test_told_late),
+        TEST(test_cut),       TEST(test_refused),       TEST(test_described_late),
         TEST(test_parts),     TEST(test_fragments),     TEST(test_crossing),
         TEST(test_fit),       TEST(test_batch),         TEST(test_partial_segments),
         TEST(test_notes),     TEST(test_imported),      TEST(test_unended),

@@ -210,7 +210,7 @@ static void compare_intervals(const struct hr__memory *found, const struct model
 /* Bytes that could be swapped out over the peaks, that are freed late, by the model. */
 static void compare_advice(const struct hr__memory *found, const struct model *m)
 {
-    uint64_t swaps = 0, late = 0, told_swaps = 0, told_late = 0;
+    uint64_t swaps = 0, late = 0, listed_swaps = 0, described_late = 0;
     for (int device = 0; device < DEVICES; device++) {
         uint64_t peak_ns, running_ns = 0;
         uint32_t running = 0;
@@ -243,8 +243,9 @@ static void compare_advice(const struct hr__memory *found, const struct model *m
         }
     }
     for (size_t k = 0; k < found->advice_count; k++) {
-        told_swaps += found->advice[k].kind == HR__ADVICE_SWAP ? found->advice[k].bytes : 0;
-        told_late += found->advice[k].kind == HR__ADVICE_LATE_FREE ? found->advice[k].bytes : 0;
+        listed_swaps += found->advice[k].kind == HR__ADVICE_SWAP ? found->advice[k].bytes : 0;
+        described_late +=
+            found->advice[k].kind == HR__ADVICE_LATE_FREE ? found->advice[k].bytes : 0;
         assert_true(!k || found->advice[k - 1].bytes >= found->advice[k].bytes);
     }
     /* Where there are more than are kept, or small ones, they are part of it. */
@@ -252,10 +253,10 @@ static void compare_advice(const struct hr__memory *found, const struct model *m
         uint64_t peaks = 0;
         for (size_t i = 0; i < found->device_count; i++)
             peaks += found->devices[i].timeline.peak_bytes;
-        assert_true(told_swaps <= swaps && told_swaps + peaks / 4 >= swaps);
-        assert_true(told_late <= late && told_late + peaks / 4 >= late);
+        assert_true(listed_swaps <= swaps && listed_swaps + peaks / 4 >= swaps);
+        assert_true(described_late <= late && described_late + peaks / 4 >= late);
     } else {
-        assert_true(told_swaps <= swaps && told_late <= late);
+        assert_true(listed_swaps <= swaps && described_late <= late);
     }
 }
 

@@ -60,7 +60,7 @@ static uint32_t next_random(uint32_t *state)
 
 struct map {
     uint8_t is_in[BYTES];     /* as it ought to be */
-    uint8_t told[BYTES];      /* pieces that were told and did not go: their bytes */
+    uint8_t reported[BYTES];  /* pieces that were told and did not go: their bytes */
     uint16_t ends[BYTES + 1]; /* of a told piece, by its beginning; 0: none begins there */
     int missing;              /* bytes that were to go and were not there */
 };
@@ -78,8 +78,8 @@ static int note_change(void *arg, enum hr__piece_change change, struct hr__memor
         assert_int_equal(map->ends[piece.begin], piece.end);
     map->ends[piece.begin] = change == HR__PIECE_NEW ? (uint16_t)piece.end : 0;
     for (uint64_t i = piece.begin; i < piece.end; i++) {
-        assert_int_equal(map->told[i], change == HR__PIECE_GONE);
-        map->told[i] = change == HR__PIECE_NEW;
+        assert_int_equal(map->reported[i], change == HR__PIECE_GONE);
+        map->reported[i] = change == HR__PIECE_NEW;
     }
     return 0;
 }
@@ -103,7 +103,7 @@ static void test_pieces(void **state)
         assert_int_equal(
             (is_added ? hr__pieces_add : hr__pieces_remove)(&pieces, range, note_change, &map), 0);
         assert_int_equal(map.missing, missing);
-        assert_memory_equal(map.told, map.is_in, BYTES);
+        assert_memory_equal(map.reported, map.is_in, BYTES);
         for (size_t i = 0; i < pieces.count; i++) {
             assert_true(pieces.pieces[i].begin < pieces.pieces[i].end);
             assert_true(!i || pieces.pieces[i - 1].end <= pieces.pieces[i].begin);

@@ -45,15 +45,15 @@ _Static_assert((int)CUPTI_ACTIVITY_KIND_MEMCPY == HR__CUPTI_MEMCPY &&
 int main(void)
 {
     static const struct hr__cupti_layout layouts[] = HR__CUPTI_LAYOUTS;
-    static const struct hr__cupti_layout told[] = {{HR__CUPTI_KERNEL, 16, 24, 40, 92},
-                                                   {HR__CUPTI_MEMCPY, 16, 24, 32, 44},
-                                                   {HR__CUPTI_MEMSET, 16, 24, 32, 44},
-                                                   {HR__CUPTI_MEMCPY2, 16, 24, 32, 60},
-                                                   {HR__CUPTI_GRAPH, 8, 16, 24, 4}};
-    int differ = sizeof layouts != sizeof told;
-    for (size_t i = 0; !differ && i < sizeof told / sizeof *told; i++)
-        differ = layouts[i].kind != told[i].kind || layouts[i].begin != told[i].begin ||
-                 layouts[i].end != told[i].end || layouts[i].device != told[i].device ||
-                 layouts[i].correlation != told[i].correlation;
+    static const struct hr__cupti_layout expected[] = {{HR__CUPTI_KERNEL, 16, 24, 40, 92},
+                                                       {HR__CUPTI_MEMCPY, 16, 24, 32, 44},
+                                                       {HR__CUPTI_MEMSET, 16, 24, 32, 44},
+                                                       {HR__CUPTI_MEMCPY2, 16, 24, 32, 60},
+                                                       {HR__CUPTI_GRAPH, 8, 16, 24, 4}};
+    int differ = sizeof layouts != sizeof expected;
+    for (size_t i = 0; !differ && i < sizeof expected / sizeof *expected; i++)
+        differ = layouts[i].kind != expected[i].kind || layouts[i].begin != expected[i].begin ||
+                 layouts[i].end != expected[i].end || layouts[i].device != expected[i].device ||
+                 layouts[i].correlation != expected[i].correlation;
     return differ;
 }

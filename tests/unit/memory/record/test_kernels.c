@@ -298,8 +298,8 @@ static void test_dropped(void **state)
     for (uint32_t call = 1; call <= 400; call++)
         call_one(call, KERNEL, 0, call * 10, call * 10 + 5);
     struct hr__record *r = end_recording();
-    uint64_t told = ran_count(r);
-    assert_true(told >= 64 && told < 400);
+    uint64_t ran = ran_count(r);
+    assert_true(ran >= 64 && ran < 400);
     for (uint32_t call = 1; call < 64; call++)
         assert_ran(r, call, 1, call * 10, call * 10 + 5);
     const char *note = hr__record_fact(r, "note accelerator records");

@@ -417,14 +417,14 @@ static void assert_ran(const struct hr__record *r, uint32_t call)
     assert_null(hr__record_ran(r, want.device % 3 + 1, call));
 }
 
-struct record_telling {
+struct ran_thread {
     struct hr_memory_recorder *recorder;
     uint32_t first, step, count;
 };
 
-static void *tell_ran(void *arg)
+static void *record_ran(void *arg)
 {
-    struct record_telling *t = arg;
+    struct ran_thread *t = arg;
     struct hr_memory_ran batch[16];
     for (uint32_t i = 0, n = 0; i < t->count; i++) {
         batch[n++] = ran_of(t->first + i * t->step);
@@ -442,12 +442,12 @@ static void test_ran(void **state)
     enum { THREADS = 3, EACH = 9001 };
     struct hr_memory_recorder *recorder = make_recorder();
     pthread_t ids[THREADS];
-    struct record_telling tellings[THREADS];
+    struct ran_thread threads[THREADS];
     struct hr_memory_event event = {.kind = HR_MEMORY_READ, .time_ns = 5};
     hr_memory_record(recorder, &event);
     for (uint32_t i = 0; i < THREADS; i++) {
-        tellings[i] = (struct record_telling){recorder, 10 + i, THREADS, EACH};
-        pthread_create(&ids[i], NULL, tell_ran, &tellings[i]);
+        threads[i] = (struct ran_thread){recorder, 10 + i, THREADS, EACH};
+        pthread_create(&ids[i], NULL, record_ran, &threads[i]);
     }
     for (int i = 0; i < THREADS; i++)
         pthread_join(ids[i], NULL);
@@ -484,8 +484,8 @@ static void test_ran_lost(void **state)
     hr_memory_recorder_options_default(&options);
     options.limit_bytes = HR__RECORD_HEADER + HR__EXTENT_BYTES;
     assert_int_equal(hr_memory_recorder_create(&recorder, path, &options, NULL), 0);
-    struct record_telling telling = {recorder, 1, 1, HR__EXTENT_RAN_MOST + 21};
-    tell_ran(&telling);
+    struct ran_thread telling = {recorder, 1, 1, HR__EXTENT_RAN_MOST + 21};
+    record_ran(&telling);
     uint64_t recorded, lost;
     hr_memory_counts(recorder, &recorded, &lost);
     assert_int_equal(recorded, 0);
@@ -561,8 +561,8 @@ static char *small_record(size_t *length)
     hr_memory_fact(recorder, "device", "cpu");
     struct record_worker worker = {recorder, 0, 500};
     work(&worker);
-    struct record_telling telling = {recorder, 1, 1, 300};
-    tell_ran(&telling);
+    struct ran_thread telling = {recorder, 1, 1, 300};
+    record_ran(&telling);
     hr_memory_recorder_destroy(&recorder);
     assert_int_equal(stat(path, &status), 0);
     *length = (size_t)status.st_size;

@@ -8,17 +8,17 @@
 #include <dlfcn.h>
 #include <string.h>
 
-struct told {
+struct reported {
     int allocated, freed, failed, device;
     uint64_t address, bytes;
 };
 
-static struct told told;
+static struct reported reported;
 static struct standin *cuda;
 
 static void on_allocated(void *arg, uint64_t address, uint64_t bytes, uint8_t device)
 {
-    struct told *t = arg;
+    struct reported *t = arg;
     t->allocated++;
     t->address = address;
     t->bytes = bytes;
@@ -27,7 +27,7 @@ static void on_allocated(void *arg, uint64_t address, uint64_t bytes, uint8_t de
 
 static void on_freed(void *arg, uint64_t address, uint64_t bytes, uint8_t device)
 {
-    struct told *t = arg;
+    struct reported *t = arg;
     /* Before the runtime has it back: its memory may be another's then. */
     assert_int_equal(cuda->frees + cuda->async_frees, t->freed);
     t->freed++;
@@ -38,7 +38,7 @@ static void on_freed(void *arg, uint64_t address, uint64_t bytes, uint8_t device
 
 static void on_failed(void *arg, uint64_t bytes, uint8_t device)
 {
-    struct told *t = arg;
+    struct reported *t = arg;
     t->failed++;
     t->bytes = bytes;
     t->device = device;
@@ -65,10 +65,10 @@ static int start(void **unused)
 static int begin(void **unused)
 {
     (void)unused;
-    memset(&told, 0, sizeof told);
+    memset(&reported, 0, sizeof reported);
     memset(cuda, 0, offsetof(struct standin, thresholds));
     return hr_tap_begin(&(struct hr_tap){.version = HR_TAP_VERSION,
-                                         .arg = &told,
+                                         .arg = &reported,
                                          .allocated = on_allocated,
                                          .freed = on_freed,
                                          .failed = on_failed});
@@ -97,10 +97,10 @@ static void test_pool(void **unused)
     assert_ptr_equal(cuda->stream, &stream);
     assert_int_equal(cuda->last_device, 1);
     assert_int_equal(cuda->device, 0);
-    assert_int_equal(told.allocated, 1);
-    assert_int_equal(told.bytes, 1000);
-    assert_int_equal(told.device, 2);
-    assert_int_equal(told.address, (uintptr_t)block);
+    assert_int_equal(reported.allocated, 1);
+    assert_int_equal(reported.bytes, 1000);
+    assert_int_equal(reported.device, 2);
+    assert_int_equal(reported.address, (uintptr_t)block);
     assert_int_equal(hr_tap_bytes((uintptr_t)block, &device), 1000);
     assert_int_equal(device, 2);
     assert_true(cuda->thresholds[1] == UINT64_MAX);
@@ -109,8 +109,8 @@ static void test_pool(void **unused)
     assert_ptr_equal(cuda->stream, &other);
     assert_int_equal(cuda->last_device, 1);
     assert_int_equal(cuda->device, 0);
-    assert_int_equal(told.freed, 1);
-    assert_int_equal(told.bytes, 1000);
+    assert_int_equal(reported.freed, 1);
+    assert_int_equal(reported.bytes, 1000);
     assert_int_equal(hr_tap_bytes((uintptr_t)block, &device), 0);
 }
 
@@ -122,7 +122,7 @@ static void test_same_device(void **unused)
     void *block = hr_tap_cuda_malloc(64, 1, NULL);
     hr_tap_cuda_free(block, 64, 1, NULL);
     assert_int_equal(cuda->set_devices, 0);
-    assert_int_equal(told.allocated + told.freed, 2);
+    assert_int_equal(reported.allocated + reported.freed, 2);
 }
 
 static void test_without_pools(void **unused)
@@ -134,8 +134,8 @@ static void test_without_pools(void **unused)
     hr_tap_cuda_free(block, 4096, STANDIN_DEVICES - 1, NULL);
     assert_int_equal(cuda->frees, 1);
     assert_int_equal(cuda->async_mallocs + cuda->async_frees, 0);
-    assert_int_equal(told.device, STANDIN_DEVICES);
-    assert_int_equal(told.freed, 1);
+    assert_int_equal(reported.device, STANDIN_DEVICES);
+    assert_int_equal(reported.freed, 1);
 }
 
 static void test_nothing(void **unused)
@@ -145,7 +145,7 @@ static void test_nothing(void **unused)
     assert_null(hr_tap_cuda_malloc(-1, 0, NULL));
     hr_tap_cuda_free(NULL, 0, 0, NULL);
     assert_int_equal(cuda->async_mallocs + cuda->async_frees, 0);
-    assert_int_equal(told.allocated + told.freed + told.failed, 0);
+    assert_int_equal(reported.allocated + reported.freed + reported.failed, 0);
 }
 
 static void test_refused(void **unused)
@@ -153,20 +153,20 @@ static void test_refused(void **unused)
     (void)unused;
     cuda->refuse = 2;
     assert_null(hr_tap_cuda_malloc(1 << 20, 1, NULL));
-    assert_int_equal(told.failed, 1);
-    assert_int_equal(told.bytes, 1 << 20);
-    assert_int_equal(told.device, 2);
+    assert_int_equal(reported.failed, 1);
+    assert_int_equal(reported.bytes, 1 << 20);
+    assert_int_equal(reported.device, 2);
     /* Nobody who looks for a kernel's error finds this one. */
     assert_int_equal(cuda->last_error, 0);
     assert_int_equal(cuda->device, 0);
     cuda->refuse = 700; /* cudaErrorIllegalAddress: of a kernel before; it stays to be found */
     assert_null(hr_tap_cuda_malloc(1 << 20, 1, NULL));
-    assert_int_equal(told.failed, 1);
+    assert_int_equal(reported.failed, 1);
     assert_int_equal(cuda->last_error, 700);
     cuda->refuse = 0;
     /* No such device. */
     assert_null(hr_tap_cuda_malloc(64, STANDIN_DEVICES, NULL));
-    assert_int_equal(told.allocated, 0);
+    assert_int_equal(reported.allocated, 0);
 }
 
 int main(void)

@@ -32,14 +32,15 @@ static void assert_same(const struct hr__tap_entry *a, const struct hr__tap_entr
     assert_int_equal(a->address, b->address);
     assert_int_equal(a->bytes, b->bytes);
     assert_int_equal(a->device, b->device);
-    assert_int_equal(a->is_told, b->is_told);
+    assert_int_equal(a->is_reported, b->is_reported);
 }
 
 static void test_one(void **unused)
 {
     (void)unused;
     struct hr__tap_table *table = make();
-    struct hr__tap_entry out, in = {.address = 0x1000, .bytes = 77, .device = 255, .is_told = 1};
+    struct hr__tap_entry out,
+        in = {.address = 0x1000, .bytes = 77, .device = 255, .is_reported = 1};
     assert_int_equal(hr__tap_table_take(table, 0x1000, &out), 0);
     assert_int_equal(hr__tap_table_put(table, &in, &out), 0);
     assert_true(hr__tap_table_may_have(table, 0x1000));
@@ -47,7 +48,7 @@ static void test_one(void **unused)
     assert_same(&out, &in);
     in.bytes = HR__TAP_LARGEST;
     in.device = 3;
-    in.is_told = 0;
+    in.is_reported = 0;
     /* Another life at the same address. */
     assert_int_equal(hr__tap_table_put(table, &in, &out), 1);
     assert_int_equal(out.bytes, 77);
@@ -99,7 +100,7 @@ static void test_many(void **unused)
 static void add_up(void *arg, struct hr__tap_entry *entry)
 {
     *(uint64_t *)arg += entry->bytes;
-    entry->is_told = 1;
+    entry->is_reported = 1;
 }
 
 static void test_each(void **unused)
@@ -113,7 +114,7 @@ static void test_each(void **unused)
     hr__tap_table_each(table, add_up, &sum);
     assert_int_equal(sum, 500500);
     assert_int_equal(hr__tap_table_find(table, 500 << 12, &out), 1);
-    assert_int_equal(out.is_told, 1);
+    assert_int_equal(out.is_reported, 1);
     assert_int_equal(out.bytes, 500);
     drop(table);
 }

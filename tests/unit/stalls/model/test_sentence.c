@@ -175,10 +175,10 @@ static void test_knowledge(void **state)
          "cores would remove the wait."},
         {0.56, 0.70,
          "Training waits for data at most 30 % of the time, if at all. A longer run (--time) or a "
-         "quieter machine would tell."},
+         "quieter machine would show it."},
         {0.54, 0.80,
          "Training waits for data for a share of the time that is not known yet (0 to 45 %). A "
-         "longer run (--time) or a quieter machine would tell."},
+         "longer run (--time) or a quieter machine would show it."},
         {0.54, 0.57, "Training hardly waits for data: at most 6 % of the time."},
         {0.549, 0.552, "Training hardly waits for data (0 % of the time)."},
     };
@@ -251,7 +251,7 @@ static void test_contradictions(void **state)
         s->ranks[0].segments[k].worker_cpu_s = 0.08;
     assert_int_equal(hr__stalls_derive(s, &error), 0);
     assert_string_equal(s->sentence,
-                        "How much of the time training waits for data cannot be told, because a "
+                        "How much of the time training waits for data is unknown, because a "
                         "batch takes 0.03 s longer with its loader than without, but is waited "
                         "for only 0.00085 s in next() and costs 0.008 s of CPU more: something "
                         "else slowed it.");
@@ -286,7 +286,7 @@ static void test_no_files(void **state)
     assert_string_equal(s->sentence,
                         "Training waits 41 % of the time: 35 % for its loader, which fetches and "
                         "prepares samples, 6 % for the copy to the GPU. The samples come over the "
-                        "network: what fetching them takes is not told apart from preparing them.");
+                        "network: fetching them is not measured separately from preparing them.");
     hr_stalls_destroy(&s);
 }
 
