@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/round.h"
 #include "codec/block_pack.h"
 #include "codec/coefficients.h"
 #include "codec/inverse_dct.h"
@@ -84,6 +85,7 @@ struct hr__baseline {
     struct mcu_block block[HR__MCU_BLOCKS_MOST];
     int components, blocks;
     uint32_t mcus_x, mcus_y;
+    uint32_t rows_at_once;           /* rows of MCUs that libjpeg decodes together */
     uint32_t restart, until_restart; /* MCUs between restart markers, 0: none; MCUs to the next */
     int next_restart;                /* its number, 0..7 */
     int level[COMPONENTS];           /* the last DC coefficients */
@@ -190,6 +192,7 @@ static int take_header(struct hr__baseline *b, const struct jpeg_decompress_stru
     };
     b->mcus_x = (b->shape.width + 8u * b->shape.h - 1) / (8u * b->shape.h);
     b->mcus_y = (b->shape.height + 8u * b->shape.v - 1) / (8u * b->shape.v);
+    b->rows_at_once = grey ? (uint32_t)cinfo->comp_info[0].v_samp_factor : 1;
     b->restart = cinfo->restart_interval;
     b->blocks = 0;
     for (int i = 0; i < b->components; i++) {
@@ -242,13 +245,15 @@ static int plan_region(struct hr__baseline *b, const struct hr_region *region,
 }
 
 /* Returns the number of rows of MCUs to read. It is at least what libjpeg reads: where chroma has
- * half the rows, the last two pixel rows of a row of MCUs come with the next one. */
+ * half the rows, the last two pixel rows of a row of MCUs come with the next one, and grey files
+ * may have a sampling factor, which groups rows. */
 static uint32_t rows_to_read(const struct hr__baseline *b, const struct hr_region *region)
 {
     uint32_t last = (uint32_t)(region->y + region->height) - 1, lines = 8u * b->shape.v;
     uint32_t rows = last / lines + 1;
     if (b->shape.v == 2 && last % lines >= lines - 2)
         rows++;
+    rows = (uint32_t)hr__round_up(rows, b->rows_at_once);
     return rows < b->mcus_y ? rows : b->mcus_y;
 }
 

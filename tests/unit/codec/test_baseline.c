@@ -374,6 +374,20 @@ static void damage_is_left_to_libjpeg(void **state)
     assert_false(is_taken(&file, &whole));
     assert_true(is_taken(&file, &top));
     free(file.data);
+    /* libjpeg decodes as many rows of blocks together as the sampling factor says */
+    for (int v = 1; v <= 3; v++) {
+        struct jpeg_spec grey = {
+            .width = 40, .height = 40, .components = 1, .h = {1}, .v = {v}, .quality = 80};
+        const struct hr_region first = {0, 0, 8, 8};
+        file = make_jpeg(&grey);
+        assert_true(is_taken(&file, &first));
+        size_t scan = file.length;
+        while (memcmp(file.data + scan - 2, "\xFF\xDA", 2) != 0)
+            scan--;
+        memcpy(file.data + scan + (file.length - scan) * 3 / 10, "\xFF\xD9", 2);
+        assert_int_equal(is_taken(&file, &first), v == 1);
+        free(file.data);
+    }
 }
 
 /* No code has ones alone, and none more codes than its lengths allow. */
