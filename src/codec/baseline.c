@@ -570,14 +570,14 @@ struct hr__scan_grid hr__scan_grid_of(const struct hr__item_header *shape)
     uint32_t mcus_x = (shape->width + 8u * shape->h - 1) / (8u * shape->h);
     uint32_t mcus_y = (shape->height + 8u * shape->v - 1) / (8u * shape->v);
     uint32_t per_row = (mcus_x + spacing - 1) / spacing;
-    return (struct hr__scan_grid){spacing, per_row, (uint64_t)per_row * mcus_y};
+    return (struct hr__scan_grid){spacing, per_row, (uint64_t)per_row * mcus_y + 1};
 }
 
-/* Notes where the next MCU begins. Returns 0 if a point cannot hold it. */
-static int note_point(struct hr__baseline *b, const uint8_t *scan, uint8_t *out)
+/* Notes where the next MCU begins, or the last one ends. Returns 0 if a point cannot hold it. */
+static int note_point(struct hr__baseline *b, const uint8_t *scan, uint8_t *out, int is_end)
 {
     unsigned bit;
-    if (b->restart && !b->until_restart && !pass_restart(b))
+    if (!is_end && b->restart && !b->until_restart && !pass_restart(b))
         return 0;
     uint64_t byte = (uint64_t)(hr__scan_tell(&b->reader, &bit) - scan);
     if (byte >> HR__POINT_BYTE_BITS)
@@ -606,7 +606,7 @@ static int decode_scan(struct hr__baseline *b, const uint8_t *scan, uint32_t row
         for (uint32_t x = 0; x < b->mcus_x; x += step) {
             uint32_t end = b->mcus_x - x < step ? b->mcus_x : x + step;
             if (points) {
-                if (!note_point(b, scan, points))
+                if (!note_point(b, scan, points, 0))
                     return 0;
                 points += HR__POINT_BYTES;
             }
@@ -614,7 +614,8 @@ static int decode_scan(struct hr__baseline *b, const uint8_t *scan, uint32_t row
                 return 0;
         }
     }
-    if (!transform_waiting(b) || (b->reader.last && !hr__scan_advance(&b->reader)))
+    if (!transform_waiting(b) || (b->reader.last && !hr__scan_advance(&b->reader)) ||
+        (points && !note_point(b, scan, points, 1)))
         return 0;
     return !to_end || (hr__scan_is_at_end(&b->reader) && b->reader.marker == END_OF_IMAGE);
 }
@@ -711,14 +712,14 @@ static int begin_at(struct hr__baseline *b, const struct indexed_scan *s, uint64
     if (!read_point(s, k, &from))
         return 0;
     const uint8_t *last = s->end;
-    if (to < s->grid.points) {
+    if (to < s->grid.points - 1) {
         if (!read_point(s, to, &end) || end.at < from.at)
             return 0;
         last = end.at;
         if (end.bit) /* the byte that both share, and a stuffed zero behind it */
             last += s->end - last > 1 && *last == 0xFF ? 2 : 1;
     }
-    if (!hr__scan_begin(&b->reader, from.at, last, to < s->grid.points))
+    if (!hr__scan_begin(&b->reader, from.at, last, to < s->grid.points - 1))
         return 0;
     hr__bits_refill(&b->reader.bits);
     hr__bits_drop(&b->reader.bits, from.bit);
@@ -736,9 +737,11 @@ static int is_at_point(struct hr__baseline *b, const struct indexed_scan *s, uin
 {
     struct scan_point point;
     unsigned bit;
-    if (k == s->grid.points)
-        return hr__scan_is_at_end(&b->reader) && b->reader.marker == END_OF_IMAGE;
-    if ((b->restart && !b->until_restart && !pass_restart(b)) || !read_point(s, k, &point))
+    int is_end = k == s->grid.points - 1;
+    if (is_end && (!hr__scan_is_at_end(&b->reader) || b->reader.marker != END_OF_IMAGE))
+        return 0;
+    if ((!is_end && b->restart && !b->until_restart && !pass_restart(b)) ||
+        !read_point(s, k, &point))
         return 0;
     const uint8_t *at = hr__scan_tell(&b->reader, &bit);
     return at == point.at && bit == point.bit && !memcmp(b->level, point.level, sizeof b->level);
