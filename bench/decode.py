@@ -225,7 +225,27 @@ def main():
         log(f"pixels    {figures['pixels_differing']} of {figures['pixels_compared']:,} differ from "
             f"libjpeg-turbo's full decode, cropped\n          (every form; samples, {len(hard)} "
             "adversarial files, large images)")
+    count_neon_bits(figures)
     harness.finish("decode", figures)
+
+
+def count_neon_bits(figures):
+    """Bytes of the kernels' results on random input that NEON makes and the portable code does not,
+    under qemu-user."""
+    figures["neon_bits_differing"] = None
+    run = subprocess.run([os.path.join(ROOT, "tools", "arm-check"), "--bits",
+                          os.path.join(ROOT, "build-arm")], stdout=subprocess.PIPE,
+                         stderr=subprocess.DEVNULL, text=True)
+    last = (run.stdout.splitlines() or [""])[-1]
+    if run.returncode:
+        figures["neon_bits_differing_reason"] = last or f"tools/arm-check ended with {run.returncode}"
+        log(f"NEON      {figures['neon_bits_differing_reason']}")
+        return
+    counted = json.loads(last)
+    figures["neon_bits_compared"] = counted["compared"]
+    figures["neon_bits_differing"] = counted["differing"]
+    log(f"NEON      {counted['differing']} of {counted['compared']:,} bytes of {counted['kernels']} "
+        "kernels differ from the portable ones (qemu-user)")
 
 
 def name_of(worker):

@@ -263,8 +263,9 @@ void cache_report_print(const struct cache_report *report)
 
 json_t *cache_report_forms(const uint64_t values[3])
 {
-    return json_pack("{s:I, s:I, s:I}", "encoded", (json_int_t)values[0], "coefficients",
-                     (json_int_t)values[1], "planes", (json_int_t)values[2]);
+    return json_pack("{s:I, s:I, s:I}", hr_form_name(HR_FORM_ENCODED), (json_int_t)values[0],
+                     hr_form_name(HR_FORM_COEFFICIENTS), (json_int_t)values[1],
+                     hr_form_name(HR_FORM_PLANES), (json_int_t)values[2]);
 }
 
 /* Makes a measured number; null if it was not measured. */
@@ -275,8 +276,9 @@ static json_t *number_or_null(double value)
 
 static json_t *costs(const double values[3])
 {
-    return json_pack("{s:o, s:o, s:o}", "encoded", number_or_null(values[0]), "coefficients",
-                     number_or_null(values[1]), "planes", number_or_null(values[2]));
+    return json_pack("{s:o, s:o, s:o}", hr_form_name(HR_FORM_ENCODED), number_or_null(values[0]),
+                     hr_form_name(HR_FORM_COEFFICIENTS), number_or_null(values[1]),
+                     hr_form_name(HR_FORM_PLANES), number_or_null(values[2]));
 }
 
 static json_t *numbers(const int64_t *values, int count)

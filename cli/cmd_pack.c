@@ -22,7 +22,8 @@ struct pack_command {
 
 static int parse(struct pack_command *c, int argc, char **argv)
 {
-    static const char *const forms[] = {"encoded", "coefficients", "planes", "auto", NULL};
+    const char *const forms[] = {hr_form_name(HR_FORM_ENCODED), hr_form_name(HR_FORM_COEFFICIENTS),
+                                 hr_form_name(HR_FORM_PLANES), "auto", NULL};
     static const char *const policies[] = {"raise", "skip", NULL};
     const struct cli_option options[] = {
         {.name = "form",

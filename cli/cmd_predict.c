@@ -64,7 +64,9 @@ static int failed(int code, const struct hr_error *error)
 static int parse(struct predict_command *c, int argc, char **argv)
 {
     static const char *const loaders[] = {"same", "headrace", NULL};
-    static const char *const forms[] = {"auto", "encoded", "coefficients", "planes", NULL};
+    const char *const forms[] = {"auto", hr_form_name(HR_FORM_ENCODED),
+                                 hr_form_name(HR_FORM_COEFFICIENTS), hr_form_name(HR_FORM_PLANES),
+                                 NULL};
     const struct cli_option options[] = {
         {.name = "cache",
          .kind = CLI_TEXT,

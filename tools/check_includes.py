@@ -46,7 +46,8 @@ BELOW = {
 ALSO = {"loader/create.c": {"loader/hosts"}}
 # Programs outside the rooms that measure or test one from inside, and which.
 INSIDE = {"bench/reader.c": {"base", "storage"}, "bench/cache_hit.c": {"base", "cache"},
-          "bench/fetch.c": {"base", "cluster"}, "bench/plan.c": {"base", "order", "cluster"}}
+          "bench/fetch.c": {"base", "cluster"}, "bench/plan.c": {"base", "order", "cluster"},
+          "bench/kernel_bits.c": {"base", "codec", "recipe"}}
 
 
 def room_of(path):

@@ -12,7 +12,7 @@
 #   PIP_ARGS      more arguments for pip (an --index-url with smaller CPU wheels, ...)
 #
 # Arguments: --system or --python does only that half; --dev adds the packages
-# of the full set of checks (sanitizers, fuzzing, formatting, frameworks). --needs installs
+# of the full set of checks (sanitizers, fuzzing, formatting, ARM, frameworks). --needs installs
 # nothing: it prints "system" and "python", a line each, for the halves that lack something.
 set -eu
 
@@ -28,6 +28,8 @@ ca-certificates zlib1g-dev libjpeg-dev libspng-dev libpng-dev liburing-dev libxx
 libjansson-dev libarchive-dev libcmocka-dev libmicrohttpd-dev libmemcached-dev memcached
 iproute2 libjs-chart.js"
 packages_dev="clang clang-format libclang-rt-dev"
+# For tools/arm-check, which is left out without them.
+packages_arm="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 python_packages="numpy pillow meson ninja meson-python pytest"
 # The frameworks that tests and bench-scripts run; where they are absent those tests skip.
 frameworks="accelerate==1.15.0 lightning==2.6.6 transformers==5.23.0 webdataset==1.0.2
@@ -178,5 +180,8 @@ for argument in "$@"; do
     esac
 done
 if [ $what != python ]; then system_packages "$list"; fi
+if [ $what != python ] && [ $dev = yes ]; then
+    (system_packages "$packages_arm") || say "going on without $packages_arm"
+fi
 if [ $what != system ]; then python_environment; fi
 if [ $what != system ] && [ $dev = yes ]; then python_frameworks; fi

@@ -87,8 +87,8 @@ HR_API const char *hr_preparer_damage(const struct hr_preparer *preparer);
 /* Memory that the preparer holds, in bytes. */
 HR_API size_t hr_preparer_memory(const struct hr_preparer *preparer);
 
-/* The instruction set that the fast paths use on this machine: "avx512", "avx2" or
- * "portable". Results do not depend on it. For tests, the environment variable
+/* The instruction set that the fast paths use on this machine: "avx512", "avx2",
+ * "neon" or "portable". Results do not depend on it. For tests, the environment variable
  * HEADRACE_ISA selects a lower one. Static storage. */
 HR_API const char *hr_isa_name(void);
 

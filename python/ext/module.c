@@ -33,6 +33,25 @@ static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **out)
     return *out ? PyModule_AddType(module, *out) : -1;
 }
 
+/* Adds the names of the forms, indexed by enum hr_form. */
+static int add_forms(PyObject *module)
+{
+    PyObject *names = PyList_New(0);
+    for (int i = 0; names && hr_form_name((enum hr_form)i); i++) {
+        PyObject *name = PyUnicode_FromString(hr_form_name((enum hr_form)i));
+        if (!name || PyList_Append(names, name) < 0)
+            Py_CLEAR(names);
+        Py_XDECREF(name);
+    }
+    PyObject *forms = names ? PyList_AsTuple(names) : NULL;
+    Py_XDECREF(names);
+    if (!forms)
+        return -1;
+    int r = PyModule_AddObjectRef(module, "forms", forms);
+    Py_DECREF(forms);
+    return r;
+}
+
 static int module_exec(PyObject *module)
 {
     struct core_state *state = PyModule_GetState(module);
@@ -49,7 +68,7 @@ static int module_exec(PyObject *module)
         add_type(module, &core_stalls_schedule_spec, &state->stalls_schedule_type) < 0 ||
         add_type(module, &core_storage_hold_spec, &state->storage_hold_type) < 0 ||
         add_type(module, &core_memory_recorder_spec, &state->memory_recorder_type) < 0 ||
-        add_type(module, &core_stalls_spec, &state->stalls_type) < 0)
+        add_type(module, &core_stalls_spec, &state->stalls_type) < 0 || add_forms(module) < 0)
         return -1;
     state->sample_error = import_name("headrace._errors", "SampleError");
     state->too_many_bad_samples = import_name("headrace._errors", "TooManyBadSamples");

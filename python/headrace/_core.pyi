@@ -18,6 +18,8 @@ def cores() -> int: ...
 
 _Form = Literal["encoded", "coefficients", "planes"]
 
+forms: tuple[_Form, ...]
+
 def form_of(data: Buffer, /) -> _Form: ...
 
 _Path = str | bytes | PathLike[str] | PathLike[bytes]

@@ -16,7 +16,7 @@ from .datasets import BadSample, _ImageDataset
 __all__ = ["pack", "pack_info", "unpack", "verify_pack"]
 
 # enum hr_form, and HR_FORM_AUTO
-_FORMS = {"encoded": 0, "coefficients": 1, "planes": 2, "auto": -1}
+_FORMS: dict[str, int] = {**{form: i for i, form in enumerate(_core.forms)}, "auto": -1}
 # enum hr_pack_kept
 _KEPT = ("converted", "asked", "format", "kind", "growth", "worth", "bad")
 _BAD = 6
@@ -162,11 +162,10 @@ def _dataset_of(source: _ImageDataset | _Path) -> _core.Dataset:
 
 
 def _readable(result: Any) -> dict[str, Any]:
-    forms = ("encoded", "coefficients", "planes")
     readable = {name: result[name] for name in ("samples", "source_bytes", "bytes", "continued")}
     readable["forms"] = {
         form: {"samples": result["samples_of_form"][i], "bytes": result["bytes_of_form"][i]}
-        for i, form in enumerate(forms)
+        for i, form in enumerate(_core.forms)
     }
     readable["encoded"] = dict(zip(_KEPT[1:], result["samples_kept"][1:]))
     if "notices" in result:

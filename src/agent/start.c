@@ -178,16 +178,17 @@ static int prepare(struct launch *l, const struct hr__start *start, struct hr_er
     return 0;
 }
 
-/* The C library's clone by its other name. ThreadSanitizer intercepts the usual name and treats it
- * as a fork with copied memory. If the other name does not exist, only ThreadSanitizer suffers. */
-extern int __clone(int (*run)(void *), void *stack, int flags, void *arg, ...)
-    __attribute__((weak));
+#ifdef __GLIBC__
+/* ThreadSanitizer intercepts clone and treats it as a fork with copied memory. glibc exports the
+ * same function by this name, too. */
+extern int __clone(int (*run)(void *), void *stack, int flags, void *arg, ...);
+#else
+#define __clone clone
+#endif
 
 RUNS_ON_OURS static int make_process(int (*run)(void *), char *stack, struct launch *l)
 {
-    int flags = CLONE_VM | CLONE_VFORK;
-    return __clone ? __clone(run, stack + STACK_BYTES, flags, l)
-                   : clone(run, stack + STACK_BYTES, flags, l);
+    return __clone(run, stack + STACK_BYTES, CLONE_VM | CLONE_VFORK, l);
 }
 
 /* Resets all signals. The kernel's struct sigaction has at most 64 bytes, and SIG_DFL, no flags and

@@ -7,8 +7,8 @@
 #include "agent/wire.h"
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/memory.h"
-#include "base/write_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -467,7 +467,6 @@ static int is_sealed(int file, uint64_t bytes)
 
 int hr__wire_text_read(int file, uint64_t bytes, char **text, struct hr_error *error)
 {
-    size_t done = 0;
     *text = NULL;
     if (bytes > HR__WIRE_TEXT_BYTES_MAX)
         return hr__fail(error, -EPROTO, "a text of %llu bytes is too long: %llu at most",
@@ -480,16 +479,11 @@ int hr__wire_text_read(int file, uint64_t bytes, char **text, struct hr_error *e
     if (!out)
         return hr__fail(error, -ENOMEM, "out of memory for a text of %llu bytes",
                         (unsigned long long)bytes);
-    while (done < bytes) {
-        ssize_t n = pread(file, out + done, bytes - done, (off_t)done);
-        if (n > 0) {
-            done += (size_t)n;
-        } else if (!n || errno != EINTR) {
-            int code = n ? -errno : -EPROTO;
-            hr__free(out);
-            return hr__fail(error, code, "reading a text: %s",
-                            n ? hr__errno_text(code) : "its file ends before");
-        }
+    int code = hr__read_exactly(file, out, bytes, 0);
+    if (code) {
+        hr__free(out);
+        return code == -ENODATA ? hr__fail(error, -EPROTO, "reading a text: its file ends before")
+                                : hr__fail(error, code, "reading a text: %s", hr__errno_text(code));
     }
     *text = out;
     return 0;

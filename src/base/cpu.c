@@ -26,7 +26,9 @@ static int has_f16c(void)
 static enum hr__isa detect(void)
 {
     enum hr__isa best = HR__ISA_PORTABLE;
-#if defined(__x86_64__)
+#if defined(__aarch64__)
+    best = HR__ISA_NEON;
+#elif defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
         __builtin_cpu_supports("bmi2") && has_f16c())
@@ -61,7 +63,11 @@ enum hr__isa hr__isa(void)
 
 const char *hr_isa_name(void)
 {
+#if defined(__aarch64__)
+    static const char *const names[] = {"portable", "neon"};
+#else
     static const char *const names[] = {"portable", "avx2", "avx512"};
+#endif
     return names[hr__isa()];
 }
 

@@ -6,14 +6,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* In ascending order on each architecture. */
 enum hr__isa {
     HR__ISA_PORTABLE = 0,
+    HR__ISA_NEON = 1,   /* 64-bit ARM; every machine of that kind has it */
     HR__ISA_AVX2 = 1,   /* AVX2, F16C, BMI1/2 */
     HR__ISA_AVX512 = 2, /* F, BW, DQ, VL, VBMI, VBMI2, VNNI */
 };
 
 /* Returns the best instruction set that the machine and its kernel support. The environment
- * variable HEADRACE_ISA=portable|avx2 lowers it; it is read once. Thread safe. */
+ * variable HEADRACE_ISA=portable|neon|avx2 lowers it; it is read once. Thread safe. */
 enum hr__isa hr__isa(void);
 
 /* Returns the number of cores this process may use: the smaller of its CPU affinity and its cgroup

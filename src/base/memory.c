@@ -4,6 +4,7 @@
  */
 #include "base/memory.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -13,6 +14,9 @@
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #endif
+
+/* The least bytes of an array that grows. */
+#define ARRAY_LEAST 256
 
 struct header {
     void *base;  /* the pointer to pass to free() */
@@ -84,6 +88,24 @@ void *hr__realloc(enum hr__tag tag, void *block, size_t count, size_t size)
         return NULL;
     atomic_fetch_sub_explicit(&allocated[tag], old, memory_order_relaxed);
     return place(base, base + sizeof(struct header), bytes, tag);
+}
+
+int hr__reserve_bytes(enum hr__tag tag, void *array, size_t count, size_t size)
+{
+    void *block;
+    size_t bytes;
+    memcpy(&block, array, sizeof block);
+    size_t old = block ? header_of(block)->size : 0;
+    if (__builtin_mul_overflow(count, size, &bytes))
+        return -ENOMEM;
+    if (bytes <= old)
+        return 0;
+    size_t grown = old + old / 2 > ARRAY_LEAST ? old + old / 2 : ARRAY_LEAST;
+    block = hr__realloc(tag, block, bytes > grown ? bytes : grown, 1);
+    if (!block)
+        return -ENOMEM;
+    memcpy(array, &block, sizeof block);
+    return 0;
 }
 
 static void *aligned_block(enum hr__tag tag, size_t size, size_t slack, size_t alignment)

@@ -8,6 +8,8 @@
 #ifndef HR_BASE_MEMORY_H
 #define HR_BASE_MEMORY_H
 
+#include <headrace/base.h>
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +35,15 @@ void *hr__alloc(enum hr__tag tag, size_t count, size_t size);
 
 /* Resizes a block. New bytes are not zeroed. On failure the old block stays valid. */
 void *hr__realloc(enum hr__tag tag, void *block, size_t count, size_t size);
+
+/*
+ * Makes an array hold `count` elements at least. `array` is the address of a pointer to the first
+ * element; the pointer is NULL or from hr__alloc, hr__realloc or hr__reserve. The block knows its
+ * size, so nobody else needs to. It grows by half at least, so appending takes constant time on
+ * average. New elements are not initialised. On failure (-ENOMEM) the array stays as it is.
+ */
+#define hr__reserve(tag, array, count) hr__reserve_bytes(tag, array, count, sizeof **(array))
+HR_NODISCARD int hr__reserve_bytes(enum hr__tag tag, void *array, size_t count, size_t size);
 
 /* Allocates uninitialised memory aligned to 64 bytes. The `slack` bytes past its end may be read,
  * because SIMD loads overrun, but their values are undefined. Free it with hr__free. */

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/memory.h"
 
 #include <assert.h>
@@ -64,23 +65,6 @@ static int write_at(const struct hr__pack_file *f, const void *bytes, uint64_t l
         if (n <= 0)
             return n ? -errno : -EIO;
         from += n;
-        length -= (uint64_t)n;
-        offset += (uint64_t)n;
-    }
-    return 0;
-}
-
-/* Reads exactly `length` bytes. Returns 0; -ENODATA: the file ends before; or another error. */
-static int read_at(const struct hr__pack_file *f, void *bytes, uint64_t length, uint64_t offset)
-{
-    char *to = bytes;
-    while (length) {
-        ssize_t n = pread(f->fd, to, length < (1 << 30) ? length : 1 << 30, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n ? -errno : -ENODATA;
-        to += n;
         length -= (uint64_t)n;
         offset += (uint64_t)n;
     }
@@ -193,7 +177,7 @@ static int recheck(struct hr__pack_file *f, struct hr_error *error)
     int r = 0;
     for (uint64_t i = from; !r && i < f->done; i++) {
         uint64_t length = (uint64_t)c->sizes[i];
-        r = read_at(f, bytes, length, c->ranges[i].offset);
+        r = hr__read_exactly(f->fd, bytes, length, c->ranges[i].offset);
         if (r == -ENODATA || (!r && XXH3_64bits(bytes, length) != c->ranges[i].checksum)) {
             f->end = c->ranges[i].offset;
             f->done = i;
@@ -213,7 +197,7 @@ static int read_entries(struct hr__pack_file *f, uint64_t file_bytes, struct hr_
     void *block = hr__alloc_aligned(HR__TAG_LOADER, bytes, 0);
     if (!block)
         return hr__fail(error, -ENOMEM, "out of memory for the catalog of %s", f->partial);
-    if (read_at(f, block, bytes, f->super.catalog_offset) ||
+    if (hr__read_exactly(f->fd, block, bytes, f->super.catalog_offset) ||
         hr__catalog_map(&theirs, block, bytes) || theirs.header->samples != samples ||
         !theirs.ranges) {
         r = hr__fail(error, -EBADMSG, "the index of %s is damaged; restart it", f->partial);
@@ -254,7 +238,7 @@ static int resume(struct hr__pack_file *f, uint64_t file_bytes, struct hr_error 
 {
     struct hr__pack_superblock theirs;
     struct hr_error why = {0};
-    int r = read_at(f, &theirs, sizeof theirs, 0);
+    int r = hr__read_exactly(f->fd, &theirs, sizeof theirs, 0);
     if (!r && has_no_front(&theirs))
         return begin(f, error);
     if (!r)

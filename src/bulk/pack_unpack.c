@@ -9,10 +9,11 @@
  * Threads take samples one by one and stop at the first failure. The message is about the failed
  * sample with the lowest index among those begun.
  */
+#include "base/draft.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/memory.h"
 #include "base/versioned.h"
-#include "base/write_file.h"
 #include "bulk/pack_convert.h"
 #include "bulk/pool.h"
 #include "dataset/dataset.h"
@@ -54,7 +55,7 @@ struct unpacking {
     struct hr_error failure; /* error of the run; code 0: none */
     struct damaged failed;   /* the sample that caused it */
     struct damaged *damaged; /* samples left out (on_error skip) */
-    size_t damaged_count, damaged_capacity;
+    size_t damaged_count;
     struct hr_pack_result result;
 };
 
@@ -255,14 +256,8 @@ static int unpack_sample(struct unpacking *u, struct hand *h, uint64_t index, st
 
 static int note_damage_locked(struct unpacking *u, uint64_t index, const struct hr_error *why)
 {
-    if (u->damaged_count == u->damaged_capacity) {
-        size_t capacity = u->damaged_capacity ? u->damaged_capacity * 2 : 16;
-        struct damaged *more = hr__realloc(HR__TAG_LOADER, u->damaged, capacity, sizeof *more);
-        if (!more)
-            return -ENOMEM;
-        u->damaged = more;
-        u->damaged_capacity = capacity;
-    }
+    if (hr__reserve(HR__TAG_LOADER, &u->damaged, u->damaged_count + 1))
+        return -ENOMEM;
     struct damaged *d = &u->damaged[u->damaged_count++];
     d->index = index;
     snprintf(d->reason, sizeof d->reason, "%.*s", (int)sizeof d->reason - 1, why->message);
@@ -342,12 +337,12 @@ static void report_all_damaged(struct unpacking *u)
  * Damaged samples have no file and no line. */
 static int write_list(struct unpacking *u, struct hr_error *error)
 {
-    char *text = NULL, key[KEY_BYTES];
-    size_t length = 0, damaged = 0, count = hr_dataset_count(u->dataset);
+    struct hr__draft text = {.text = NULL};
+    char key[KEY_BYTES];
+    size_t damaged = 0, count = hr_dataset_count(u->dataset);
     if (hr_dataset_class_count(u->dataset))
         return 0;
-    FILE *out = open_memstream(&text, &length);
-    for (size_t i = 0; out && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         if (damaged < u->damaged_count && u->damaged[damaged].index == i) {
             damaged++;
             continue;
@@ -355,15 +350,16 @@ static int write_list(struct unpacking *u, struct hr_error *error)
         struct hr__range range;
         int r = hr__dataset_range(u->dataset, i, 0, &range, NULL);
         hr_dataset_key(u->dataset, i, key, sizeof key);
-        fprintf(out, "%s%s\t%" PRId64 "\n", key,
-                r == 1 && range.form == HR_FORM_PLANES ? ".png" : "",
-                hr_dataset_label(u->dataset, i));
+        hr__draft_print(&text, "%s%s\t%" PRId64 "\n", key,
+                        r == 1 && range.form == HR_FORM_PLANES ? ".png" : "",
+                        hr_dataset_label(u->dataset, i));
     }
-    int r = out && !fclose(out) ? 0 : -ENOMEM;
-    struct file file = {text, length, HR_SIZE_UNKNOWN, count};
+    hr__draft_put(&text, "");
+    int r = text.failed ? -ENOMEM : 0;
+    struct file file = {text.text, text.length, HR_SIZE_UNKNOWN, count};
     if (!r)
         r = write_file(u, u->root_fd, LIST_NAME, &file);
-    free(text);
+    hr__draft_clear(&text);
     return r ? hr__fail(error, r, "cannot write %s/%s: %s", u->root, LIST_NAME, hr__errno_text(r))
              : 0;
 }

@@ -25,7 +25,7 @@ struct bad {
 
 struct hr_verify_report {
     struct bad *bad; /* sorted by index */
-    size_t count, capacity;
+    size_t count;
 };
 
 /* Tools of one thread. */
@@ -53,16 +53,8 @@ static int add_bad(struct verification *v, size_t index, const char *reason)
     if (!r)
         hr_dataset_path(v->dataset, index, bad.path, length + 1);
     pthread_mutex_lock(&v->lock);
-    if (!r && report->count == report->capacity) {
-        size_t capacity = report->capacity ? report->capacity * 2 : 16;
-        struct bad *more = hr__realloc(HR__TAG_LOADER, report->bad, capacity, sizeof *more);
-        if (more) {
-            report->bad = more;
-            report->capacity = capacity;
-        } else {
-            r = -ENOMEM;
-        }
-    }
+    if (!r)
+        r = hr__reserve(HR__TAG_LOADER, &report->bad, report->count + 1);
     if (!r)
         report->bad[report->count++] = bad;
     pthread_mutex_unlock(&v->lock);

@@ -2,6 +2,7 @@
 #include "cache/capacity.h"
 
 #include "base/error.h"
+#include "base/files.h"
 #include "cache/text.h"
 
 #include <errno.h>
@@ -13,21 +14,6 @@
 #include <unistd.h>
 
 #define UNKNOWN UINT64_MAX
-
-/* Reads the start of a small file as text. Returns its length, or -1. */
-static ssize_t read_text(const char *path, char *out, size_t capacity)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    size_t length = 0;
-    ssize_t n;
-    while ((n = read(fd, out + length, capacity - 1 - length)) > 0)
-        length += (size_t)n;
-    close(fd);
-    out[length] = 0;
-    return n < 0 ? -1 : (ssize_t)length;
-}
 
 /* Returns the number of the line "NAME NUMBER"; `none` if there is no such line. */
 static uint64_t number_of(const char *text, const char *prefix, const char *name, uint64_t none)
@@ -109,7 +95,7 @@ static int read_group_file(const char *folder, const char *name, char *out, size
 {
     char path[400];
     return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path &&
-           read_text(path, out, capacity) > 0;
+           hr__read_text(path, out, capacity) > 0;
 }
 
 /* Reads the limit of one cgroup and the memory it has left. */
@@ -176,12 +162,12 @@ void hr__capacity_read(struct hr__capacity *out, int directory)
         out->files_free = (uint64_t)files.f_bavail * files.f_frsize;
         out->files_total = (uint64_t)files.f_blocks * files.f_frsize;
     }
-    if (read_text("/proc/meminfo", text, sizeof text) > 0) {
+    if (hr__read_text("/proc/meminfo", text, sizeof text) > 0) {
         uint64_t kib = number_of(text, "", "MemTotal:", UNKNOWN);
         out->available = hr__capacity_meminfo(text);
         out->total = kib == UNKNOWN ? UNKNOWN : kib * 1024;
     }
-    if (read_text("/proc/self/cgroup", text, sizeof text) <= 0)
+    if (hr__read_text("/proc/self/cgroup", text, sizeof text) <= 0)
         return;
     static const struct group_files versions[] = {
         {"/sys/fs/cgroup", "memory.max", "memory.current", ""},

@@ -134,19 +134,12 @@ int hr__directory_files(struct hr__directory *d, const char *name,
             close(fd);
         return r;
     }
-    size_t capacity = 0;
     for (struct dirent *e; !r && (e = readdir(entries));) {
         if (!is_segment(e->d_name, name))
             continue;
-        if (*count == capacity) {
-            capacity = capacity ? capacity * 2 : 8;
-            void *more = hr__realloc(HR__TAG_CACHE, *files, capacity, sizeof **files);
-            if (!more) {
-                r = -ENOMEM;
-                break;
-            }
-            *files = more;
-        }
+        r = hr__reserve(HR__TAG_CACHE, files, *count + 1);
+        if (r)
+            break;
         struct hr__directory_file *f = &(*files)[*count];
         memset(f, 0, sizeof *f);
         snprintf(f->file, sizeof f->file, "%.*s", (int)sizeof f->file - 1, e->d_name);

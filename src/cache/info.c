@@ -7,6 +7,7 @@
  */
 #include "cache/info.h"
 
+#include "base/files.h"
 #include "base/memory.h"
 
 #include <fcntl.h>
@@ -104,12 +105,9 @@ static char *read_all(const char *path)
 
 static int has_one_node(void)
 {
-    char text[32] = "";
-    int fd = open("/sys/devices/system/node/online", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    return n <= 0 || !strcmp(text, "0\n");
+    char text[32];
+    return hr__read_text("/sys/devices/system/node/online", text, sizeof text) <= 0 ||
+           !strcmp(text, "0\n");
 }
 
 static void fill_nodes(struct hr_cache_info *out, void **sample, unsigned count)

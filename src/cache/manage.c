@@ -18,7 +18,7 @@
 
 struct hr_cache_list {
     struct hr_cache_info *infos;
-    size_t count, capacity;
+    size_t count;
 };
 
 /* ---- directories that this process may read ---- */
@@ -30,11 +30,8 @@ struct segment_groups {
 
 static int add_group(struct segment_groups *groups, int64_t number)
 {
-    void *more =
-        hr__realloc(HR__TAG_CACHE, groups->numbers, groups->count + 1, sizeof *groups->numbers);
-    if (!more)
+    if (hr__reserve(HR__TAG_CACHE, &groups->numbers, groups->count + 1))
         return -ENOMEM;
-    groups->numbers = more;
     groups->numbers[groups->count++] = number;
     return 0;
 }
@@ -85,14 +82,8 @@ static int enter(struct hr__directory *d, int64_t group, struct hr_error *error)
 
 static int add_info(struct hr_cache_list *list, const struct hr_cache_info *info)
 {
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity ? list->capacity * 2 : 8;
-        void *more = hr__realloc(HR__TAG_CACHE, list->infos, capacity, sizeof *list->infos);
-        if (!more)
-            return -ENOMEM;
-        list->infos = more;
-        list->capacity = capacity;
-    }
+    if (hr__reserve(HR__TAG_CACHE, &list->infos, list->count + 1))
+        return -ENOMEM;
     list->infos[list->count++] = *info;
     return 0;
 }

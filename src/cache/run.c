@@ -1,9 +1,10 @@
 /* Determines the run a process belongs to; see run.h. */
 #include "cache/run.h"
 
+#include "base/files.h"
+
 #include <headrace/cache.h>
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,25 +31,16 @@ int hr__run_is_valid(const char *run)
                length;
 }
 
-static size_t read_file(const char *path, char *out, size_t capacity)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, out, capacity - 1);
-    if (fd >= 0)
-        close(fd);
-    out[n < 0 ? 0 : n] = 0;
-    return n < 0 ? 0 : (size_t)n;
-}
-
 void hr_cache_run(char out[HR_CACHE_RUN], int world_size)
 {
     char path[64], text[1024], where[256] = "";
     pid_t pid = world_size > 1 ? getppid() : getpid();
     snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
-    read_file(path, text, sizeof text);
+    hr__read_text(path, text, sizeof text);
     uint64_t started = hr__run_started(text);
-    size_t length = read_file("/proc/sys/kernel/random/boot_id", where, 64);
-    ssize_t n = readlink("/proc/self/ns/pid", where + length, sizeof where - length);
+    ssize_t n = hr__read_text("/proc/sys/kernel/random/boot_id", where, 64);
+    size_t length = n < 0 ? 0 : (size_t)n;
+    n = readlink("/proc/self/ns/pid", where + length, sizeof where - length);
     length += n < 0 ? 0 : (size_t)n;
     snprintf(out, HR_CACHE_RUN, "%08" PRIx32 "-%ld-%" PRIu64, (uint32_t)XXH3_64bits(where, length),
              (long)pid, started);

@@ -50,7 +50,9 @@ int hr__ring_allocate(struct hr__segment *s)
     return r;
 }
 
-uint64_t hr__ring_next(const struct hr__segment *s, const struct hr__books *books, uint64_t length)
+/* Returns the position of the header of the next item, of `length` bytes. */
+static uint64_t next_position(const struct hr__segment *s, const struct hr__books *books,
+                              uint64_t length)
 {
     uint64_t size = s->layout.ring_bytes, at = books->ring_head % size;
     uint64_t bytes = sizeof(struct hr__ring_header) + padded(length);
@@ -61,7 +63,7 @@ uint64_t hr__ring_wanted_tail(const struct hr__segment *s, const struct hr__book
                               uint64_t length)
 {
     uint64_t end =
-        hr__ring_next(s, books, length) + sizeof(struct hr__ring_header) + padded(length);
+        next_position(s, books, length) + sizeof(struct hr__ring_header) + padded(length);
     return end > s->layout.ring_bytes ? end - s->layout.ring_bytes : 0;
 }
 
@@ -136,7 +138,7 @@ static void write_pieces(uint8_t *to, const struct hr__store_piece *piece, size_
 uint64_t hr__ring_write(struct hr__segment *s, struct hr__books *books, uint64_t entry,
                         const struct hr__store_piece *pieces, size_t length)
 {
-    struct hr__ring_header header = {.position = hr__ring_next(s, books, length),
+    struct hr__ring_header header = {.position = next_position(s, books, length),
                                      .bytes = sizeof header + padded(length),
                                      .entry = entry};
     hr__segment_step(HR__STEP_RING);

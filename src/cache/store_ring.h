@@ -31,10 +31,6 @@ int hr__ring_takes(const struct hr__segment *segment, uint64_t length);
  * transaction. Returns 0 or a negative errno. */
 int hr__ring_allocate(struct hr__segment *segment);
 
-/* Returns the position of the header of the next item, of `length` bytes. */
-uint64_t hr__ring_next(const struct hr__segment *segment, const struct hr__books *books,
-                       uint64_t length);
-
 /* Returns the position that the tail must reach before an item of `length` bytes can be written. */
 uint64_t hr__ring_wanted_tail(const struct hr__segment *segment, const struct hr__books *books,
                               uint64_t length);

@@ -36,7 +36,7 @@ _Static_assert(HR__SEGMENT_SLACK >= HR__MCU_BYTES_MOST + 2 * sizeof(uint64_t),
                "loads behind an MCU");
 /* Entries of `skip` hold their steps in a byte, and ends are told from runs past the block. */
 _Static_assert(63 + HR__STEP_END < HR__STEP_OTHER && HR__STEP_OTHER < 256, "steps");
-_Static_assert(63 + 16 < HR__STEP_END, "runs past the block");
+_Static_assert(62 + 63 < HR__STEP_END, "runs past the block");
 
 /* DC coefficients are from -2048 to 2047. */
 #define DC_BIAS 2048
@@ -101,11 +101,12 @@ struct hr__baseline {
  * coefficient overwrites. */
 #define PAST_16 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64
 static const uint8_t natural[63 + HR__STEP_END + 1] = {
-    0,  1,  8,  16, 9,  2,  3,  10, 17,      24,      32,      25,      18,      11,
-    4,  5,  12, 19, 26, 33, 40, 48, 41,      34,      27,      20,      13,      6,
-    7,  14, 21, 28, 35, 42, 49, 56, 57,      50,      43,      36,      29,      22,
-    15, 23, 30, 37, 44, 51, 58, 59, 52,      45,      38,      31,      39,      46,
-    53, 60, 61, 54, 47, 55, 62, 63, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16,
+    0,  1,  8,  16, 9,       2,       3,       10,      17,      24,      32,      25,
+    18, 11, 4,  5,  12,      19,      26,      33,      40,      48,      41,      34,
+    27, 20, 13, 6,  7,       14,      21,      28,      35,      42,      49,      56,
+    57, 50, 43, 36, 29,      22,      15,      23,      30,      37,      44,      51,
+    58, 59, 52, 45, 38,      31,      39,      46,      53,      60,      61,      54,
+    47, 55, 62, 63, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16,
 };
 
 int hr__baseline_create(struct hr__baseline **out, struct hr_error *error)

@@ -84,11 +84,14 @@ const uint8_t *hr__coefficients_find(const struct hr__coefficients *c, int compo
 
 const struct hr__block_kernels *hr__block_kernels(enum hr__isa isa)
 {
-#ifdef __x86_64__
+#if defined(__x86_64__)
     if (isa >= HR__ISA_AVX512)
         return &hr__block_kernels_avx512;
     if (isa >= HR__ISA_AVX2)
         return &hr__block_kernels_avx2;
+#elif defined(__aarch64__)
+    if (isa >= HR__ISA_NEON)
+        return &hr__block_kernels_neon;
 #endif
     (void)isa;
     return &hr__block_kernels_portable;

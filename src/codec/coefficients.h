@@ -98,6 +98,7 @@ struct hr__block_kernels {
 extern const struct hr__block_kernels hr__block_kernels_portable;
 extern const struct hr__block_kernels hr__block_kernels_avx2;
 extern const struct hr__block_kernels hr__block_kernels_avx512;
+extern const struct hr__block_kernels hr__block_kernels_neon;
 
 /* Returns the version for `isa`. */
 const struct hr__block_kernels *hr__block_kernels(enum hr__isa isa);

@@ -3,15 +3,24 @@
  * as coefficients_portable.c. It processes two blocks at once, one in each 128-bit lane;
  * coefficients_vector.h explains the order of coefficients.
  *
- * Staging: a shuffle and a multiplication extract eight codes from the stream. A shuffle, from a
- * table indexed by a byte of the map, moves them to their positions. (PDEP could do both, but is no
- * faster where it is fast, and is microcode on AMD before Zen 3.)
- *
- * Transform: odd and even parts are sums of two products (PMADDWD). All sums are exact, so this
- * order rounds like any other. Between the passes values are clamped to 16 bits, which changes none
- * that the packer accepts.
+ * Between the passes of the transform values are clamped to 16 bits, which changes none that the
+ * packer accepts.
  */
+#include <immintrin.h>
+
+typedef __m256i ints;
+#define V(op) _mm256_##op
+
 #include "codec/coefficients_vector.h"
+
+typedef __m128i eights;
+#define Q(op)            _mm_##op
+#define LOAD_8(p)        _mm_loadl_epi64((const void *)(p))
+#define LOAD_16(p)       _mm_load_si128((const void *)(p))
+#define STORE_16(p, v)   _mm_store_si128((void *)(p), v)
+#define SHIFT_DOWN(v, n) _mm_srl_epi16(v, _mm_cvtsi32_si128((int)(n)))
+
+#include "codec/coefficients_codes.h"
 
 /* Index of zigzag position p among the 16 positions from `from` on; 0x80 if it is not among them,
  * which makes PSHUFB produce 0. */
@@ -46,52 +55,6 @@ static const uint8_t picks[4][4][16] __attribute__((aligned(64))) = {
 static const uint8_t halves[8][16] __attribute__((aligned(64))) = {
     SAME16(0), SAME16(1), SAME16(2), SAME16(4), SAME16(8), SAME16(16), SAME16(32), SAME16(64)};
 
-/* How to extract eight codes of width w, the first of which begins at bit s of a byte: the two
- * bytes that hold each code, and the factor that shifts it to the top of them. */
-#define AT(w, s, i)     ((s) + (i) * (w))
-#define BYTES(w, s, i)  AT(w, s, i) / 8, AT(w, s, i) / 8 + 1
-#define FACTOR(w, s, i) (uint16_t)(1u << (16 - (w)-AT(w, s, i) % 8))
-#define CUT(w, s)                                                                                  \
-    {                                                                                              \
-        {BYTES(w, s, 0), BYTES(w, s, 1), BYTES(w, s, 2), BYTES(w, s, 3),                           \
-         BYTES(w, s, 4), BYTES(w, s, 5), BYTES(w, s, 6), BYTES(w, s, 7)},                          \
-            {FACTOR(w, s, 0), FACTOR(w, s, 1), FACTOR(w, s, 2), FACTOR(w, s, 3),                   \
-             FACTOR(w, s, 4), FACTOR(w, s, 5), FACTOR(w, s, 6), FACTOR(w, s, 7)},                  \
-    }
-#define CUTS(w)                                                                                    \
-    {                                                                                              \
-        CUT(w, 0), CUT(w, 1), CUT(w, 2), CUT(w, 3), CUT(w, 4), CUT(w, 5), CUT(w, 6), CUT(w, 7)     \
-    }
-
-static const struct {
-    uint8_t bytes[16];
-    uint16_t factor[8];
-} cuts[8][8] __attribute__((aligned(64))) = {CUTS(0), CUTS(1), CUTS(2), CUTS(3),
-                                             CUTS(4), CUTS(5), CUTS(6), CUTS(7)};
-
-/* For a byte of the map: the number of each position's code among its codes; 0x80 if it has none,
- * which makes PSHUFB produce 0. */
-#define BITS(m)                                                                                    \
-    (((m)&1) + ((m) >> 1 & 1) + ((m) >> 2 & 1) + ((m) >> 3 & 1) + ((m) >> 4 & 1) +                 \
-     ((m) >> 5 & 1) + ((m) >> 6 & 1))
-#define NUMBER(m, i) ((m) >> (i)&1 ? BITS((m) & ((1 << (i)) - 1)) : 0x80)
-#define ORDER(m)                                                                                   \
-    {                                                                                              \
-        NUMBER(m, 0), NUMBER(m, 1), NUMBER(m, 2), NUMBER(m, 3), NUMBER(m, 4), NUMBER(m, 5),        \
-            NUMBER(m, 6), NUMBER(m, 7)                                                             \
-    }
-#define ORDER_4(m)  ORDER(m), ORDER(m + 1), ORDER(m + 2), ORDER(m + 3)
-#define ORDER_16(m) ORDER_4(m), ORDER_4(m + 4), ORDER_4(m + 8), ORDER_4(m + 12)
-#define ORDER_64(m) ORDER_16(m), ORDER_16(m + 16), ORDER_16(m + 32), ORDER_16(m + 48)
-
-static const uint8_t spread_order[256][8]
-    __attribute__((aligned(64))) = {ORDER_64(0), ORDER_64(64), ORDER_64(128), ORDER_64(192)};
-
-/* Constants for a run of blocks. */
-struct constants {
-    uint16_t quant[64]; /* by slot */
-} __attribute__((aligned(32)));
-
 HR__INLINE __m256i both(const void *p)
 {
     return _mm256_broadcastsi128_si256(_mm_loadu_si128(p));
@@ -116,76 +79,6 @@ static int prepare(struct constants *c, const uint16_t *quant)
         all = _mm_or_si128(all, _mm_or_si128(low, high));
     }
     return _mm_testz_si128(all, _mm_set1_epi16((short)0xFF00));
-}
-
-/* Extracts eight codes, to 16 bits each, from `bit` of the stream on. Reads 8 bytes. */
-HR__INLINE __m128i cut_codes(const uint8_t *stream, unsigned bit, unsigned width)
-{
-    __m128i codes = _mm_loadl_epi64((const void *)(stream + bit / 8));
-    codes = _mm_shuffle_epi8(codes, _mm_load_si128((const void *)cuts[width][bit % 8].bytes));
-    codes = _mm_mullo_epi16(codes, _mm_load_si128((const void *)cuts[width][bit % 8].factor));
-    return _mm_srl_epi16(codes, _mm_cvtsi32_si128(16 - (int)width));
-}
-
-/* Returns the codes plus one of the 16 positions in two bytes of the map; 0 at empty positions. */
-HR__INLINE __m128i spread_codes(unsigned map, const uint8_t *stream, unsigned bit, unsigned width)
-{
-    unsigned low = map & 0xFF, high = map >> 8 & 0xFF;
-    __m128i codes = cut_codes(stream, bit, width);
-    bit += (unsigned)__builtin_popcount(low) * width;
-    codes = _mm_packus_epi16(codes, cut_codes(stream, bit, width));
-    codes = _mm_sub_epi8(codes, _mm_set1_epi8(width ? -1 : 0));
-    __m128i from = _mm_unpacklo_epi64(_mm_loadl_epi64((const void *)spread_order[low]),
-                                      _mm_loadl_epi64((const void *)spread_order[high]));
-    return _mm_shuffle_epi8(codes, _mm_or_si128(from, _mm_set_epi64x(0x0808080808080808, 0)));
-}
-
-HR__INLINE void stage(struct hr__staged *s, struct hr__packed_block *b, const void *constants)
-{
-    const struct constants *c = constants;
-    unsigned bit = 0;
-    for (int i = 0; i < 4; i++) {
-        unsigned map = b->map >> 16 * i & 0xFFFF, width = i ? b->w2 : b->w1;
-        _mm_store_si128((void *)(s->value + 16 * i), spread_codes(map, b->values, bit, width));
-        bit += (unsigned)__builtin_popcount(map) * width;
-    }
-    s->w1 = b->w1;
-    s->w2 = b->w2;
-    s->patched = b->exceptions > 0;
-    if (b->exceptions)
-        for (uint64_t map = hr__block_patch(s, b, c->quant); map; map &= map - 1)
-            s->value[__builtin_ctzll(map)] = 0;
-    s->dc = hr__block_level(b->dc, c->quant[0]);
-}
-
-HR__INLINE __m256i product(__m256i pairs, int number)
-{
-    int factor;
-    memcpy(&factor, hr__block_factors[number], sizeof factor);
-    return _mm256_madd_epi16(pairs, _mm256_set1_epi32(factor));
-}
-
-HR__INLINE __m256i dot(__m256i sum, __m256i pairs, int number)
-{
-    return _mm256_add_epi32(sum, product(pairs, number));
-}
-
-/* One pass over four columns or rows of each block: input pairs (0,4), (1,5), (2,6), (3,7) to 8
- * outputs, not shifted yet. */
-HR__INLINE void transform(const __m256i in[4], __m256i round, __m256i out[8])
-{
-    __m256i e0 = dot(round, in[0], HR__F04_0), e1 = dot(round, in[0], HR__F04_1);
-    __m256i e2 = product(in[2], HR__F26_0), e3 = product(in[2], HR__F26_1);
-    __m256i even[4] = {_mm256_add_epi32(e0, e2), _mm256_add_epi32(e1, e3), _mm256_sub_epi32(e1, e3),
-                       _mm256_sub_epi32(e0, e2)};
-    __m256i odd[4] = {dot(product(in[1], HR__F15_0), in[3], HR__F37_0),
-                      dot(product(in[1], HR__F15_1), in[3], HR__F37_1),
-                      dot(product(in[1], HR__F15_2), in[3], HR__F37_2),
-                      dot(product(in[1], HR__F15_3), in[3], HR__F37_3)};
-    for (int i = 0; i < 4; i++) {
-        out[i] = _mm256_add_epi32(even[i], odd[i]);
-        out[7 - i] = _mm256_sub_epi32(even[i], odd[i]);
-    }
 }
 
 /* Shifts and narrows 8 vectors of 32 bits to 4 of 16. */
@@ -272,12 +165,12 @@ HR__INLINE void inverse_dct(const struct hr__staged s[2], const void *constants,
             if (patched)
                 pairs[k] = _mm256_add_epi16(pairs[k], lanes(extra[0] + at, extra[1] + at));
         }
-        transform(pairs, h ? _mm256_set1_epi32(HR__ROUND_1) : round, results);
+        hr__block_transform(pairs, h ? _mm256_set1_epi32(HR__ROUND_1) : round, results);
         transpose(results, upper + 2 * h, lower + 2 * h);
     }
-    transform(upper, _mm256_set1_epi32(HR__ROUND_2), results);
+    hr__block_transform(upper, _mm256_set1_epi32(HR__ROUND_2), results);
     store(results, out, stride);
-    transform(lower, _mm256_set1_epi32(HR__ROUND_2), results);
+    hr__block_transform(lower, _mm256_set1_epi32(HR__ROUND_2), results);
     store(results, out + 4 * stride, stride);
 }
 

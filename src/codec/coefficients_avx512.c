@@ -9,10 +9,17 @@
  * width are extracted as if all values before them had that width too. So both kinds end up at
  * their index and can be blended. An expansion by the map moves them to their zigzag positions.
  *
- * Transform: odd and even parts are sums of two products, added up by VPDPWSSD. All sums are exact,
- * so this order rounds like any other. Between the passes values are clamped to 16 bits, which
- * changes none that the packer accepts.
+ * Between the passes of the transform values are truncated to 16 bits, which changes none that the
+ * packer accepts.
  */
+#include <immintrin.h>
+
+typedef __m512i ints;
+#define V(op) _mm512_##op
+/* One instruction multiplies and adds. */
+#define DOT(sum, pairs, n) _mm512_dpwssd_epi32(sum, pairs, _mm512_set1_epi32(hr__block_factor(n)))
+#define DOT_IS_PRODUCT
+
 #include "codec/coefficients_vector.h"
 
 #define EIGHT(f, w, i)                                                                             \
@@ -116,39 +123,6 @@ HR__INLINE void stage(struct hr__staged *s, struct hr__packed_block *b, const vo
     s->dc = hr__block_level(b->dc, c->quant_slot[0]);
 }
 
-HR__INLINE __m512i factor(int number)
-{
-    int pair;
-    memcpy(&pair, hr__block_factors[number], sizeof pair);
-    return _mm512_set1_epi32(pair);
-}
-
-HR__INLINE __m512i dot(__m512i sum, __m512i pairs, int factors)
-{
-    return _mm512_dpwssd_epi32(sum, pairs, factor(factors));
-}
-
-HR__INLINE __m512i product(__m512i pairs, int factors)
-{
-    return _mm512_madd_epi16(pairs, factor(factors));
-}
-
-/* One pass: input pairs (0,4), (1,5), (2,6), (3,7) to 8 outputs, not shifted yet. */
-HR__INLINE void transform(const __m512i in[4], __m512i round, __m512i out[8])
-{
-    __m512i e0 = dot(round, in[0], HR__F04_0), e1 = dot(round, in[0], HR__F04_1);
-    __m512i even[4] = {dot(e0, in[2], HR__F26_0), dot(e1, in[2], HR__F26_1),
-                       dot(e1, in[2], HR__F26_2), dot(e0, in[2], HR__F26_3)};
-    __m512i odd[4] = {dot(product(in[1], HR__F15_0), in[3], HR__F37_0),
-                      dot(product(in[1], HR__F15_1), in[3], HR__F37_1),
-                      dot(product(in[1], HR__F15_2), in[3], HR__F37_2),
-                      dot(product(in[1], HR__F15_3), in[3], HR__F37_3)};
-    for (int i = 0; i < 4; i++) {
-        out[i] = _mm512_add_epi32(even[i], odd[i]);
-        out[7 - i] = _mm512_sub_epi32(even[i], odd[i]);
-    }
-}
-
 /*
  * Rearranges the results of the columns, 8 rows, to the input pairs of the rows. Each lane then has
  * rows of half a block: the upper halves of the first and the second block, then the lower halves.
@@ -222,11 +196,11 @@ HR__INLINE void inverse_dct(const struct hr__staged *s, int count, const void *c
     for (int j = 0; j < count; j++)
         load_pairs(s + 2 * j, constants, pairs[j], &round[j]);
     for (int j = 0; j < count; j++)
-        transform(pairs[j], round[j], results[j]);
+        hr__block_transform(pairs[j], round[j], results[j]);
     for (int j = 0; j < count; j++)
         transpose(results[j], pairs[j]);
     for (int j = 0; j < count; j++)
-        transform(pairs[j], _mm512_set1_epi32(HR__ROUND_2), results[j]);
+        hr__block_transform(pairs[j], _mm512_set1_epi32(HR__ROUND_2), results[j]);
     for (int j = 0; j < count; j++)
         store(results[j], out + 16 * j, run->stride);
 }

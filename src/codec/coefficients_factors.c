@@ -20,7 +20,7 @@ enum {
     F_3_072 = 25172,
 };
 
-const int16_t hr__block_factors[HR__FACTORS][2] = {
+const int16_t hr__block_factors[HR__FACTORS_PADDED][2] = {
     [HR__F04_0] = {8192, 8192},
     [HR__F04_1] = {8192, -8192},
     [HR__F26_0] = {F_0_541 + F_0_765, F_0_541},

@@ -26,10 +26,10 @@ enum hr__factor {
     HR__F37_1,
     HR__F37_2,
     HR__F37_3,
-    HR__FACTORS,
+    HR__FACTORS_PADDED = 16, /* NEON loads four at a time */
 };
 
 /* In units of 2^-13. */
-extern const int16_t hr__block_factors[HR__FACTORS][2];
+extern const int16_t hr__block_factors[HR__FACTORS_PADDED][2];
 
 #endif

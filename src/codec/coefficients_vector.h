@@ -1,6 +1,6 @@
 /*
  * Shared by the vector versions of unpacking: parsing a block, the order in which its coefficients
- * enter the transform, and the transform's constants.
+ * enter the transform, and one pass of the transform.
  *
  * The transform multiplies and adds pairs of 16-bit numbers, so rows r and r + 4 are interleaved
  * from the start. A block's 64 coefficients are ordered by slot: 16 slots for each r of 0..3, with
@@ -10,6 +10,9 @@
  *
  * A batch of blocks is staged before it is transformed: by the time vectors read the data, the
  * narrow stores that wrote it have left the store queue.
+ *
+ * Before including this, a file defines `ints`, a vector of 32-bit numbers, and V(op), the
+ * intrinsic of that name. It may define PRODUCT, DOT and HR__SLOT, which are explained below.
  */
 #ifndef HR_CODEC_COEFFICIENTS_VECTOR_H
 #define HR_CODEC_COEFFICIENTS_VECTOR_H
@@ -20,8 +23,6 @@
 
 #include <errno.h>
 #include <string.h>
-
-#include <immintrin.h>
 
 #define HR__INLINE static inline __attribute__((always_inline))
 
@@ -41,7 +42,11 @@
 #define HR__SLOTS_2 3, 21, 25, 50, 8, 34, 30, 56, 12, 37, 41, 59, 17, 47, 43, 61
 #define HR__SLOTS_3 9, 35, 31, 57, 11, 36, 40, 58, 18, 48, 44, 62, 24, 49, 53, 63
 
-/* Slot of each zigzag position. */
+/* Slot of each zigzag position. HR__SLOT(position) is the same in the order of the instruction
+ * set's own vectors. */
+#ifndef HR__SLOT
+#define HR__SLOT(position) hr__slot_of[position]
+#endif
 static const uint8_t hr__slot_of[64] = {
     0,  4, 16, 32, 20, 8,  12, 24, 36, 48, 1,  52, 40, 28, 2,  6,  18, 44, 56, 5,  17, 33,
     21, 9, 60, 34, 22, 10, 14, 26, 38, 50, 13, 25, 37, 49, 53, 41, 29, 3,  54, 42, 30, 46,
@@ -61,12 +66,22 @@ struct hr__packed_block {
 /* The input of the transform. */
 struct hr__staged {
     uint8_t value[64]; /* zigzag order; 0 where dc or extra apply. AVX-512: the quantised
-                        * coefficients; AVX2: their codes plus one */
+                        * coefficients; AVX2 and NEON: their codes plus one */
     int16_t extra[64]; /* dequantised exceptions, by slot; only if `patched` */
     int dc;            /* dequantised, x 2^13 */
     int patched;
     unsigned w1, w2; /* bits per value */
 } __attribute__((aligned(64)));
+
+/* Returns the lower n bytes of v. */
+HR__INLINE uint64_t hr__low_bytes(uint64_t v, unsigned n)
+{
+#ifdef __BMI2__
+    return _bzhi_u64(v, 8 * n);
+#else
+    return n < 8 ? v & ((UINT64_C(1) << 8 * n) - 1) : v;
+#endif
+}
 
 /* Parses the block at p. Returns its end, or NULL if it exceeds the item. Reads up to 12 bytes from
  * p on; p is at most `end`. */
@@ -83,7 +98,7 @@ HR__INLINE const uint8_t *hr__block_parse(struct hr__packed_block *b, const uint
     uint64_t near, far; /* load both, because the start of the next block depends on the result */
     memcpy(&near, p + 3, sizeof near);
     memcpy(&far, p + 4, sizeof far);
-    b->map = _bzhi_u64(more ? far : near, 8 * n) & ~UINT64_C(1);
+    b->map = hr__low_bytes(more ? far : near, n) & ~UINT64_C(1);
     p += 3 + more;
     b->n1 = (unsigned)__builtin_popcountll(b->map & 0xFFFF);
     unsigned bits = b->n1 * b->w1 + (unsigned)__builtin_popcountll(b->map >> 16) * b->w2;
@@ -107,7 +122,7 @@ HR__INLINE uint64_t hr__block_patch(struct hr__staged *s, struct hr__packed_bloc
     memset(s->extra, 0, sizeof s->extra);
     for (unsigned i = 0; i < b->exceptions; i++) {
         const uint8_t *e = b->extra + 3 * i;
-        unsigned position = e[0] & 63, slot = hr__slot_of[position];
+        unsigned position = e[0] & 63, slot = HR__SLOT(position);
         int value = (int16_t)(e[1] | e[2] << 8);
         map |= UINT64_C(1) << position;
         if (position)
@@ -121,6 +136,45 @@ HR__INLINE uint64_t hr__block_patch(struct hr__staged *s, struct hr__packed_bloc
 HR__INLINE int hr__block_level(int dc, unsigned quant)
 {
     return (int16_t)((unsigned)dc * quant) * (1 << HR__DCT_CONST_BITS);
+}
+
+HR__INLINE int32_t hr__block_factor(enum hr__factor number)
+{
+    int32_t pair;
+    memcpy(&pair, hr__block_factors[number], sizeof pair);
+    return pair;
+}
+
+/* PRODUCT(pairs, n): the sum of each pair's products with the factors n. DOT(sum, pairs, n): the
+ * same, added to `sum`; with DOT_IS_PRODUCT it costs no more. */
+#ifndef PRODUCT
+#define PRODUCT(pairs, n) V(madd_epi16)(pairs, V(set1_epi32)(hr__block_factor(n)))
+#endif
+#ifndef DOT
+#define DOT(sum, pairs, n) V(add_epi32)(sum, PRODUCT(pairs, n))
+#endif
+
+/* One pass: input pairs (0,4), (1,5), (2,6), (3,7) to 8 outputs, not shifted yet. Odd and even
+ * parts are sums of two products each. All sums are exact, so this order rounds like any other. */
+HR__INLINE void hr__block_transform(const ints in[4], ints round, ints out[8])
+{
+    ints e0 = DOT(round, in[0], HR__F04_0), e1 = DOT(round, in[0], HR__F04_1);
+#ifdef DOT_IS_PRODUCT
+    ints even[4] = {DOT(e0, in[2], HR__F26_0), DOT(e1, in[2], HR__F26_1), DOT(e1, in[2], HR__F26_2),
+                    DOT(e0, in[2], HR__F26_3)};
+#else
+    ints e2 = PRODUCT(in[2], HR__F26_0), e3 = PRODUCT(in[2], HR__F26_1);
+    ints even[4] = {V(add_epi32)(e0, e2), V(add_epi32)(e1, e3), V(sub_epi32)(e1, e3),
+                    V(sub_epi32)(e0, e2)};
+#endif
+    ints odd[4] = {DOT(PRODUCT(in[1], HR__F15_0), in[3], HR__F37_0),
+                   DOT(PRODUCT(in[1], HR__F15_1), in[3], HR__F37_1),
+                   DOT(PRODUCT(in[1], HR__F15_2), in[3], HR__F37_2),
+                   DOT(PRODUCT(in[1], HR__F15_3), in[3], HR__F37_3)};
+    for (int i = 0; i < 4; i++) {
+        out[i] = V(add_epi32)(even[i], odd[i]);
+        out[7 - i] = V(sub_epi32)(even[i], odd[i]);
+    }
 }
 
 /* The steps that depend on the instruction set; inlined into hr__block_unpack. */

@@ -1,15 +1,17 @@
 /*
  * De-interleaves RGB rows.
  *
- * Both vector versions use one fact. If n pixels are in three vectors of n bytes and n is a power
- * of two, the n bytes of a channel have n different positions modulo n, because 3 and n are
- * coprime. So two blends gather a channel's bytes in one vector, and one byte permutation orders
- * them.
+ * NEON has an instruction for it. Both versions for x86 use one fact. If n pixels are in three
+ * vectors of n bytes and n is a power of two, the n bytes of a channel have n different positions
+ * modulo n, because 3 and n are coprime. So two blends gather a channel's bytes in one vector, and
+ * one byte permutation orders them.
  */
 #include "codec/deinterleave.h"
 
-#ifdef __x86_64__
+#if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 static void deinterleave_portable(const uint8_t *rgb, uint8_t *const plane[3], size_t pixels)
@@ -24,7 +26,7 @@ static void deinterleave_portable(const uint8_t *rgb, uint8_t *const plane[3], s
     }
 }
 
-#ifdef __x86_64__
+#if defined(__x86_64__)
 
 /* Byte i is set where i % 3 == r. */
 #define EVERY_THIRD_16(r)                                                                          \
@@ -102,15 +104,30 @@ deinterleave_avx512(const uint8_t *rgb, uint8_t *const plane[3], size_t pixels)
     }
 }
 
+#elif defined(__aarch64__)
+
+static void deinterleave_neon(const uint8_t *rgb, uint8_t *const plane[3], size_t pixels)
+{
+    uint8_t *const to[3] = {plane[0], plane[1], plane[2]};
+    for (size_t i = 0; i < pixels; i += 16) {
+        uint8x16x3_t v = vld3q_u8(rgb + 3 * i);
+        for (int c = 0; c < 3; c++)
+            vst1q_u8(to[c] + i, v.val[c]);
+    }
+}
+
 #endif
 
 hr__deinterleave_fn *hr__deinterleave(enum hr__isa isa)
 {
-#ifdef __x86_64__
+#if defined(__x86_64__)
     if (isa >= HR__ISA_AVX512)
         return deinterleave_avx512;
     if (isa >= HR__ISA_AVX2)
         return deinterleave_avx2;
+#elif defined(__aarch64__)
+    if (isa >= HR__ISA_NEON)
+        return deinterleave_neon;
 #endif
     return deinterleave_portable;
 }

@@ -1,6 +1,6 @@
 /*
- * Splits rows of interleaved RGB into three rows of one channel each. One portable and two vector
- * versions give the same bytes.
+ * Splits rows of interleaved RGB into three rows of one channel each. All versions give the same
+ * bytes.
  */
 #ifndef HR_CODEC_DEINTERLEAVE_H
 #define HR_CODEC_DEINTERLEAVE_H

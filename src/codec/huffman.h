@@ -31,7 +31,7 @@
 #define HR__SKIP_BITS_MOST (HR__SKIP_BITS + HR__AC_SIZE_MOST)
 
 /* Steps that are no distance to the next coefficient. */
-#define HR__STEP_END   96  /* end of block */
+#define HR__STEP_END   128 /* end of block */
 #define HR__STEP_OTHER 192 /* the look-up does not tell */
 
 /* What hr__huffman_single returns for bits that are no code. */

@@ -29,9 +29,10 @@ typedef void hr__inverse_dct_fn(const int16_t coefficient[64], const uint16_t qu
 hr__inverse_dct_fn hr__inverse_dct_plain; /* C version */
 
 /* The best version for every machine of the architecture: the plain one or a faster one. */
-#ifdef __SSE2__
-hr__inverse_dct_fn hr__inverse_dct_sse2;
-#define hr__inverse_dct hr__inverse_dct_sse2
+#if defined(__SSE2__) || defined(__aarch64__)
+#define HR__INVERSE_DCT_VECTOR
+hr__inverse_dct_fn hr__inverse_dct_vector;
+#define hr__inverse_dct hr__inverse_dct_vector
 #else
 #define hr__inverse_dct hr__inverse_dct_plain
 #endif

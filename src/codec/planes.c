@@ -88,7 +88,7 @@ static size_t planes_memory(const void *state)
 static int planes_info(void *state, const struct hr__encoded *in, struct hr_image_info *info,
                        struct hr_error *error)
 {
-    struct hr__planes planes;
+    struct hr__planes planes = {0};
     int r = hr__planes_open(&planes, in->bytes, in->length, error);
     if (r)
         return r;

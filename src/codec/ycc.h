@@ -33,6 +33,7 @@ struct hr__ycc_kernels;
 extern const struct hr__ycc_kernels hr__ycc_kernels_portable;
 extern const struct hr__ycc_kernels hr__ycc_kernels_avx2;
 extern const struct hr__ycc_kernels hr__ycc_kernels_avx512;
+extern const struct hr__ycc_kernels hr__ycc_kernels_neon;
 const struct hr__ycc_kernels *hr__ycc_kernels(enum hr__isa isa);
 
 /* One thread's intermediate rows between upsampling and colour conversion. */

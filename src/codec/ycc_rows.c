@@ -122,11 +122,14 @@ const struct hr__ycc_kernels hr__ycc_kernels_portable = {
 
 const struct hr__ycc_kernels *hr__ycc_kernels(enum hr__isa isa)
 {
-#ifdef __x86_64__
+#if defined(__x86_64__)
     if (isa >= HR__ISA_AVX512)
         return &hr__ycc_kernels_avx512;
     if (isa >= HR__ISA_AVX2)
         return &hr__ycc_kernels_avx2;
+#elif defined(__aarch64__)
+    if (isa >= HR__ISA_NEON)
+        return &hr__ycc_kernels_neon;
 #endif
     return &hr__ycc_kernels_portable;
 }

@@ -7,8 +7,8 @@
  */
 #include "dataset/index.h"
 
+#include "base/files.h"
 #include "base/memory.h"
-#include "base/write_file.h"
 #include "dataset/sizes.h"
 #include "dataset/walk.h"
 
@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -70,21 +69,6 @@ int hr__index_locate(char **path, const char *root, enum hr_index_policy policy)
     return r;
 }
 
-static int read_all(int fd, char *block, size_t bytes)
-{
-    for (size_t at = 0; at < bytes;) {
-        ssize_t got = read(fd, block + at, bytes - at);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return -errno;
-        if (!got)
-            return -EBADMSG;
-        at += (size_t)got;
-    }
-    return 0;
-}
-
 static int read_index(struct hr__catalog **out, const char *path)
 {
     struct stat st;
@@ -101,7 +85,7 @@ static int read_index(struct hr__catalog **out, const char *path)
     if (!r && !(block = hr__alloc_aligned(HR__TAG_DATASET, (size_t)st.st_size, 0)))
         r = -ENOMEM;
     if (!r)
-        r = read_all(fd, block, (size_t)st.st_size);
+        r = hr__read_exactly(fd, block, (size_t)st.st_size, 0);
     if (!r)
         r = ((struct hr__catalog_header *)block)->flags == FLAGS
                 ? hr__catalog_adopt(out, block, (size_t)st.st_size)
@@ -198,79 +182,14 @@ static int make_parents(const char *path)
     return r;
 }
 
-/*
- * Creates a file beside `path` that only the owner may read. With O_TMPFILE it has no name (*name
- * becomes "") and vanishes if this process ends before naming it. On file systems without O_TMPFILE
- * it is an ordinary file, and *name is its name. Returns a descriptor or a negative errno.
- */
-static int open_temporary(const char *path, char *name)
-{
-    const char *slash = strrchr(path, '/');
-    char *folder = hr__strdup(HR__TAG_DATASET, slash ? path : ".");
-    if (!folder)
-        return -ENOMEM;
-    if (slash)
-        folder[slash == path ? 1 : slash - path] = 0;
-    int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
-    hr__free(folder);
-    if (fd >= 0) {
-        *name = 0;
-        return fd;
-    }
-    if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL && errno != ENOENT)
-        return -errno;
-    fd = mkostemp(name, O_CLOEXEC); /* mode 0600 */
-    return fd < 0 ? -errno : fd;
-}
-
-/* Names the unnamed file `fd` "path.<process>-<clock>", and stores the name in *name. */
-static int give_name(int fd, const char *path, char **name)
-{
-    struct timespec now;
-    char from[64], last[64];
-    clock_gettime(CLOCK_REALTIME, &now);
-    snprintf(from, sizeof from, "/proc/self/fd/%d", fd);
-    snprintf(last, sizeof last, "%ld-%lld%09ld", (long)getpid(), (long long)now.tv_sec,
-             now.tv_nsec);
-    int r = join(name, "%s.%s", path, last);
-    if (!r && linkat(AT_FDCWD, from, AT_FDCWD, *name, AT_SYMLINK_FOLLOW)) {
-        r = -errno;
-        **name = 0;
-    }
-    return r;
-}
-
 int hr__index_save(struct hr__catalog *catalog, const char *path, enum hr_index_policy policy)
 {
     struct hr__catalog_header *h = catalog->header;
-    char *temporary = NULL;
     if (catalog->untrusted || h->flags != FLAGS)
         return -ESTALE;
     int r = policy == HR_INDEX_USER_CACHE ? make_parents(path) : 0;
-    if (!r)
-        r = join(&temporary, "%s%s", path, ".XXXXXX");
     if (r)
         return r;
-    int fd = open_temporary(path, temporary);
-    if (fd < 0) {
-        hr__free(temporary);
-        return fd;
-    }
     h->checksum = hr__catalog_checksum(h);
-    r = hr__write_all(fd, h, h->bytes);
-    if (!r && fsync(fd))
-        r = -errno;
-    if (!r && !*temporary) {
-        hr__free(temporary);
-        temporary = NULL;
-        r = give_name(fd, path, &temporary);
-    }
-    if (close(fd) && !r)
-        r = -errno;
-    if (!r && rename(temporary, path))
-        r = -errno;
-    if (r && temporary && *temporary)
-        unlink(temporary);
-    hr__free(temporary);
-    return r;
+    return hr__replace_file(path, h, h->bytes, 0600);
 }

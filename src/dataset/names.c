@@ -95,16 +95,8 @@ int hr__name_is_image(const char *name, size_t length)
 
 int hr__names_add(struct hr__names *names, const char *name, size_t length)
 {
-    if (names->capacity - names->bytes < length + 1) {
-        size_t capacity = names->capacity ? names->capacity * 2 : 4096;
-        while (capacity - names->bytes < length + 1)
-            capacity *= 2;
-        char *text = hr__realloc(HR__TAG_DATASET, names->text, capacity, 1);
-        if (!text)
-            return -ENOMEM;
-        names->text = text;
-        names->capacity = capacity;
-    }
+    if (hr__reserve(HR__TAG_DATASET, &names->text, names->bytes + length + 1))
+        return -ENOMEM;
     char *at = names->text + names->bytes;
     memcpy(at, name, length);
     at[length] = 0;

@@ -21,8 +21,8 @@ int hr__name_is_image(const char *name, size_t length);
 /* A growing list of names: 0-terminated texts, one after another. */
 struct hr__names {
     char *text;
-    size_t bytes, capacity; /* bytes of text used and allocated */
-    const char **items;     /* pointers into text, sorted; set by hr__names_sort */
+    size_t bytes;       /* of text used */
+    const char **items; /* pointers into text, sorted; set by hr__names_sort */
     size_t count;
     int non_ascii; /* non-zero: some name has a byte >= 0x80 */
 };

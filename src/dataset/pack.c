@@ -5,6 +5,7 @@
 #include "dataset/pack.h"
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/memory.h"
 #include "dataset/dataset.h"
 #include "dataset/describe.h"
@@ -135,21 +136,6 @@ int hr__pack_check(const struct hr__pack_superblock *s, const char *path, struct
     return 0;
 }
 
-static int read_at(int fd, char *block, uint64_t bytes, uint64_t offset)
-{
-    for (uint64_t at = 0; at < bytes;) {
-        ssize_t got = pread(fd, block + at, bytes - at, (off_t)(offset + at));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return -errno;
-        if (!got)
-            return -ENODATA;
-        at += (uint64_t)got;
-    }
-    return 0;
-}
-
 static int cannot_read(const char *path, int code, struct hr_error *error)
 {
     if (code == -ENODATA)
@@ -199,7 +185,7 @@ int hr__pack_open_file(struct hr__catalog **out, struct hr__pack_superblock *sup
     struct stat st;
     char *block = NULL;
     *out = NULL;
-    int r = fstat(fd, &st) ? -errno : read_at(fd, (char *)&s, sizeof s, 0);
+    int r = fstat(fd, &st) ? -errno : hr__read_exactly(fd, &s, sizeof s, 0);
     if (r && (r != -ENODATA || hr__pack_recognise(&s, sizeof s)))
         return cannot_read(path, r, error);
     r = check_super(&s, (uint64_t)st.st_size, path, error);
@@ -209,7 +195,7 @@ int hr__pack_open_file(struct hr__catalog **out, struct hr__pack_superblock *sup
     if (!block)
         return hr__fail(error, -ENOMEM, "out of memory for the catalog of %s, %" PRIu64 " bytes",
                         path, s.catalog_bytes);
-    r = read_at(fd, block, s.catalog_bytes, s.catalog_offset);
+    r = hr__read_exactly(fd, block, s.catalog_bytes, s.catalog_offset);
     if (r) {
         cannot_read(path, r, error);
         goto fail;

@@ -23,18 +23,12 @@ static int add(struct hr__shards *s, const char *path, struct hr_error *error)
 {
     if (s->count == SHARDS_MOST)
         return hr__fail(error, -EINVAL, "the pattern stands for more than %d shards", SHARDS_MOST);
-    if (s->count == s->capacity) {
-        size_t capacity = s->capacity ? 2 * s->capacity : 16;
-        char **more = hr__realloc(HR__TAG_DATASET, s->paths, capacity, sizeof *more);
-        if (!more)
-            return hr__fail(error, -ENOMEM, "out of memory for %zu shards", capacity);
-        s->paths = more;
-        s->capacity = capacity;
+    char *copy = hr__strdup(HR__TAG_DATASET, path);
+    if (!copy || hr__reserve(HR__TAG_DATASET, &s->paths, s->count + 1)) {
+        hr__free(copy);
+        return hr__fail(error, -ENOMEM, "out of memory for the names of %zu shards", s->count + 1);
     }
-    s->paths[s->count] = hr__strdup(HR__TAG_DATASET, path);
-    if (!s->paths[s->count])
-        return hr__fail(error, -ENOMEM, "out of memory for the names of shards");
-    s->count++;
+    s->paths[s->count++] = copy;
     return 0;
 }
 

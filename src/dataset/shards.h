@@ -8,7 +8,7 @@
 
 struct hr__shards {
     char **paths; /* owned */
-    size_t count, capacity;
+    size_t count;
 };
 
 /*

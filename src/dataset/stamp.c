@@ -1,6 +1,7 @@
 /* Takes and digests stamps of files; see stamp.h. */
 #include "dataset/stamp.h"
 
+#include "base/files.h"
 #include "base/memory.h"
 #include "dataset/dataset.h"
 
@@ -150,19 +151,6 @@ uint64_t hr__content_digest(const void *bytes, size_t length)
     return never_0(digest);
 }
 
-static int read_block(int fd, uint8_t *out, uint64_t bytes, uint64_t from)
-{
-    for (uint64_t done = 0; done < bytes;) {
-        ssize_t got = pread(fd, out + done, bytes - done, (off_t)(from + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return got ? -errno : -ENODATA;
-        done += (uint64_t)got;
-    }
-    return 0;
-}
-
 static int digest_file(uint64_t *out, int fd, uint64_t from, uint64_t length)
 {
     uint64_t at[BLOCKS], size, digest = length;
@@ -171,7 +159,7 @@ static int digest_file(uint64_t *out, int fd, uint64_t from, uint64_t length)
     if (!block)
         return -ENOMEM;
     for (int i = 0; !r && i < count; i++) {
-        r = read_block(fd, block, size, from + at[i]);
+        r = hr__read_exactly(fd, block, size, from + at[i]);
         digest = add_block(digest, block, size);
     }
     hr__free(block);

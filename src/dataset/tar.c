@@ -43,9 +43,9 @@ struct shard {
     int64_t mtime_ns;
     uint64_t file_bytes;
     struct tar_member *members;
-    size_t count, capacity;
+    size_t count;
     char *text; /* names, 0-terminated */
-    size_t text_bytes, text_capacity;
+    size_t text_bytes;
     uint64_t passed_over; /* members that are neither image nor label */
     struct hr_error error;
 };
@@ -58,21 +58,6 @@ struct tar_pass {
 int hr__tar_recognise(const void *bytes, size_t length)
 {
     return length >= 512 && !memcmp((const char *)bytes + 257, "ustar", 5);
-}
-
-static int grow(void **block, size_t *capacity, size_t wanted, size_t size)
-{
-    if (wanted <= *capacity)
-        return 0;
-    size_t more = *capacity ? *capacity : 64;
-    while (more < wanted)
-        more *= 2;
-    void *grown = hr__realloc(HR__TAG_DATASET, *block, more, size);
-    if (!grown)
-        return -ENOMEM;
-    *block = grown;
-    *capacity = more;
-    return 0;
 }
 
 /* Strips the "./" that `tar c .` writes. */
@@ -108,8 +93,8 @@ static int wrong(struct shard *s, int code, const char *member, const char *what
 static int add_member(struct shard *s, const char *name, const struct tar_member *m)
 {
     size_t length = strlen(name) + 1;
-    if (grow((void **)&s->text, &s->text_capacity, s->text_bytes + length, 1) ||
-        grow((void **)&s->members, &s->capacity, s->count + 1, sizeof *s->members))
+    if (hr__reserve(HR__TAG_DATASET, &s->text, s->text_bytes + length) ||
+        hr__reserve(HR__TAG_DATASET, &s->members, s->count + 1))
         return hr__fail(&s->error, -ENOMEM, "out of memory for the names in %s", s->path);
     memcpy(s->text + s->text_bytes, name, length);
     s->members[s->count] = *m;

@@ -46,7 +46,7 @@ struct node {
 struct walk {
     int root_fd;
     struct node **nodes; /* the root, then the directories level by level */
-    size_t count, capacity;
+    size_t count;
     size_t level; /* first node of the level being listed */
     struct hr__progress *progress;
 };
@@ -186,14 +186,8 @@ static void list_node(void *arg, size_t i)
 
 static int append(struct walk *w, struct node *parent, const char *name, uint32_t label)
 {
-    if (w->count == w->capacity) {
-        size_t capacity = w->capacity ? w->capacity * 2 : 64;
-        struct node **nodes = hr__realloc(HR__TAG_DATASET, w->nodes, capacity, sizeof *nodes);
-        if (!nodes)
-            return -ENOMEM;
-        w->nodes = nodes;
-        w->capacity = capacity;
-    }
+    if (hr__reserve(HR__TAG_DATASET, &w->nodes, w->count + 1))
+        return -ENOMEM;
     struct node *n = hr__alloc(HR__TAG_DATASET, 1, sizeof *n);
     size_t above = parent ? strlen(parent->path) : 0, length = strlen(name);
     if (n)

@@ -50,30 +50,15 @@ void hr__bad_insert(struct hr__bad **list, struct hr__bad *bad)
     *list = bad;
 }
 
-/* Makes room for one more record. Without memory it drops the oldest. */
+/* Makes room for one more record, by dropping the oldest if there are enough. */
 static int make_room_locked(struct hr__bad_list *l)
 {
-    if (l->kept < l->capacity)
-        return 1;
-    if (l->capacity < HR__BAD_KEPT) {
-        /* The buffer has not wrapped yet: the first record is at 0. */
-        size_t capacity = l->capacity ? l->capacity * 2 : 16;
-        if (capacity > HR__BAD_KEPT)
-            capacity = HR__BAD_KEPT;
-        struct hr__bad **grown =
-            l->first ? NULL : hr__realloc(HR__TAG_LOADER, l->at, capacity, sizeof *grown);
-        if (grown) {
-            l->at = grown;
-            l->capacity = capacity;
-            return 1;
-        }
-    }
-    if (!l->capacity)
-        return 0;
+    if (l->kept < HR__BAD_KEPT)
+        return hr__reserve(HR__TAG_LOADER, &l->at, l->kept + 1);
     hr__free(l->at[l->first]);
-    l->first = (l->first + 1) % l->capacity;
+    l->first = (l->first + 1) % HR__BAD_KEPT;
     l->kept--;
-    return 1;
+    return 0;
 }
 
 void hr__bad_keep_locked(struct hr_loader *l, struct hr_batch *batch)
@@ -86,11 +71,11 @@ void hr__bad_keep_locked(struct hr_loader *l, struct hr_batch *batch)
         list->total++;
         if (bad->taken)
             hr__count(&l->counters.damaged_samples, 1);
-        if (!make_room_locked(list)) {
+        if (make_room_locked(list)) {
             hr__free(bad);
             continue;
         }
-        list->at[(list->first + list->kept++) % list->capacity] = bad;
+        list->at[(list->first + list->kept++) % HR__BAD_KEPT] = bad;
     }
 }
 
@@ -107,7 +92,7 @@ int hr__bad_judge_locked(const struct hr_loader *l, uint64_t epoch, int at_end,
                         " are bad, more than max_bad_share = %g: repair the dataset or raise it;",
                         l->epoch_bad, l->epoch_seen, epoch, share);
     for (size_t i = 0; i < l->bad.kept; i++) {
-        const struct hr__bad *bad = l->bad.at[(l->bad.first + i) % l->bad.capacity];
+        const struct hr__bad *bad = l->bad.at[(l->bad.first + i) % HR__BAD_KEPT];
         if (bad->epoch != epoch)
             continue;
         char path[256];
@@ -127,7 +112,7 @@ int hr__bad_judge_locked(const struct hr_loader *l, uint64_t epoch, int at_end,
 static void free_details(struct hr__bad_list *list)
 {
     for (size_t i = 0; i < list->kept; i++)
-        hr__free(list->at[(list->first + i) % list->capacity]);
+        hr__free(list->at[(list->first + i) % HR__BAD_KEPT]);
     hr__free(list->at);
     *list = (struct hr__bad_list){0};
 }
@@ -167,7 +152,7 @@ static int get_one(struct hr_loader *l, const struct hr__bad_list *list, uint64_
         return r;
     pthread_mutex_lock(&l->lock);
     if (i < list->kept) {
-        describe(list->at[(list->first + i) % list->capacity], out);
+        describe(list->at[(list->first + i) % HR__BAD_KEPT], out);
         r = 0;
     }
     pthread_mutex_unlock(&l->lock);

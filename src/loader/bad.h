@@ -23,10 +23,10 @@ struct hr__bad {
     char path[];
 };
 
-/* The newest HR__BAD_KEPT records, in a circular buffer of `capacity`. */
+/* The newest HR__BAD_KEPT records. The buffer grows up to that number; then it is circular. */
 struct hr__bad_list {
     struct hr__bad **at;
-    size_t capacity, first, kept;
+    size_t first, kept;
     uint64_t total; /* ever added */
 };
 

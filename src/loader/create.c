@@ -13,6 +13,8 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <time.h>
 
 #define MAX_THREADS 4096
@@ -153,6 +155,23 @@ int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct h
     return 0;
 }
 
+/* Logs once per process, on the first rank of a machine whose ranks prepare for themselves, that an
+ * agent would share the cores among them. LOCAL_RANK is torchrun's; without it, a machine's ranks
+ * are taken to be consecutive. */
+static void suggest_agent(const struct hr_loader_options *options)
+{
+    static atomic_flag is_said = ATOMIC_FLAG_INIT;
+    int here = options->local_world_size < options->world_size ? options->local_world_size
+                                                               : options->world_size;
+    const char *local = getenv("LOCAL_RANK");
+    long rank = local && *local ? strtol(local, NULL, 10) : options->rank % here;
+    if (here > 1 && !rank && !atomic_flag_test_and_set(&is_said))
+        hr__log(HR_LOG_WARNING,
+                "%d ranks of this machine prepare for themselves, each with its part of the cores: "
+                "agent=\"auto\" shares the cores among them",
+                here);
+}
+
 int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset, struct hr_recipe *recipe,
                      const struct hr_loader_options *options, struct hr_error *error)
 {
@@ -165,6 +184,8 @@ int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset, struct 
     if (r)
         return r;
     r = make_ring(l, error);
+    if (!r && !hr__remote_is_wanted(&l->options) && !hr__hosting_is_wanted(&l->options))
+        suggest_agent(&l->options);
     if (!r)
         r = hr__remote_is_wanted(&l->options)    ? hr__remote_create(l, error)
             : hr__hosting_is_wanted(&l->options) ? hr__hosting_create(l, error)

@@ -39,7 +39,7 @@ struct hr__crew {
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t left;  /* signalled when a worker returns from a leaving publisher */
     struct member **members;
-    int member_count, member_capacity;
+    int member_count;
     uint64_t visits;
 };
 
@@ -310,25 +310,11 @@ void hr__crew_watch(struct hr__crew *crew, hr__crew_watch_fn watch, void *arg)
     pthread_mutex_unlock(&crew->lock);
 }
 
-static int grow_locked(struct hr__crew *c)
-{
-    if (c->member_count < c->member_capacity)
-        return 0;
-    int capacity = c->member_capacity ? 2 * c->member_capacity : 8;
-    struct member **members =
-        hr__realloc(HR__TAG_LOADER, c->members, (size_t)capacity, sizeof(struct member *));
-    if (!members)
-        return -ENOMEM;
-    c->members = members;
-    c->member_capacity = capacity;
-    return 0;
-}
-
 int hr__crew_join(struct hr__crew *c, struct hr_loader *loader, struct hr_error *error)
 {
     struct member *m = hr__alloc(HR__TAG_LOADER, 1, sizeof *m);
     pthread_mutex_lock(&c->lock);
-    int r = m ? grow_locked(c) : -ENOMEM;
+    int r = m ? hr__reserve(HR__TAG_LOADER, &c->members, (size_t)c->member_count + 1) : -ENOMEM;
     if (!r) {
         m->loader = loader;
         c->members[c->member_count++] = m;

@@ -71,7 +71,7 @@ void hr__wake_worker_locked(struct hr_loader *l)
         pthread_cond_signal(&l->work);
 }
 
-void hr__wake_workers_locked(struct hr_loader *l)
+static void wake_workers_locked(struct hr_loader *l)
 {
     if (l->part->notify_workers_locked)
         l->part->notify_workers_locked(l, INT_MAX);
@@ -412,7 +412,7 @@ void hr__let_workers_read_locked(struct hr_loader *l)
     l->workers_read = 1;
     /* On trial: if one of the first reads blocks, fetchers take over again. */
     l->blocked_score = HR__BLOCKED_LIMIT - HR__BLOCKED_STEP;
-    hr__wake_workers_locked(l);
+    wake_workers_locked(l);
 }
 
 void hr__stage_locked(struct hr_loader *l, struct hr__job *job)

@@ -79,9 +79,8 @@ void hr__let_workers_read_locked(struct hr_loader *l);
 /* Wakes the threads that can continue when samples have become claimable. */
 void hr__wake_claimers_locked(struct hr_loader *l);
 
-/* Wakes one idle worker; all idle workers. */
+/* Wakes one idle worker. */
 void hr__wake_worker_locked(struct hr_loader *l);
-void hr__wake_workers_locked(struct hr_loader *l);
 
 /* Wakes the consumer: the first batch of the window may be complete, or none will come. */
 void hr__wake_consumer_locked(struct hr_loader *l);

@@ -61,6 +61,8 @@ static const struct hr__fused_kernels *const versions[] = {
 #if defined(__x86_64__)
     [HR__ISA_AVX2] = &hr__fused_avx2,
     [HR__ISA_AVX512] = &hr__fused_avx512,
+#elif defined(__aarch64__)
+    [HR__ISA_NEON] = &hr__fused_neon,
 #endif
 };
 

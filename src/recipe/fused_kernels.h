@@ -82,6 +82,7 @@ struct hr__fused_kernels {
 extern const struct hr__fused_kernels hr__fused_portable;
 extern const struct hr__fused_kernels hr__fused_avx2;
 extern const struct hr__fused_kernels hr__fused_avx512;
+extern const struct hr__fused_kernels hr__fused_neon;
 
 /* Returns the version for `isa`, or the best lower one in this build. */
 const struct hr__fused_kernels *hr__fused_kernels(enum hr__isa isa);

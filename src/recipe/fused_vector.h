@@ -1,13 +1,13 @@
 /*
- * The part of the fused pass that fused_avx2.c and fused_avx512.c share; each compiles it with its
- * own vectors.
+ * The part of the fused pass that AVX2, AVX-512 and NEON share: all but the horizontal filter and
+ * interleaving. Each compiles it with its own vectors.
  *
  * Before including this, a file defines the operations of its instruction set:
  *
  * - LANES: number of 32-bit elements in a vector; `reals` and `ints`: vectors of them.
  * - V(op): the intrinsic of that name; INTS(op): the one for whole vectors of integers.
  * - put(out, v, stream), put_half(out, v), put_few(out, v, bytes): write a vector (stream:
- *   bypassing the caches), its lower half, its first bytes.
+ *   bypassing the caches where the instruction set can), its lower half, its first bytes.
  * - load_few(in, n): loads n < LANES elements and fills up with zeros.
  * - pack_bytes(a, b, c, d), pack_words(a, b): the low bytes of four vectors with values 0..255, the
  *   low words of two with values 0..65535, in order.
@@ -193,12 +193,11 @@ static void copy(void *out, const void *in, size_t bytes)
     }
     memcpy(out, in, head);
     for (at = head; at + HR__LINE_BYTES <= bytes; at += HR__LINE_BYTES) {
-        const uint8_t *from = (const uint8_t *)in + at;
-        ints first = INTS(loadu)((const void *)from);
-        ints last = INTS(loadu)((const void *)(from + HR__LINE_BYTES - sizeof last));
-        put((uint8_t *)out + at, first, 1);
-        if (sizeof first < HR__LINE_BYTES)
-            put((uint8_t *)out + at + sizeof first, last, 1);
+        ints line[HR__LINE_BYTES / sizeof(ints)];
+        for (size_t k = 0; k < HR__LINE_BYTES / sizeof(ints); k++)
+            line[k] = INTS(loadu)((const void *)((const uint8_t *)in + at + k * sizeof(ints)));
+        for (size_t k = 0; k < HR__LINE_BYTES / sizeof(ints); k++)
+            put((uint8_t *)out + at + k * sizeof(ints), line[k], 1);
     }
     memcpy((uint8_t *)out + at, (const uint8_t *)in + at, bytes - at);
 }

@@ -1,6 +1,8 @@
 /* Writes the events of a trace; see events.h. */
 #include "report/events.h"
 
+#include "report/format.h"
+
 #include <inttypes.h>
 
 void hr__event_begin(struct hr__events *e, const char *kind, int process, int64_t thread)

@@ -8,7 +8,7 @@
 #ifndef HR_REPORT_EVENTS_H
 #define HR_REPORT_EVENTS_H
 
-#include "report/draft.h"
+#include "base/draft.h"
 
 #include <stdint.h>
 

@@ -109,3 +109,21 @@ const char *hr__format_range(char out[2 * HR__FORMAT_BYTES], double low, double 
     snprintf(out, 2 * HR__FORMAT_BYTES, "%.*s to %s", kept, from, to);
     return out;
 }
+
+void hr__draft_number(struct hr__draft *d, double value, int decimals)
+{
+    char digits[HR__FORMAT_BYTES];
+    if (!(fabs(value) < 9e18)) { /* also NaN */
+        hr__draft_put(d, "null");
+        return;
+    }
+    if (fabs(value) >= 1e9) /* more digits than a chart or a person can distinguish */
+        decimals = 0;
+    size_t n = strlen(hr__format_fixed(digits, value, decimals, false));
+    if (decimals > 0 && strchr(digits, '.')) {
+        while (digits[n - 1] == '0')
+            n--;
+        n -= digits[n - 1] == '.';
+    }
+    hr__draft_add(d, digits, n);
+}

@@ -6,6 +6,8 @@
 #ifndef HR_REPORT_FORMAT_H
 #define HR_REPORT_FORMAT_H
 
+#include "base/draft.h"
+
 #include <stdbool.h>
 
 #define HR__FORMAT_BYTES 64
@@ -28,5 +30,8 @@ const char *hr__format_bytes(char out[HR__FORMAT_BYTES], double bytes);
 typedef const char *(*hr__format_fn)(char out[HR__FORMAT_BYTES], double value);
 const char *hr__format_range(char out[2 * HR__FORMAT_BYTES], double low, double high,
                              hr__format_fn format);
+
+/* Adds a JSON number of at most `decimals` (0..9) decimals; null for NaN or beyond 9e18. */
+void hr__draft_number(struct hr__draft *draft, double value, int decimals);
 
 #endif

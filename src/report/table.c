@@ -28,15 +28,7 @@ void hr__table_cell(struct hr__table *t, const char *text)
     struct hr__draft cell = {.text = NULL};
     hr__draft_plain(&cell, text ? text : "");
     t->failed |= cell.failed;
-    if (!t->failed && t->cell_count == t->capacity) {
-        size_t capacity = t->capacity ? t->capacity * 2 : 32;
-        char **grown = hr__realloc(HR__TAG_REPORT, t->cells, capacity, sizeof *grown);
-        if (grown) {
-            t->cells = grown;
-            t->capacity = capacity;
-        }
-        t->failed = !grown;
-    }
+    t->failed = t->failed || hr__reserve(HR__TAG_REPORT, &t->cells, t->cell_count + 1);
     char *copy = t->failed ? NULL : hr__strdup(HR__TAG_REPORT, cell.text);
     hr__draft_clear(&cell);
     if (copy)
@@ -57,19 +49,12 @@ void hr__table_cell_print(struct hr__table *t, const char *format, ...)
 void hr__table_bar(struct hr__table *t, double share)
 {
     size_t rows = hr__table_rows(t);
-    if (rows > t->bar_capacity && !t->failed) {
-        size_t capacity = rows + 16;
-        double *grown = hr__realloc(HR__TAG_REPORT, t->bars, capacity, sizeof *grown);
-        for (size_t i = t->bar_capacity; grown && i < capacity; i++)
-            grown[i] = NAN;
-        t->failed = !grown;
-        if (grown) {
-            t->bars = grown;
-            t->bar_capacity = capacity;
-        }
-    }
-    if (!t->failed && rows)
-        t->bars[rows - 1] = share;
+    t->failed = t->failed || hr__reserve(HR__TAG_REPORT, &t->bars, rows);
+    if (t->failed || !rows)
+        return;
+    while (t->bar_count < rows)
+        t->bars[t->bar_count++] = NAN;
+    t->bars[rows - 1] = share;
 }
 
 size_t hr__table_rows(const struct hr__table *t)
@@ -246,7 +231,7 @@ void hr__table_text(const struct hr__table *t, int columns, struct hr__draft *dr
         print_row(t, &l, heads, NAN, draft);
     for (size_t i = 0; i < rows; i++)
         print_row(t, &l, (const char *const *)t->cells + i * (size_t)t->column_count,
-                  i < t->bar_capacity ? t->bars[i] : NAN, draft);
+                  i < t->bar_count ? t->bars[i] : NAN, draft);
 }
 
 /* ---- in a page ---- */

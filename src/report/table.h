@@ -6,7 +6,7 @@
 #ifndef HR_REPORT_TABLE_H
 #define HR_REPORT_TABLE_H
 
-#include "report/draft.h"
+#include "base/draft.h"
 
 #define HR__TABLE_COLUMNS 12
 
@@ -23,9 +23,9 @@ struct hr__table {
     int flexible; /* column whose text wraps if space is short; nonzero in a table of names and
                      texts, without a head */
     char **cells; /* printable, row by row */
-    size_t cell_count, capacity;
+    size_t cell_count;
     double *bars; /* by row: 0..1, drawn if there is space; NaN: none */
-    size_t bar_capacity;
+    size_t bar_count;
     bool failed; /* out of memory */
 };
 

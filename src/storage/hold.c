@@ -14,6 +14,7 @@
 #include "storage/residency.h"
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/memory.h"
 #include "base/versioned.h"
 
@@ -36,7 +37,7 @@ struct held_file {
 
 struct hr_storage_hold {
     struct held_file *files;
-    size_t count, capacity;
+    size_t count;
     size_t most_files;        /* limit on `count` */
     uint64_t most_lock_bytes; /* like the next two: in whole pages */
     uint64_t mapped_bytes, locked_bytes;
@@ -53,13 +54,8 @@ struct hr_storage_hold {
 /* Returns half of the mappings that a process may have. */
 static size_t most_mappings(void)
 {
-    char text[32] = "";
-    int fd = open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        ssize_t n = read(fd, text, sizeof text - 1);
-        text[n > 0 ? n : 0] = 0;
-        close(fd);
-    }
+    char text[32];
+    hr__read_text("/proc/sys/vm/max_map_count", text, sizeof text);
     size_t most = strtoull(text, NULL, 10);
     return (most ? most : USUAL_MAPPINGS) / 2;
 }
@@ -215,19 +211,6 @@ static int map_files(struct hr_storage_hold *hold, const char *const *paths, siz
     return 0;
 }
 
-static int make_room(struct hr_storage_hold *hold, size_t count)
-{
-    size_t wanted = hold->count + count;
-    if (wanted <= hold->capacity)
-        return 0;
-    struct held_file *files = hr__realloc(HR__TAG_STORAGE, hold->files, wanted, sizeof *files);
-    if (!files)
-        return -ENOMEM;
-    hold->files = files;
-    hold->capacity = wanted;
-    return 0;
-}
-
 static struct hr_storage_hold *begin(void)
 {
     struct hr_storage_hold *hold = hr__alloc(HR__TAG_STORAGE, 1, sizeof *hold);
@@ -253,11 +236,9 @@ static void unmap_files(struct hr_storage_hold *hold, size_t count)
 static void go_back(struct hr_storage_hold *hold, const struct hr_storage_hold *before)
 {
     struct held_file *files = hold->files;
-    size_t capacity = hold->capacity;
     unmap_files(hold, before->count);
     *hold = *before;
     hold->files = files;
-    hold->capacity = capacity;
 }
 
 int hr_storage_hold(const char *const *paths, size_t count, uint64_t most_bytes,
@@ -271,7 +252,9 @@ int hr_storage_hold(const char *const *paths, size_t count, uint64_t most_bytes,
     struct hr_storage_hold before = {.files = NULL};
     if (held)
         before = *held;
-    r = !held || !absent || make_room(held, count) ? -ENOMEM : 0;
+    r = !held || !absent || hr__reserve(HR__TAG_STORAGE, &held->files, held->count + count)
+            ? -ENOMEM
+            : 0;
     if (r)
         hr__fail(error, r, "no memory for a list of %zu files", count);
     if (!r)

@@ -206,7 +206,7 @@ def test_out_of_memory(tmp_path):
 def test_other_files(tmp_path):
     letter = tmp_path / "letter"
     letter.write_text("dear reader")
-    with pytest.raises(FileExistsError, match="no memory record"), memory.record(letter):
+    with pytest.raises(FileExistsError, match="not a memory record"), memory.record(letter):
         pass
     assert letter.read_text() == "dear reader"
     with pytest.raises(Exception, match="no memory record"):

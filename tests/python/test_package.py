@@ -73,7 +73,8 @@ def test_stubs_name_what_the_extension_has():
     functions = {n.name for n in stub.body if isinstance(n, ast.FunctionDef)}
     classes = {n.name: n for n in stub.body if isinstance(n, ast.ClassDef)}
     classes = {name: n for name, n in classes.items() if not name.startswith("_")}
-    assert functions | set(classes) | {"version"} == public(dir(headrace._core))
+    constants = {n.target.id for n in stub.body if isinstance(n, ast.AnnAssign)}
+    assert functions | set(classes) | constants == public(dir(headrace._core))
     for name, node in classes.items():
         members = {n.name for n in node.body if isinstance(n, ast.FunctionDef)}
         members |= {n.target.id for n in node.body if isinstance(n, ast.AnnAssign)}

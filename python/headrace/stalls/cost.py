@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .. import transforms
+from .. import _core, transforms
 from ..forms import Converter
 from ..prepare import Preparer
 
@@ -125,7 +125,7 @@ def _images(paths: Sequence[_Path], preparer: Preparer) -> tuple[list[bytes], st
 
 def _converted(images: list[bytes], until: float) -> list[_Form]:
     """Converts as many images as time allows, to every form that at least one of them has."""
-    forms = [_Form("encoded"), _Form("coefficients"), _Form("planes")]
+    forms = [_Form(name) for name in _core.forms]
     converter = Converter()
     for image in images:
         for form in forms:

@@ -29,7 +29,7 @@ from ._epochs import Epochs, OneReader
 from ._iteration import Iteration
 from ._order import Dealt, Order, OrderedBatches
 from ._stats import add_stats
-from ._surroundings import Part, local_ranks, suggest_agent
+from ._surroundings import Part, local_ranks
 
 # Attributes fixed when the native loader is made: setting one later would have no effect.
 _FIXED = frozenset(
@@ -480,8 +480,6 @@ class DataLoader(Epochs):
         """Logs notices to the user before the first batch."""
         if self._dealt is not None:
             self._dealt.say()
-        if self._options.get("agent") is None and not self._has_hosts():
-            suggest_agent(self.rank, self.world_size)
         chosen = self._options["assignment"] != "auto"
         if chosen or self.rank or self.world_size == 1 or not self._has_hosts():
             return

@@ -135,25 +135,6 @@ def _say(seen: _Seen, taken: tuple[int, int]) -> None:
 _said = False
 
 
-def suggest_agent(rank: int, ranks: int) -> None:
-    """Logs a suggestion to use an agent, once, on the first rank of a machine whose ranks prepare
-    for themselves: each has a fixed part of the cores, however much work the others have."""
-    global _suggested
-    here = min(local_ranks(), ranks)
-    first = _number("LOCAL_RANK") if "LOCAL_RANK" in os.environ else rank % here
-    if _suggested or here == 1 or first != 0:
-        return
-    _suggested = True
-    _logger.warning(
-        "%d ranks of this machine prepare for themselves, each with its part of the cores: "
-        'agent="auto" shares the cores among them',
-        here,
-    )
-
-
-_suggested = False
-
-
 def local_ranks() -> int:
     """Returns the number of ranks on this machine."""
     for who, rank, _, local in LAUNCHERS:

@@ -168,9 +168,6 @@ const char *hr__session_bad_reason(struct hr__attached *a, uint64_t sequence);
 int hr__pushed_add(struct hr_loader *loader, struct hr__push *push, struct hr_error *error);
 int hr__pushed_end(struct hr_loader *loader, struct hr_error *error);
 
-/* If we have a place, sends the agent as many pushed batches as its ring has room for. */
-void hr__pushed_send(struct hr__attached *a);
-
 /* Sends all undelivered batches again, to the present cursor. */
 void hr__pushed_send_again(struct hr__attached *a);
 

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/futex.h"
 #include "base/memory.h"
 #include "base/round.h"
@@ -346,19 +347,12 @@ int hr__cursor_look(struct hr__cursor *cursor, uint64_t from, uint64_t to, struc
 int hr__cursor_read(const struct hr__cursor *cursor, uint64_t offset, uint64_t bytes, void *out,
                     struct hr_error *error)
 {
-    for (char *to = out; bytes;) {
-        ssize_t n = pread(cursor->data, to, bytes, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return hr__fail(error, n ? -errno : -EPROTO,
-                            "samples in the agent's shared memory cannot be read: %s",
-                            n ? hr__errno_text(errno) : "they lie beyond its end");
-        to += n;
-        offset += (uint64_t)n;
-        bytes -= (uint64_t)n;
-    }
-    return 0;
+    int code = hr__read_exactly(cursor->data, out, bytes, offset);
+    if (!code)
+        return 0;
+    return hr__fail(error, code == -ENODATA ? -EPROTO : code,
+                    "samples in the agent's shared memory cannot be read: %s",
+                    code == -ENODATA ? "they lie beyond its end" : hr__errno_text(code));
 }
 
 int hr__cursor_copy(const struct hr__cursor *cursor, uint64_t from, size_t count,

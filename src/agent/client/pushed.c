@@ -15,7 +15,8 @@ int hr__attached_is_pushed(const struct hr__attached *a)
     return a->loader->options.external_order != 0;
 }
 
-void hr__pushed_send(struct hr__attached *a)
+/* If we have a place, sends the agent as many pushed batches as its ring has room for. */
+static void send_pushed(struct hr__attached *a)
 {
     if (a->state != HR__PLACED || !a->unsent)
         return;
@@ -33,7 +34,7 @@ void hr__pushed_send_again(struct hr__attached *a)
 {
     a->unsent = a->pushed;
     a->sent = a->delivered;
-    hr__pushed_send(a);
+    send_pushed(a);
 }
 
 int hr__pushed_add(struct hr_loader *l, struct hr__push *push, struct hr_error *error)
@@ -52,7 +53,7 @@ int hr__pushed_add(struct hr_loader *l, struct hr__push *push, struct hr_error *
     a->pushed_count++;
     if (!a->unsent)
         a->unsent = push;
-    hr__pushed_send(a);
+    send_pushed(a);
     return 0;
 }
 
@@ -82,7 +83,7 @@ void hr__pushed_took(struct hr__attached *a)
 {
     a->taken += a->pushed->count;
     forget_first(a);
-    hr__pushed_send(a);
+    send_pushed(a);
 }
 
 int hr__pushed_line_up(struct hr__attached *a, struct hr_error *error)

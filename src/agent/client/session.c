@@ -12,6 +12,7 @@
 #include "agent/statement.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -38,11 +39,8 @@ static int is_auto(const struct hr__attached *a)
 /* Writes this program's command line, as far as it fits. */
 static void describe_program(char *out, size_t capacity)
 {
-    char raw[256] = "";
-    int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-    ssize_t n = file < 0 ? 0 : read(file, raw, sizeof raw - 1);
-    if (file >= 0)
-        close(file);
+    char raw[256];
+    ssize_t n = hr__read_text("/proc/self/cmdline", raw, sizeof raw);
     for (ssize_t i = 0; i + 1 < n; i++)
         if (!raw[i])
             raw[i] = ' ';

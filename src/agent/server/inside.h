@@ -294,9 +294,6 @@ int hr__stream_enter(struct hr__agent_job *job, struct hr_error *error);
 /* Removes the job from its stream: ends its cursors and its request. */
 void hr__stream_leave(struct hr__agent_job *job);
 
-/* Drops the job's open request, and its wait for a queue. */
-void hr__stream_forget(struct hr__agent_job *job);
-
 /* Answers all requests of the stream's jobs that can be answered now, and stops or ends queues that
  * nobody needs. */
 void hr__stream_settle(struct hr__stream *stream);

@@ -12,6 +12,7 @@
 #include "agent/server/surroundings.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/memory.h"
 #include "cache/run.h"
 
@@ -392,11 +393,7 @@ static uint64_t party_of(pid_t pid)
     uint64_t key = 0;
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
-        int file = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = file < 0 ? -1 : read(file, text, sizeof text - 1);
-        if (file >= 0)
-            close(file);
-        text[n < 0 ? 0 : n] = 0;
+        hr__read_text(path, text, sizeof text);
         const char *at = strrchr(text, ')');
         if (i == 1)
             return key ^ hr__run_started(text) << 24;

@@ -7,9 +7,9 @@
 #include "agent/server/metrics.h"
 
 #include "agent/server/http.h"
+#include "base/draft.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "report/draft.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

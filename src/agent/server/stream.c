@@ -146,7 +146,8 @@ int hr__stream_enter(struct hr__agent_job *job, struct hr_error *error)
     return join_party(job, error);
 }
 
-void hr__stream_forget(struct hr__agent_job *job)
+/* Drops the job's open request, and its wait for a queue. */
+static void forget(struct hr__agent_job *job)
 {
     job->is_seeking = false;
     job->awaits_behind = false;
@@ -177,7 +178,7 @@ void hr__stream_leave(struct hr__agent_job *job)
     struct hr__stream *s = job->stream;
     if (!s)
         return;
-    hr__stream_forget(job);
+    forget(job);
     while (job->cursors)
         hr__job_cursor_end(job, job->cursors);
     leave_party(job);
@@ -208,7 +209,7 @@ static void await(struct hr__agent_job *job, struct hr__queue *queue, bool behin
 
 static void refuse_seek(struct hr__agent_job *job, const struct hr_error *error)
 {
-    hr__stream_forget(job);
+    forget(job);
     hr__job_refuse(job, error);
 }
 
@@ -278,7 +279,7 @@ static void answer(struct hr__agent_job *job, struct hr__job_cursor *cursor,
     hr__places_set_last(queue->places, cursor->place,
                         epochs && span->epoch - job->epochs_ahead + 1 >= epochs);
     job->cursor = cursor;
-    hr__stream_forget(job);
+    forget(job);
     hr__job_send(job, &message);
     if (!cursor->is_known)
         hr__places_cursor_hand_over(queue->places, cursor->place);

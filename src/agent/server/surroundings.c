@@ -2,6 +2,7 @@
 #include "agent/server/surroundings.h"
 
 #include "base/error.h"
+#include "base/files.h"
 #include "cache/capacity.h"
 
 #include <fcntl.h>
@@ -17,12 +18,7 @@ static int read_file(const char *process, const char *name, char *out, size_t ca
 {
     char path[96];
     snprintf(path, sizeof path, "/proc/%s/%s", process, name);
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = file < 0 ? -1 : read(file, out, capacity - 1);
-    if (file >= 0)
-        close(file);
-    out[n < 0 ? 0 : n] = 0;
-    return n > 0;
+    return hr__read_text(path, out, capacity) > 0;
 }
 
 static int nice_of(const char *stat)

@@ -49,7 +49,7 @@ static void forget(struct hr__trace *t)
     hr__free(t->cursors);
     t->queues = NULL;
     t->cursors = NULL;
-    t->queue_count = t->cursor_count = t->queue_capacity = t->cursor_capacity = 0;
+    t->queue_count = t->cursor_count = 0;
     t->note_count = t->lost = 0;
 }
 
@@ -139,28 +139,13 @@ void hr__trace_cancel(struct hr__trace *t)
     atomic_store(&t->is_taken, 0);
 }
 
-/* Makes room for one more element of `size` bytes. Returns false if there is no memory. */
-static bool grow(void **array, size_t count, size_t *capacity, size_t size)
-{
-    if (count < *capacity)
-        return true;
-    size_t more = *capacity ? *capacity * 2 : 16;
-    void *grown = hr__realloc(HR__TAG_AGENT, *array, more, size);
-    if (!grown)
-        return false;
-    *array = grown;
-    *capacity = more;
-    return true;
-}
-
 void hr__trace_queue(struct hr__trace *t, const struct hr_loader *loader, uint64_t queue,
                      const char *title)
 {
     if (!hr__trace_is_on(t))
         return;
     pthread_mutex_lock(&t->lock);
-    if (hr__trace_is_on(t) &&
-        grow((void **)&t->queues, t->queue_count, &t->queue_capacity, sizeof *t->queues)) {
+    if (hr__trace_is_on(t) && !hr__reserve(HR__TAG_AGENT, &t->queues, t->queue_count + 1)) {
         struct hr__trace_queue *l = &t->queues[t->queue_count++];
         l->loader = loader;
         l->number = queue;
@@ -202,7 +187,7 @@ static struct hr__trace_known *find_cursor_locked(struct hr__trace *t, uint64_t 
 
 static void add_cursor_locked(struct hr__trace *t, const struct hr__trace_cursor *cursor)
 {
-    if (!grow((void **)&t->cursors, t->cursor_count, &t->cursor_capacity, sizeof *t->cursors)) {
+    if (hr__reserve(HR__TAG_AGENT, &t->cursors, t->cursor_count + 1)) {
         t->lost++;
         return;
     }

@@ -58,9 +58,9 @@ struct hr__trace {
     struct hr__trace_note *notes;
     size_t note_count;
     struct hr__trace_queue *queues;
-    size_t queue_count, queue_capacity;
+    size_t queue_count;
     struct hr__trace_known *cursors;
-    size_t cursor_count, cursor_capacity;
+    size_t cursor_count;
     uint64_t lost; /* notes beyond HR__TRACE_NOTES, or without memory */
 };
 

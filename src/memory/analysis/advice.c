@@ -41,23 +41,16 @@ struct advisor {
     const double *op_ns;
     uint32_t ops;
     struct chance *chances;
-    size_t count, room;
+    size_t count;
     int code;
 };
 
 static void note(struct advisor *a, struct chance chance)
 {
-    if (a->count == a->room) {
-        size_t room = a->room ? 2 * a->room : 256;
-        struct chance *more = hr__realloc(HR__TAG_MEMORY, a->chances, room, sizeof *more);
-        if (!more) {
-            a->code = -ENOMEM;
-            return;
-        }
-        a->chances = more;
-        a->room = room;
-    }
-    a->chances[a->count++] = chance;
+    if (!a->code)
+        a->code = hr__reserve(HR__TAG_MEMORY, &a->chances, a->count + 1);
+    if (!a->code)
+        a->chances[a->count++] = chance;
 }
 
 /* Examines a block that is not accessed during the peak. The call running at the peak needs the

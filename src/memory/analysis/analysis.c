@@ -32,21 +32,14 @@ static int room_for_op(struct analysis_filler *f, uint32_t op)
         return 1;
     if (op >= OPS_MOST)
         return 0;
-    uint32_t ops = f->ops ? f->ops : 1024;
-    while (ops <= op)
-        ops *= 2;
-    double *ns = hr__realloc(HR__TAG_MEMORY, f->op_ns, ops, sizeof *ns);
-    if (ns)
-        f->op_ns = ns;
-    uint32_t *calls = hr__realloc(HR__TAG_MEMORY, f->op_calls, ops, sizeof *calls);
-    if (calls)
-        f->op_calls = calls;
-    if (!ns || !calls) {
+    uint32_t ops = op + 1;
+    if (hr__reserve(HR__TAG_MEMORY, &f->op_ns, ops) ||
+        hr__reserve(HR__TAG_MEMORY, &f->op_calls, ops)) {
         f->code = -ENOMEM;
         return 0;
     }
-    memset(ns + f->ops, 0, (ops - f->ops) * sizeof *ns);
-    memset(calls + f->ops, 0, (ops - f->ops) * sizeof *calls);
+    memset(f->op_ns + f->ops, 0, (ops - f->ops) * sizeof *f->op_ns);
+    memset(f->op_calls + f->ops, 0, (ops - f->ops) * sizeof *f->op_calls);
     f->ops = ops;
     return 1;
 }
@@ -209,7 +202,7 @@ struct drawer {
     struct hr__memory *m;
     struct hr__device_memory *of_device[256]; /* NULL: skipped */
     struct hr__peak_span *spans;
-    size_t count, room;
+    size_t count;
     int code;
 };
 
@@ -236,18 +229,10 @@ static void note_span(struct drawer *d, const struct hr__block_event *event)
         e->time_ns <= device->timeline.peak.time_ns ||
         !hr__interval_ns(&d->m->intervals, event, &ns) || d->code)
         return;
-    if (d->count == d->room) {
-        size_t room = d->room ? 2 * d->room : 256;
-        struct hr__peak_span *more = hr__realloc(HR__TAG_MEMORY, d->spans, room, sizeof *more);
-        if (!more) {
-            d->code = -ENOMEM;
-            return;
-        }
-        d->spans = more;
-        d->room = room;
-    }
-    d->spans[d->count++] = (struct hr__peak_span){event->block, event->before_call,
-                                                  (uint32_t)(e->bytes >> 32), event->before_ns, ns};
+    d->code = hr__reserve(HR__TAG_MEMORY, &d->spans, d->count + 1);
+    if (!d->code)
+        d->spans[d->count++] = (struct hr__peak_span){
+            event->block, event->before_call, (uint32_t)(e->bytes >> 32), event->before_ns, ns};
 }
 
 static void look_again(void *arg, const struct hr__blocks_found *found,

@@ -28,7 +28,6 @@ struct finder {
     struct hr__record *record;
     struct live *table;
     size_t capacity, used;
-    uint32_t block_room, freed_room;
     uint32_t iteration_name; /* id of "iteration"; 0: not seen yet */
     uint64_t ran_of;         /* call looked up last: device << 32 | call; 0: none */
     const struct hr_memory_ran *ran;
@@ -95,26 +94,10 @@ static void take_out(struct finder *f, struct live *live)
 
 /* ---- begin and end of blocks ---- */
 
-static int grow(void **array, uint32_t *room, uint32_t count, size_t each)
-{
-    if (count < *room)
-        return 0;
-    if (*room > UINT32_MAX / 4)
-        return -EOVERFLOW;
-    /* Grow by half: the last step must not double a gigabyte. */
-    uint32_t more = *room ? *room + *room / 2 : 4096;
-    void *grown = hr__realloc(HR__TAG_MEMORY, *array, more, each);
-    if (!grown)
-        return -ENOMEM;
-    *array = grown;
-    *room = more;
-    return 0;
-}
-
 static int end_block(struct finder *f, struct live *live, uint64_t time_ns)
 {
     struct hr__blocks_found *out = f->out;
-    int code = grow((void **)&out->freed, &f->freed_room, out->freed_count, sizeof *out->freed);
+    int code = hr__reserve(HR__TAG_MEMORY, &out->freed, (size_t)out->freed_count + 1);
     if (code)
         return code;
     struct hr__block *block = &out->blocks[live->block];
@@ -136,7 +119,9 @@ static uint64_t size_in(const struct hr_memory_event *event)
 static int begin_block(struct finder *f, const struct hr_memory_event *event, struct live **live)
 {
     struct hr__blocks_found *out = f->out;
-    int code = grow((void **)&out->blocks, &f->block_room, out->count, sizeof *out->blocks);
+    if (out->count == NONE)
+        return -EOVERFLOW;
+    int code = hr__reserve(HR__TAG_MEMORY, &out->blocks, (size_t)out->count + 1);
     if (!code && 2 * (f->used + 1) > f->capacity)
         code = grow_table(f);
     if (code)

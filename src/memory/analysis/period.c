@@ -25,29 +25,14 @@ static uint32_t token_of(uint8_t kind, uint64_t bytes, uint32_t op)
 
 static int grow(struct hr__behaviours *b)
 {
-    size_t room = b->room ? b->room + b->room / 2 : 1 << 16;
-    uint32_t *tokens = hr__realloc(HR__TAG_MEMORY, b->tokens, room, sizeof *tokens);
-    if (!tokens)
-        return -ENOMEM;
-    b->tokens = tokens;
-    uint64_t *times = hr__realloc(HR__TAG_MEMORY, b->times_ns, room, sizeof *times);
-    if (!times)
-        return -ENOMEM;
-    b->times_ns = times;
-    b->room = room;
-    return 0;
+    int code = hr__reserve(HR__TAG_MEMORY, &b->tokens, b->count + 1);
+    return code ? code : hr__reserve(HR__TAG_MEMORY, &b->times_ns, b->count + 1);
 }
 
 static int add_mark(struct hr__behaviours *b)
 {
-    if (b->mark_count == b->mark_room) {
-        size_t room = b->mark_room ? 2 * b->mark_room : 256;
-        size_t *marks = hr__realloc(HR__TAG_MEMORY, b->marks, room, sizeof *marks);
-        if (!marks)
-            return -ENOMEM;
-        b->marks = marks;
-        b->mark_room = room;
-    }
+    if (hr__reserve(HR__TAG_MEMORY, &b->marks, b->mark_count + 1))
+        return -ENOMEM;
     b->marks[b->mark_count++] = b->count;
     b->last_busy = 0;
     b->last_has_steps = 0;
@@ -65,7 +50,7 @@ void hr__behaviours_add(void *arg, const struct hr__blocks_found *found,
     }
     if (event->block == HR__NO_BLOCK || kind == HR_MEMORY_PRESENT || b->code)
         return;
-    if (b->count == b->room && (b->code = grow(b)))
+    if ((b->code = grow(b)))
         return;
     b->last_busy += kind != HR_MEMORY_FREE;
     b->last_has_steps |= event->event->phase == HR_MEMORY_OPTIMIZER;
@@ -167,17 +152,11 @@ static size_t find_next(const struct window *w, size_t anchor, uint64_t wanted, 
     }
 }
 
-static int add(struct hr__period *out, size_t *room, const struct hr__behaviours *b, size_t begin,
-               size_t end, int same)
+static int add(struct hr__period *out, const struct hr__behaviours *b, size_t begin, size_t end,
+               int same)
 {
-    if (out->count == *room) {
-        size_t more = *room ? 2 * *room : 256;
-        void *grown = hr__realloc(HR__TAG_MEMORY, out->iterations, more, sizeof *out->iterations);
-        if (!grown)
-            return -ENOMEM;
-        out->iterations = grown;
-        *room = more;
-    }
+    if (hr__reserve(HR__TAG_MEMORY, &out->iterations, out->count + 1))
+        return -ENOMEM;
     out->iterations[out->count++] = (struct hr__iteration){
         .begin = begin,
         .end = end,
@@ -203,7 +182,6 @@ static void compare(struct hr__iteration *one, const struct hr__behaviours *b, s
 static int follow(struct hr__period *out, const struct hr__behaviours *b, size_t anchor)
 {
     struct window w = {.tokens = b->tokens, .length = out->behaviours, .count = b->count, .top = 1};
-    size_t room = 0;
     for (size_t i = 1; i < w.length; i++)
         w.top *= BASE;
     uint64_t wanted = hash_at(&w, anchor);
@@ -211,7 +189,7 @@ static int follow(struct hr__period *out, const struct hr__behaviours *b, size_t
     int code = 0;
     while (at < w.count && !code) {
         if (at + w.length <= w.count && is_same(&w, anchor, at)) {
-            code = add(out, &room, b, at, at + w.length, 1);
+            code = add(out, b, at, at + w.length, 1);
             at += w.length;
             continue;
         }
@@ -219,7 +197,7 @@ static int follow(struct hr__period *out, const struct hr__behaviours *b, size_t
         /* What follows the last whole iteration is the end of training. */
         if (next == w.count)
             break;
-        code = add(out, &room, b, at, next, 0);
+        code = add(out, b, at, next, 0);
         if (!code)
             compare(&out->iterations[out->count - 1], b, anchor, w.length);
         at = next;
@@ -309,7 +287,7 @@ static int choose_marked(struct by_marks *out, const struct hr__behaviours *b)
 /* Handles what follows the last mark. It may be a truncated iteration, or only the end of training.
  * It is an iteration if it has an optimizer's step where others do, and begins as they do or does
  * more than free blocks. */
-static int add_last(struct hr__period *out, size_t *room, const struct hr__behaviours *b,
+static int add_last(struct hr__period *out, const struct hr__behaviours *b,
                     const struct by_marks *marked)
 {
     const struct marked *most = &marked->most;
@@ -319,11 +297,11 @@ static int add_last(struct hr__period *out, size_t *room, const struct hr__behav
            b->tokens[begin + same] == b->tokens[most->begin + same])
         same++;
     if (same == most->length)
-        return add(out, room, b, begin, begin + same, 1);
+        return add(out, b, begin, begin + same, 1);
     if (same == length || (b->has_steps && !b->last_has_steps) ||
         (8 * same < most->length && 2 * b->last_busy < most->length))
         return 0;
-    int code = add(out, room, b, begin, b->count, 0);
+    int code = add(out, b, begin, b->count, 0);
     if (!code)
         out->iterations[out->count - 1].differs_at = begin + same;
     return code;
@@ -333,7 +311,6 @@ static int follow_marks(struct hr__period *out, const struct hr__behaviours *b,
                         const struct by_marks *marked)
 {
     const struct marked *most = &marked->most;
-    size_t room = 0;
     int code = 0;
     out->behaviours = most->length;
     out->by_marks = 1;
@@ -344,11 +321,11 @@ static int follow_marks(struct hr__period *out, const struct hr__behaviours *b,
         int same =
             end - begin == most->length &&
             !memcmp(b->tokens + begin, b->tokens + most->begin, most->length * sizeof *b->tokens);
-        code = add(out, &room, b, begin, end, same);
+        code = add(out, b, begin, end, same);
         if (!code && !same)
             compare(&out->iterations[out->count - 1], b, most->begin, most->length);
     }
-    return code || !most->length ? code : add_last(out, &room, b, marked);
+    return code || !most->length ? code : add_last(out, b, marked);
 }
 
 /* Finds iterations in a sequence without marks, or whose marks show none. */

@@ -22,9 +22,9 @@
 struct hr__behaviours {
     uint32_t *tokens; /* digests */
     uint64_t *times_ns;
-    size_t count, room;
+    size_t count;
     size_t *marks; /* where marks begin iterations */
-    size_t mark_count, mark_room;
+    size_t mark_count;
     uint32_t iterations; /* marks so far */
     size_t last_busy;    /* behaviours since the last mark, without frees */
     int has_steps;       /* some behaviours are of an optimizer's step */

@@ -13,16 +13,9 @@ void hr__segment_log_add(void *arg, const struct hr__blocks_found *found,
     const struct hr_memory_event *e = event->event;
     if ((e->kind != HR_MEMORY_SEGMENT && e->kind != HR_MEMORY_SEGMENT_FREE) || log->code)
         return;
-    if (log->count == log->room) {
-        size_t room = log->room ? log->room + log->room / 2 : 1024;
-        void *more = hr__realloc(HR__TAG_MEMORY, log->events, room, sizeof *log->events);
-        if (!more) {
-            log->code = -ENOMEM;
-            return;
-        }
-        log->events = more;
-        log->room = room;
-    }
+    log->code = hr__reserve(HR__TAG_MEMORY, &log->events, log->count + 1);
+    if (log->code)
+        return;
     log->events[log->count++] = (struct hr__segment_event){
         .time_ns = e->time_ns,
         .address = e->address,

@@ -21,7 +21,7 @@ struct hr__segment_event {
 /* All segment events. Initialize with zeros. */
 struct hr__segment_log {
     struct hr__segment_event *events;
-    size_t count, room;
+    size_t count;
     int code; /* -ENOMEM, sticky */
 };
 

@@ -26,7 +26,7 @@ void hr__json_stream_clear(struct hr__json_stream *stream)
 {
     hr__free(stream->text);
     stream->text = NULL;
-    stream->length = stream->room = 0;
+    stream->length = 0;
 }
 
 static int bad(const struct hr__json_stream *s, const char *what, struct hr_error *error)
@@ -84,14 +84,8 @@ static int keep(struct hr__json_stream *s, const uint8_t *bytes, size_t length,
 {
     if (length > ELEMENT_MOST - s->length)
         return bad(s, "an element of more than 16 MiB", error);
-    if (s->length + length + 1 > s->room) {
-        size_t room = 2 * (s->length + length + 1);
-        char *text = hr__realloc(HR__TAG_MEMORY, s->text, room < 4096 ? 4096 : room, 1);
-        if (!text)
-            return hr__fail(error, -ENOMEM, "out of memory while reading %s", s->in->name);
-        s->text = text;
-        s->room = room < 4096 ? 4096 : room;
-    }
+    if (hr__reserve(HR__TAG_MEMORY, &s->text, s->length + length + 1))
+        return hr__fail(error, -ENOMEM, "out of memory while reading %s", s->in->name);
     memcpy(s->text + s->length, bytes, length);
     s->length += length;
     s->text[s->length] = 0;

@@ -10,7 +10,7 @@
 struct hr__json_stream {
     struct hr__input *in;
     char *text; /* text found by next and key, zero-terminated; owned */
-    size_t length, room;
+    size_t length;
     uint64_t at;  /* its offset in the file */
     int is_first; /* no comma is expected yet */
 };

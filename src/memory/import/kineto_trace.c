@@ -21,20 +21,6 @@ static int no_memory(const struct hr__input *in, struct hr_error *error)
     return hr__fail(error, -ENOMEM, "out of memory while reading %s", in->name);
 }
 
-/* Makes space for one more item; 0: out of memory. */
-static int grow(void **items, size_t *room, size_t count, size_t each)
-{
-    if (count < *room)
-        return 1;
-    size_t more = *room ? *room + *room / 2 : 1024;
-    void *grown = hr__realloc(HR__TAG_MEMORY, *items, more, each);
-    if (!grown)
-        return 0;
-    *items = grown;
-    *room = more;
-    return 1;
-}
-
 /* Returns the id of a name; 0: out of memory. */
 static uint32_t name_of(struct hr__kineto *k, const char *text)
 {
@@ -42,10 +28,8 @@ static uint32_t name_of(struct hr__kineto *k, const char *text)
     uint32_t id = hr__ids_find(&k->name_ids, text, length);
     if (id)
         return id;
-    size_t room = k->name_room;
-    if (!grow((void **)&k->names, &room, k->name_ids.count, sizeof *k->names))
+    if (hr__reserve(HR__TAG_MEMORY, &k->names, (size_t)k->name_ids.count + 1))
         return 0;
-    k->name_room = (uint32_t)room;
     char *copy = hr__strdup(HR__TAG_MEMORY, text);
     id = copy ? hr__ids_add(&k->name_ids, text, length) : 0;
     if (id)
@@ -126,7 +110,7 @@ static int take_memory(struct hr__kineto *k, const json_t *event, int is_refused
         return 0;
     if (!k->memory_count)
         k->pid = integer(event, "pid", 0);
-    if (!grow((void **)&k->memory, &k->memory_room, k->memory_count, sizeof one))
+    if (hr__reserve(HR__TAG_MEMORY, &k->memory, k->memory_count + 1))
         return -ENOMEM;
     k->memory[k->memory_count++] = one;
     return 0;
@@ -144,7 +128,7 @@ static int take_range(struct hr__kineto *k, const json_t *event, const char *nam
     }
     one.end_ns = one.begin_ns + length_ns;
     one.name = name_of(k, name);
-    if (!one.name || !grow((void **)&k->ranges, &k->range_room, k->range_count, sizeof one))
+    if (!one.name || hr__reserve(HR__TAG_MEMORY, &k->ranges, k->range_count + 1))
         return -ENOMEM;
     k->ranges[k->range_count++] = one;
     return 0;

@@ -40,11 +40,10 @@ struct hr__kineto_range {
 
 struct hr__kineto {
     struct hr__kineto_memory *memory; /* sorted by time */
-    size_t memory_count, memory_room;
+    size_t memory_count;
     struct hr__kineto_range *ranges; /* sorted by thread, begin, longer first */
-    size_t range_count, range_room;
+    size_t range_count;
     char **names; /* indexed by id - 1 */
-    uint32_t name_room;
     struct hr__ids name_ids;
     uint64_t unreadable;                              /* elements that are not valid JSON */
     int64_t base_ns;                                  /* origin of times, since 1970 */

@@ -31,7 +31,7 @@ struct hr__pickle {
 
 struct values {
     struct hr__pickle_value *items;
-    size_t count, room;
+    size_t count;
 };
 
 struct reader {
@@ -40,7 +40,7 @@ struct reader {
     struct hr__pickle *out;
     struct values stack, memo;
     size_t *marks; /* heights of the stack at its marks */
-    size_t mark_count, mark_room;
+    size_t mark_count;
     uint64_t at; /* offset of the current opcode */
     uint8_t opcode;
     int is_done;
@@ -103,27 +103,13 @@ static void *take(struct reader *r, size_t bytes)
     return memory;
 }
 
-/* Makes space for one more item; 0: out of memory. */
-static int grow(void **items, size_t *room, size_t count, size_t each)
-{
-    if (count < *room)
-        return 1;
-    size_t more = *room ? 2 * *room : 256;
-    void *grown = hr__realloc(HR__TAG_MEMORY, *items, more, each);
-    if (!grown)
-        return 0;
-    *items = grown;
-    *room = more;
-    return 1;
-}
-
 /* ---- the stack ---- */
 
 static int push(struct reader *r, struct hr__pickle_value value)
 {
     struct values *s = &r->stack;
     if (s->count * sizeof value > BYTES_MOST / 4 ||
-        !grow((void **)&s->items, &s->room, s->count, sizeof value))
+        hr__reserve(HR__TAG_MEMORY, &s->items, s->count + 1))
         return no_memory(r);
     s->items[s->count++] = value;
     return 0;
@@ -144,7 +130,7 @@ static struct hr__pickle_value *top(struct reader *r, size_t count)
 static int op_mark(struct reader *r, unsigned arg)
 {
     (void)arg;
-    if (!grow((void **)&r->marks, &r->mark_room, r->mark_count, sizeof *r->marks))
+    if (hr__reserve(HR__TAG_MEMORY, &r->marks, r->mark_count + 1))
         return no_memory(r);
     r->marks[r->mark_count++] = r->stack.count;
     return 0;
@@ -393,11 +379,10 @@ static int put(struct reader *r, uint64_t index)
         return bad(r, "its index cannot be");
     if (index > BYTES_MOST / 4 / sizeof *value)
         return no_memory(r);
-    while (memo->count <= index) {
-        if (!grow((void **)&memo->items, &memo->room, memo->count, sizeof *memo->items))
-            return no_memory(r);
+    if (hr__reserve(HR__TAG_MEMORY, &memo->items, index + 1))
+        return no_memory(r);
+    while (memo->count <= index)
         memo->items[memo->count++] = (struct hr__pickle_value){.kind = HR__PICKLE_UNSET};
-    }
     memo->items[index] = *value;
     return 0;
 }

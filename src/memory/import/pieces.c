@@ -28,14 +28,8 @@ static int report(hr__piece_fn fn, void *arg, enum hr__piece_change change,
 
 static int insert(struct hr__pieces *p, size_t at, struct hr__memory_piece piece)
 {
-    if (p->count == p->room) {
-        size_t room = p->room ? 2 * p->room : 64;
-        struct hr__memory_piece *more = hr__realloc(HR__TAG_MEMORY, p->pieces, room, sizeof *more);
-        if (!more)
-            return -ENOMEM;
-        p->pieces = more;
-        p->room = room;
-    }
+    if (hr__reserve(HR__TAG_MEMORY, &p->pieces, p->count + 1))
+        return -ENOMEM;
     memmove(p->pieces + at + 1, p->pieces + at, (p->count - at) * sizeof piece);
     p->pieces[at] = piece;
     p->count++;

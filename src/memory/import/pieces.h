@@ -16,7 +16,7 @@ struct hr__memory_piece {
 /* Initialize with zeros. Sorted by address. */
 struct hr__pieces {
     struct hr__memory_piece *pieces;
-    size_t count, room;
+    size_t count;
 };
 
 enum hr__piece_change {

@@ -84,7 +84,7 @@ struct snapshot {
     struct hr__memory_places places; /* addresses found by the survey */
     struct hr__memory_places lives;  /* recorded blocks; bytes: stack and pass, mark: phase */
     struct before *before, *late;    /* late: allocated after the trace ended */
-    size_t before_count, before_room, late_count, late_room;
+    size_t before_count, late_count;
     uint64_t first_us, last_us, entries;
     uint64_t unknown;                  /* entries with unknown actions */
     uint64_t left_out;                 /* entries of unsupported devices */
@@ -198,16 +198,10 @@ static uint32_t stack_of(struct snapshot *s, const struct hr__pickle_value *fram
 
 /* ---- blocks from before the trace ---- */
 
-static int add_to(struct before **list, size_t *count, size_t *room, struct before one)
+static int add_to(struct before **list, size_t *count, struct before one)
 {
-    if (*count == *room) {
-        size_t more = *room ? 2 * *room : 256;
-        struct before *grown = hr__realloc(HR__TAG_MEMORY, *list, more, sizeof *grown);
-        if (!grown)
-            return -ENOMEM;
-        *list = grown;
-        *room = more;
-    }
+    if (hr__reserve(HR__TAG_MEMORY, list, *count + 1))
+        return -ENOMEM;
     (*list)[(*count)++] = one;
     return 0;
 }
@@ -222,7 +216,7 @@ static int add_before(struct snapshot *s, enum hr_memory_kind kind, uint64_t add
                   .device = (uint8_t)(s->device + 1)},
         .frames = frames,
     };
-    return add_to(&s->before, &s->before_count, &s->before_room, one);
+    return add_to(&s->before, &s->before_count, one);
 }
 
 /* An hr__piece_fn of the survey: a missing piece existed before. */
@@ -317,7 +311,7 @@ static int survey_block(struct snapshot *s, const struct hr__pickle_value *block
                                    .bytes = bytes,
                                    .device = (uint8_t)(s->device + 1)},
                          .frames = frames};
-    return add_to(&s->late, &s->late_count, &s->late_room, one);
+    return add_to(&s->late, &s->late_count, one);
 }
 
 static int survey_segment(struct snapshot *s, const struct hr__pickle_value *segment)

@@ -39,13 +39,13 @@ struct timeline {
     struct hr__import *im;
     struct hr__memory_places tops; /* address: size, device: category; bytes: topmost block */
     uint32_t *below;               /* by block */
-    uint32_t count, room;
+    uint32_t count;
     int64_t first_ns, last_ns;
     uint32_t changing; /* block whose new version comes next; NONE: not found */
     int is_changing;   /* the next row is that version */
     uint64_t unmatched, backwards;
     struct row *rows;
-    size_t row_count, row_room;
+    size_t row_count;
     uint8_t device; /* as in events */
 };
 
@@ -99,15 +99,8 @@ static void record_block(struct timeline *t, const struct row *row, enum hr_memo
 
 static int begin_block(struct timeline *t, const struct row *row)
 {
-    if (t->count == t->room) {
-        uint32_t room = t->room ? 2 * t->room : 4096;
-        uint32_t *below =
-            room < NONE / 2 ? hr__realloc(HR__TAG_MEMORY, t->below, room, sizeof *below) : NULL;
-        if (!below)
-            return -ENOMEM;
-        t->below = below;
-        t->room = room;
-    }
+    if (t->count == NONE || hr__reserve(HR__TAG_MEMORY, &t->below, (size_t)t->count + 1))
+        return -ENOMEM;
     uint32_t block = t->count++;
     record_block(t, row, row->action == BEFORE ? HR_MEMORY_PRESENT : HR_MEMORY_ALLOC, block);
     if (category_of[row->category])
@@ -188,14 +181,8 @@ static int read_rows(struct timeline *t, struct hr__json_stream *stream)
 {
     int code = hr__json_begin(stream, '[', t->im->error), found = 0;
     while (!code && (found = hr__json_next(stream, t->im->error)) > 0) {
-        if (t->row_count == t->row_room) {
-            size_t room = t->row_room ? 2 * t->row_room : 4096;
-            struct row *rows = hr__realloc(HR__TAG_MEMORY, t->rows, room, sizeof *rows);
-            if (!rows)
-                return hr__import_no_memory(t->im);
-            t->rows = rows;
-            t->row_room = room;
-        }
+        if (hr__reserve(HR__TAG_MEMORY, &t->rows, t->row_count + 1))
+            return hr__import_no_memory(t->im);
         code = parse(t, stream, &t->rows[t->row_count]);
         t->row_count += !code;
     }

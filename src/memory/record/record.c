@@ -9,6 +9,7 @@
 #include "memory/record/record.h"
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/memory.h"
 #include "memory/record/format.h"
 
@@ -45,7 +46,7 @@ struct stream {
 /* Texts of one kind, indexed by id - 1. */
 struct texts {
     char **texts; /* each preceded by its length, see text_of */
-    uint32_t count, capacity;
+    uint32_t count;
 };
 
 struct hr__record {
@@ -54,13 +55,13 @@ struct hr__record {
     struct hr__record_about about;
     struct hr__record_damage damage;
     struct extent *extents; /* sorted by first_ns */
-    size_t extent_count, extent_capacity, extent_next;
+    size_t extent_count, extent_next;
     struct stream *streams; /* extents being read */
-    size_t stream_count, stream_capacity;
+    size_t stream_count;
     struct hr_memory_event *spare; /* buffer not used by a stream */
     struct texts names, stacks, facts;
     struct hr_memory_ran *ran; /* sorted by call and device, without duplicates */
-    size_t ran_count, ran_capacity;
+    size_t ran_count;
 };
 
 static void note_damage(struct hr__record *r, uint64_t at, uint64_t bytes, const char *what)
@@ -70,23 +71,6 @@ static void note_damage(struct hr__record *r, uint64_t at, uint64_t bytes, const
         snprintf(r->damage.what, sizeof r->damage.what, "%s", what);
     }
     r->damage.lost_bytes += bytes;
-}
-
-/* Reads up to `length` bytes at `at`; returns their number, or a negative errno. */
-static int64_t read_at(const struct hr__record *r, void *out, size_t length, uint64_t at)
-{
-    size_t got = 0;
-    while (got < length) {
-        ssize_t n = pread(r->fd, (char *)out + got, length - got, (off_t)(at + got));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        if (!n)
-            break;
-        got += (size_t)n;
-    }
-    return (int64_t)got;
 }
 
 /* ---- texts ---- */
@@ -103,17 +87,10 @@ static struct text *text_of(const struct texts *texts, uint32_t id)
 
 static int grow_texts(struct texts *texts, uint32_t id)
 {
-    uint32_t capacity = texts->capacity ? texts->capacity : 256;
-    while (capacity < id)
-        capacity *= 2;
-    if (capacity == texts->capacity)
-        return 0;
-    char **more = hr__realloc(HR__TAG_MEMORY, texts->texts, capacity, sizeof *more);
-    if (!more)
+    if (hr__reserve(HR__TAG_MEMORY, &texts->texts, id))
         return -ENOMEM;
-    memset(more + texts->capacity, 0, (capacity - texts->capacity) * sizeof *more);
-    texts->texts = more;
-    texts->capacity = capacity;
+    for (; texts->count < id; texts->count++)
+        texts->texts[texts->count] = NULL;
     return 0;
 }
 
@@ -129,7 +106,6 @@ static int add_text(struct texts *texts, uint32_t id, const char *bytes, uint32_
     memcpy(text->bytes, bytes, length);
     hr__free(texts->texts[id - 1]);
     texts->texts[id - 1] = (char *)text;
-    texts->count = id > texts->count ? id : texts->count;
     return 0;
 }
 
@@ -171,7 +147,7 @@ static int take_texts(struct hr__record *r, uint64_t at, const struct hr__extent
     char *bytes = hr__alloc(HR__TAG_MEMORY, 1, (size_t)used + 1);
     if (!bytes)
         return -ENOMEM;
-    int64_t got = read_at(r, bytes, (size_t)used, at + sizeof(struct hr__extent_header));
+    int64_t got = hr__read_at(r->fd, bytes, (size_t)used, at + sizeof(struct hr__extent_header));
     size_t end = got < 0 ? 0 : (size_t)got, next = 0;
     int code = got < 0 ? (int)got : 0;
     /* Each text has a checksum of its bytes, but only this one covers their ids. */
@@ -199,21 +175,6 @@ static int take_texts(struct hr__record *r, uint64_t at, const struct hr__extent
 
 /* ---- times of accelerators ---- */
 
-static int make_ran_room(struct hr__record *r, size_t more)
-{
-    size_t capacity = r->ran_capacity ? r->ran_capacity : HR__EXTENT_RAN_MOST;
-    while (capacity < r->ran_count + more)
-        capacity *= 2;
-    if (capacity == r->ran_capacity)
-        return 0;
-    struct hr_memory_ran *grown = hr__realloc(HR__TAG_MEMORY, r->ran, capacity, RAN_BYTES);
-    if (!grown)
-        return -ENOMEM;
-    r->ran = grown;
-    r->ran_capacity = capacity;
-    return 0;
-}
-
 static int is_ran(const struct hr_memory_ran *ran)
 {
     return ran->device && ran->device < HR_MEMORY_LIBRARIES && ran->begin_ns <= ran->end_ns &&
@@ -223,11 +184,12 @@ static int is_ran(const struct hr_memory_ran *ran)
 /* Reads an extent of accelerators' times; notes damage. */
 static int take_ran(struct hr__record *r, uint64_t at, const struct hr__extent_header *extent)
 {
-    int code = make_ran_room(r, HR__EXTENT_RAN_MOST);
+    int code = hr__reserve(HR__TAG_MEMORY, &r->ran, r->ran_count + HR__EXTENT_RAN_MOST);
     if (code)
         return code;
     struct hr_memory_ran *ran = r->ran + r->ran_count;
-    int64_t got = read_at(r, ran, (size_t)extent->used, at + sizeof(struct hr__extent_header));
+    int64_t got =
+        hr__read_at(r->fd, ran, (size_t)extent->used, at + sizeof(struct hr__extent_header));
     if (got < 0)
         return (int)got;
     size_t count = (size_t)got / RAN_BYTES, sound = 0;
@@ -300,14 +262,8 @@ const struct hr_memory_ran *hr__record_ran(const struct hr__record *record, uint
 
 static int add_extent(struct hr__record *r, uint64_t at, const struct hr__extent_header *head)
 {
-    if (r->extent_count == r->extent_capacity) {
-        size_t capacity = r->extent_capacity ? 2 * r->extent_capacity : 64;
-        struct extent *more = hr__realloc(HR__TAG_MEMORY, r->extents, capacity, sizeof *more);
-        if (!more)
-            return -ENOMEM;
-        r->extents = more;
-        r->extent_capacity = capacity;
-    }
+    if (hr__reserve(HR__TAG_MEMORY, &r->extents, r->extent_count + 1))
+        return -ENOMEM;
     r->extents[r->extent_count++] = (struct extent){
         .at = at,
         .first_ns = head->first_ns,
@@ -340,7 +296,7 @@ static int look_at(struct hr__record *r, uint64_t at)
 {
     struct hr__extent_header head;
     uint64_t there = r->about.bytes - at;
-    int64_t got = read_at(r, &head, sizeof head, at);
+    int64_t got = hr__read_at(r->fd, &head, sizeof head, at);
     if (got < 0)
         return (int)got;
     if ((size_t)got < sizeof head) {
@@ -385,7 +341,7 @@ static int read_header(struct hr__record *r, struct hr_error *error)
         return hr__fail(error, -errno, "%s: %s", r->path, hr__errno_text(errno));
     if (!S_ISREG(status.st_mode))
         return hr__fail(error, -EINVAL, "%s is not a regular file", r->path);
-    int64_t got = read_at(r, &h, sizeof h, 0);
+    int64_t got = hr__read_at(r->fd, &h, sizeof h, 0);
     if (got < 0)
         return hr__fail(error, (int)got, "%s: %s", r->path, hr__errno_text((int)got));
     if ((size_t)got < sizeof h || memcmp(h.magic, HR__RECORD_MAGIC, sizeof h.magic))
@@ -558,8 +514,8 @@ static int begin_stream(struct hr__record *r, struct extent *extent, struct stre
         r->spare = hr__alloc(HR__TAG_MEMORY, 1, HR__EXTENT_ROOM);
     if (!r->spare)
         return -ENOMEM;
-    int64_t got =
-        read_at(r, r->spare, (size_t)extent->used, extent->at + sizeof(struct hr__extent_header));
+    int64_t got = hr__read_at(r->fd, r->spare, (size_t)extent->used,
+                              extent->at + sizeof(struct hr__extent_header));
     if (got < 0)
         return (int)got;
     size_t count = (size_t)got / EVENT_BYTES;
@@ -589,14 +545,8 @@ static int begin_stream(struct hr__record *r, struct extent *extent, struct stre
 
 static int add_stream(struct hr__record *r, const struct stream *stream)
 {
-    if (r->stream_count == r->stream_capacity) {
-        size_t capacity = r->stream_capacity ? 2 * r->stream_capacity : 16;
-        struct stream *more = hr__realloc(HR__TAG_MEMORY, r->streams, capacity, sizeof *more);
-        if (!more)
-            return -ENOMEM;
-        r->streams = more;
-        r->stream_capacity = capacity;
-    }
+    if (hr__reserve(HR__TAG_MEMORY, &r->streams, r->stream_count + 1))
+        return -ENOMEM;
     r->streams[r->stream_count++] = *stream;
     return 0;
 }

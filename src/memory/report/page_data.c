@@ -8,6 +8,7 @@
 #include "memory/report/page_data.h"
 
 #include "memory/report/json.h"
+#include "report/format.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -5,8 +5,8 @@
 #ifndef HR_MEMORY_REPORT_VIEW_H
 #define HR_MEMORY_REPORT_VIEW_H
 
+#include "base/draft.h"
 #include "memory/analysis/analysis.h"
-#include "report/draft.h"
 
 #include <stdbool.h>
 

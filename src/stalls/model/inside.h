@@ -15,9 +15,6 @@ struct hr_stalls *hr__stalls_create(void);
 /* Free what the struct owns, but not the struct. */
 void hr__texts_destroy(char **texts, size_t count);
 void hr__stalls_drop_derived(struct hr_stalls *stalls);
-/* Copies what was recorded, not what is derived. Errors: -ENOMEM. */
-HR_NODISCARD int hr__stalls_copy(struct hr_stalls **out, const struct hr_stalls *from,
-                                 struct hr_error *error);
 
 /* ---- reading and joining ---- */
 
@@ -72,8 +69,5 @@ HR_NODISCARD int hr__stalls_advise(struct hr_stalls *stalls, struct hr_error *er
 /* Average bytes of a sample's file; bytes of all samples' files. NaN: unknown. */
 double hr__mean_bytes(const struct hr_stalls *stalls);
 double hr__dataset_bytes(const struct hr_stalls *stalls);
-
-/* Returns how many reads the loader keeps in flight on a host, over the ranks present. */
-int hr__loader_depth(const struct hr_stalls *stalls, const struct hr__host_record *host);
 
 #endif

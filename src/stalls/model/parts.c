@@ -13,7 +13,7 @@
 const char *const hr__phase_names[HR_STALLS_PHASES + 1] = {"device", "host",  "warm",
                                                            "cold",   "alone", NULL};
 const char *const hr__ended_names[] = {"precise", "limit", "script", "interrupted", NULL};
-const char *const hr__loader_names[] = {"torch", "headrace", "other", NULL};
+static const char *const loader_names[] = {"torch", "headrace", "other", NULL};
 static const char *const temperatures[] = {"warm", "cold", NULL};
 
 const char *hr_stalls_phase_name(enum hr_stalls_phase phase)
@@ -49,7 +49,7 @@ static void check_training(struct hr__json *reader, const json_t *object, void *
 }
 
 static const struct hr__field loader_fields[] = {
-    {"kind", HR__FIELD_WORD, RUN(loader), .words = hr__loader_names},
+    {"kind", HR__FIELD_WORD, RUN(loader), .words = loader_names},
     {"class", HR__FIELD_TEXT, RUN(loader_class)},
     {"workers", HR__FIELD_INT, RUN(workers), RANGE(0, 65536, 0)},
     {"batches_ahead", HR__FIELD_INT, RUN(prefetch_batches), RANGE(0, 1e6, 0)},

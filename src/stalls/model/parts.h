@@ -23,7 +23,6 @@
 
 extern const char *const hr__phase_names[HR_STALLS_PHASES + 1];
 extern const char *const hr__ended_names[]; /* best end first */
-extern const char *const hr__loader_names[];
 
 /* Read and write the members of the whole run, from and into the object that holds them. */
 void hr__read_run(struct hr__json *reader, const json_t *object, struct hr_stalls *stalls);

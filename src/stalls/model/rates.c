@@ -58,7 +58,8 @@ double hr__dataset_bytes(const struct hr_stalls *s)
     return bytes > 0 && isfinite(bytes) ? bytes : NAN;
 }
 
-int hr__loader_depth(const struct hr_stalls *s, const struct hr__host_record *host)
+/* Returns how many reads the loader keeps in flight on a host, over the ranks present. */
+static int loader_depth(const struct hr_stalls *s, const struct hr__host_record *host)
 {
     int each = s->loader == HR__LOADER_HEADRACE                  ? HEADRACE_DEPTH
                : s->loader == HR__LOADER_TORCH && s->workers > 0 ? s->workers
@@ -211,7 +212,7 @@ static struct hr_interval fetch_rate(const struct hr_stalls *s, double scale)
     double mean = hr__mean_bytes(s);
     struct hr_interval alone = {0, 0, 0};
     for (int i = 0; i < s->host_count; i++) {
-        struct hr_interval one = alone_rate(&s->hosts[i], hr__loader_depth(s, &s->hosts[i]));
+        struct hr_interval one = alone_rate(&s->hosts[i], loader_depth(s, &s->hosts[i]));
         alone.value += one.value * scale / mean;
         alone.low += one.low * scale / mean;
         alone.high += one.high * scale / mean;

@@ -5,9 +5,9 @@
 #include "stalls/model/inside.h"
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/memory.h"
 #include "base/versioned.h"
-#include "base/write_file.h"
 #include "stalls/model/parts.h"
 
 #include <errno.h>
@@ -86,9 +86,10 @@ static bool own_text(char **text)
     return own(text, *text ? strlen(*text) + 1 : 0, 1);
 }
 
-/* A copy first shares every pointer. Each is then replaced by a copy, or by NULL if memory runs
- * out, so that the copy can be destroyed at any point afterwards. */
-int hr__stalls_copy(struct hr_stalls **out, const struct hr_stalls *from, struct hr_error *error)
+/* Copies what was recorded, not what is derived. A copy first shares every pointer. Each is then
+ * replaced by a copy, or by NULL if memory runs out, so that the copy can be destroyed at any point
+ * afterwards. */
+static int copy_result(struct hr_stalls **out, const struct hr_stalls *from, struct hr_error *error)
 {
     struct hr_stalls *s = *out = hr__stalls_create();
     if (!s)
@@ -182,7 +183,7 @@ int hr_stalls_merge(struct hr_stalls **out, const struct hr_stalls *const *parts
     if (!copies)
         return hr__fail(error, -ENOMEM, "out of memory for %d results", count);
     for (int i = 0; i < count && !r; i++)
-        r = hr__stalls_copy(&copies[i], parts[i], error);
+        r = copy_result(&copies[i], parts[i], error);
     if (!r)
         return join_and_derive(out, copies, count, "result", error);
     for (int i = 0; i < count; i++)
@@ -207,15 +208,13 @@ static int read_file(const char *path, char **text, size_t *length, struct hr_er
         r = hr__fail(error, -ENOMEM, "out of memory for the %lld bytes of %s",
                      (long long)st.st_size, path);
     }
-    while (!r && *length < (size_t)st.st_size) {
-        ssize_t n = read(fd, *text + *length, (size_t)st.st_size - *length);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            r = hr__fail(error, -errno, "%s could not be read: %s", path, hr__errno_text(errno));
-        if (n <= 0)
-            break;
-        *length += (size_t)n;
+    if (!r) {
+        int64_t got = hr__read_at(fd, *text, (size_t)st.st_size, 0);
+        if (got < 0)
+            r = hr__fail(error, (int)got, "%s could not be read: %s", path,
+                         hr__errno_text((int)got));
+        else
+            *length = (size_t)got;
     }
     if (fd >= 0)
         close(fd);

@@ -6,6 +6,7 @@
  * Each member of the whole has a line, and so has each rank: a result of thousands of ranks is
  * written one rank at a time.
  */
+#include "base/draft.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "stalls/model/inside.h"
@@ -23,39 +24,15 @@ static const struct hr__json_range share_or_not = {0, 1, NAN};
 
 /* ---- writing ---- */
 
-/* A growing text; `failed` once memory runs out. */
-struct json_text {
-    char *bytes;
-    size_t length, capacity;
-    bool failed;
-};
-
 static int add_bytes(const char *bytes, size_t length, void *arg)
 {
-    struct json_text *t = arg;
-    if (t->failed || t->length + length + 1 > t->capacity) {
-        size_t capacity = (t->length + length + 1) * 3 / 2 + 4096;
-        char *grown = t->failed ? NULL : hr__realloc(HR__TAG_STALLS, t->bytes, capacity, 1);
-        if (!grown) {
-            t->failed = true;
-            return -1;
-        }
-        t->bytes = grown;
-        t->capacity = capacity;
-    }
-    memcpy(t->bytes + t->length, bytes, length);
-    t->length += length;
-    t->bytes[t->length] = 0;
-    return 0;
-}
-
-static void add(struct json_text *t, const char *words)
-{
-    add_bytes(words, strlen(words), t);
+    struct hr__draft *draft = arg;
+    hr__draft_add(draft, bytes, length);
+    return draft->failed ? -1 : 0;
 }
 
 /* Writes and consumes the value; NULL means out of memory. */
-static void add_value(struct json_text *t, json_t *value)
+static void add_value(struct hr__draft *t, json_t *value)
 {
     if (!value || json_dump_callback(value, add_bytes, t, JSON_COMPACT | JSON_ENCODE_ANY))
         t->failed = true;
@@ -153,58 +130,58 @@ static json_t *derived(const struct hr_stalls *s)
 }
 
 /* Writes the members of an object, one per line. */
-static void add_members(struct json_text *t, const json_t *object)
+static void add_members(struct hr__draft *t, const json_t *object)
 {
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)object, name, value)
     {
-        add(t, ",\n");
+        hr__draft_put(t, ",\n");
         add_value(t, json_string(name));
-        add(t, ": ");
+        hr__draft_put(t, ": ");
         add_value(t, json_incref(value));
     }
 }
 
-static void add_list(struct json_text *t, const struct hr_stalls *s, bool hosts)
+static void add_list(struct hr__draft *t, const struct hr_stalls *s, bool hosts)
 {
     int count = hosts ? s->host_count : s->rank_count;
-    add(t, hosts ? ",\n\"hosts\": [" : ",\n\"ranks\": [");
+    hr__draft_put(t, hosts ? ",\n\"hosts\": [" : ",\n\"ranks\": [");
     for (int i = 0; i < count && !t->failed; i++) {
         json_t *o = json_object();
         bool ok = hosts ? hr__fields_write(o, hr__host_fields, &s->hosts[i])
                         : hr__fields_write(o, hr__rank_fields, &s->ranks[i]);
-        add(t, i ? ",\n" : "\n");
+        hr__draft_put(t, i ? ",\n" : "\n");
         add_value(t, o);
         t->failed |= !ok;
     }
-    add(t, "\n]");
+    hr__draft_put(t, "\n]");
 }
 
 int hr__stalls_to_json(const struct hr_stalls *s, char **text, size_t *length,
                        struct hr_error *error)
 {
-    struct json_text t = {0};
+    struct hr__draft t = {0};
     json_t *head = json_object();
     bool ok = hr__json_set(head, "headrace", json_string(hr_version())) &&
               hr__json_set(head, "sentence", hr__json_string(s->sentence)) &&
               hr__json_set(head, "remedy", *s->remedy ? hr__json_string(s->remedy) : json_null()) &&
               hr__json_set(head, "now", now_of(s)) && hr__json_set(head, "derived", derived(s)) &&
               hr__json_set(head, "command", hr__json_string(s->command)) && hr__write_run(head, s);
-    add(&t, "{\n\"headrace_stalls\": ");
+    hr__draft_put(&t, "{\n\"headrace_stalls\": ");
     add_value(&t, json_integer(VERSION));
     if (ok)
         add_members(&t, head);
     json_decref(head);
     add_list(&t, s, true);
     add_list(&t, s, false);
-    add(&t, "\n}\n");
+    hr__draft_put(&t, "\n}\n");
     if (!ok || t.failed) {
-        hr__free(t.bytes);
+        hr__draft_clear(&t);
         return hr__fail(error, -ENOMEM, "out of memory for the text of a result of %d ranks",
                         s->rank_count);
     }
-    *text = t.bytes;
+    *text = t.text;
     *length = t.length;
     return 0;
 }

@@ -38,7 +38,8 @@ void hr__page_data_make(struct hr__page_data *data, const struct hr_stalls *s)
     data->warm = segment_of(s, HR_STALLS_WARM);
 }
 
-double hr__page_data_waiting(const struct hr_stalls *s, int index, enum hr_stalls_phase phase)
+/* Returns the share of time that ranks[index] is blocked in next() in a phase; NaN: unknown. */
+static double page_waiting(const struct hr_stalls *s, int index, enum hr_stalls_phase phase)
 {
     const struct hr__rank_record *rank = &s->ranks[index];
     double waited = 0, all = 0;
@@ -60,7 +61,9 @@ bool hr__page_data_drawn(const struct hr_stalls *s, const struct hr_interval *sh
     return known;
 }
 
-double hr__page_data_needed(const struct hr_stalls *s)
+/* Returns the bytes/s of files that a host's training would use if it never waited; NaN:
+ * unknown. */
+static double page_needed(const struct hr_stalls *s)
 {
     double hosts = s->host_count > 1 ? s->host_count : 1; /* hosts are assumed equal */
     return s->summary.device_rate.value / hosts * hr__mean_bytes(s);
@@ -112,8 +115,7 @@ static void add_ranks(struct hr__draft *d, const struct hr_stalls *s)
     char name[128];
     hr__draft_put(d, ",\n\"ranks\":[");
     for (int i = 0; s->rank_count > 1 && i < s->rank_count && i < RANKS_AT_MOST; i++) {
-        double waits[] = {hr__page_data_waiting(s, i, HR_STALLS_COLD),
-                          hr__page_data_waiting(s, i, HR_STALLS_WARM)};
+        double waits[] = {page_waiting(s, i, HR_STALLS_COLD), page_waiting(s, i, HR_STALLS_WARM)};
         snprintf(name, sizeof name, "rank %d%s%s", s->ranks[i].rank, s->host_count > 1 ? ", " : "",
                  s->host_count > 1 ? s->ranks[i].host : "");
         hr__draft_put(d, i ? ",{\"name\":" : "{\"name\":");
@@ -174,7 +176,7 @@ static void add_storage(struct hr__draft *d, const struct hr_stalls *s)
 {
     const struct hr__host_record *host = s->host_count ? &s->hosts[0] : NULL;
     hr__draft_put(d, ",\n\"storage\":{\"needed\":");
-    hr__draft_number(d, hr__page_data_needed(s), 0);
+    hr__draft_number(d, page_needed(s), 0);
     hr__draft_put(d, ",\"depths\":[");
     for (size_t i = 0; host && i < host->depth_count; i++) {
         double point[] = {host->depths[i].depth, host->depths[i].bytes_per_s};

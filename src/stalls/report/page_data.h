@@ -21,13 +21,6 @@ void hr__page_data_json(const struct hr__page_data *data, struct hr__draft *draf
 /* Fills a table with the batches of both segments. */
 void hr__page_data_batches(const struct hr__page_data *data, struct hr__table *table);
 
-/* Returns the share of time that ranks[index] is blocked in next() in a phase; NaN: unknown. */
-double hr__page_data_waiting(const struct hr_stalls *stalls, int index, enum hr_stalls_phase phase);
-
-/* Returns the bytes/s of files that a host's training would use if it never waited; NaN:
- * unknown. */
-double hr__page_data_needed(const struct hr_stalls *stalls);
-
 /* Returns whether shares are known well enough to be drawn. */
 bool hr__page_data_drawn(const struct hr_stalls *stalls, const struct hr_interval *share,
                          int parts);

@@ -10,6 +10,7 @@
  */
 #include "base/error.h"
 #include "report/events.h"
+#include "report/format.h"
 #include "stalls/report/tables.h"
 
 #include <errno.h>

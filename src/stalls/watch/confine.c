@@ -28,7 +28,7 @@ struct thread {
 struct hr__confinement {
     struct mask own; /* of the calling thread */
     struct thread *threads;
-    size_t count, capacity;
+    size_t count;
 };
 
 static int get_mask(pid_t id, struct mask *mask)
@@ -62,14 +62,8 @@ static int for_each_thread(int (*act)(void *arg, pid_t id), void *arg)
 static int remember(void *arg, pid_t id)
 {
     struct hr__confinement *c = arg;
-    if (c->count == c->capacity) {
-        size_t capacity = c->capacity ? 2 * c->capacity : 64;
-        struct thread *more = hr__realloc(HR__TAG_LOADER, c->threads, capacity, sizeof *c->threads);
-        if (!more)
-            return -ENOMEM;
-        c->threads = more;
-        c->capacity = capacity;
-    }
+    if (hr__reserve(HR__TAG_LOADER, &c->threads, c->count + 1))
+        return -ENOMEM;
     c->threads[c->count].id = id;
     /* A thread that has ended meanwhile needs no entry. */
     if (!get_mask(id, &c->threads[c->count].before))

@@ -60,15 +60,8 @@ static void keep_best(struct hr_stalls_watch *w)
 
 static int record_best(struct hr_stalls_watch *w, struct hr_error *error)
 {
-    if (w->segment_count == w->segment_capacity) {
-        size_t capacity = w->segment_capacity ? 2 * w->segment_capacity : 32;
-        struct hr__watch_segment *more =
-            hr__realloc(HR__TAG_LOADER, w->segments, capacity, sizeof *more);
-        if (!more)
-            return hr__fail(error, -ENOMEM, "out of memory for %zu segments", capacity);
-        w->segments = more;
-        w->segment_capacity = capacity;
-    }
+    if (hr__reserve(HR__TAG_LOADER, &w->segments, w->segment_count + 1))
+        return hr__fail(error, -ENOMEM, "out of memory for %zu segments", w->segment_count + 1);
     const struct hr_stalls_evidence *e = &w->best.proof;
     if (!e->verified)
         hr__watch_give_reason(w, e->phase, "not verified: %s", e->reason);

@@ -4,6 +4,7 @@
  */
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/memory.h"
 #include "stalls/watch/watch.h"
 
@@ -54,20 +55,6 @@ static double seconds(uint64_t from_ns, uint64_t to_ns)
 
 /* ---- the machine ---- */
 
-/* Reads the beginning of a file as text; "" if it cannot be read. */
-static void read_text(const char *path, char *out, size_t capacity)
-{
-    size_t length = 0;
-    ssize_t n;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        while ((n = read(fd, out + length, capacity - 1 - length)) > 0)
-            length += (size_t)n;
-        close(fd);
-    }
-    out[length] = 0;
-}
-
 /* Finds the value of the first line "NAME...: VALUE"; "" if there is none. */
 static void line_value(char *list, const char *name, char *out, size_t capacity)
 {
@@ -89,10 +76,10 @@ static json_t *machine(const struct hr_stalls_watch *w)
     hr__capacity_read(&capacity, -1);
     json_t *o = json_object();
     int bad = set(o, "cores", json_integer(hr__cpu_count()));
-    read_text("/proc/cpuinfo", list, sizeof list);
+    hr__read_text("/proc/cpuinfo", list, sizeof list);
     line_value(list, "model name", value, sizeof value);
     bad |= set(o, "cpu", text(value));
-    read_text("/proc/meminfo", list, sizeof list);
+    hr__read_text("/proc/meminfo", list, sizeof list);
     line_value(list, "MemTotal", value, sizeof value);
     uint64_t memory = strtoull(value, NULL, 10) * 1024, available = capacity.available;
     if (capacity.group_limit < memory)
@@ -109,13 +96,7 @@ static json_t *command(void)
 {
     char bytes[4096];
     json_t *list = json_array();
-    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? 0 : read(fd, bytes, sizeof bytes - 1);
-    if (fd >= 0)
-        close(fd);
-    if (length < 0)
-        length = 0;
-    bytes[length] = 0;
+    ssize_t length = hr__read_text("/proc/self/cmdline", bytes, sizeof bytes);
     int bad = 0;
     for (const char *word = bytes; word < bytes + length && !bad; word += strlen(word) + 1)
         bad = json_array_append_new(list, text(word));

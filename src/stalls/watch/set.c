@@ -13,6 +13,7 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/files.h"
 #include "base/memory.h"
 #include "cache/capacity.h"
 #include "dataset/dataset.h"
@@ -223,14 +224,7 @@ double hr__watch_set_bytes(struct hr_stalls_watch *w, uint64_t from, uint64_t co
 double hr__watch_read_bytes(void)
 {
     char text[1024];
-    int fd = open("/proc/self/io", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return NAN;
-    ssize_t length = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (length <= 0)
-        return NAN;
-    text[length] = 0;
+    hr__read_text("/proc/self/io", text, sizeof text);
     const char *line = strstr(text, "\nread_bytes: ");
     return line ? strtod(line + 13, NULL) : NAN;
 }

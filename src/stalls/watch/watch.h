@@ -149,7 +149,7 @@ struct hr_stalls_watch {
 
     /* Measurements. */
     struct hr__watch_segment *segments;
-    size_t segment_count, segment_capacity;
+    size_t segment_count;
     struct hr__watch_drain drains[HR__WATCH_DRAINS];
     int drain_count;
     struct hr_storage_rate rates[HR__WATCH_DEPTHS];

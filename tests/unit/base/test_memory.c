@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -51,6 +52,53 @@ static void overflow_is_refused(void **state)
     char *p = hr__alloc(HR__TAG_ORDER, 1, 1);
     assert_null(hr__realloc(HR__TAG_ORDER, p, SIZE_MAX, 2));
     hr__free(p);
+}
+
+static void arrays_grow(void **state)
+{
+    uint64_t *array = NULL;
+    uint64_t before = hr__allocated(HR__TAG_ORDER);
+    unsigned moves = 0;
+    for (uint64_t i = 0; i < 100000; i++) {
+        uint64_t held = hr__allocated(HR__TAG_ORDER);
+        assert_int_equal(hr__reserve(HR__TAG_ORDER, &array, i + 1), 0);
+        array[i] = i;
+        moves += hr__allocated(HR__TAG_ORDER) != held;
+    }
+    for (uint64_t i = 0; i < 100000; i++)
+        assert_int_equal(array[i], i);
+    assert_in_range(moves, 5, 30);
+    assert_in_range(hr__allocated(HR__TAG_ORDER) - before, 800000, 1200000);
+    /* What fits changes nothing, and a large step is taken at once. */
+    uint64_t *same = array;
+    assert_int_equal(hr__reserve(HR__TAG_ORDER, &array, 0), 0);
+    assert_int_equal(hr__reserve(HR__TAG_ORDER, &array, 100000), 0);
+    assert_ptr_equal(array, same);
+    assert_int_equal(hr__reserve(HR__TAG_ORDER, &array, 1000000), 0);
+    assert_int_equal(hr__allocated(HR__TAG_ORDER), before + 8000000);
+    assert_int_equal(array[99999], 99999);
+    hr__free(array);
+    assert_int_equal(hr__allocated(HR__TAG_ORDER), before);
+}
+
+static void arrays_stay_without_memory(void **state)
+{
+    uint32_t *array = NULL;
+    assert_int_equal(hr__reserve(HR__TAG_ORDER, &array, SIZE_MAX / 2), -ENOMEM);
+    assert_null(array);
+    /* The array may also be one that hr__alloc made. */
+    array = hr__alloc(HR__TAG_ORDER, 2, sizeof *array);
+    array[0] = array[1] = 7;
+    uint32_t *same = array;
+    assert_int_equal(hr__reserve(HR__TAG_ORDER, &array, SIZE_MAX / 2), -ENOMEM);
+    assert_int_equal(hr__reserve(HR__TAG_ORDER, &array, SIZE_MAX / 4), -ENOMEM);
+    hr__alloc_fail_at(1, 0);
+    assert_int_equal(hr__reserve(HR__TAG_ORDER, &array, 3), -ENOMEM);
+    assert_ptr_equal(array, same);
+    assert_int_equal(hr__reserve(HR__TAG_ORDER, &array, 3), 0);
+    assert_int_equal(array[0], 7);
+    assert_int_equal(array[1], 7);
+    hr__free(array);
 }
 
 static void asked_for_failures(void **state)
@@ -177,6 +225,8 @@ int main(void)
         cmocka_unit_test(accounting),
         cmocka_unit_test(alignment),
         cmocka_unit_test(overflow_is_refused),
+        cmocka_unit_test(arrays_grow),
+        cmocka_unit_test(arrays_stay_without_memory),
         cmocka_unit_test(asked_for_failures),
         cmocka_unit_test(pool_reuses_and_accounts),
         cmocka_unit_test(pool_holds_every_size),

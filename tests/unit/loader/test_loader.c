@@ -380,6 +380,46 @@ static void test_stats_add_up(void **state)
     }
 }
 
+static void count_suggestions(void *arg, enum hr_log_level level, const char *message)
+{
+    int *count = arg;
+    *count += level == HR_LOG_WARNING && strstr(message, "2 ranks of this machine prepare") &&
+              strstr(message, "agent=\"auto\"");
+}
+
+static void make_rank(int rank, int ranks, int here)
+{
+    struct hr_loader_options options;
+    fixture_options(&options);
+    options.rank = rank;
+    options.world_size = ranks;
+    options.local_world_size = here;
+    struct hr_loader *loader = fixture_loader(&fixture, &options);
+    hr_loader_destroy(&loader);
+}
+
+/* The first rank of a machine logs once that an agent would share the cores. */
+static void test_first_rank_suggests_an_agent(void **state)
+{
+    int count = 0;
+    unsetenv("LOCAL_RANK");
+    hr_log_set(count_suggestions, &count);
+    make_rank(3, 4, 2);
+    make_rank(0, 1, 2);
+    make_rank(1, 2, 1);
+    setenv("LOCAL_RANK", "1", 1);
+    make_rank(0, 4, 2);
+    assert_int_equal(count, 0);
+    setenv("LOCAL_RANK", "0", 1);
+    make_rank(1, 4, 2);
+    assert_int_equal(count, 1);
+    unsetenv("LOCAL_RANK");
+    make_rank(0, 4, 2);
+    make_rank(2, 4, 2);
+    assert_int_equal(count, 1);
+    hr_log_set(NULL, NULL);
+}
+
 /* Without `threads` each of a host's ranks has its part of the cores, and stays with it. */
 static void test_ranks_divide_the_cores(void **state)
 {
@@ -418,6 +458,8 @@ static void test_agent_needs_its_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        /* First: a process logs it once. */
+        cmocka_unit_test_setup_teardown(test_first_rank_suggests_an_agent, setup, teardown),
         cmocka_unit_test_setup_teardown(test_agent_needs_its_room, setup, teardown),
         cmocka_unit_test_setup_teardown(test_threads_and_readers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_random_delays, setup, teardown),

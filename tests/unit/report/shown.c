@@ -2,7 +2,7 @@
 #include "shown.h"
 
 #include "../test.h"
-#include "report/draft.h"
+#include "base/draft.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -139,10 +139,13 @@ static void files_are_added(void **state)
     /* Whatever fails leaves it as it was. */
     struct hr_storage_hold *same = hold;
     assert_int_equal(hr_storage_hold(wrong, 2, LOTS, &hold, &error), -EINVAL);
+    const char *many[8 * FILES]; /* so that the list must grow */
+    for (int i = 0; i < 8 * FILES; i++)
+        many[i] = f.paths[i % FILES];
     for (int i = 1; i <= 3; i++) {
         uint64_t before = hr__allocated(HR__TAG_STORAGE);
         hr__alloc_fail_at((uint64_t)i, 0);
-        int r = hr_storage_hold(all(&f), FILES, LOTS, &hold, &error);
+        int r = hr_storage_hold(many, 8 * FILES, LOTS, &hold, &error);
         hr__alloc_fail_at(0, 0);
         assert_int_equal(r, -ENOMEM);
         assert_true(error.message[0] != 0 && hr__allocated(HR__TAG_STORAGE) >= before);

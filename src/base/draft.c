@@ -1,34 +1,24 @@
 /* Growing texts and escaping; see draft.h. */
-#include "report/draft.h"
+#include "base/draft.h"
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/memory.h"
-#include "base/write_file.h"
-#include "report/format.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+/* Makes room for `more` bytes and the terminating zero. */
 static bool reserve(struct hr__draft *d, size_t more)
 {
-    if (d->failed || more < d->capacity - d->length)
-        return !d->failed;
-    size_t capacity = d->capacity ? d->capacity : 4096;
-    while (capacity - d->length <= more && capacity <= SIZE_MAX / 4)
-        capacity *= 2;
-    char *grown =
-        capacity - d->length > more ? hr__realloc(HR__TAG_REPORT, d->text, capacity, 1) : NULL;
-    if (!grown) {
+    size_t wanted;
+    if (__builtin_add_overflow(d->length, more, &wanted) || wanted == SIZE_MAX)
         d->failed = true;
-        return false;
-    }
-    d->text = grown;
-    d->capacity = capacity;
-    return true;
+    if (!d->failed)
+        d->failed = hr__reserve(HR__TAG_REPORT, &d->text, wanted + 1) != 0;
+    return !d->failed;
 }
 
 void hr__draft_add(struct hr__draft *d, const char *text, size_t length)
@@ -48,19 +38,19 @@ void hr__draft_put(struct hr__draft *d, const char *text)
 void hr__draft_print(struct hr__draft *d, const char *format, ...)
 {
     /* Usually the text fits at the first try. */
-    for (int again = 0; again < 2 && reserve(d, 256); again++) {
-        size_t room = d->capacity - d->length;
+    for (size_t room = 256; reserve(d, room);) {
         va_list args;
         va_start(args, format);
-        int n = vsnprintf(d->text + d->length, room, format, args);
+        int n = vsnprintf(d->text + d->length, room + 1, format, args);
         va_end(args);
-        if (n >= 0 && (size_t)n < room) {
+        if (n >= 0 && (size_t)n <= room) {
             d->length += (size_t)n;
             return;
         }
         d->text[d->length] = 0;
-        if (n < 0 || !reserve(d, (size_t)n))
+        if (n < 0)
             break;
+        room = (size_t)n;
     }
     d->failed = true;
 }
@@ -139,24 +129,6 @@ void hr__draft_json(struct hr__draft *d, const char *text)
     hr__draft_plain(d, text);
     replace_from(d, at, "\"\\<>&", escapes);
     hr__draft_put(d, "\"");
-}
-
-void hr__draft_number(struct hr__draft *d, double value, int decimals)
-{
-    char digits[HR__FORMAT_BYTES];
-    if (!(fabs(value) < 9e18)) { /* also NaN */
-        hr__draft_put(d, "null");
-        return;
-    }
-    if (fabs(value) >= 1e9) /* more digits than a chart or a person can distinguish */
-        decimals = 0;
-    size_t n = strlen(hr__format_fixed(digits, value, decimals, false));
-    if (decimals > 0 && strchr(digits, '.')) {
-        while (digits[n - 1] == '0')
-            n--;
-        n -= digits[n - 1] == '.';
-    }
-    hr__draft_add(d, digits, n);
 }
 
 int hr__draft_write(const struct hr__draft *d, const char *path, struct hr_error *error)

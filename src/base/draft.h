@@ -3,10 +3,9 @@
  * HTML or JSON.
  *
  * Failure is sticky: after the first one nothing is added, and the caller checks once at the end.
- * Numbers are formatted the same in every locale.
  */
-#ifndef HR_REPORT_DRAFT_H
-#define HR_REPORT_DRAFT_H
+#ifndef HR_BASE_DRAFT_H
+#define HR_BASE_DRAFT_H
 
 #include <headrace/base.h>
 
@@ -14,7 +13,7 @@
 
 struct hr__draft {
     char *text; /* zero-terminated; NULL while empty */
-    size_t length, capacity;
+    size_t length;
     bool failed; /* out of memory */
 };
 
@@ -33,8 +32,6 @@ void hr__draft_html(struct hr__draft *draft, const char *text);
 void hr__draft_lines_html(struct hr__draft *draft, const char *text);
 /* Adds untrusted text as a quoted JSON string that is safe within an HTML script element. */
 void hr__draft_json(struct hr__draft *draft, const char *text);
-/* Adds a JSON number of at most `decimals` (0..9) decimals; null for NaN or beyond 9e18. */
-void hr__draft_number(struct hr__draft *draft, double value, int decimals);
 
 /* Writes the text with hr__write_file; -ENOMEM if the draft failed. */
 HR_NODISCARD int hr__draft_write(const struct hr__draft *draft, const char *path,

@@ -1,7 +1,7 @@
-/* Files that appear at once or not at all. */
+/* Reading whole files and parts; files that appear at once or not at all. */
 #include "../test.h"
 
-#include "base/write_file.h"
+#include "base/files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -58,6 +58,33 @@ static int entries(void)
     return n;
 }
 
+static void test_read(void **state)
+{
+    char text[8];
+    assert_int_equal(hr__write_file(in_folder("a"), "0123456789", 10, NULL), 0);
+    assert_int_equal(hr__read_text(in_folder("a"), text, sizeof text), 7);
+    assert_string_equal(text, "0123456"); /* as much as fits */
+    assert_true(hr__read_text("/proc/self/cmdline", text, sizeof text) > 0);
+    assert_int_equal(hr__read_text(in_folder("none"), text, sizeof text), -ENOENT);
+    assert_string_equal(text, "");
+    assert_int_equal(hr__read_text(folder, text, sizeof text), -EISDIR);
+    assert_string_equal(text, "");
+
+    int fd = open(in_folder("a"), O_RDONLY);
+    assert_int_equal(hr__read_at(fd, text, 4, 3), 4);
+    assert_memory_equal(text, "3456", 4);
+    assert_int_equal(hr__read_at(fd, text, 4, 8), 2);
+    assert_memory_equal(text, "89", 2);
+    assert_int_equal(hr__read_at(fd, text, 4, 100), 0);
+    assert_int_equal(hr__read_exactly(fd, text, 4, 6), 0);
+    assert_memory_equal(text, "6789", 4);
+    assert_int_equal(hr__read_exactly(fd, text, 4, 7), -ENODATA);
+    close(fd);
+    assert_int_equal(hr__read_at(fd, text, 4, 0), -EBADF);
+    assert_int_equal(hr__read_exactly(fd, text, 4, 0), -EBADF);
+    assert_int_equal(unlink(in_folder("a")), 0);
+}
+
 static void test_replace(void **state)
 {
     struct hr_error error;
@@ -77,6 +104,29 @@ static void test_replace(void **state)
     assert_text(in_folder("a"), "3");
     assert_int_equal(lstat(in_folder("link"), &st), 0);
     assert_true(S_ISLNK(st.st_mode));
+    assert_int_equal(entries(), 2);
+}
+
+/* Neither the permissions nor the link of the old file stay. */
+static void test_replace_plainly(void **state)
+{
+    struct stat st;
+    assert_int_equal(hr__replace_file(in_folder("link"), "private", 7, 0600), 0);
+    assert_text(in_folder("link"), "private");
+    assert_text(in_folder("a"), "3");
+    assert_int_equal(lstat(in_folder("link"), &st), 0);
+    assert_true(S_ISREG(st.st_mode));
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_int_equal(hr__replace_file(in_folder("no/such"), "x", 1, 0600), -ENOENT);
+    assert_int_equal(hr__replace_file(folder, "x", 1, 0600), -EISDIR);
+    assert_int_equal(entries(), 2);
+    /* A name without a folder is one in the current directory. */
+    int kept = open(".", O_RDONLY | O_DIRECTORY);
+    assert_int_equal(chdir(folder), 0);
+    assert_int_equal(hr__replace_file("link", "again", 5, 0600), 0);
+    assert_int_equal(fchdir(kept), 0);
+    close(kept);
+    assert_text(in_folder("link"), "again");
     assert_int_equal(entries(), 2);
 }
 
@@ -126,7 +176,9 @@ static void test_streams(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_read),
         cmocka_unit_test(test_replace),
+        cmocka_unit_test(test_replace_plainly),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_streams),
     };

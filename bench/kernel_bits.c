@@ -1,0 +1,256 @@
+/*
+ * The kernels of the machine's best instruction set against the portable ones, on random input. On
+ * ARM, which runs under qemu-user here, this is NEON.
+ *
+ *   kernel_bits                     how many bytes of the results were compared and differ
+ *   kernel_bits KERNEL ISA TIMES    runs one kernel TIMES times with instruction set number ISA,
+ * for counting instructions; prints how many values each run makes
+ */
+#include "base/random.h"
+#include "codec/coefficients.h"
+#include "codec/deinterleave.h"
+#include "codec/inverse_dct.h"
+#include "codec/ycc.h"
+#include "codec/ycc_rows.h"
+#include "recipe/fused.h"
+
+#include <headrace/prepare.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WIDTH = 512, HEIGHT = 384, PIXELS = WIDTH * HEIGHT, OUTPUT = 224, ROUNDS = 24 };
+
+/* Random input, made anew for each round, and the thing that a round varies. */
+static struct {
+    uint8_t bytes[3 * PIXELS + 256];
+    int16_t blocks[PIXELS / 64][64] __attribute__((aligned(64)));
+    uint16_t quant[64];
+    struct hr__coefficients item;
+    int round;
+} in;
+static struct hr__fused *fused;
+static uint8_t result[2][3 * PIXELS * 4] __attribute__((aligned(64)));
+
+static _Noreturn void fail(const char *what)
+{
+    fprintf(stderr, "kernel_bits: %s\n", what);
+    exit(3);
+}
+
+/* ---- one run of each kernel: returns the bytes of its results ---- */
+
+static size_t run_deinterleave(enum hr__isa isa, uint8_t *out)
+{
+    uint8_t *plane[3] = {out, out + PIXELS, out + 2 * PIXELS};
+    hr__deinterleave(isa)(in.bytes, plane, PIXELS);
+    return 3 * PIXELS;
+}
+
+static struct hr__ycc_row pixel_row(int y, uint8_t *out)
+{
+    uint8_t *at = out + y * WIDTH;
+    return (struct hr__ycc_row){in.bytes + y * WIDTH, {at, at + PIXELS, at + 2 * PIXELS}, WIDTH};
+}
+
+static size_t run_color(enum hr__isa isa, uint8_t *out)
+{
+    for (int y = 0; y < HEIGHT; y++) {
+        struct hr__ycc_row row = pixel_row(y, out);
+        const uint8_t *chroma[2] = {row.luma + PIXELS, row.luma + 2 * PIXELS};
+        hr__ycc_kernels(isa)->same(&row, chroma);
+    }
+    return 3 * PIXELS;
+}
+
+static size_t run_upsampling(enum hr__isa isa, uint8_t *out)
+{
+    const struct hr__ycc_kernels *k = hr__ycc_kernels(isa);
+    static uint16_t sums[2][WIDTH + 128];
+    for (int y = 0; y < HEIGHT; y++) {
+        struct hr__ycc_row row = pixel_row(y, out);
+        for (int c = 0; c < 2; c++)
+            k->mix(row.luma + (c + 1) * PIXELS, row.luma + (c + 1) * PIXELS - WIDTH, sums[c] + 64,
+                   WIDTH / 2 + 64);
+        k->doubled(&row,
+                   &(struct hr__ycc_mixed){{sums[0] + 65, sums[1] + 65}, in.round & 1, {8, 7}});
+    }
+    return 3 * PIXELS;
+}
+
+static size_t run_between(enum hr__isa isa, uint8_t *out)
+{
+    hr__ycc_kernels(isa)->between(in.bytes, in.bytes + PIXELS, out, PIXELS, 1 + (in.round & 1));
+    return PIXELS;
+}
+
+static size_t run_inverse_dct(enum hr__isa isa, uint8_t *out)
+{
+    hr__inverse_dct_fn *run = isa ? hr__inverse_dct : hr__inverse_dct_plain;
+    for (int i = 0; i < PIXELS / 64; i++)
+        run(in.blocks[i], in.quant, out + 64 * i, 8);
+    return PIXELS;
+}
+
+static size_t run_unpacking(enum hr__isa isa, uint8_t *out)
+{
+    for (uint32_t y = 0; y < HEIGHT / 8; y++) {
+        struct hr__block_run run = {
+            .data = hr__coefficients_find(&in.item, 0, y, 0),
+            .end = in.item.data + in.item.data_bytes,
+            .quant = in.item.quant[0],
+            .blocks = WIDTH / 8,
+            .out = out + (size_t)y * 8 * WIDTH,
+            .stride = WIDTH,
+        };
+        if (!run.data || hr__block_kernels(isa)->unpack(&run))
+            fail("the item is refused");
+    }
+    return PIXELS;
+}
+
+static size_t run_resize(enum hr__isa isa, uint8_t *out, enum hr_dtype dtype, int bicubic)
+{
+    static const size_t element_bytes[] = {
+        [HR_UINT8] = 1, [HR_FLOAT16] = 2, [HR_BFLOAT16] = 2, [HR_FLOAT32] = 4};
+    struct hr__planar pixels = {
+        {in.bytes, in.bytes + PIXELS, in.bytes + 2 * PIXELS}, WIDTH, WIDTH, HEIGHT};
+    /* From twice as large to four times as small. */
+    int width = 100 + 17 * in.round, height = 100 + 12 * in.round;
+    struct hr__fused_job job = {
+        .pixels = &pixels,
+        .x = {.in = width, .out = OUTPUT, .count = OUTPUT, .flip = in.round & 1},
+        .y = {.in = height, .out = OUTPUT, .count = OUTPUT},
+        .interpolation = bicubic ? HR_BICUBIC : HR_BILINEAR,
+        .antialias = !(in.round & 4),
+        .dtype = dtype,
+        .layout = in.round & 2 ? HR_NHWC : HR_NCHW,
+        .out = out,
+    };
+    for (int c = 0; c < 3; c++) {
+        job.scale[c] = dtype == HR_UINT8 ? 1 : 0.0171247f;
+        job.shift[c] = dtype == HR_UINT8 ? 0 : -2.117904f;
+    }
+    if (hr__fused_use(fused, isa) || hr__fused_run(fused, &job, NULL))
+        fail("the resize pass fails");
+    return 3 * OUTPUT * OUTPUT * element_bytes[dtype];
+}
+
+static size_t run_resize_float32(enum hr__isa isa, uint8_t *out)
+{
+    return run_resize(isa, out, HR_FLOAT32, 0);
+}
+
+static size_t run_resize_uint8(enum hr__isa isa, uint8_t *out)
+{
+    return run_resize(isa, out, HR_UINT8, 0);
+}
+
+static size_t run_resize_float16(enum hr__isa isa, uint8_t *out)
+{
+    return run_resize(isa, out, HR_FLOAT16, 1);
+}
+
+static size_t run_resize_bfloat16(enum hr__isa isa, uint8_t *out)
+{
+    return run_resize(isa, out, HR_BFLOAT16, 1);
+}
+
+static const struct {
+    const char *name;
+    size_t (*run)(enum hr__isa isa, uint8_t *out);
+} kernels[] = {
+    {"deinterleave", run_deinterleave},     {"color", run_color},
+    {"upsampling", run_upsampling},         {"between", run_between},
+    {"inverse_dct", run_inverse_dct},       {"unpacking", run_unpacking},
+    {"resize_float32", run_resize_float32}, {"resize_uint8", run_resize_uint8},
+    {"resize_float16", run_resize_float16}, {"resize_bfloat16", run_resize_bfloat16},
+};
+
+/* ---- random input ---- */
+
+/* Blocks of a photograph's kind: few and small values at high frequencies. */
+static void draw_blocks(struct hr__random *r, struct hr__packer *packer)
+{
+    const struct hr__packer_image image = {.width = WIDTH,
+                                           .height = HEIGHT,
+                                           .components = 1,
+                                           .h = 1,
+                                           .v = 1,
+                                           .orientation = 1,
+                                           .quant = {in.quant}};
+    const uint8_t *bytes;
+    size_t length;
+    for (int i = 0; i < 64; i++)
+        in.quant[i] = (uint16_t)(1 + hr__random_below(r, 8));
+    memset(in.blocks, 0, sizeof in.blocks);
+    for (int b = 0; b < PIXELS / 64; b++) {
+        in.blocks[b][0] = (int16_t)((int)hr__random_below(r, 255) - 127);
+        for (uint64_t left = hr__random_below(r, 20); left; left--) {
+            int at = (int)hr__random_below(r, 64), most = at < 12 ? 40 : 4;
+            in.blocks[b][at] = (int16_t)((int)hr__random_below(r, 2 * (uint64_t)most + 1) - most);
+        }
+    }
+    if (hr__packer_begin(packer, &image, 0, NULL))
+        fail("the packer refuses the image");
+    for (int y = 0; y < HEIGHT / 8; y++)
+        if (hr__packer_row(packer, (const int16_t(*)[64])in.blocks + y * (WIDTH / 8), NULL))
+            fail("the packer refuses a row");
+    if (hr__packer_end(packer, &bytes, &length, NULL) ||
+        hr__coefficients_open(&in.item, bytes, length, NULL))
+        fail("the packer's item is refused");
+}
+
+static void draw(struct hr__packer *packer, int round)
+{
+    struct hr__random r;
+    hr__random_init(&r, 16, (uint64_t)round, 0, 0);
+    in.round = round;
+    for (size_t i = 0; i < sizeof in.bytes; i++)
+        in.bytes[i] = (uint8_t)hr__random_below(&r, 256);
+    draw_blocks(&r, packer);
+}
+
+static void compare(struct hr__packer *packer)
+{
+    uint64_t compared = 0, differing = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        draw(packer, round);
+        for (size_t k = 0; k < sizeof kernels / sizeof *kernels; k++) {
+            size_t bytes = kernels[k].run(HR__ISA_PORTABLE, result[0]);
+            kernels[k].run(hr__isa(), result[1]);
+            compared += bytes;
+            for (size_t i = 0; i < bytes; i++)
+                differing += result[0][i] != result[1][i];
+        }
+    }
+    printf("{\"isa\": \"%s\", \"kernels\": %zu, \"compared\": %llu, \"differing\": %llu}\n",
+           hr_isa_name(), sizeof kernels / sizeof *kernels, (unsigned long long)compared,
+           (unsigned long long)differing);
+}
+
+int main(int argc, char **argv)
+{
+    struct hr__packer *packer;
+    if (argc != 1 && argc != 4) {
+        fprintf(stderr, "usage: kernel_bits [KERNEL ISA TIMES]\n");
+        return 2;
+    }
+    if (hr__packer_create(&packer, NULL) || hr__fused_create(&fused, NULL))
+        fail("out of memory");
+    if (argc == 1) {
+        compare(packer);
+    } else {
+        draw(packer, 8);
+        for (size_t k = 0; k < sizeof kernels / sizeof *kernels; k++)
+            for (int n = 0; !strcmp(kernels[k].name, argv[1]) && n < atoi(argv[3]); n++)
+                if (!n)
+                    printf("%zu\n", kernels[k].run((enum hr__isa)atoi(argv[2]), result[0]));
+                else
+                    kernels[k].run((enum hr__isa)atoi(argv[2]), result[0]);
+    }
+    hr__fused_destroy(&fused);
+    hr__packer_destroy(&packer);
+    return 0;
+}
