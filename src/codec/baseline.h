@@ -38,7 +38,8 @@ int hr__baseline_region(struct hr__baseline *baseline, const struct jpeg_decompr
 
 /*
  * An index of a scan: points at which decoding can begin, at the first MCU of each row of MCUs and
- * every HR__POINT_PIXELS pixels in it, and one more at the end of the last MCU. A point has 64 bits, little-endian:
+ * every HR__POINT_PIXELS pixels in it, and one more at the end of the last MCU. A point has 64
+ * bits, little-endian:
  *
  *   bits 0..2    the bit, from the highest one, of
  *   bits 3..30   the byte, from the scan's first one; never a stuffed zero, nor a marker's byte

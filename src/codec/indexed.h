@@ -13,8 +13,8 @@
  * Only files that our own decoder takes, from the first to the last byte of the scan, become items.
  * Decoding begins at a point and checks that it meets the next one with the same bit and the same
  * DC coefficients. So a wrong point gives an error, unless two neighbours are wrong in a way that
- * fits, or a restart marker between them hides a wrong DC coefficient; the checksum of the container
- * covers that.
+ * fits, or a restart marker between them hides a wrong DC coefficient; the checksum of the
+ * container covers that.
  */
 #ifndef HR_CODEC_INDEXED_H
 #define HR_CODEC_INDEXED_H
