@@ -86,6 +86,7 @@ struct hr__baseline {
     int components, blocks;
     uint32_t mcu_h, mcu_v; /* sides of an MCU in blocks of the finest component */
     uint32_t mcus_x, mcus_y;
+    struct hr__scan_grid grid;       /* of points */
     uint32_t rows_at_once;           /* rows of MCUs that libjpeg decodes together */
     uint32_t restart, until_restart; /* MCUs between restart markers, 0: none; MCUs to the next */
     int next_restart;                /* its number, 0..7 */
@@ -145,7 +146,7 @@ size_t hr__baseline_memory(const struct hr__baseline *b)
 
 /* The header */
 
-/* Returns non-zero if the file has the usual structure. */
+/* Returns non-zero if the file is coded in the usual way. */
 static int is_usual(const struct jpeg_decompress_struct *cinfo)
 {
     if (cinfo->progressive_mode || cinfo->arith_code ||
@@ -153,11 +154,16 @@ static int is_usual(const struct jpeg_decompress_struct *cinfo)
         return 0;
     if (cinfo->Ss != 0 || cinfo->Se != DCTSIZE2 - 1 || cinfo->Ah != 0 || cinfo->Al != 0)
         return 0; /* lossless, or a fault that libjpeg notes */
-    if (cinfo->num_components == 1)
-        return cinfo->jpeg_color_space == JCS_GRAYSCALE;
-    for (int i = 0; i < 3 && cinfo->num_components == 3; i++)
+    for (int i = 0; i < cinfo->num_components; i++)
         if (cinfo->cur_comp_info[i] != &cinfo->comp_info[i])
             return 0;
+    return 1;
+}
+
+static int has_usual_colours(const struct jpeg_decompress_struct *cinfo)
+{
+    if (cinfo->num_components == 1)
+        return cinfo->jpeg_color_space == JCS_GRAYSCALE;
     return cinfo->num_components == 3 &&
            (cinfo->jpeg_color_space == JCS_YCbCr || cinfo->jpeg_color_space == JCS_RGB);
 }
@@ -193,6 +199,9 @@ static int take_sampling(struct hr__baseline *b, const struct jpeg_decompress_st
     }
     b->mcus_x = (b->shape.width + 8 * b->mcu_h - 1) / (8 * b->mcu_h);
     b->mcus_y = (b->shape.height + 8 * b->mcu_v - 1) / (8 * b->mcu_v);
+    b->grid.spacing = HR__POINT_PIXELS / (8 * b->mcu_h);
+    b->grid.per_row = (b->mcus_x + b->grid.spacing - 1) / b->grid.spacing;
+    b->grid.points = (uint64_t)b->grid.per_row * b->mcus_y + 1;
     return 1;
 }
 
@@ -215,7 +224,7 @@ static int take_tables(struct hr__baseline *b, const struct jpeg_decompress_stru
 
 static int take_header(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo)
 {
-    if (!is_usual(cinfo) || !take_sampling(b, cinfo))
+    if (!is_usual(cinfo) || !has_usual_colours(cinfo) || !take_sampling(b, cinfo))
         return 0;
     b->restart = cinfo->restart_interval;
     for (int i = 0; i < b->components; i++)
@@ -580,24 +589,6 @@ static struct needed_mcus plan_row(struct hr__baseline *b, uint32_t y)
 
 /* Points */
 
-struct hr__scan_grid hr__scan_grid_of(const struct hr__item_header *shape)
-{
-    uint32_t spacing = HR__POINT_PIXELS / (8u * shape->h);
-    uint32_t mcus_x = (shape->width + 8u * shape->h - 1) / (8u * shape->h);
-    uint32_t mcus_y = (shape->height + 8u * shape->v - 1) / (8u * shape->v);
-    uint32_t per_row = (mcus_x + spacing - 1) / spacing;
-    return (struct hr__scan_grid){spacing, per_row, (uint64_t)per_row * mcus_y + 1};
-}
-
-static struct hr__scan_grid grid_of(const struct hr__baseline *b)
-{
-    const struct hr__item_header shape = {.width = b->shape.width,
-                                          .height = b->shape.height,
-                                          .h = (uint8_t)b->mcu_h,
-                                          .v = (uint8_t)b->mcu_v};
-    return hr__scan_grid_of(&shape);
-}
-
 /* Notes where the next MCU begins, or the last one ends. Returns 0 if a point cannot hold it. */
 static int note_point(struct hr__baseline *b, const uint8_t *scan, uint8_t *out, int is_end)
 {
@@ -624,10 +615,9 @@ static int note_point(struct hr__baseline *b, const uint8_t *scan, uint8_t *out,
 static int decode_scan(struct hr__baseline *b, const uint8_t *scan, uint32_t rows, int to_end,
                        uint8_t *points)
 {
-    const struct hr__scan_grid grid = grid_of(b);
     for (uint32_t y = 0; y < rows; y++) {
         struct needed_mcus needed = plan_row(b, y);
-        uint32_t step = points ? grid.spacing : b->mcus_x;
+        uint32_t step = points ? b->grid.spacing : b->mcus_x;
         for (uint32_t x = 0; x < b->mcus_x; x += step) {
             uint32_t end = b->mcus_x - x < step ? b->mcus_x : x + step;
             if (points) {
@@ -680,9 +670,9 @@ int hr__baseline_region(struct hr__baseline *b, const struct jpeg_decompress_str
 int hr__baseline_grid(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo,
                       struct hr__scan_grid *grid)
 {
-    if (!take_header(b, cinfo))
+    if (!has_usual_colours(cinfo) || !take_sampling(b, cinfo))
         return 0;
-    *grid = grid_of(b);
+    *grid = b->grid;
     return 1;
 }
 
@@ -800,7 +790,7 @@ int hr__baseline_indexed(struct hr__baseline *b, const struct jpeg_decompress_st
     *done = 0;
     if (!take_header(b, cinfo))
         return 0;
-    s.grid = grid_of(b);
+    s.grid = b->grid;
     if (index->count != s.grid.points)
         return 0;
     int r = plan_region(b, &job->region, &planes, error);

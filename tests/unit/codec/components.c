@@ -111,7 +111,7 @@ static int same_component(struct reading *a, struct reading *b, int c)
     return 1;
 }
 
-int same_coefficients(const struct bytes *a, const struct bytes *b)
+static int same_files(const struct bytes *a, const struct bytes *b, int scans_differ)
 {
     struct reading first, second;
     read_coefficients(&first, a);
@@ -119,11 +119,21 @@ int same_coefficients(const struct bytes *a, const struct bytes *b)
     int same = first.cinfo.num_components == second.cinfo.num_components &&
                first.cinfo.image_width == second.cinfo.image_width &&
                first.cinfo.image_height == second.cinfo.image_height &&
-               first.cinfo.progressive_mode == second.cinfo.progressive_mode &&
+               (first.cinfo.progressive_mode != second.cinfo.progressive_mode) == scans_differ &&
                first.cinfo.jpeg_color_space == second.cinfo.jpeg_color_space;
     for (int c = 0; same && c < first.cinfo.num_components; c++)
         same = same_component(&first, &second, c);
     jpeg_destroy_decompress(&first.cinfo);
     jpeg_destroy_decompress(&second.cinfo);
     return same;
+}
+
+int same_coefficients(const struct bytes *a, const struct bytes *b)
+{
+    return same_files(a, b, 0);
+}
+
+int same_coefficients_as_progressive(const struct bytes *a, const struct bytes *b)
+{
+    return same_files(a, b, 1);
 }

@@ -26,4 +26,7 @@ void components_free(struct components *components);
 /* 1 where two files have the same quantised coefficients, tables and sampling. */
 int same_coefficients(const struct bytes *a, const struct bytes *b);
 
+/* The same where only one of them is progressive. */
+int same_coefficients_as_progressive(const struct bytes *a, const struct bytes *b);
+
 #endif
