@@ -61,6 +61,9 @@ OURS = {
     "full": ("prepare_worker", ["full"], {}, "libjpeg-turbo, float resize"),
 }
 
+# Photographs of the sample set that are measured as progressive files.
+PROGRESSIVE = 64
+
 # What the large set is measured with.
 LARGE = ["encoded", "library", "coefficients", "planes", "full"]
 
@@ -170,6 +173,39 @@ def measure_large(scratch, args, core, figures):
     figures["pixels_differing"] += sum(r["differing"] for r in pixels)
 
 
+def measure_progressive(scratch, paths, args, core, figures):
+    """Progressive files: as they are, and rewritten as baseline ones with an index."""
+    folder = os.path.join(scratch, "progressive")
+    originals = write_list(scratch, "originals", paths[:PROGRESSIVE])
+    subprocess.run([VENV, os.path.join(HERE, "progressive.py"), originals, folder], check=True)
+    listing = write_list(scratch, "progressive-files", choose(folder, 10**6))
+    command = [WORKER, listing, "recipe"]
+    environment = {"HEADRACE_ISA": args.isa} if args.isa else {}
+    workers = [harness.Worker(form, [*command, form], {core}, environment)
+               for form in ("encoded", "indexed", "coefficients")]
+    try:
+        harness.interleave(workers, max(args.passes // 2, 1))
+    finally:
+        for worker in workers:
+            worker.close()
+    encoded, indexed, coefficients = workers
+    figures["progressive_us"] = encoded.micros()
+    figures["progressive_vs_before"] = harness.ratio(indexed, encoded)
+    figures["progressive_coefficients_vs_before"] = harness.ratio(coefficients, encoded)
+    figures["progressive_indexed_bytes"] = indexed.info["bytes_ratio"]
+    figures["convert_progressive_ms"] = indexed.info["convert_ms"]
+    log("")
+    log(f"{len(paths[:PROGRESSIVE])} progressive files")
+    log(f"{'one core':<32} {'us/sample':>10} {'bytes':>7} {'x encoded':>10}")
+    for worker in workers:
+        log(f"Headrace, {worker.name:<22} {worker.micros():>10.0f} "
+            f"{worker.info.get('bytes_ratio', 1.0):>7.2f} {harness.ratio(worker, encoded):>9.2f}x")
+    for form in ("encoded", "indexed", "coefficients"):
+        result = compare_pixels(listing, form, 8)
+        figures["pixels_compared"] += result["compared"]
+        figures["pixels_differing"] += result["differing"]
+
+
 def main():
     parser = argparse.ArgumentParser(prog="bench/run decode", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -221,10 +257,11 @@ def main():
                 figures["pixels_compared"] += result["compared"]
                 figures["pixels_differing"] += result["differing"]
         measure_large(scratch, args, core, figures)
+        measure_progressive(scratch, paths, args, core, figures)
         log("")
         log(f"pixels    {figures['pixels_differing']} of {figures['pixels_compared']:,} differ from "
             f"libjpeg-turbo's full decode, cropped\n          (every form; samples, {len(hard)} "
-            "adversarial files, large images)")
+            "adversarial files, large images, progressive files)")
     count_neon_bits(figures)
     harness.finish("decode", figures)
 
