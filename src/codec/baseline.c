@@ -24,13 +24,11 @@
 #define BATCH 16
 
 /* Look-ups after a refill. */
-#define PAIRS 5
-#define SKIPS 2
+#define LOOKUPS 3
 
 /* What is read after a refill is there. */
 _Static_assert(HR__DC_BITS_MOST <= HR__REFILL_BITS, "a DC difference");
-_Static_assert(PAIRS *HR__AC_INDEX <= HR__REFILL_BITS, "pairs");
-_Static_assert(SKIPS *HR__SKIP_BITS_MOST <= HR__REFILL_BITS, "skipping");
+_Static_assert(LOOKUPS *HR__LOOKUP_BITS_MOST <= HR__REFILL_BITS, "look-ups");
 _Static_assert(HR__AC_BITS_MOST <= HR__REFILL_BITS, "a long symbol");
 _Static_assert(HR__SEGMENT_SLACK >= HR__MCU_BYTES_MOST + 2 * sizeof(uint64_t),
                "loads behind an MCU");
@@ -102,13 +100,14 @@ struct hr__baseline {
 /* Natural position of a zigzag position. Behind 63: the first one of the next block, which its DC
  * coefficient overwrites. */
 #define PAST_16 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64
-static const uint8_t natural[63 + HR__STEP_END + 1] = {
+static const uint8_t natural[63 + HR__STEP_OTHER + 1] = {
     0,  1,  8,  16, 9,       2,       3,       10,      17,      24,      32,      25,
     18, 11, 4,  5,  12,      19,      26,      33,      40,      48,      41,      34,
     27, 20, 13, 6,  7,       14,      21,      28,      35,      42,      49,      56,
     57, 50, 43, 36, 29,      22,      15,      23,      30,      37,      44,      51,
     58, 59, 52, 45, 38,      31,      39,      46,      53,      60,      61,      54,
     47, 55, 62, 63, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16,
+    PAST_16, PAST_16, PAST_16, PAST_16,
 };
 
 int hr__baseline_create(struct hr__baseline **out, struct hr_error *error)
@@ -343,43 +342,29 @@ INLINE unsigned take_ac(const struct hr__ac_table *table, struct hr__bits *bits,
     unsigned k = 0;
     for (;;) {
         uint64_t e;
-        unsigned first;
+        unsigned first, last;
         hr__bits_refill(bits);
-#pragma GCC unroll 5
-        for (int i = 0; i < PAIRS; i++) {
+#pragma GCC unroll 3
+        for (int i = 0; i < LOOKUPS; i++) {
             e = table->pair[bits->buffer >> (64 - HR__AC_INDEX)];
             first = k + HR__FIRST_STEP(e);
-            if (__builtin_expect(first >= 63, 0))
-                goto last;
+            last = k + HR__LAST_STEP(e);
             coefficient[natural[first]] = HR__FIRST_VALUE(e);
-            k = first + HR__OTHER_STEP(e);
-            coefficient[natural[k]] = HR__OTHER_VALUE(e);
+            coefficient[natural[last]] = hr__pair_value(bits, e);
+            if (last >= 63)
+                goto end;
             hr__bits_drop(bits, HR__PAIR_BITS(e));
-            if (k >= 63)
-                return k == 63 || k >= HR__STEP_END ? k : 0;
+            k = last;
         }
         continue;
-    last:
-        if (first < HR__STEP_OTHER) { /* only the first symbol counts */
-            hr__bits_drop(bits, HR__FIRST_BITS(e));
-            if (first >= HR__STEP_END)
-                return first;
-            if (first > 63)
-                return 0;
-            coefficient[natural[63]] = HR__FIRST_VALUE(e);
-            return 63;
+    end:
+        if (first < 63) { /* both symbols count */
+            hr__bits_drop(bits, HR__PAIR_BITS(e));
+            return last == 63 || last >= HR__STEP_END ? last : 0;
         }
-        if (HR__FIRST_BITS(e)) { /* the code is known, the value to be read */
-            unsigned size = (unsigned)HR__FIRST_VALUE(e);
-            k += (unsigned)HR__OTHER_VALUE(e);
-            if (k > 63)
-                return 0;
-            hr__bits_refill(bits);
-            coefficient[natural[k]] = (int16_t)hr__bits_value(bits, HR__FIRST_BITS(e), size);
-            hr__bits_drop(bits, HR__FIRST_BITS(e) + size);
-            if (k == 63)
-                return k;
-            continue;
+        if (HR__PAIR_BITS(e)) { /* the first one ends the block */
+            hr__bits_drop(bits, HR__FIRST_BITS(e));
+            return first == 63 || first >= HR__STEP_END ? first : 0;
         }
         k = take_ac_single(table, bits, k, coefficient);
         if (!k || k >= 63)
@@ -393,8 +378,8 @@ INLINE int skip_ac(const struct hr__ac_table *table, struct hr__bits *bits)
     unsigned k = 0;
     for (;;) {
         hr__bits_refill(bits);
-#pragma GCC unroll 2
-        for (int i = 0; i < SKIPS; i++) {
+#pragma GCC unroll 3
+        for (int i = 0; i < LOOKUPS; i++) {
             unsigned e = table->skip[bits->buffer >> (64 - HR__SKIP_BITS)];
             unsigned next = k + (e >> 8);
             if (next >= 63) {
