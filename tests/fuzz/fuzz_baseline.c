@@ -77,7 +77,8 @@ static void compare(struct hr__decoder *const decoder[2], const uint8_t *data, s
     if (r[0])
         return;
     require_same(&out[0], &out[1], region);
-    struct hr__decode_job job = {{.bytes = data, .length = size}, *info, *region, out[1]};
+    struct hr__decode_job job = {
+        .in = {.bytes = data, .length = size}, .info = *info, .region = *region};
     compare_strips(&job, &out[1]);
 }
 
