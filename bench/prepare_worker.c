@@ -84,7 +84,7 @@ static size_t read_list(const char *list, struct blob **out)
 
 static enum hr_form form_of(const char *name)
 {
-    for (int form = HR_FORM_ENCODED; form <= HR_FORM_PLANES; form++)
+    for (int form = HR_FORM_ENCODED; form < HR_FORMS; form++)
         if (!strcmp(name, hr_form_name((enum hr_form)form)))
             return (enum hr_form)form;
     die(name, "is no form");

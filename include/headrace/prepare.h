@@ -25,6 +25,7 @@ enum hr_image_format {
     HR_IMAGE_PNG = 2,
     HR_IMAGE_COEFFICIENTS = 3, /* items: see form.h */
     HR_IMAGE_PLANES = 4,
+    HR_IMAGE_INDEXED = 5,
 };
 
 /* Facts from an image's header. */

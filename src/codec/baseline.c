@@ -495,8 +495,9 @@ static __attribute__((noinline)) int decode_others(struct hr__baseline *b, uint3
 /* Goes to the next segment. Returns 0 if it does not begin here. */
 static int pass_restart(struct hr__baseline *b)
 {
-    if (!hr__scan_is_at_end(&b->reader) || b->reader.marker != FIRST_RESTART + b->next_restart ||
-        !hr__scan_begin(&b->reader, b->reader.raw + 2, b->reader.raw_end))
+    struct hr__scan_reader *r = &b->reader;
+    if (!hr__scan_is_at_end(r) || r->marker != FIRST_RESTART + b->next_restart ||
+        !hr__scan_begin(r, r->raw + 2, r->raw_end, r->bounded))
         return 0;
     b->next_restart = (b->next_restart + 1) % 8;
     b->until_restart = b->restart;
@@ -522,11 +523,29 @@ static int decode_span(struct hr__baseline *b, uint32_t from, uint32_t to, int n
     return 1;
 }
 
-/* Finds the MCUs [*first, *end) with blocks that are needed, in row `y` of MCUs. */
-static void plan_row(struct hr__baseline *b, uint32_t y, uint32_t *first, uint32_t *end)
+/* The MCUs of a row with blocks that are needed. */
+struct needed_mcus {
+    uint32_t first, end; /* equal if there are none */
+};
+
+static uint32_t clamp(uint32_t v, uint32_t low, uint32_t high)
 {
-    *first = b->mcus_x;
-    *end = 0;
+    return v < low ? low : v > high ? high : v;
+}
+
+/* Decodes the MCUs [from, to) of a row. */
+static int decode_part(struct hr__baseline *b, uint32_t from, uint32_t to,
+                       const struct needed_mcus *needed)
+{
+    uint32_t first = clamp(needed->first, from, to), end = clamp(needed->end, first, to);
+    return decode_span(b, from, first, 0) && decode_span(b, first, end, 1) &&
+           decode_span(b, end, to, 0);
+}
+
+/* Finds the MCUs with blocks that are needed in row `y` of MCUs. */
+static struct needed_mcus plan_row(struct hr__baseline *b, uint32_t y)
+{
+    struct needed_mcus all = {b->mcus_x, 0};
     for (int i = 0; i < b->blocks; i++) {
         struct mcu_block *m = &b->block[i];
         const struct baseline_part *p = &b->part[m->component];
@@ -540,29 +559,78 @@ static void plan_row(struct hr__baseline *b, uint32_t y, uint32_t *first, uint32
         if (m->first >= m->end)
             continue;
         m->out = p->plane + (ptrdiff_t)row * 8 * p->stride + (m->first * p->h + x - p->x) * 8;
-        *first = m->first < *first ? m->first : *first;
-        *end = m->end > *end ? m->end : *end;
+        all.first = m->first < all.first ? m->first : all.first;
+        all.end = m->end > all.end ? m->end : all.end;
     }
+    return all.first < all.end ? all : (struct needed_mcus){b->mcus_x, b->mcus_x};
 }
 
-/* Decodes the scan as far as the region needs it. Returns 0 if it is not valid so far, or, if the
- * region has the image's last row, if it does not end as it should. */
-static int decode_scan(struct hr__baseline *b, const struct hr_region *region)
+/* Points */
+
+struct hr__scan_grid hr__scan_grid_of(const struct hr__item_header *shape)
 {
-    uint32_t rows = rows_to_read(b, region);
-    for (uint32_t y = 0; y < rows; y++) {
-        uint32_t first, end;
-        plan_row(b, y, &first, &end);
-        if (first >= end)
-            first = end = b->mcus_x;
-        if (!decode_span(b, 0, first, 0) || !decode_span(b, first, end, 1) ||
-            !decode_span(b, end, b->mcus_x, 0))
-            return 0;
-    }
-    if (!transform_waiting(b) || (b->reader.marker && !hr__scan_advance(&b->reader)))
+    uint32_t spacing = HR__POINT_PIXELS / (8u * shape->h);
+    uint32_t mcus_x = (shape->width + 8u * shape->h - 1) / (8u * shape->h);
+    uint32_t mcus_y = (shape->height + 8u * shape->v - 1) / (8u * shape->v);
+    uint32_t per_row = (mcus_x + spacing - 1) / spacing;
+    return (struct hr__scan_grid){spacing, per_row, (uint64_t)per_row * mcus_y + 1};
+}
+
+/* Notes where the next MCU begins, or the last one ends. Returns 0 if a point cannot hold it. */
+static int note_point(struct hr__baseline *b, const uint8_t *scan, uint8_t *out, int is_end)
+{
+    unsigned bit;
+    if (!is_end && b->restart && !b->until_restart && !pass_restart(b))
         return 0;
-    return region->y + region->height < (int)b->shape.height ||
-           (hr__scan_is_at_end(&b->reader) && b->reader.marker == END_OF_IMAGE);
+    uint64_t byte = (uint64_t)(hr__scan_tell(&b->reader, &bit) - scan);
+    if (byte >> HR__POINT_BYTE_BITS)
+        return 0;
+    uint64_t point = byte << 3 | bit;
+    for (int c = 0; c < COMPONENTS; c++) {
+        uint64_t level = (uint64_t)(b->level[c] + HR__POINT_LEVEL_BIAS);
+        if (level >> HR__POINT_LEVEL_BITS)
+            return 0;
+        point |= level << (HR__POINT_BYTE_BITS + 3 + c * HR__POINT_LEVEL_BITS);
+    }
+    memcpy(out, &point, sizeof point);
+    return 1;
+}
+
+/* Decodes the scan as far as the region needs it, or all of it, with the points of an index.
+ * Returns 0 if it is not valid so far, or if it is read to the end and does not end as it should.
+ */
+static int decode_scan(struct hr__baseline *b, const uint8_t *scan, uint32_t rows, int to_end,
+                       uint8_t *points)
+{
+    const struct hr__scan_grid grid = hr__scan_grid_of(&b->shape);
+    for (uint32_t y = 0; y < rows; y++) {
+        struct needed_mcus needed = plan_row(b, y);
+        uint32_t step = points ? grid.spacing : b->mcus_x;
+        for (uint32_t x = 0; x < b->mcus_x; x += step) {
+            uint32_t end = b->mcus_x - x < step ? b->mcus_x : x + step;
+            if (points) {
+                if (!note_point(b, scan, points, 0))
+                    return 0;
+                points += HR__POINT_BYTES;
+            }
+            if (!decode_part(b, x, end, &needed))
+                return 0;
+        }
+    }
+    if (!transform_waiting(b) || (b->reader.last && !hr__scan_advance(&b->reader)) ||
+        (points && !note_point(b, scan, points, 1)))
+        return 0;
+    return !to_end || (hr__scan_is_at_end(&b->reader) && b->reader.marker == END_OF_IMAGE);
+}
+
+/* Begins the scan. */
+static int begin_scan(struct hr__baseline *b, const uint8_t *scan, const uint8_t *end)
+{
+    b->waiting = 0;
+    b->until_restart = b->restart;
+    b->next_restart = 0;
+    memset(b->level, 0, sizeof b->level);
+    return hr__scan_begin(&b->reader, scan, end, 0);
 }
 
 int hr__baseline_region(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo,
@@ -576,12 +644,151 @@ int hr__baseline_region(struct hr__baseline *b, const struct jpeg_decompress_str
     int r = plan_region(b, &job->region, &planes, error);
     if (r)
         return r;
+    if (!begin_scan(b, scan, scan + cinfo->src->bytes_in_buffer) ||
+        !decode_scan(b, scan, rows_to_read(b, &job->region),
+                     job->region.y + job->region.height == job->info.height, NULL)) {
+        memset(b->coefficient, 0, sizeof b->coefficient);
+        return 0;
+    }
+    r = hr__ycc_run(b->ycc, &planes, &job->region, &job->out, error);
+    *done = !r;
+    return r;
+}
+
+int hr__baseline_grid(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo,
+                      struct hr__scan_grid *grid)
+{
+    if (!take_header(b, cinfo))
+        return 0;
+    *grid = hr__scan_grid_of(&b->shape);
+    return 1;
+}
+
+int hr__baseline_points(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo,
+                        uint8_t *points)
+{
+    const uint8_t *scan = cinfo->src->next_input_byte;
+    if (!take_header(b, cinfo))
+        return 0;
+    for (int c = 0; c < COMPONENTS; c++)
+        b->part[c].rows = 0;
+    return begin_scan(b, scan, scan + cinfo->src->bytes_in_buffer) &&
+           decode_scan(b, scan, b->mcus_y, 1, points);
+}
+
+/* Decoding by an index */
+
+/* The scan of an indexed file. */
+struct indexed_scan {
+    const uint8_t *scan, *end; /* all bytes from the scan's first one on */
+    const uint8_t *points;
+    struct hr__scan_grid grid;
+};
+
+struct scan_point {
+    const uint8_t *at; /* in the scan */
+    unsigned bit;
+    int level[COMPONENTS];
+};
+
+/* Reads point `k`, which exists. Returns 0 if it lies outside the scan. */
+static int read_point(const struct indexed_scan *s, uint64_t k, struct scan_point *out)
+{
+    uint64_t point;
+    memcpy(&point, s->points + k * HR__POINT_BYTES, sizeof point);
+    uint64_t byte = point >> 3 & ((UINT64_C(1) << HR__POINT_BYTE_BITS) - 1);
+    if (byte >= (uint64_t)(s->end - s->scan))
+        return 0;
+    out->at = s->scan + byte;
+    out->bit = point & 7;
+    for (int c = 0; c < COMPONENTS; c++)
+        out->level[c] = (int)(point >> (HR__POINT_BYTE_BITS + 3 + c * HR__POINT_LEVEL_BITS) &
+                              ((1u << HR__POINT_LEVEL_BITS) - 1)) -
+                        HR__POINT_LEVEL_BIAS;
+    return 1;
+}
+
+/* Begins at point `k`, to read up to point `to` at most. Returns 0 if they make no sense. */
+static int begin_at(struct hr__baseline *b, const struct indexed_scan *s, uint64_t k, uint64_t to)
+{
+    struct scan_point from, end;
+    if (!read_point(s, k, &from))
+        return 0;
+    const uint8_t *last = s->end;
+    if (to < s->grid.points - 1) {
+        if (!read_point(s, to, &end) || end.at < from.at)
+            return 0;
+        last = end.at;
+        if (end.bit) /* the byte that both share, and a stuffed zero behind it */
+            last += s->end - last > 1 && *last == 0xFF ? 2 : 1;
+    }
+    if (!hr__scan_begin(&b->reader, from.at, last, to < s->grid.points - 1))
+        return 0;
+    hr__bits_refill(&b->reader.bits);
+    hr__bits_drop(&b->reader.bits, from.bit);
+    memcpy(b->level, from.level, sizeof b->level);
+    if (b->restart) {
+        uint64_t mcu = k / s->grid.per_row * b->mcus_x + k % s->grid.per_row * s->grid.spacing;
+        b->until_restart = b->restart - (uint32_t)(mcu % b->restart);
+        b->next_restart = (int)(mcu / b->restart % 8);
+    }
+    return 1;
+}
+
+/* Returns non-zero if the scan has been decoded up to point `k`, or its end. */
+static int is_at_point(struct hr__baseline *b, const struct indexed_scan *s, uint64_t k)
+{
+    struct scan_point point;
+    unsigned bit;
+    int is_end = k == s->grid.points - 1;
+    if (is_end && (!hr__scan_is_at_end(&b->reader) || b->reader.marker != END_OF_IMAGE))
+        return 0;
+    if ((!is_end && b->restart && !b->until_restart && !pass_restart(b)) ||
+        !read_point(s, k, &point))
+        return 0;
+    const uint8_t *at = hr__scan_tell(&b->reader, &bit);
+    return at == point.at && bit == point.bit && !memcmp(b->level, point.level, sizeof b->level);
+}
+
+/* Decodes what is needed of row `y`, from the point before it at least to the next point, where
+ * the two must agree. */
+static int decode_indexed_row(struct hr__baseline *b, const struct indexed_scan *s, uint32_t y)
+{
+    struct needed_mcus needed = plan_row(b, y);
+    uint32_t spacing = s->grid.spacing, left = needed.first / spacing;
+    if (needed.first >= needed.end)
+        return 1;
+    uint64_t row = (uint64_t)y * s->grid.per_row, from = row + left;
+    uint32_t from_x = left * spacing;
+    uint32_t next_x = b->mcus_x - from_x < spacing ? b->mcus_x : from_x + spacing;
+    uint32_t end_x = needed.end > next_x ? needed.end : next_x;
+    return begin_at(b, s, from, row + (end_x + spacing - 1) / spacing) &&
+           decode_part(b, from_x, next_x, &needed) && is_at_point(b, s, from + 1) &&
+           decode_part(b, next_x, end_x, &needed) &&
+           (!b->reader.last || hr__scan_advance(&b->reader));
+}
+
+int hr__baseline_indexed(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo,
+                         const struct hr__decode_job *job, const struct hr__scan_index *index,
+                         int *done, struct hr_error *error)
+{
+    struct hr__ycc_planes planes;
+    const uint8_t *scan = cinfo->src->next_input_byte;
+    struct indexed_scan s = {scan, scan + cinfo->src->bytes_in_buffer, index->points, {0}};
+    *done = 0;
+    if (!take_header(b, cinfo))
+        return 0;
+    s.grid = hr__scan_grid_of(&b->shape);
+    if (index->count != s.grid.points)
+        return 0;
+    int r = plan_region(b, &job->region, &planes, error);
+    if (r)
+        return r;
     b->waiting = 0;
-    b->until_restart = b->restart;
-    b->next_restart = 0;
-    memset(b->level, 0, sizeof b->level);
-    if (!hr__scan_begin(&b->reader, scan, scan + cinfo->src->bytes_in_buffer) ||
-        !decode_scan(b, &job->region)) {
+    int valid = 1;
+    for (uint32_t y = 0; valid && y < b->mcus_y; y++)
+        valid = decode_indexed_row(b, &s, y);
+    if (!valid || !transform_waiting(b)) {
         memset(b->coefficient, 0, sizeof b->coefficient);
         return 0;
     }

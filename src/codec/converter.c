@@ -156,6 +156,15 @@ static int examine(struct hr_converter *c, const struct hr__encoded *file,
     return r ? r : hr__check_pixels(info, c->options.max_pixels, error);
 }
 
+typedef int transcoder_fn(struct hr__transcoder *transcoder, const struct hr__encoded *in,
+                          size_t limit, struct hr__transcoded *out, struct hr_error *error);
+
+static transcoder_fn *const transcoders[HR_FORMS] = {
+    [HR_FORM_COEFFICIENTS] = hr__transcode_coefficients,
+    [HR_FORM_PLANES] = hr__transcode_planes,
+    [HR_FORM_INDEXED] = hr__transcode_indexed,
+};
+
 int hr_converter_run(struct hr_converter *converter, enum hr_form form, const void *bytes,
                      size_t length, struct hr_item *item, struct hr_error *error)
 {
@@ -167,15 +176,13 @@ int hr_converter_run(struct hr_converter *converter, enum hr_form form, const vo
         *item = (struct hr_item){bytes, length, hr_form_of(bytes, length)};
         return 0;
     }
-    if (form != HR_FORM_COEFFICIENTS && form != HR_FORM_PLANES)
+    if ((unsigned)form >= HR_FORMS)
         return hr__fail(error, -EINVAL, "%d is none of enum hr_form", (int)form);
     int r = examine(c, &file, &info, error);
     if (r)
         return r;
     size_t limit = limit_of(c, length);
-    r = form == HR_FORM_PLANES
-            ? hr__transcode_planes(c->transcoder, &file, limit, &made, error)
-            : hr__transcode_coefficients(c->transcoder, &file, limit, &made, error);
+    r = transcoders[form](c->transcoder, &file, limit, &made, error);
     if (!r && !c->options.trust)
         r = hr__converter_verify(
             c, &file, &(struct hr__encoded){.bytes = made.bytes, .length = made.length}, error);
@@ -194,6 +201,16 @@ static int restore_coefficients(struct hr_converter *c, const struct hr__encoded
         r = hr__transcode_jpeg(c->transcoder, &coefficients, &made, error);
     if (!r)
         *item = (struct hr_item){made.bytes, made.length, HR_FORM_ENCODED};
+    return r;
+}
+
+static int restore_indexed(const struct hr__encoded *in, struct hr_item *item,
+                           struct hr_error *error)
+{
+    struct hr__indexed indexed;
+    int r = hr__indexed_open(&indexed, in->bytes, in->length, error);
+    if (!r)
+        *item = (struct hr_item){indexed.file.bytes, indexed.file.length, HR_FORM_ENCODED};
     return r;
 }
 
@@ -225,6 +242,8 @@ int hr_converter_restore(struct hr_converter *converter, const void *bytes, size
         *item = (struct hr_item){bytes, length, form};
         return 0;
     }
+    if (form == HR_FORM_INDEXED)
+        return restore_indexed(&in, item, error);
     int r = hr__decoder_info(c->items, bytes, length, &info, error);
     if (!r) /* before allocating memory for the size in the header */
         r = hr__check_pixels(&info, c->options.max_pixels, error);
@@ -258,9 +277,13 @@ int hr_converter_estimate(struct hr_converter *converter, enum hr_form form, con
         now.possible = !r;
         if (r && r != -ENOTSUP)
             return r;
-        if (!r)
+        if (!r && form == HR_FORM_INDEXED) {
+            now.possible = !(shape.flags & HR__ITEM_PROGRESSIVE);
+            now.bytes = hr__indexed_bytes(hr__scan_grid_of(&shape).points, length);
+        } else if (!r) {
             now.bytes = form == HR_FORM_PLANES ? hr__planes_bytes(&shape)
                                                : expected_coefficients(&shape, length);
+        }
     }
     hr__versioned_give(estimate, &now, sizeof now);
     return 0;

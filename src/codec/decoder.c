@@ -15,7 +15,8 @@
 #include <string.h>
 
 static const struct hr__format *const formats[] = {&hr__format_jpeg, &hr__format_png,
-                                                   &hr__format_coefficients, &hr__format_planes};
+                                                   &hr__format_coefficients, &hr__format_planes,
+                                                   &hr__format_indexed};
 
 enum { FORMATS = sizeof formats / sizeof formats[0] };
 
@@ -211,8 +212,14 @@ static enum hr_image_format recognise(const struct hr__encoded *in)
             return decoded_ids[i];
     if (!hr__item_recognise(in->bytes, in->length))
         return HR_IMAGE_UNKNOWN;
-    return hr_form_of(in->bytes, in->length) == HR_FORM_PLANES ? HR_IMAGE_PLANES
-                                                               : HR_IMAGE_COEFFICIENTS;
+    switch (hr_form_of(in->bytes, in->length)) {
+    case HR_FORM_PLANES:
+        return HR_IMAGE_PLANES;
+    case HR_FORM_INDEXED:
+        return HR_IMAGE_INDEXED;
+    default:
+        return HR_IMAGE_COEFFICIENTS;
+    }
 }
 
 /* Finds the format of the bytes and its state. */

@@ -47,6 +47,7 @@ extern const struct hr__format hr__format_jpeg;
 extern const struct hr__format hr__format_png;
 extern const struct hr__format hr__format_coefficients;
 extern const struct hr__format hr__format_planes;
+extern const struct hr__format hr__format_indexed;
 
 /* Memory that grows to the largest use. Growing discards its contents. */
 struct hr__codec_scratch {

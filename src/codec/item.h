@@ -1,5 +1,5 @@
 /*
- * Items: the memory layout common to the forms `coefficients` and `planes`.
+ * Items: the memory layout common to all forms but `encoded`.
  *
  * An item is one block of bytes without pointers, little-endian, that begins with struct
  * hr__item_header. `encoded` items are the image file itself and have no header. Items come from
@@ -36,7 +36,7 @@ enum hr__item_flags {
 struct hr__item_header {
     uint8_t magic[4];
     uint8_t version;
-    uint8_t form;           /* enum hr_form: coefficients or planes */
+    uint8_t form;           /* enum hr_form, not encoded */
     uint8_t components;     /* 1: grey; 3: Y, Cb, Cr */
     uint8_t orientation;    /* EXIF, 1..8 */
     uint32_t width, height; /* of the image in pixels; 1..65535 */

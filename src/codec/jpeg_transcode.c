@@ -26,7 +26,8 @@
 struct hr__transcoder {
     struct hr__jpeg library;
     struct hr__packer *packer;
-    struct hr__codec_scratch planes; /* an item of planes */
+    struct hr__baseline *baseline;   /* created on first use */
+    struct hr__codec_scratch planes; /* an item of planes, or an indexed file */
     struct hr__codec_scratch lines;  /* what libjpeg writes for one row of MCUs */
     struct jpeg_compress_struct writer;
     struct jpeg_destination_mgr destination;
@@ -54,6 +55,7 @@ void hr__transcoder_destroy(struct hr__transcoder **transcoder)
     if (!t)
         return;
     hr__packer_destroy(&t->packer);
+    hr__baseline_destroy(&t->baseline);
     hr__scratch_free(&t->planes);
     hr__scratch_free(&t->lines);
     hr__free(t->file);
@@ -63,7 +65,7 @@ void hr__transcoder_destroy(struct hr__transcoder **transcoder)
 size_t hr__transcoder_memory(const struct hr__transcoder *t)
 {
     return sizeof *t + hr__packer_memory(t->packer) + t->planes.capacity + t->lines.capacity +
-           t->capacity;
+           t->capacity + (t->baseline ? hr__baseline_memory(t->baseline) : 0);
 }
 
 /* Returns 0, or -ENOTSUP with the reason why the file cannot become an item. */
@@ -308,6 +310,49 @@ int hr__transcode_planes(struct hr__transcoder *t, const struct hr__encoded *in,
         *out = (struct hr__transcoded){t->planes.bytes, shape.bytes};
     }
     jpeg_destroy_decompress(cinfo);
+    return t->library.code;
+}
+
+/* Makes the item of a file whose header has been read. */
+static int add_index(struct hr__transcoder *t, const struct hr__encoded *in,
+                     const struct hr__item_header *shape, size_t limit, struct hr__transcoded *out)
+{
+    const struct jpeg_decompress_struct *cinfo = &t->library.cinfo;
+    struct hr_error *error = t->library.error;
+    struct hr__scan_grid grid;
+    if (!hr__baseline_grid(t->baseline, cinfo, &grid))
+        return hr__fail(error, -ENOTSUP,
+                        "it is not a sequential JPEG of one scan, and only those can be indexed");
+    uint64_t bytes = hr__indexed_bytes(grid.points, in->length);
+    if (limit && bytes > limit)
+        return hr__fail(error, -ENOSPC, "with its index it takes %llu bytes, more than %zu",
+                        (unsigned long long)bytes, limit);
+    int r = hr__scratch_reserve(&t->planes, bytes, error);
+    if (r)
+        return r;
+    uint8_t *points = hr__indexed_fill(t->planes.bytes, shape, grid.points, in);
+    if (!hr__baseline_points(t->baseline, cinfo, points))
+        return hr__fail(error, -ENOTSUP,
+                        "its scan is damaged or unusual, and such files cannot be indexed");
+    *out = (struct hr__transcoded){t->planes.bytes, bytes};
+    return 0;
+}
+
+int hr__transcode_indexed(struct hr__transcoder *t, const struct hr__encoded *in, size_t limit,
+                          struct hr__transcoded *out, struct hr_error *error)
+{
+    struct hr__item_header shape;
+    int r = t->baseline ? 0 : hr__baseline_create(&t->baseline, error);
+    if (r)
+        return r;
+    t->library.error = error;
+    if (setjmp(t->library.escape)) {
+        jpeg_destroy_decompress(&t->library.cinfo);
+        return t->library.code;
+    }
+    read_shape(t, in, &shape);
+    t->library.code = add_index(t, in, &shape, limit, out);
+    jpeg_destroy_decompress(&t->library.cinfo);
     return t->library.code;
 }
 

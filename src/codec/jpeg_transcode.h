@@ -7,6 +7,7 @@
 
 #include "codec/coefficients.h"
 #include "codec/format.h"
+#include "codec/indexed.h"
 #include "codec/planes.h"
 
 struct hr__transcoder; /* one thread's state */
@@ -38,6 +39,11 @@ int hr__transcode_coefficients(struct hr__transcoder *transcoder, const struct h
                                size_t limit, struct hr__transcoded *out, struct hr_error *error);
 int hr__transcode_planes(struct hr__transcoder *transcoder, const struct hr__encoded *in,
                          size_t limit, struct hr__transcoded *out, struct hr_error *error);
+
+/* Adds an index to a file. Errors: as above; -ENOTSUP for every file that our own decoder does not
+ * take, which is all but sequential Huffman coding in one scan without damage. */
+int hr__transcode_indexed(struct hr__transcoder *transcoder, const struct hr__encoded *in,
+                          size_t limit, struct hr__transcoded *out, struct hr_error *error);
 
 /* Writes a JPEG with the coefficients of an item; every decoder gives the same pixels. Errors:
  * -EBADMSG, -ENOMEM. */

@@ -30,14 +30,14 @@ static void copy(struct hr__scan_reader *r, uint8_t *out)
     r->end = out;
 }
 
-/* Returns 0 if the bytes end before a marker. */
+/* Returns 0 if the bytes end before they may. */
 static int settle(struct hr__scan_reader *r)
 {
-    uint8_t *end = r->piece + (r->end - r->piece);
+    r->last = r->marker || (r->bounded && r->raw == r->raw_end);
     if (r->marker == FILL_BYTE) /* it may precede a marker or a stuffed zero; libjpeg decides */
         return 0;
-    if (r->marker) {
-        memset(end, 0, HR__SEGMENT_SLACK);
+    if (r->last) {
+        memset(r->piece + (r->end - r->piece), 0, HR__SEGMENT_SLACK);
         r->check = r->end - r->piece > HR__SEGMENT_SLACK ? r->end - HR__SEGMENT_SLACK : r->piece;
         return 1;
     }
@@ -45,23 +45,47 @@ static int settle(struct hr__scan_reader *r)
     return r->raw_end - r->raw >= 2;
 }
 
-int hr__scan_begin(struct hr__scan_reader *r, const uint8_t *raw, const uint8_t *end)
+int hr__scan_begin(struct hr__scan_reader *r, const uint8_t *raw, const uint8_t *end, int bounded)
 {
-    r->raw = raw;
+    r->raw = r->known_raw = raw;
     r->raw_end = end;
+    r->bounded = bounded;
+    r->known = r->piece;
     r->bits = (struct hr__bits){.next = r->piece};
     copy(r, r->piece);
     return settle(r);
 }
 
+/* Moves the known byte on, to `to`. */
+static void follow(struct hr__scan_reader *r, const uint8_t *to)
+{
+    size_t stuffed = 0;
+    for (const uint8_t *p = r->known; p < to; p++)
+        stuffed += *p == 0xFF;
+    r->known_raw += (size_t)(to - r->known) + stuffed;
+    r->known = to;
+}
+
+const uint8_t *hr__scan_tell(struct hr__scan_reader *r, unsigned *bit)
+{
+    size_t bits = (size_t)(r->bits.next - r->piece) * 8 - r->bits.count;
+    follow(r, r->piece + bits / 8);
+    *bit = bits % 8;
+    return r->known_raw;
+}
+
 int hr__scan_advance(struct hr__scan_reader *r)
 {
-    if (r->marker) {
+    unsigned bit;
+    if (r->last)
         return (r->end - r->bits.next) * 8 + (ptrdiff_t)r->bits.count >= 0;
-    }
-    size_t kept = (size_t)(r->end - r->bits.next);
-    memmove(r->piece, r->bits.next, kept);
-    r->bits.next = r->piece;
+    /* The bits that have been loaded stay in the piece, for hr__scan_tell. */
+    const uint8_t *from = r->piece + ((size_t)(r->bits.next - r->piece) * 8 - r->bits.count) / 8;
+    hr__scan_tell(r, &bit);
+    size_t kept = (size_t)(r->end - from);
+    r->bits.next -= from - r->piece;
+    memmove(r->piece, from, kept);
+    r->known = r->piece;
     copy(r, r->piece + kept);
     return settle(r);
 }

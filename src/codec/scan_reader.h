@@ -36,13 +36,17 @@ struct hr__scan_reader {
     const uint8_t *check;         /* from here on hr__scan_advance must be called before an MCU */
     const uint8_t *end;           /* end of the copied bytes */
     const uint8_t *raw, *raw_end; /* bytes not yet copied; the marker */
-    int marker;                   /* that ends the segment; 0: not yet found */
-    uint8_t *piece;               /* HR__SEGMENT_PIECE + HR__SEGMENT_SLACK bytes */
+    const uint8_t *known, *known_raw; /* a copied byte, and where it was copied from */
+    int bounded;                      /* the bytes may end without a marker */
+    int marker;                       /* that ends the segment; 0: not yet found */
+    int last;                         /* the segment's last byte has been copied */
+    uint8_t *piece;                   /* HR__SEGMENT_PIECE + HR__SEGMENT_SLACK bytes */
 };
 
-/* Begins at the first byte of a segment. Returns 0 if the bytes end before a marker does. Fill
- * bytes (FF before a marker) count as such an end. */
-int hr__scan_begin(struct hr__scan_reader *reader, const uint8_t *raw, const uint8_t *end);
+/* Begins at a byte of a segment. Returns 0 if the bytes end before a marker does, unless they are
+ * `bounded`: then the segment ends there. Fill bytes (FF before a marker) count as such an end. */
+int hr__scan_begin(struct hr__scan_reader *reader, const uint8_t *raw, const uint8_t *end,
+                   int bounded);
 
 /* Makes the bits of an MCU available. Returns 0 if the last one ran past the segment's end, or if
  * the bytes end before a marker does. */
@@ -51,6 +55,10 @@ int hr__scan_advance(struct hr__scan_reader *reader);
 /* Returns non-zero if the segment's last MCU ended where the segment does: less than a byte is
  * left. */
 int hr__scan_is_at_end(const struct hr__scan_reader *reader);
+
+/* Returns the byte of the file that the next bit is in, and which bit of it. Never a stuffed zero.
+ */
+const uint8_t *hr__scan_tell(struct hr__scan_reader *reader, unsigned *bit);
 
 static inline __attribute__((always_inline)) void hr__bits_refill(struct hr__bits *b)
 {

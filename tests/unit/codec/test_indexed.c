@@ -1,0 +1,188 @@
+/*
+ * The form `indexed`: regions have the pixels of the file, the file comes back byte for byte, and an
+ * item with a wrong point gives an error or the right pixels.
+ */
+#include "../test.h"
+#include "images.h"
+
+#include "codec/indexed.h"
+
+#include <headrace/form.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct indexed_fixture {
+    struct hr_converter *converter;
+    struct hr__decoder *files, *items;
+    uint64_t random;
+};
+
+static int set_up(void **state)
+{
+    struct indexed_fixture *f = calloc(1, sizeof *f);
+    struct hr_converter_options options;
+    *state = f;
+    hr_converter_options_default(&options);
+    options.trust = 1;
+    if (hr_converter_create(&f->converter, &options, NULL) || hr__decoder_create(&f->files, NULL) ||
+        hr__decoder_create(&f->items, NULL))
+        return -1;
+    hr__decoder_use_library(f->files);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct indexed_fixture *f = *state;
+    hr_converter_destroy(&f->converter);
+    hr__decoder_destroy(&f->files);
+    hr__decoder_destroy(&f->items);
+    free(f);
+    return 0;
+}
+
+static struct bytes make_item(struct indexed_fixture *f, const struct bytes *file)
+{
+    struct hr_item item, back;
+    struct hr_form_estimate estimate = {.size = sizeof estimate};
+    struct hr_error error;
+    if (hr_converter_run(f->converter, HR_FORM_INDEXED, file->data, file->length, &item, &error))
+        fail_msg("%s", error.message);
+    struct bytes copy = {malloc(item.length), item.length};
+    memcpy(copy.data, item.bytes, item.length);
+    assert_int_equal(hr_form_of(copy.data, copy.length), HR_FORM_INDEXED);
+    assert_int_equal(hr_converter_estimate(f->converter, HR_FORM_INDEXED, file->data, file->length,
+                                           &estimate, NULL),
+                     0);
+    assert_true(estimate.possible);
+    assert_int_equal(estimate.bytes, copy.length);
+    assert_int_equal(hr_converter_restore(f->converter, copy.data, copy.length, &back, NULL), 0);
+    assert_int_equal(back.length, file->length);
+    assert_memory_equal(back.bytes, file->data, file->length);
+    return copy;
+}
+
+/* Returns the code of decoding the item; its pixels are those of the file if it is 0. */
+static int check_region(struct indexed_fixture *f, const struct bytes *file,
+                        const struct bytes *item, const struct hr_region *r)
+{
+    struct hr_image_info info, own;
+    struct hr__planar out[2];
+    struct hr_error error;
+    assert_int_equal(hr__decoder_info(f->files, file->data, file->length, &info, NULL), 0);
+    int rc = hr__decoder_info(f->items, item->data, item->length, &own, &error);
+    if (!rc)
+        rc = hr__decoder_region(f->items, item->data, item->length, &own, r, &out[1], &error);
+    if (rc)
+        return rc;
+    assert_int_equal(
+        hr__decoder_region(f->files, file->data, file->length, &info, r, &out[0], NULL), 0);
+    for (int c = 0; c < 3; c++)
+        for (int y = 0; y < r->height; y++)
+            if (memcmp(out[0].plane[c] + y * out[0].stride, out[1].plane[c] + y * out[1].stride,
+                       (size_t)r->width))
+                fail_msg("channel %d, row %d of region %d,%d %dx%d differs", c, y, r->x, r->y,
+                         r->width, r->height);
+    return 0;
+}
+
+static struct hr_region random_region(uint64_t *random, int width, int height)
+{
+    struct hr_region r = {0, 0, random_between(random, 1, width), random_between(random, 1, height)};
+    r.x = random_between(random, 0, width - r.width);
+    r.y = random_between(random, 0, height - r.height);
+    return r;
+}
+
+static struct jpeg_spec random_spec(uint64_t *random)
+{
+    static const int sampling[5][2] = {{1, 1}, {2, 1}, {1, 2}, {2, 2}, {0, 0}};
+    const int *luma = sampling[random_between(random, 0, 4)];
+    struct jpeg_spec spec = {.components = luma[0] ? 3 : 1};
+    for (int c = 0; c < spec.components; c++) {
+        spec.h[c] = c || !luma[0] ? 1 : luma[0];
+        spec.v[c] = c || !luma[0] ? 1 : luma[1];
+    }
+    spec.width = random_between(random, 1, 600);
+    spec.height = random_between(random, 1, 200);
+    spec.quality = random_between(random, 20, 100);
+    spec.restart = random_between(random, 0, 1) ? 0 : random_between(random, 1, 50);
+    spec.optimised = random_between(random, 0, 1);
+    spec.content = (enum jpeg_content)random_between(random, CONTENT_PICTURE, CONTENT_BINARY);
+    spec.seed = next_random(random);
+    return spec;
+}
+
+static void regions_are_exact(void **state)
+{
+    struct indexed_fixture *f = *state;
+    for (int n = 0; n < 150; n++) {
+        struct jpeg_spec spec = random_spec(&f->random);
+        struct bytes file = make_jpeg(&spec), item = make_item(f, &file);
+        for (int i = 0; i < 20; i++) {
+            struct hr_region r = random_region(&f->random, spec.width, spec.height);
+            if (!i)
+                r = (struct hr_region){0, 0, spec.width, spec.height};
+            assert_int_equal(check_region(f, &file, &item, &r), 0);
+        }
+        free(file.data);
+        free(item.data);
+    }
+}
+
+/* A changed bit of any point, or of the headers. Not with restart markers, which hide a wrong DC
+ * coefficient from the next point: there only the container's checksum tells. */
+static void wrong_points_are_found(void **state)
+{
+    struct indexed_fixture *f = *state;
+    int refused = 0;
+    for (int n = 0; n < 40; n++) {
+        struct jpeg_spec spec = random_spec(&f->random);
+        spec.restart = 0;
+        struct bytes file = make_jpeg(&spec), item = make_item(f, &file);
+        size_t head = item.length - file.length - HR__ITEM_PAD;
+        for (int i = 0; i < 40; i++) {
+            struct hr_region r = random_region(&f->random, spec.width, spec.height);
+            size_t bit = (size_t)next_random(&f->random) % (head * 8);
+            if (bit / 8 == offsetof(struct hr__item_header, orientation))
+                continue; /* concerns no pixel here */
+            item.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
+            refused += check_region(f, &file, &item, &r) != 0;
+            item.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        }
+        free(file.data);
+        free(item.data);
+    }
+    assert_true(refused > 100);
+}
+
+static void other_files_are_refused(void **state)
+{
+    struct indexed_fixture *f = *state;
+    const struct jpeg_spec specs[] = {
+        {.width = 50, .height = 50, .components = 3, .quality = 80, .scans = SCANS_PROGRESSIVE},
+        {.width = 50, .height = 50, .components = 3, .quality = 80, .scans = SCANS_SEPARATE},
+        {.width = 50, .height = 50, .components = 4, .quality = 80},
+    };
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+        struct bytes file = make_jpeg(&specs[i]);
+        struct hr_item item;
+        struct hr_error error;
+        assert_int_equal(hr_converter_run(f->converter, HR_FORM_INDEXED, file.data, file.length,
+                                          &item, &error),
+                         -ENOTSUP);
+        free(file.data);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(regions_are_exact),
+        cmocka_unit_test(wrong_points_are_found),
+        cmocka_unit_test(other_files_are_refused),
+    };
+    return cmocka_run_group_tests_name("codec-indexed", tests, set_up, tear_down);
+}
