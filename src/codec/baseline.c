@@ -24,13 +24,11 @@
 #define BATCH 16
 
 /* Look-ups after a refill. */
-#define PAIRS 5
-#define SKIPS 2
+#define LOOKUPS 3
 
 /* What is read after a refill is there. */
 _Static_assert(HR__DC_BITS_MOST <= HR__REFILL_BITS, "a DC difference");
-_Static_assert(PAIRS *HR__AC_INDEX <= HR__REFILL_BITS, "pairs");
-_Static_assert(SKIPS *HR__SKIP_BITS_MOST <= HR__REFILL_BITS, "skipping");
+_Static_assert(LOOKUPS *HR__LOOKUP_BITS_MOST <= HR__REFILL_BITS, "look-ups");
 _Static_assert(HR__AC_BITS_MOST <= HR__REFILL_BITS, "a long symbol");
 _Static_assert(HR__SEGMENT_SLACK >= HR__MCU_BYTES_MOST + 2 * sizeof(uint64_t),
                "loads behind an MCU");
@@ -80,11 +78,13 @@ struct hr__baseline {
     struct hr__ycc *ycc;
     hr__inverse_dct_pair_fn *transform;
     /* of the image: */
-    struct hr__item_header shape;
+    struct hr__ycc_shape shape;
     struct baseline_part part[COMPONENTS];
     struct mcu_block block[HR__MCU_BLOCKS_MOST];
     int components, blocks;
+    uint32_t mcu_h, mcu_v; /* sides of an MCU in blocks of the finest component */
     uint32_t mcus_x, mcus_y;
+    struct hr__scan_grid grid;       /* of points */
     uint32_t rows_at_once;           /* rows of MCUs that libjpeg decodes together */
     uint32_t restart, until_restart; /* MCUs between restart markers, 0: none; MCUs to the next */
     int next_restart;                /* its number, 0..7 */
@@ -100,13 +100,14 @@ struct hr__baseline {
 /* Natural position of a zigzag position. Behind 63: the first one of the next block, which its DC
  * coefficient overwrites. */
 #define PAST_16 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64
-static const uint8_t natural[63 + HR__STEP_END + 1] = {
+static const uint8_t natural[63 + HR__STEP_OTHER + 1] = {
     0,  1,  8,  16, 9,       2,       3,       10,      17,      24,      32,      25,
     18, 11, 4,  5,  12,      19,      26,      33,      40,      48,      41,      34,
     27, 20, 13, 6,  7,       14,      21,      28,      35,      42,      49,      56,
     57, 50, 43, 36, 29,      22,      15,      23,      30,      37,      44,      51,
     58, 59, 52, 45, 38,      31,      39,      46,      53,      60,      61,      54,
     47, 55, 62, 63, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16,
+    PAST_16, PAST_16, PAST_16, PAST_16,
 };
 
 int hr__baseline_create(struct hr__baseline **out, struct hr_error *error)
@@ -144,23 +145,63 @@ size_t hr__baseline_memory(const struct hr__baseline *b)
 
 /* The header */
 
-/* Returns non-zero if the file has the usual structure. */
+/* Returns non-zero if the file is coded in the usual way. */
 static int is_usual(const struct jpeg_decompress_struct *cinfo)
 {
-    const jpeg_component_info *c = cinfo->comp_info;
     if (cinfo->progressive_mode || cinfo->arith_code ||
         cinfo->comps_in_scan != cinfo->num_components)
         return 0;
     if (cinfo->Ss != 0 || cinfo->Se != DCTSIZE2 - 1 || cinfo->Ah != 0 || cinfo->Al != 0)
         return 0; /* lossless, or a fault that libjpeg notes */
+    for (int i = 0; i < cinfo->num_components; i++)
+        if (cinfo->cur_comp_info[i] != &cinfo->comp_info[i])
+            return 0;
+    return 1;
+}
+
+static int has_usual_colours(const struct jpeg_decompress_struct *cinfo)
+{
     if (cinfo->num_components == 1)
         return cinfo->jpeg_color_space == JCS_GRAYSCALE;
-    for (int i = 0; i < 3 && cinfo->num_components == 3; i++)
-        if (cinfo->cur_comp_info[i] != &c[i])
+    return cinfo->num_components == 3 &&
+           (cinfo->jpeg_color_space == JCS_YCbCr || cinfo->jpeg_color_space == JCS_RGB);
+}
+
+/* Finds the shape and the blocks of an MCU. Returns 0 if libjpeg would refuse them: a sample covers
+ * no whole number of pixels, or the blocks are too many. */
+static int take_sampling(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo)
+{
+    int grey = cinfo->num_components == 1; /* its MCU is one block, whatever the factors say */
+    b->components = cinfo->num_components;
+    b->shape = (struct hr__ycc_shape){
+        .components = (uint8_t)b->components,
+        .width = cinfo->image_width,
+        .height = cinfo->image_height,
+        .rgb = cinfo->jpeg_color_space == JCS_RGB,
+    };
+    b->mcu_h = grey ? 1 : (uint32_t)cinfo->max_h_samp_factor;
+    b->mcu_v = grey ? 1 : (uint32_t)cinfo->max_v_samp_factor;
+    b->rows_at_once = grey ? (uint32_t)cinfo->comp_info[0].v_samp_factor : 1;
+    b->blocks = 0;
+    for (int i = 0; i < b->components; i++) {
+        struct baseline_part *p = &b->part[i];
+        p->h = grey ? 1 : (uint32_t)cinfo->comp_info[i].h_samp_factor;
+        p->v = grey ? 1 : (uint32_t)cinfo->comp_info[i].v_samp_factor;
+        if (b->mcu_h % p->h || b->mcu_v % p->v ||
+            (uint32_t)b->blocks + p->h * p->v > HR__MCU_BLOCKS_MOST)
             return 0;
-    return cinfo->num_components == 3 && cinfo->jpeg_color_space == JCS_YCbCr &&
-           c[0].h_samp_factor <= 2 && c[0].v_samp_factor <= 2 && c[1].h_samp_factor == 1 &&
-           c[1].v_samp_factor == 1 && c[2].h_samp_factor == 1 && c[2].v_samp_factor == 1;
+        b->shape.across[i] = (uint8_t)(b->mcu_h / p->h);
+        b->shape.down[i] = (uint8_t)(b->mcu_v / p->v);
+        for (uint32_t k = 0; k < p->h * p->v; k++)
+            b->block[b->blocks++] =
+                (struct mcu_block){.component = i, .x = (int)(k % p->h), .y = (int)(k / p->h)};
+    }
+    b->mcus_x = (b->shape.width + 8 * b->mcu_h - 1) / (8 * b->mcu_h);
+    b->mcus_y = (b->shape.height + 8 * b->mcu_v - 1) / (8 * b->mcu_v);
+    b->grid.spacing = HR__POINT_PIXELS / (8 * b->mcu_h);
+    b->grid.per_row = (b->mcus_x + b->grid.spacing - 1) / b->grid.spacing;
+    b->grid.points = (uint64_t)b->grid.per_row * b->mcus_y + 1;
+    return 1;
 }
 
 /* Builds the tables of a component. Returns 0 if one is missing or unusable. */
@@ -182,36 +223,16 @@ static int take_tables(struct hr__baseline *b, const struct jpeg_decompress_stru
 
 static int take_header(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo)
 {
-    int grey = cinfo->num_components == 1;
-    if (!is_usual(cinfo))
+    if (!is_usual(cinfo) || !has_usual_colours(cinfo) || !take_sampling(b, cinfo))
         return 0;
-    b->components = cinfo->num_components;
-    b->shape = (struct hr__item_header){
-        .components = (uint8_t)b->components,
-        .width = cinfo->image_width,
-        .height = cinfo->image_height,
-        .h = grey ? 1 : (uint8_t)cinfo->comp_info[0].h_samp_factor,
-        .v = grey ? 1 : (uint8_t)cinfo->comp_info[0].v_samp_factor,
-    };
-    b->mcus_x = (b->shape.width + 8u * b->shape.h - 1) / (8u * b->shape.h);
-    b->mcus_y = (b->shape.height + 8u * b->shape.v - 1) / (8u * b->shape.v);
-    b->rows_at_once = grey ? (uint32_t)cinfo->comp_info[0].v_samp_factor : 1;
     b->restart = cinfo->restart_interval;
-    b->blocks = 0;
-    for (int i = 0; i < b->components; i++) {
-        struct baseline_part *p = &b->part[i];
+    for (int i = 0; i < b->components; i++)
         if (!take_tables(b, cinfo, i))
             return 0;
-        p->h = i ? 1 : b->shape.h;
-        p->v = i ? 1 : b->shape.v;
-        for (uint32_t k = 0; k < p->h * p->v; k++)
-            b->block[b->blocks++] = (struct mcu_block){
-                .dc = &b->dc[cinfo->comp_info[i].dc_tbl_no],
-                .ac = &b->ac[cinfo->comp_info[i].ac_tbl_no],
-                .component = i,
-                .x = (int)(k % p->h),
-                .y = (int)(k / p->h),
-            };
+    for (int i = 0; i < b->blocks; i++) {
+        const jpeg_component_info *c = &cinfo->comp_info[b->block[i].component];
+        b->block[i].dc = &b->dc[c->dc_tbl_no];
+        b->block[i].ac = &b->ac[c->ac_tbl_no];
     }
     return 1;
 }
@@ -247,14 +268,14 @@ static int plan_region(struct hr__baseline *b, const struct hr_region *region,
     return r;
 }
 
-/* Returns the number of rows of MCUs to read. It is at least what libjpeg reads: where chroma has
- * half the rows, the last two pixel rows of a row of MCUs come with the next one, and grey files
- * may have a sampling factor, which groups rows. */
+/* Returns the number of rows of MCUs to read. It is at least what libjpeg reads: where upsampling
+ * mixes rows, the last pixel rows of a row of MCUs come with the next one, and grey files may have
+ * a sampling factor, which groups rows. */
 static uint32_t rows_to_read(const struct hr__baseline *b, const struct hr_region *region)
 {
-    uint32_t last = (uint32_t)(region->y + region->height) - 1, lines = 8u * b->shape.v;
+    uint32_t last = (uint32_t)(region->y + region->height) - 1, lines = 8 * b->mcu_v;
     uint32_t rows = last / lines + 1;
-    if (b->shape.v == 2 && last % lines >= lines - 2)
+    if (hr__ycc_mixes_rows(&b->shape) && last % lines >= lines - b->mcu_v)
         rows++;
     rows = (uint32_t)hr__round_up(rows, b->rows_at_once);
     return rows < b->mcus_y ? rows : b->mcus_y;
@@ -321,43 +342,29 @@ INLINE unsigned take_ac(const struct hr__ac_table *table, struct hr__bits *bits,
     unsigned k = 0;
     for (;;) {
         uint64_t e;
-        unsigned first;
+        unsigned first, last;
         hr__bits_refill(bits);
-#pragma GCC unroll 5
-        for (int i = 0; i < PAIRS; i++) {
+#pragma GCC unroll 3
+        for (int i = 0; i < LOOKUPS; i++) {
             e = table->pair[bits->buffer >> (64 - HR__AC_INDEX)];
             first = k + HR__FIRST_STEP(e);
-            if (__builtin_expect(first >= 63, 0))
-                goto last;
+            last = k + HR__LAST_STEP(e);
             coefficient[natural[first]] = HR__FIRST_VALUE(e);
-            k = first + HR__OTHER_STEP(e);
-            coefficient[natural[k]] = HR__OTHER_VALUE(e);
+            coefficient[natural[last]] = hr__pair_value(bits, e);
+            if (last >= 63)
+                goto end;
             hr__bits_drop(bits, HR__PAIR_BITS(e));
-            if (k >= 63)
-                return k == 63 || k >= HR__STEP_END ? k : 0;
+            k = last;
         }
         continue;
-    last:
-        if (first < HR__STEP_OTHER) { /* only the first symbol counts */
-            hr__bits_drop(bits, HR__FIRST_BITS(e));
-            if (first >= HR__STEP_END)
-                return first;
-            if (first > 63)
-                return 0;
-            coefficient[natural[63]] = HR__FIRST_VALUE(e);
-            return 63;
+    end:
+        if (first < 63) { /* both symbols count */
+            hr__bits_drop(bits, HR__PAIR_BITS(e));
+            return last == 63 || last >= HR__STEP_END ? last : 0;
         }
-        if (HR__FIRST_BITS(e)) { /* the code is known, the value to be read */
-            unsigned size = (unsigned)HR__FIRST_VALUE(e);
-            k += (unsigned)HR__OTHER_VALUE(e);
-            if (k > 63)
-                return 0;
-            hr__bits_refill(bits);
-            coefficient[natural[k]] = (int16_t)hr__bits_value(bits, HR__FIRST_BITS(e), size);
-            hr__bits_drop(bits, HR__FIRST_BITS(e) + size);
-            if (k == 63)
-                return k;
-            continue;
+        if (HR__PAIR_BITS(e)) { /* the first one ends the block */
+            hr__bits_drop(bits, HR__FIRST_BITS(e));
+            return first == 63 || first >= HR__STEP_END ? first : 0;
         }
         k = take_ac_single(table, bits, k, coefficient);
         if (!k || k >= 63)
@@ -371,8 +378,8 @@ INLINE int skip_ac(const struct hr__ac_table *table, struct hr__bits *bits)
     unsigned k = 0;
     for (;;) {
         hr__bits_refill(bits);
-#pragma GCC unroll 2
-        for (int i = 0; i < SKIPS; i++) {
+#pragma GCC unroll 3
+        for (int i = 0; i < LOOKUPS; i++) {
             unsigned e = table->skip[bits->buffer >> (64 - HR__SKIP_BITS)];
             unsigned next = k + (e >> 8);
             if (next >= 63) {
@@ -567,15 +574,6 @@ static struct needed_mcus plan_row(struct hr__baseline *b, uint32_t y)
 
 /* Points */
 
-struct hr__scan_grid hr__scan_grid_of(const struct hr__item_header *shape)
-{
-    uint32_t spacing = HR__POINT_PIXELS / (8u * shape->h);
-    uint32_t mcus_x = (shape->width + 8u * shape->h - 1) / (8u * shape->h);
-    uint32_t mcus_y = (shape->height + 8u * shape->v - 1) / (8u * shape->v);
-    uint32_t per_row = (mcus_x + spacing - 1) / spacing;
-    return (struct hr__scan_grid){spacing, per_row, (uint64_t)per_row * mcus_y + 1};
-}
-
 /* Notes where the next MCU begins, or the last one ends. Returns 0 if a point cannot hold it. */
 static int note_point(struct hr__baseline *b, const uint8_t *scan, uint8_t *out, int is_end)
 {
@@ -602,10 +600,9 @@ static int note_point(struct hr__baseline *b, const uint8_t *scan, uint8_t *out,
 static int decode_scan(struct hr__baseline *b, const uint8_t *scan, uint32_t rows, int to_end,
                        uint8_t *points)
 {
-    const struct hr__scan_grid grid = hr__scan_grid_of(&b->shape);
     for (uint32_t y = 0; y < rows; y++) {
         struct needed_mcus needed = plan_row(b, y);
-        uint32_t step = points ? grid.spacing : b->mcus_x;
+        uint32_t step = points ? b->grid.spacing : b->mcus_x;
         for (uint32_t x = 0; x < b->mcus_x; x += step) {
             uint32_t end = b->mcus_x - x < step ? b->mcus_x : x + step;
             if (points) {
@@ -658,9 +655,9 @@ int hr__baseline_region(struct hr__baseline *b, const struct jpeg_decompress_str
 int hr__baseline_grid(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo,
                       struct hr__scan_grid *grid)
 {
-    if (!take_header(b, cinfo))
+    if (!has_usual_colours(cinfo) || !take_sampling(b, cinfo))
         return 0;
-    *grid = hr__scan_grid_of(&b->shape);
+    *grid = b->grid;
     return 1;
 }
 
@@ -778,7 +775,7 @@ int hr__baseline_indexed(struct hr__baseline *b, const struct jpeg_decompress_st
     *done = 0;
     if (!take_header(b, cinfo))
         return 0;
-    s.grid = hr__scan_grid_of(&b->shape);
+    s.grid = b->grid;
     if (index->count != s.grid.points)
         return 0;
     int r = plan_region(b, &job->region, &planes, error);

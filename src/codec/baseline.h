@@ -1,6 +1,6 @@
 /*
  * Our own decoder of sequential Huffman-coded JPEG, for files of the usual structure: 8 bits, one
- * scan, grey or YCbCr with chroma of 1 or 1/2 on either axis.
+ * scan, grey, YCbCr or RGB, of every sampling that libjpeg-turbo takes.
  *
  * It gives exactly libjpeg-turbo's pixels in about half of its time. Blocks outside the region are
  * skipped: only the lengths of their symbols and their DC differences are decoded. Those inside are
@@ -14,7 +14,6 @@
 #define HR_CODEC_BASELINE_H
 
 #include "codec/format.h"
-#include "codec/item.h"
 
 #include <stdio.h>
 
@@ -38,7 +37,8 @@ int hr__baseline_region(struct hr__baseline *baseline, const struct jpeg_decompr
 
 /*
  * An index of a scan: points at which decoding can begin, at the first MCU of each row of MCUs and
- * every HR__POINT_PIXELS pixels in it, and one more at the end of the last MCU. A point has 64 bits, little-endian:
+ * every HR__POINT_PIXELS pixels in it, and one more at the end of the last MCU. A point has 64
+ * bits, little-endian:
  *
  *   bits 0..2    the bit, from the highest one, of
  *   bits 3..30   the byte, from the scan's first one; never a stuffed zero, nor a marker's byte
@@ -64,10 +64,8 @@ struct hr__scan_index {
     uint64_t count;
 };
 
-/* Returns where the points of an image lie. */
-struct hr__scan_grid hr__scan_grid_of(const struct hr__item_header *shape);
-
-/* Finds where the points of a file lie. Returns 0 if it is not of the usual structure. */
+/* Finds where the points of a file lie once it is coded in the usual way. Returns 0 if its colours
+ * or its sampling are unusual. */
 int hr__baseline_grid(struct hr__baseline *baseline, const struct jpeg_decompress_struct *cinfo,
                       struct hr__scan_grid *grid);
 

@@ -272,18 +272,16 @@ int hr_converter_estimate(struct hr_converter *converter, enum hr_form form, con
     struct hr__item_header shape;
     if (form != HR_FORM_ENCODED) {
         int r = examine(c, &file, &info, error);
-        if (!r)
+        if (!r && form == HR_FORM_INDEXED)
+            r = hr__transcode_indexed_size(c->transcoder, &file, &now.bytes, error);
+        else if (!r)
             r = hr__transcode_shape(c->transcoder, &file, &shape, error);
         now.possible = !r;
         if (r && r != -ENOTSUP)
             return r;
-        if (!r && form == HR_FORM_INDEXED) {
-            now.possible = !(shape.flags & HR__ITEM_PROGRESSIVE);
-            now.bytes = hr__indexed_bytes(hr__scan_grid_of(&shape).points, length);
-        } else if (!r) {
+        if (!r && form != HR_FORM_INDEXED)
             now.bytes = form == HR_FORM_PLANES ? hr__planes_bytes(&shape)
                                                : expected_coefficients(&shape, length);
-        }
     }
     hr__versioned_give(estimate, &now, sizeof now);
     return 0;

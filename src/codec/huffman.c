@@ -106,32 +106,44 @@ static int value_at(unsigned index, unsigned bits, unsigned end, unsigned size)
     return size && !(v >> (size - 1)) ? v - (1 << size) + 1 : v;
 }
 
-static uint64_t pack_pair(unsigned total, unsigned first_bits, struct ac_symbol a, int value,
-                          unsigned other_step, int other_value)
+/* An entry with symbol `a`, of the given value, and `b` behind it. */
+static uint64_t pack_pair(struct ac_symbol a, int value, struct ac_symbol b)
 {
-    return total | (uint64_t)first_bits << 8 | (uint64_t)a.step << 16 | (uint64_t)other_step << 24 |
-           (uint64_t)(uint16_t)other_value << 32 | (uint64_t)(uint16_t)value << 48;
+    unsigned first = a.length + a.size, all = first + b.length + b.size;
+    return all | (uint64_t)(all - b.size) << 8 | (uint64_t)((64 - b.size) & 63) << 16 |
+           (uint64_t)a.step << 24 | (uint64_t)(a.step + b.step) << 32 | (uint64_t)first << 40 |
+           (uint64_t)value << 52;
+}
+
+/* An entry with one symbol. */
+static uint64_t pack_one(struct ac_symbol a)
+{
+    unsigned bits = a.length + a.size;
+    return bits | (uint64_t)a.length << 8 | (uint64_t)((64 - a.size) & 63) << 16 |
+           (uint64_t)a.step << 24 | (uint64_t)a.step << 32 | (uint64_t)bits << 40;
+}
+
+/* Returns non-zero if a look-up may end with this symbol behind `used` bits. A run of zeros has no
+ * extra bits, and hr__pair_value would return some. */
+static int may_be_last(struct ac_symbol s, unsigned used)
+{
+    return s.length && used + s.length <= HR__AC_INDEX &&
+           used + s.length + s.size <= HR__LOOKUP_BITS_MOST && (s.size || s.step == HR__STEP_END);
 }
 
 static uint64_t make_pair(const struct short_code *codes, unsigned index)
 {
     const unsigned wide = index << (HR__SKIP_BITS - HR__AC_INDEX);
-    struct ac_symbol a = symbol_at(codes, wide, 0), b;
+    struct ac_symbol a = symbol_at(codes, wide, 0);
     unsigned bits = a.length + a.size;
-    if (!a.length || a.length > HR__AC_INDEX)
-        return (uint64_t)HR__STEP_OTHER << 16;
-    if (bits > HR__AC_INDEX) {
-        struct ac_symbol other = {.step = HR__STEP_OTHER};
-        return pack_pair(0, a.length, other, (int)a.size, 0, (int)a.step);
+    if (a.length && a.step != HR__STEP_END && bits < HR__AC_INDEX) {
+        struct ac_symbol b = symbol_at(codes, wide, bits);
+        if (may_be_last(b, bits))
+            return pack_pair(a, value_at(index, HR__AC_INDEX, bits, a.size), b);
     }
-    int value = value_at(index, HR__AC_INDEX, bits, a.size);
-    if (a.step == HR__STEP_END)
-        return pack_pair(bits, bits, a, 0, 0, 0);
-    b = symbol_at(codes, wide, bits);
-    unsigned both = bits + b.length + b.size;
-    if (!b.length || both > HR__AC_INDEX) /* writes the first value twice */
-        return pack_pair(bits, bits, a, value, 0, value);
-    return pack_pair(both, bits, a, value, b.step, value_at(index, HR__AC_INDEX, both, b.size));
+    if (may_be_last(a, 0))
+        return pack_one(a);
+    return (uint64_t)HR__STEP_END << 24 | (uint64_t)HR__STEP_OTHER << 32;
 }
 
 static uint16_t make_skip(const struct short_code *codes, unsigned index)
@@ -139,7 +151,8 @@ static uint16_t make_skip(const struct short_code *codes, unsigned index)
     unsigned bits = 0, steps = 0;
     while (bits < HR__SKIP_BITS) {
         struct ac_symbol s = symbol_at(codes, index, bits);
-        if (!s.length || (s.step != HR__STEP_END && steps + s.step > 63))
+        if (!s.length || bits + s.length + s.size > HR__LOOKUP_BITS_MOST ||
+            (s.step != HR__STEP_END && steps + s.step > 63))
             break;
         bits += s.length + s.size;
         steps += s.step;

@@ -37,7 +37,7 @@ int hr__indexed_open(struct hr__indexed *out, const void *bytes, size_t length,
     int r = hr__item_parse(&item.header, bytes, length, error);
     if (r)
         return r;
-    if (item.header.form != HR_FORM_INDEXED || item.header.flags)
+    if (item.header.form != HR_FORM_INDEXED || item.header.flags & ~HR__ITEM_PROGRESSIVE)
         return damaged(error, "it is not an indexed file");
     if (length < POINTS_AT + HR__ITEM_PAD)
         return damaged(error, "it is shorter than its headers");

@@ -4,17 +4,20 @@
  *
  * Layout of an item:
  *
- *   struct hr__item_header     flags 0
+ *   struct hr__item_header     h and v are 1; HR__ITEM_PROGRESSIVE: the file was rewritten
  *   struct hr__indexed_header
  *   points: uint64 each (baseline.h), for each row of MCUs, top to bottom, left to right
  *   the file
  *   HR__ITEM_PAD zero bytes
  *
  * Only files that our own decoder takes, from the first to the last byte of the scan, become items.
+ * A progressive file is rewritten as a baseline one with the same coefficients and metadata first
+ * (hr__jpeg_to_baseline), because its scans cannot be read from the middle; the item holds, and
+ * restoring it gives, the baseline file.
  * Decoding begins at a point and checks that it meets the next one with the same bit and the same
  * DC coefficients. So a wrong point gives an error, unless two neighbours are wrong in a way that
- * fits, or a restart marker between them hides a wrong DC coefficient; the checksum of the container
- * covers that.
+ * fits, or a restart marker between them hides a wrong DC coefficient; the checksum of the
+ * container covers that.
  */
 #ifndef HR_CODEC_INDEXED_H
 #define HR_CODEC_INDEXED_H

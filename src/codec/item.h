@@ -40,11 +40,21 @@ struct hr__item_header {
     uint8_t components;     /* 1: grey; 3: Y, Cb, Cr */
     uint8_t orientation;    /* EXIF, 1..8 */
     uint32_t width, height; /* of the image in pixels; 1..65535 */
-    uint8_t h, v;           /* luma samples per chroma sample: 1 or 2; 1 x 1 for grey */
-    uint8_t flags;          /* enum hr__item_flags */
-    uint8_t reserved[5];    /* 0 */
-    uint64_t bytes;         /* size of the whole item */
+    uint8_t h, v;        /* luma samples per chroma sample (hr__item_may_sample); 1 x 1 for grey */
+    uint8_t flags;       /* enum hr__item_flags */
+    uint8_t reserved[5]; /* 0 */
+    uint64_t bytes;      /* size of the whole item */
 };
+
+/*
+ * Returns non-zero if items may have h x v luma samples per chroma sample: 1 to 4 on each axis, and
+ * at most 8 in all, because T.81 gives an MCU 10 blocks, and an item must become a file again. So
+ * items hold 4:4:4, 4:2:2, 4:2:0, 4:4:0, 4:1:1, 4:1:0 and their like.
+ */
+static inline int hr__item_may_sample(int h, int v)
+{
+    return h >= 1 && h <= 4 && v >= 1 && v <= 4 && h * v <= 8;
+}
 
 /* Returns the number of samples of component c on one axis of the image: `extent` pixels, `per` (h
  * or v) luma samples per chroma sample. */

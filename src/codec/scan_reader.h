@@ -84,4 +84,14 @@ static inline __attribute__((always_inline)) int hr__bits_value(const struct hr_
     return (int)(v >> 1 >> (63 - n)) + (negative & (1 - (1 << n)));
 }
 
+/* Returns the value of the last symbol of an entry of hr__ac_table's `pair`; of an end of block,
+ * any. */
+static inline __attribute__((always_inline)) int16_t hr__pair_value(const struct hr__bits *b,
+                                                                    uint64_t entry)
+{
+    uint64_t v = b->buffer << HR__LAST_SKIP(entry);
+    uint64_t negative = ~(uint64_t)((int64_t)v >> 63);
+    return (int16_t)((v >> HR__LAST_SHIFT(entry)) - (negative >> HR__LAST_SHIFT(entry)));
+}
+
 #endif

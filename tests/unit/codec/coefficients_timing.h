@@ -71,9 +71,10 @@ static struct hr_region timing_crop(struct hr__random *r, int width, int height)
 static void time_crop(const struct photo *p, const struct hr_region *crop,
                       const struct hr__block_kernels *kernels, uint8_t *out, uint64_t *blocks)
 {
+    const struct hr__ycc_shape shape = hr__ycc_shape_of(&p->c.header);
     for (int c = 0; c < p->c.header.components; c++) {
         struct hr_region w;
-        hr__ycc_window(&p->c.header, crop, c, &w);
+        hr__ycc_window(&shape, crop, c, &w);
         uint32_t x = (uint32_t)w.x / 32 * 4, right = (uint32_t)(w.x + w.width + 7) / 8;
         struct hr__block_run run = {
             .end = p->c.data + p->c.data_bytes,

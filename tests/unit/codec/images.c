@@ -58,6 +58,12 @@ static const jpeg_scan_info separate_scans[4] = {
 static const jpeg_scan_info incomplete_scans[3] = {
     {3, {0, 1, 2}, 0, 0, 0, 1}, {1, {0}, 1, 5, 0, 2}, {1, {1}, 1, 20, 0, 1}};
 
+/* Three components in full precision, each scan of one. */
+static const jpeg_scan_info scans_alone[9] = {
+    {1, {0}, 0, 0, 0, 1},  {1, {1}, 0, 0, 0, 0},  {1, {2}, 0, 0, 0, 0},
+    {1, {0}, 0, 0, 1, 0},  {1, {0}, 1, 63, 0, 1}, {1, {0}, 1, 63, 1, 0},
+    {1, {1}, 1, 63, 0, 0}, {1, {2}, 1, 9, 0, 0},  {1, {2}, 10, 63, 0, 0}};
+
 static void choose_scans(struct jpeg_compress_struct *cinfo, const struct jpeg_spec *spec)
 {
     switch (spec->scans) {
@@ -73,6 +79,10 @@ static void choose_scans(struct jpeg_compress_struct *cinfo, const struct jpeg_s
     case SCANS_INCOMPLETE:
         cinfo->scan_info = incomplete_scans;
         cinfo->num_scans = 3;
+        break;
+    case SCANS_ALONE:
+        cinfo->scan_info = scans_alone;
+        cinfo->num_scans = 9;
         break;
     case SCANS_ARITHMETIC:
         cinfo->arith_code = TRUE;

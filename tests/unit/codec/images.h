@@ -13,6 +13,7 @@ enum jpeg_scans {
     SCANS_PROGRESSIVE,
     SCANS_SEPARATE,   /* sequential, one scan a component */
     SCANS_INCOMPLETE, /* progressive without the last refinement */
+    SCANS_ALONE,      /* progressive, no scan of several components */
     SCANS_ARITHMETIC,
 };
 
