@@ -12,30 +12,19 @@
 #include "base/memory.h"
 #include "base/round.h"
 #include "codec/block_pack.h"
+#include "codec/block_symbols.h"
 #include "codec/coefficients.h"
+#include "codec/indexed.h"
 #include "codec/inverse_dct.h"
 #include "codec/scan_reader.h"
 #include "codec/ycc.h"
 
 #include <errno.h>
 
-#define INLINE static inline __attribute__((always_inline))
-
 #define BATCH 16
 
-/* Look-ups after a refill. */
-#define LOOKUPS 3
-
-/* What is read after a refill is there. */
-_Static_assert(HR__DC_BITS_MOST <= HR__REFILL_BITS, "a DC difference");
-_Static_assert(LOOKUPS *HR__LOOKUP_BITS_MOST <= HR__REFILL_BITS, "look-ups");
-_Static_assert(HR__AC_BITS_MOST <= HR__REFILL_BITS, "a long symbol");
 _Static_assert(HR__SEGMENT_SLACK >= HR__MCU_BYTES_MOST + 2 * sizeof(uint64_t),
                "loads behind an MCU");
-/* Entries of `skip` hold their steps in a byte, and ends are told from runs past the block. */
-_Static_assert(63 + HR__STEP_END < HR__STEP_OTHER && HR__STEP_OTHER < 256, "steps");
-_Static_assert(62 + 63 < HR__STEP_END, "runs past the block");
-
 /* DC coefficients are from -2048 to 2047. */
 #define DC_BIAS 2048
 #define DC_BITS 12
@@ -89,25 +78,14 @@ struct hr__baseline {
     uint32_t restart, until_restart; /* MCUs between restart markers, 0: none; MCUs to the next */
     int next_restart;                /* its number, 0..7 */
     int level[COMPONENTS];           /* the last DC coefficients */
+    const uint8_t *scan;             /* its first byte */
+    uint8_t *point;                  /* where the next point goes; NULL: none are noted */
     struct hr__scan_reader reader;
     int waiting;
     struct waiting_block wait[BATCH];
     /* natural order, zero where nothing waits; one more block for what is stored past the last */
     int16_t coefficient[BATCH + 1][64] __attribute__((aligned(64)));
     uint8_t piece[HR__SEGMENT_PIECE + HR__SEGMENT_SLACK];
-};
-
-/* Natural position of a zigzag position. Behind 63: the first one of the next block, which its DC
- * coefficient overwrites. */
-#define PAST_16 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64
-static const uint8_t natural[63 + HR__STEP_OTHER + 1] = {
-    0,  1,  8,  16, 9,       2,       3,       10,      17,      24,      32,      25,
-    18, 11, 4,  5,  12,      19,      26,      33,      40,      48,      41,      34,
-    27, 20, 13, 6,  7,       14,      21,      28,      35,      42,      49,      56,
-    57, 50, 43, 36, 29,      22,      15,      23,      30,      37,      44,      51,
-    58, 59, 52, 45, 38,      31,      39,      46,      53,      60,      61,      54,
-    47, 55, 62, 63, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16,
-    PAST_16, PAST_16, PAST_16, PAST_16,
 };
 
 int hr__baseline_create(struct hr__baseline **out, struct hr_error *error)
@@ -283,122 +261,6 @@ static uint32_t rows_to_read(const struct hr__baseline *b, const struct hr_regio
 
 /* Blocks */
 
-/* Decodes a code of any length, one symbol. Returns its step, or 0 for bits that are none; *size:
- * its extra bits, which are still to be read. */
-INLINE unsigned take_single(const struct hr__huffman_code *code, struct hr__bits *bits,
-                            unsigned *size)
-{
-    unsigned length;
-    unsigned symbol = hr__huffman_single(code, (unsigned)(bits->buffer >> 48), &length);
-    *size = symbol & 15;
-    if (symbol == 0) {
-        hr__bits_drop(bits, length);
-        return HR__STEP_END;
-    }
-    if (symbol == HR__NO_SYMBOL || *size > HR__AC_SIZE_MOST || (!*size && symbol != 0xF0))
-        return 0;
-    hr__bits_drop(bits, length);
-    return (symbol >> 4) + 1;
-}
-
-/* Decodes a DC difference. Returns 0 if the bits are none. */
-INLINE int take_dc(const struct hr__dc_table *table, struct hr__bits *bits, int *difference)
-{
-    unsigned entry = table->entry[bits->buffer >> (64 - HR__DC_INDEX)];
-    unsigned length = entry & 15, size = entry >> 4;
-    if (__builtin_expect(!entry, 0)) {
-        size = hr__huffman_single(&table->code, (unsigned)(bits->buffer >> 48), &length);
-        if (size == HR__NO_SYMBOL)
-            return 0;
-    }
-    *difference = hr__bits_value(bits, length, size);
-    hr__bits_drop(bits, length + size);
-    return 1;
-}
-
-/* Decodes one AC symbol behind position k, and stores its value. Returns the new position, 63 or
- * more at the end; 0 if the bits are no symbol or it lies past the block. */
-INLINE unsigned take_ac_single(const struct hr__ac_table *table, struct hr__bits *bits, unsigned k,
-                               int16_t *coefficient)
-{
-    unsigned size;
-    hr__bits_refill(bits);
-    unsigned step = take_single(&table->code, bits, &size);
-    if (step == HR__STEP_END)
-        return k + step;
-    if (!step || k + step > 63)
-        return 0;
-    if (coefficient)
-        coefficient[natural[k + step]] = (int16_t)hr__bits_value(bits, 0, size);
-    hr__bits_drop(bits, size);
-    return k + step;
-}
-
-/* Decodes the AC coefficients of a block. Returns the last position: 63, or HR__STEP_END and the
- * position of the last coefficient; 0 if the block is not valid. */
-INLINE unsigned take_ac(const struct hr__ac_table *table, struct hr__bits *bits,
-                        int16_t *coefficient)
-{
-    unsigned k = 0;
-    for (;;) {
-        uint64_t e;
-        unsigned first, last;
-        hr__bits_refill(bits);
-#pragma GCC unroll 3
-        for (int i = 0; i < LOOKUPS; i++) {
-            e = table->pair[bits->buffer >> (64 - HR__AC_INDEX)];
-            first = k + HR__FIRST_STEP(e);
-            last = k + HR__LAST_STEP(e);
-            coefficient[natural[first]] = HR__FIRST_VALUE(e);
-            coefficient[natural[last]] = hr__pair_value(bits, e);
-            if (last >= 63)
-                goto end;
-            hr__bits_drop(bits, HR__PAIR_BITS(e));
-            k = last;
-        }
-        continue;
-    end:
-        if (first < 63) { /* both symbols count */
-            hr__bits_drop(bits, HR__PAIR_BITS(e));
-            return last == 63 || last >= HR__STEP_END ? last : 0;
-        }
-        if (HR__PAIR_BITS(e)) { /* the first one ends the block */
-            hr__bits_drop(bits, HR__FIRST_BITS(e));
-            return first == 63 || first >= HR__STEP_END ? first : 0;
-        }
-        k = take_ac_single(table, bits, k, coefficient);
-        if (!k || k >= 63)
-            return k;
-    }
-}
-
-/* Skips the AC coefficients of a block. Returns 0 if the block is not valid. */
-INLINE int skip_ac(const struct hr__ac_table *table, struct hr__bits *bits)
-{
-    unsigned k = 0;
-    for (;;) {
-        hr__bits_refill(bits);
-#pragma GCC unroll 3
-        for (int i = 0; i < LOOKUPS; i++) {
-            unsigned e = table->skip[bits->buffer >> (64 - HR__SKIP_BITS)];
-            unsigned next = k + (e >> 8);
-            if (next >= 63) {
-                /* the whole look-up counts if the block ends with it */
-                if (next == 63 || (next >= HR__STEP_END && next < HR__STEP_END + 63)) {
-                    hr__bits_drop(bits, e & 31);
-                    return 1;
-                }
-                k = take_ac_single(table, bits, k, NULL);
-                if (!k || k >= 63)
-                    return k != 0;
-                break;
-            }
-            hr__bits_drop(bits, e & 31);
-            k = next;
-        }
-    }
-}
-
 /* Fills a block of one colour: the transform of a DC coefficient alone. */
 static void fill(int level, uint8_t *out, ptrdiff_t stride)
 {
@@ -440,7 +302,7 @@ static __attribute__((noinline)) int transform_waiting(struct hr__baseline *b)
 
 /* Decodes the MCUs [from, to) of a row. With `region` 0 none of their blocks is needed. Returns 0
  * if the data is not valid. */
-INLINE int decode_mcus(struct hr__baseline *b, uint32_t from, uint32_t to, int region)
+HR__INLINE int decode_mcus(struct hr__baseline *b, uint32_t from, uint32_t to, int region)
 {
     struct hr__bits bits = b->reader.bits;
     int level[COMPONENTS], blocks = b->blocks;
@@ -457,18 +319,18 @@ INLINE int decode_mcus(struct hr__baseline *b, uint32_t from, uint32_t to, int r
             const struct mcu_block *block = &b->block[i];
             int difference;
             hr__bits_refill(&bits);
-            if (!take_dc(block->dc, &bits, &difference))
+            if (!hr__take_dc(block->dc, &bits, &difference))
                 return 0;
             level[block->component] += difference;
             outside |= (unsigned)(level[block->component] + DC_BIAS) >> DC_BITS;
             if (!region || x - block->first >= block->end - block->first) {
-                if (!skip_ac(block->ac, &bits))
+                if (!hr__skip_ac(block->ac, &bits))
                     return 0;
                 continue;
             }
             int16_t *coefficient = b->coefficient[b->waiting];
             coefficient[0] = (int16_t)level[block->component];
-            unsigned k = take_ac(block->ac, &bits, coefficient);
+            unsigned k = hr__take_ac(block->ac, &bits, coefficient);
             if (!k)
                 return 0;
             b->wait[b->waiting++] =
@@ -574,79 +436,104 @@ static struct needed_mcus plan_row(struct hr__baseline *b, uint32_t y)
 
 /* Points */
 
-/* Notes where the next MCU begins, or the last one ends. Returns 0 if a point cannot hold it. */
-static int note_point(struct hr__baseline *b, const uint8_t *scan, uint8_t *out, int is_end)
+/* Notes where the next MCU begins, or the last one ends. No more points follow one that cannot hold
+ * a value. */
+static void note_point(struct hr__baseline *b)
 {
     unsigned bit;
-    if (!is_end && b->restart && !b->until_restart && !pass_restart(b))
-        return 0;
-    uint64_t byte = (uint64_t)(hr__scan_tell(&b->reader, &bit) - scan);
-    if (byte >> HR__POINT_BYTE_BITS)
-        return 0;
-    uint64_t point = byte << 3 | bit;
+    uint64_t byte = (uint64_t)(hr__scan_tell(&b->reader, &bit) - b->scan);
+    uint64_t point = byte << 3 | bit, excess = byte >> HR__POINT_BYTE_BITS;
     for (int c = 0; c < COMPONENTS; c++) {
         uint64_t level = (uint64_t)(b->level[c] + HR__POINT_LEVEL_BIAS);
-        if (level >> HR__POINT_LEVEL_BITS)
-            return 0;
+        excess |= level >> HR__POINT_LEVEL_BITS;
         point |= level << (HR__POINT_BYTE_BITS + 3 + c * HR__POINT_LEVEL_BITS);
     }
-    memcpy(out, &point, sizeof point);
-    return 1;
+    memcpy(b->point, &point, sizeof point);
+    b->point = excess ? NULL : b->point + HR__POINT_BYTES;
 }
 
-/* Decodes the scan as far as the region needs it, or all of it, with the points of an index.
- * Returns 0 if it is not valid so far, or if it is read to the end and does not end as it should.
- */
-static int decode_scan(struct hr__baseline *b, const uint8_t *scan, uint32_t rows, int to_end,
-                       uint8_t *points)
+/* Decodes the rows of MCUs [from, to), and notes their points. Returns 0 if they are not valid. */
+static int decode_rows(struct hr__baseline *b, uint32_t from, uint32_t to)
 {
-    for (uint32_t y = 0; y < rows; y++) {
+    uint32_t step = b->point ? b->grid.spacing : b->mcus_x;
+    for (uint32_t y = from; y < to; y++) {
         struct needed_mcus needed = plan_row(b, y);
-        uint32_t step = points ? b->grid.spacing : b->mcus_x;
         for (uint32_t x = 0; x < b->mcus_x; x += step) {
-            uint32_t end = b->mcus_x - x < step ? b->mcus_x : x + step;
-            if (points) {
-                if (!note_point(b, scan, points, 0))
+            if (b->point) {
+                if (b->restart && !b->until_restart && !pass_restart(b))
                     return 0;
-                points += HR__POINT_BYTES;
+                note_point(b);
             }
-            if (!decode_part(b, x, end, &needed))
+            if (!decode_part(b, x, b->mcus_x - x < step ? b->mcus_x : x + step, &needed))
                 return 0;
         }
     }
-    if (!transform_waiting(b) || (b->reader.last && !hr__scan_advance(&b->reader)) ||
-        (points && !note_point(b, scan, points, 1)))
-        return 0;
-    return !to_end || (hr__scan_is_at_end(&b->reader) && b->reader.marker == END_OF_IMAGE);
+    return transform_waiting(b) && (!b->reader.last || hr__scan_advance(&b->reader));
+}
+
+/* Returns non-zero if the scan, all of which has been decoded, ends as it should. */
+static int ends_well(const struct hr__baseline *b)
+{
+    return hr__scan_is_at_end(&b->reader) && b->reader.marker == END_OF_IMAGE;
 }
 
 /* Begins the scan. */
-static int begin_scan(struct hr__baseline *b, const uint8_t *scan, const uint8_t *end)
+static int begin_scan(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo,
+                      uint8_t *points)
 {
     b->waiting = 0;
     b->until_restart = b->restart;
     b->next_restart = 0;
+    b->scan = cinfo->src->next_input_byte;
+    b->point = points;
     memset(b->level, 0, sizeof b->level);
-    return hr__scan_begin(&b->reader, scan, end, 0);
+    return hr__scan_begin(&b->reader, b->scan, b->scan + cinfo->src->bytes_in_buffer, 0);
+}
+
+/* Returns where the points of the job's item go; NULL if none is wanted, or there is no memory. */
+static uint8_t *begin_item(const struct hr__baseline *b, const struct hr__decode_job *job)
+{
+    uint64_t bytes = hr__indexed_bytes(b->grid.points, job->in.length);
+    if (!job->item || hr__scratch_reserve(&job->item->memory, bytes, NULL))
+        return NULL;
+    return hr__indexed_points(job->item->memory.bytes);
+}
+
+/* Decodes the rows from `from` on for their points, and makes the item if all of the scan is valid
+ * and has points. */
+static void finish_item(struct hr__baseline *b, const struct hr__decode_job *job, uint32_t from)
+{
+    struct hr__item_header shape = {
+        .components = (uint8_t)b->components,
+        .orientation = (uint8_t)job->info.orientation,
+        .width = b->shape.width,
+        .height = b->shape.height,
+    };
+    if (!b->point || !decode_rows(b, from, b->mcus_y) || !ends_well(b) || !b->point)
+        return;
+    note_point(b);
+    if (b->point)
+        job->item->bytes =
+            hr__indexed_fill(job->item->memory.bytes, &shape, b->grid.points, &job->in);
 }
 
 int hr__baseline_region(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo,
                         const struct hr__decode_job *job, int *done, struct hr_error *error)
 {
     struct hr__ycc_planes planes;
-    const uint8_t *scan = cinfo->src->next_input_byte;
     *done = 0;
     if (!take_header(b, cinfo))
         return 0;
     int r = plan_region(b, &job->region, &planes, error);
     if (r)
         return r;
-    if (!begin_scan(b, scan, scan + cinfo->src->bytes_in_buffer) ||
-        !decode_scan(b, scan, rows_to_read(b, &job->region),
-                     job->region.y + job->region.height == job->info.height, NULL)) {
+    uint32_t rows = rows_to_read(b, &job->region);
+    if (!begin_scan(b, cinfo, begin_item(b, job)) || !decode_rows(b, 0, rows) ||
+        (job->region.y + job->region.height == job->info.height && !ends_well(b))) {
         memset(b->coefficient, 0, sizeof b->coefficient);
         return 0;
     }
+    finish_item(b, job, rows);
     r = hr__ycc_run(b->ycc, &planes, &job->region, &job->out, error);
     *done = !r;
     return r;
@@ -664,13 +551,15 @@ int hr__baseline_grid(struct hr__baseline *b, const struct jpeg_decompress_struc
 int hr__baseline_points(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo,
                         uint8_t *points)
 {
-    const uint8_t *scan = cinfo->src->next_input_byte;
     if (!take_header(b, cinfo))
         return 0;
     for (int c = 0; c < COMPONENTS; c++)
         b->part[c].rows = 0;
-    return begin_scan(b, scan, scan + cinfo->src->bytes_in_buffer) &&
-           decode_scan(b, scan, b->mcus_y, 1, points);
+    if (!begin_scan(b, cinfo, points) || !decode_rows(b, 0, b->mcus_y) || !ends_well(b) ||
+        !b->point)
+        return 0;
+    note_point(b);
+    return b->point != NULL;
 }
 
 /* Decoding by an index */
@@ -738,7 +627,7 @@ static int is_at_point(struct hr__baseline *b, const struct indexed_scan *s, uin
     struct scan_point point;
     unsigned bit;
     int is_end = k == s->grid.points - 1;
-    if (is_end && (!hr__scan_is_at_end(&b->reader) || b->reader.marker != END_OF_IMAGE))
+    if (is_end && !ends_well(b))
         return 0;
     if ((!is_end && b->restart && !b->until_restart && !pass_restart(b)) ||
         !read_point(s, k, &point))

@@ -37,6 +37,15 @@ void hr__decoder_accept(struct hr__decoder *decoder, enum hr_damaged damaged);
 /* Returns what was wrong with the last accepted image; NULL: nothing. */
 const char *hr__decoder_damage(const struct hr__decoder *decoder);
 
+/* Sets whether an item of the form `indexed` is made of each JPEG file that is decoded from now on,
+ * in passing. */
+void hr__decoder_make_items(struct hr__decoder *decoder, int wanted);
+
+/* Returns the item made of the last decoded file, with its size; NULL if there is none: not wanted,
+ * not a file that our own decoder takes from the first to the last byte of its scan, or no memory.
+ * Valid until the decoder's next call. */
+const void *hr__decoder_item(const struct hr__decoder *decoder, size_t *bytes);
+
 /* Reads only the header. Recognises the format by content, never by name. See hr_preparer_info. */
 int hr__decoder_info(struct hr__decoder *decoder, const void *bytes, size_t length,
                      struct hr_image_info *info, struct hr_error *error);

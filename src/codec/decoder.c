@@ -24,7 +24,9 @@ struct hr__decoder {
     void *state[FORMATS]; /* created at the first image of the format */
     struct hr__codec_scratch planes;
     enum hr_damaged damaged;
-    int use_libjpeg;        /* see hr__decoder_use_library */
+    int use_libjpeg; /* see hr__decoder_use_library */
+    int makes_items; /* see hr__decoder_make_items */
+    struct hr__index_item item;
     struct hr_error damage; /* of an image accepted nevertheless; code 0: none */
 };
 
@@ -63,13 +65,14 @@ void hr__decoder_destroy(struct hr__decoder **decoder)
         if (d->state[i])
             formats[i]->destroy(&d->state[i]);
     hr__scratch_free(&d->planes);
+    hr__scratch_free(&d->item.memory);
     hr__free(d);
     *decoder = NULL;
 }
 
 size_t hr__decoder_memory(const struct hr__decoder *decoder)
 {
-    size_t bytes = sizeof *decoder + decoder->planes.capacity;
+    size_t bytes = sizeof *decoder + decoder->planes.capacity + decoder->item.memory.capacity;
     for (int i = 0; i < FORMATS; i++)
         if (decoder->state[i])
             bytes += formats[i]->memory(decoder->state[i]);
@@ -90,6 +93,18 @@ void hr__decoder_accept(struct hr__decoder *decoder, enum hr_damaged damaged)
 const char *hr__decoder_damage(const struct hr__decoder *decoder)
 {
     return decoder->damage.code ? decoder->damage.message : NULL;
+}
+
+void hr__decoder_make_items(struct hr__decoder *decoder, int wanted)
+{
+    decoder->makes_items = wanted;
+    decoder->item.bytes = 0;
+}
+
+const void *hr__decoder_item(const struct hr__decoder *decoder, size_t *bytes)
+{
+    *bytes = decoder->item.bytes;
+    return decoder->item.bytes ? decoder->item.memory.bytes : NULL;
 }
 
 /* After a strict attempt failed, returns non-zero if a lenient one may follow. Only the first
@@ -302,9 +317,11 @@ int hr__decoder_region(struct hr__decoder *decoder, const void *bytes, size_t le
         .in = {.bytes = bytes, .length = length, .use_libjpeg = decoder->use_libjpeg},
         .info = *info,
         .region = *region,
+        .item = decoder->makes_items ? &decoder->item : NULL,
     };
     struct hr_error why = {0};
     int which;
+    decoder->item.bytes = 0;
     int rc = check_region(info, region, error);
     if (rc)
         return rc;

@@ -46,9 +46,12 @@ uint64_t hr__indexed_bytes(uint64_t points, uint64_t file_bytes);
 int hr__indexed_open(struct hr__indexed *out, const void *bytes, size_t length,
                      struct hr_error *error);
 
-/* Writes all but the points into `item`, which has the size of hr__indexed_bytes. `shape` has the
- * image's properties. Returns where the points belong. */
-uint8_t *hr__indexed_fill(uint8_t *item, const struct hr__item_header *shape, uint64_t points,
-                          const struct hr__encoded *file);
+/* Returns where the points belong in an item. */
+uint8_t *hr__indexed_points(uint8_t *item);
+
+/* Writes all but the points into `item`, which has the size of hr__indexed_bytes, and returns that.
+ * `shape` has components, orientation, width, height and flags. */
+size_t hr__indexed_fill(uint8_t *item, const struct hr__item_header *shape, uint64_t points,
+                        const struct hr__encoded *file);
 
 #endif

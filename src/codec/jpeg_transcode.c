@@ -347,12 +347,12 @@ static int add_index(struct hr__transcoder *t, const struct hr__encoded *in,
     int r = hr__scratch_reserve(&t->planes, bytes, error);
     if (r)
         return r;
-    uint8_t *points = hr__indexed_fill(t->planes.bytes, shape, grid.points, in);
-    if (!hr__baseline_points(t->baseline, cinfo, points))
+    if (!hr__baseline_points(t->baseline, cinfo, hr__indexed_points(t->planes.bytes)))
         return hr__fail(error, -ENOTSUP,
                         "it is damaged or not a sequential JPEG of one scan, and such files "
                         "cannot be indexed");
-    *out = (struct hr__transcoded){t->planes.bytes, bytes};
+    *out = (struct hr__transcoded){t->planes.bytes,
+                                   hr__indexed_fill(t->planes.bytes, shape, grid.points, in)};
     return 0;
 }
 

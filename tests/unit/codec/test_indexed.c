@@ -1,11 +1,13 @@
 /*
- * The form `indexed`: regions have the pixels of the file, the file comes back byte for byte, and
- * an item with a wrong point gives an error or the right pixels.
+ * The form `indexed`: regions have the pixels of the file, by the index and through the decoder;
+ * the file comes back byte for byte; the item is the same whether it is made by conversion or while
+ * its file is decoded; a wrong point leaves the image to the decoder of files.
  */
 #include "../test.h"
 #include "images.h"
 
 #include "codec/indexed.h"
+#include "codec/jpeg_library.h"
 
 #include <headrace/form.h>
 
@@ -15,7 +17,9 @@
 
 struct indexed_fixture {
     struct hr_converter *converter;
-    struct hr__decoder *files, *items;
+    struct hr__decoder *files, *items, *makers; /* libjpeg-turbo alone; of items; makes items */
+    struct hr__baseline *baseline;
+    struct hr__jpeg library;
     uint64_t random;
 };
 
@@ -27,9 +31,12 @@ static int set_up(void **state)
     hr_converter_options_default(&options);
     options.trust = 1;
     if (hr_converter_create(&f->converter, &options, NULL) || hr__decoder_create(&f->files, NULL) ||
-        hr__decoder_create(&f->items, NULL))
+        hr__decoder_create(&f->items, NULL) || hr__decoder_create(&f->makers, NULL) ||
+        hr__baseline_create(&f->baseline, NULL))
         return -1;
     hr__decoder_use_library(f->files);
+    hr__decoder_make_items(f->makers, 1);
+    hr__jpeg_init(&f->library);
     return 0;
 }
 
@@ -39,6 +46,8 @@ static int tear_down(void **state)
     hr_converter_destroy(&f->converter);
     hr__decoder_destroy(&f->files);
     hr__decoder_destroy(&f->items);
+    hr__decoder_destroy(&f->makers);
+    hr__baseline_destroy(&f->baseline);
     free(f);
     return 0;
 }
@@ -64,28 +73,82 @@ static struct bytes make_item(struct indexed_fixture *f, const struct bytes *fil
     return copy;
 }
 
-/* Returns the code of decoding the item; its pixels are those of the file if it is 0. */
+static struct hr__planar make_planes(const struct hr_region *r)
+{
+    struct hr__planar p = {.stride = (r->width + 63) & ~63, .width = r->width, .height = r->height};
+    size_t bytes = (size_t)p.stride * (size_t)r->height;
+    p.plane[0] = malloc(3 * bytes + HR__PIXEL_SLACK);
+    p.plane[1] = p.plane[0] + bytes;
+    p.plane[2] = p.plane[1] + bytes;
+    return p;
+}
+
+static void compare(const struct hr__planar *a, const struct hr__planar *b,
+                    const struct hr_region *r)
+{
+    for (int c = 0; c < 3; c++)
+        for (int y = 0; y < r->height; y++)
+            if (memcmp(a->plane[c] + y * a->stride, b->plane[c] + y * b->stride, (size_t)r->width))
+                fail_msg("channel %d, row %d of region %d,%d %dx%d differs", c, y, r->x, r->y,
+                         r->width, r->height);
+}
+
+/* Decodes by the index alone. Returns 0 if it does not fit. */
+static int decode_by_index(struct indexed_fixture *f, const struct hr__indexed *item,
+                           const struct hr_region *r, struct hr__planar *out)
+{
+    struct hr__decode_job job = {.in = item->file, .region = *r, .out = *out};
+    int done = 0;
+    if (setjmp(f->library.escape)) {
+        jpeg_destroy_decompress(&f->library.cinfo);
+        return 0;
+    }
+    hr__jpeg_read_header(&f->library, &item->file);
+    if (r->x + r->width <= (int)f->library.cinfo.image_width &&
+        r->y + r->height <= (int)f->library.cinfo.image_height)
+        assert_int_equal(
+            hr__baseline_indexed(f->baseline, &f->library.cinfo, &job, &item->index, &done, NULL),
+            0);
+    jpeg_destroy_decompress(&f->library.cinfo);
+    return done;
+}
+
+/* Decodes the item through the decoder, and by its index alone. Pixels are those of the file.
+ * Returns 0 if the index does not fit, or the item's headers are wrong. */
 static int check_region(struct indexed_fixture *f, const struct bytes *file,
                         const struct bytes *item, const struct hr_region *r)
 {
-    struct hr_image_info info, own;
-    struct hr__planar out[2];
-    struct hr_error error;
+    struct hr_image_info info;
+    struct hr__indexed opened;
+    struct hr__planar want, got, by_index = make_planes(r);
     assert_int_equal(hr__decoder_info(f->files, file->data, file->length, &info, NULL), 0);
-    int rc = hr__decoder_info(f->items, item->data, item->length, &own, &error);
-    if (!rc)
-        rc = hr__decoder_region(f->items, item->data, item->length, &own, r, &out[1], &error);
-    if (rc)
-        return rc;
-    assert_int_equal(
-        hr__decoder_region(f->files, file->data, file->length, &info, r, &out[0], NULL), 0);
-    for (int c = 0; c < 3; c++)
-        for (int y = 0; y < r->height; y++)
-            if (memcmp(out[0].plane[c] + y * out[0].stride, out[1].plane[c] + y * out[1].stride,
-                       (size_t)r->width))
-                fail_msg("channel %d, row %d of region %d,%d %dx%d differs", c, y, r->x, r->y,
-                         r->width, r->height);
-    return 0;
+    assert_int_equal(hr__decoder_region(f->files, file->data, file->length, &info, r, &want, NULL),
+                     0);
+    if (!hr__decoder_info(f->items, item->data, item->length, &info, NULL) &&
+        !hr__decoder_region(f->items, item->data, item->length, &info, r, &got, NULL))
+        compare(&want, &got, r);
+    int fits = !hr__indexed_open(&opened, item->data, item->length, NULL) &&
+               decode_by_index(f, &opened, r, &by_index);
+    if (fits)
+        compare(&want, &by_index, r);
+    free(by_index.plane[0]);
+    return fits;
+}
+
+/* The decoder of files makes the same item while it decodes a region. */
+static void check_made(struct indexed_fixture *f, const struct bytes *file,
+                       const struct bytes *item, const struct hr_region *r)
+{
+    struct hr_image_info info;
+    struct hr__planar out;
+    size_t bytes;
+    assert_int_equal(hr__decoder_info(f->makers, file->data, file->length, &info, NULL), 0);
+    assert_int_equal(hr__decoder_region(f->makers, file->data, file->length, &info, r, &out, NULL),
+                     0);
+    const void *made = hr__decoder_item(f->makers, &bytes);
+    assert_non_null(made);
+    assert_int_equal(bytes, item->length);
+    assert_memory_equal(made, item->data, bytes);
 }
 
 static struct hr_region random_region(uint64_t *random, int width, int height)
@@ -126,7 +189,8 @@ static void regions_are_exact(void **state)
             struct hr_region r = random_region(&f->random, spec.width, spec.height);
             if (!i)
                 r = (struct hr_region){0, 0, spec.width, spec.height};
-            assert_int_equal(check_region(f, &file, &item, &r), 0);
+            assert_true(check_region(f, &file, &item, &r));
+            check_made(f, &file, &item, &r);
         }
         free(file.data);
         free(item.data);
@@ -150,7 +214,7 @@ static void wrong_points_are_found(void **state)
             if (bit / 8 == offsetof(struct hr__item_header, orientation))
                 continue; /* concerns no pixel here */
             item.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
-            refused += check_region(f, &file, &item, &r) != 0;
+            refused += !check_region(f, &file, &item, &r);
             item.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
         }
         free(file.data);
