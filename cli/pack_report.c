@@ -39,10 +39,10 @@ static double ratio(uint64_t bytes, uint64_t of)
 static void print_forms(const struct hr_pack_result *r)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER];
-    for (int form = HR_FORM_PLANES; form >= 0; form--)
-        if (r->samples_of_form[form])
+    for (int form = HR_FORMS - 1; form >= 0; form--)
+        if (r->forms[form].samples)
             printf("  %-14s %12s %12s\n", hr_form_name((enum hr_form)form),
-                   text_count(a, r->samples_of_form[form]), text_bytes(b, r->bytes_of_form[form]));
+                   text_count(a, r->forms[form].samples), text_bytes(b, r->forms[form].bytes));
     for (int kept = HR_PACK_KEPT_ASKED + 1; kept < HR_PACK_KEPT_COUNT; kept++)
         if (r->samples_kept[kept])
             printf("    %s encoded: %s\n", text_count(a, r->samples_kept[kept]),
@@ -81,10 +81,10 @@ void pack_report_print(const struct pack_report *report)
 static json_t *json_forms(const struct hr_pack_result *r)
 {
     json_t *forms = json_object();
-    for (int form = 0; forms && form <= HR_FORM_PLANES; form++)
+    for (int form = 0; forms && form < HR_FORMS; form++)
         json_object_set_new(forms, hr_form_name((enum hr_form)form),
-                            json_pack("{s:I, s:I}", "samples", (json_int_t)r->samples_of_form[form],
-                                      "bytes", (json_int_t)r->bytes_of_form[form]));
+                            json_pack("{s:I, s:I}", "samples", (json_int_t)r->forms[form].samples,
+                                      "bytes", (json_int_t)r->forms[form].bytes));
     return forms;
 }
 

@@ -38,7 +38,7 @@ void hr__pack_make(struct hr__pack_maker *maker, struct hr_dataset *dataset, uin
  * image's size in pixels and its bytes in each form (indexed by enum hr_form; 0: the image cannot
  * have that form).
  */
-enum hr_form hr__pack_worth(uint64_t pixels, const uint64_t bytes[3]);
+enum hr_form hr__pack_worth(uint64_t pixels, const uint64_t bytes[HR_FORMS]);
 
 /* Digest of the options that affect the bytes of items. */
 uint64_t hr__pack_options_digest(const struct hr_pack_options *options);

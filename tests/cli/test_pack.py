@@ -50,7 +50,7 @@ class Pack(CliCase):
     def test_json_and_forms(self):
         self.make_photographs()
         self.write("set/dog/a.png", png(9, 9))
-        for form in ("coefficients", "planes", "encoded", "auto"):
+        for form in ("coefficients", "planes", "indexed", "encoded", "auto"):
             report = self.pack("set", "set.hrpack", "--form", form, "--force", "--jobs", "2")
             self.assertEqual(report["path"], "set.hrpack")
             self.assertEqual(report["verb"], "pack")
@@ -59,7 +59,7 @@ class Pack(CliCase):
             self.assertEqual(report["bad"], [])
             self.assertTrue(report["ok"])
             self.assertEqual(sum(f["samples"] for f in report["forms"].values()), 7)
-            if form in ("coefficients", "planes"):
+            if form in ("coefficients", "planes", "indexed"):
                 self.assertEqual(report["forms"][form]["samples"], 6)
                 self.assertEqual(report["encoded"]["format"], 1)
                 (kept,) = report["kept"]
@@ -127,7 +127,7 @@ class Pack(CliCase):
             (["a", "b", "c"], "one argument too many: c; see headrace pack --help"),
             (["--verify", "a", "b"], "--verify takes one pack, not b too"),
             (["--verify", "--info", "a"], "--verify and --info are two things; give one of them"),
-            (["a", "b", "--form", "rgb"], "--form rgb: it must be one of coefficients|planes|encoded|auto"),
+            (["a", "b", "--form", "rgb"], "--form rgb: it must be one of coefficients|planes|indexed|encoded|auto"),
             (["a", "b", "--max-growth", "0.5"], "--max-growth 0.5: it must be a number, 1 or more"),
             (["a", "b", "--max-growth", "1x"], "--max-growth 1x: it must be a number, 1 or more"),
         ):
