@@ -184,6 +184,21 @@ const struct hr_recipe_options *hr__recipe_options(const struct hr_recipe *recip
     return &recipe->options;
 }
 
+int hr__recipe_cache_form(const struct hr_recipe *recipe, int *form, struct hr_error *error)
+{
+    if (!recipe->options.inexact)
+        return 0;
+    if (*form == HR_FORM_AUTO)
+        *form = HR_FORM_ENCODED;
+    if (hr__form_is_scalable((enum hr_form) * form))
+        return 0;
+    return hr__fail(error, -EINVAL,
+                    "a cache of %s holds images that are decoded exactly, and the recipe asks for "
+                    "scaled decoding (exact=False; in C, inexact): pixels would depend on what is "
+                    "cached; leave one of them out",
+                    hr_form_name((enum hr_form) * form));
+}
+
 void hr_recipe_output(const struct hr_recipe *recipe, struct hr_tensor_spec *spec)
 {
     *spec = recipe->spec;
