@@ -9,6 +9,7 @@
 #include "cache/worth.h"
 #include "loader/loader.h"
 #include "loader/schedule.h"
+#include "recipe/recipe.h"
 
 #include <headrace/cache.h>
 
@@ -397,6 +398,8 @@ int hr__caching_create(struct hr_loader *l, int of_publishers, struct hr_error *
     int r = hr__cache_spec_parse(c->spec, l->options.cache, error);
     if (!r)
         r = choose_form(c->spec, l->options.cache_form, &c->form_asked, error);
+    if (!r)
+        r = hr__recipe_cache_form(l->recipe, &c->form_asked, error);
     if (!r && c->form_asked != HR_FORM_AUTO)
         c->form = (enum hr_form)c->form_asked;
     return r ? r : open_cache(l, error);

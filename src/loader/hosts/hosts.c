@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "cache/spec.h"
 #include "loader/hosts/inside.h"
+#include "recipe/recipe.h"
 
 #include <errno.h>
 #include <string.h>
@@ -104,7 +105,10 @@ void hr__cluster_unref(struct hr__cluster **pointer)
 static int check_form(const struct hr_loader *l, const struct hr__hosts *hosts,
                       struct hr_error *error)
 {
-    int form = l->options.cache_form;
+    int form = l->options.cache_form, kept = hosts->form;
+    int r = hr__recipe_cache_form(l->recipe, &kept, error);
+    if (r)
+        return r;
     if (form == HR_FORM_AUTO || form == hosts->form)
         return 0;
     return hr__fail(error, -EINVAL,
