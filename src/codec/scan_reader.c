@@ -37,7 +37,6 @@ static int settle(struct hr__scan_reader *r)
     if (r->marker == FILL_BYTE) /* it may precede a marker or a stuffed zero; libjpeg decides */
         return 0;
     if (r->last) {
-        memset(r->piece + (r->end - r->piece), 0, HR__SEGMENT_SLACK);
         r->check = r->end - r->piece > HR__SEGMENT_SLACK ? r->end - HR__SEGMENT_SLACK : r->piece;
         return 1;
     }
