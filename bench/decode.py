@@ -63,14 +63,14 @@ OURS = {
     "full": ("prepare_worker", ["full"], {}, "libjpeg-turbo, float resize"),
 }
 
+# Photographs of the sample set that are measured as progressive files.
+PROGRESSIVE = 64
+
 # What the large set is measured with.
 LARGE = ["encoded", "library", "indexed", "coefficients", "planes", "full"]
 
 # Forms that are made of files.
 MADE = ("indexed", "coefficients", "planes")
-
-# Progressive files that are measured.
-PROGRESSIVE = 32
 
 
 def choose(folder, count):
@@ -180,26 +180,36 @@ def measure_large(scratch, args, core, figures):
 
 
 def measure_progressive(scratch, paths, args, core, figures):
-    """Progressive files: libjpeg-turbo decodes them; the form indexed rewrites them as baseline."""
+    """Progressive files: as they are, and rewritten as baseline ones with an index."""
     folder = os.path.join(scratch, "progressive")
-    subprocess.run([BENCH_VENV, os.path.join(HERE, "progressive.py"),
-                    write_list(scratch, "to_progressive", paths), folder], check=True)
-    listing = write_list(scratch, "progressive_files", choose(folder, PROGRESSIVE))
-    workers = [our_worker(name, listing, core, args.isa) for name in ("library", "indexed")]
+    originals = write_list(scratch, "originals", paths[:PROGRESSIVE])
+    subprocess.run([VENV, os.path.join(HERE, "progressive.py"), originals, folder], check=True)
+    listing = write_list(scratch, "progressive-files", choose(folder, 10**6))
+    command = [WORKER, listing, "recipe"]
+    environment = {"HEADRACE_ISA": args.isa} if args.isa else {}
+    workers = [harness.Worker(form, [*command, form], {core}, environment)
+               for form in ("encoded", "indexed", "coefficients")]
     try:
         harness.interleave(workers, max(args.passes // 2, 1))
     finally:
         for worker in workers:
             worker.close()
-    before, indexed = workers
-    figures["progressive_us"] = before.micros()
-    figures["progressive_indexed_us"] = indexed.micros()
-    figures["progressive_vs_before"] = harness.ratio(indexed, before)
+    encoded, indexed, coefficients = workers
+    figures["progressive_us"] = encoded.micros()
+    figures["progressive_vs_before"] = harness.ratio(indexed, encoded)
+    figures["progressive_coefficients_vs_before"] = harness.ratio(coefficients, encoded)
     figures["progressive_indexed_bytes"] = indexed.info["bytes_ratio"]
+    figures["convert_progressive_ms"] = indexed.info["convert_ms"]
     log("")
-    log(f"{len(paths)} files as progressive ones: {before.micros():.0f} us by libjpeg-turbo, "
-        f"{indexed.micros():.0f} us as items of the form indexed "
-        f"({figures['progressive_vs_before']:.2f}x) of {indexed.info['bytes_ratio']:.2f} the bytes")
+    log(f"{len(paths[:PROGRESSIVE])} progressive files")
+    log(f"{'one core':<32} {'us/sample':>10} {'bytes':>7} {'x encoded':>10}")
+    for worker in workers:
+        log(f"Headrace, {worker.name:<22} {worker.micros():>10.0f} "
+            f"{worker.info.get('bytes_ratio', 1.0):>7.2f} {harness.ratio(worker, encoded):>9.2f}x")
+    for form in ("encoded", "indexed", "coefficients"):
+        result = compare_pixels(listing, form, 8)
+        figures["pixels_compared"] += result["compared"]
+        figures["pixels_differing"] += result["differing"]
 
 
 def main():
@@ -252,12 +262,12 @@ def main():
             for result in (compare_pixels(listing, form, 8), compare_pixels(hard_list, form, 24)):
                 figures["pixels_compared"] += result["compared"]
                 figures["pixels_differing"] += result["differing"]
-        measure_progressive(scratch, paths[:PROGRESSIVE], args, core, figures)
         measure_large(scratch, args, core, figures)
+        measure_progressive(scratch, paths, args, core, figures)
         log("")
         log(f"pixels    {figures['pixels_differing']} of {figures['pixels_compared']:,} differ from "
             f"libjpeg-turbo's full decode, cropped\n          (every form; samples, {len(hard)} "
-            "adversarial files, large images)")
+            "adversarial files, large images, progressive files)")
     count_neon_bits(figures)
     harness.finish("decode", figures)
 

@@ -171,9 +171,9 @@ int hr__cache_settle(struct hr__cache *cache, struct hr__cache_staged *staged,
 
 /* A snapshot; each value is read separately. */
 struct hr__cache_counts {
-    uint64_t items[3];     /* by form; staged items count as encoded */
-    uint64_t bytes;        /* of all items, each rounded up to 64 */
-    uint64_t reserved;     /* of the budget: bytes, plus room kept for conversions */
+    uint64_t items[HR_FORMS]; /* staged items count as encoded */
+    uint64_t bytes;           /* of all items, each rounded up to 64 */
+    uint64_t reserved;        /* of the budget: bytes, plus room kept for conversions */
     uint64_t source_bytes; /* total size on storage of the cached samples: what an epoch no longer
                             * has to read */
     uint64_t staged;       /* items waiting for conversion or in it */
@@ -182,6 +182,15 @@ struct hr__cache_counts {
 };
 
 void hr__cache_get_counts(struct hr__cache *cache, struct hr__cache_counts *counts);
+
+/* Returns the number of items of all forms. */
+static inline uint64_t hr__all_items(const uint64_t items[HR_FORMS])
+{
+    uint64_t all = 0;
+    for (int form = 0; form < HR_FORMS; form++)
+        all += items[form];
+    return all;
+}
 
 /* Returns the most bytes that items may have. Constant. */
 uint64_t hr__cache_budget(const struct hr__cache *cache);

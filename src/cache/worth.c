@@ -9,9 +9,14 @@
 
 /* Estimates until there are measurements: cost relative to preparing an encoded sample, and bytes
  * relative to its own. From photographs of 500 x 375 on one core. */
-static const double typical_prepare[HR__FORMS] = {1, 0.4, 0.25};
-static const double typical_convert[HR__FORMS] = {0, 9, 5};
-static const double typical_growth[HR__FORMS] = {1, 1.4, 4.5};
+static const struct {
+    double prepare, convert, growth;
+} usual[HR_FORMS] = {
+    [HR_FORM_ENCODED] = {1, 0, 1},
+    [HR_FORM_INDEXED] = {0.8, 1, 1.02},
+    [HR_FORM_COEFFICIENTS] = {0.4, 6, 1.4},
+    [HR_FORM_PLANES] = {0.25, 4.5, 4.5},
+};
 
 void hr__mean_add(struct hr__mean *mean, double value)
 {
@@ -30,7 +35,7 @@ static double prepare_ns(const struct hr__worth *worth, enum hr_form form)
     double encoded = worth->prepare_ns[HR_FORM_ENCODED].value;
     return form == HR_FORM_ENCODED
                ? encoded
-               : believed(&worth->prepare_ns[form], encoded * typical_prepare[form]);
+               : believed(&worth->prepare_ns[form], encoded * usual[form].prepare);
 }
 
 double hr__worth_convert_ns(const struct hr__worth *worth, enum hr_form form)
@@ -38,12 +43,12 @@ double hr__worth_convert_ns(const struct hr__worth *worth, enum hr_form form)
     double encoded = worth->prepare_ns[HR_FORM_ENCODED].value;
     return form == HR_FORM_ENCODED
                ? 0
-               : believed(&worth->convert_ns[form], encoded * typical_convert[form]);
+               : believed(&worth->convert_ns[form], encoded * usual[form].convert);
 }
 
 double hr__worth_growth(const struct hr__worth *worth, enum hr_form form)
 {
-    return form == HR_FORM_ENCODED ? 1 : believed(&worth->growth[form], typical_growth[form]);
+    return form == HR_FORM_ENCODED ? 1 : believed(&worth->growth[form], usual[form].growth);
 }
 
 static double saving_ns(const struct hr__worth *worth, enum hr_form form)
@@ -87,12 +92,12 @@ struct point {
 
 /* Lists the forms worth considering. Returns how many. */
 static int points(const struct hr__worth *worth, const struct hr__worth_space *space,
-                  const struct hr__worth_moment *moment, struct point out[HR__FORMS])
+                  const struct hr__worth_moment *moment, struct point out[HR_FORMS])
 {
     double read_ns = space->fetch_bound ? PRICELESS_NS : worth->read_ns.value;
     int count = 0;
     out[count++] = (struct point){HR_FORM_ENCODED, 1, read_ns};
-    for (enum hr_form form = HR_FORM_COEFFICIENTS; form <= HR_FORM_PLANES; form++) {
+    for (enum hr_form form = HR_FORM_ENCODED + 1; form < HR_FORMS; form++) {
         if (space->asked != HR_FORM_AUTO && space->asked != (int)form)
             continue;
         double saving = saving_ns(worth, form);
@@ -109,9 +114,9 @@ static int points(const struct hr__worth *worth, const struct hr__worth_space *s
 /* Computes the upper convex hull of the forms by weight, starting from the point where nothing is
  * stored and nothing saved. Returns the number of forms on it. */
 static int hull(const struct hr__worth *worth, const struct hr__worth_space *space,
-                const struct hr__worth_moment *moment, struct point out[HR__FORMS])
+                const struct hr__worth_moment *moment, struct point out[HR_FORMS])
 {
-    struct point all[HR__FORMS], last = {HR_FORM_ENCODED, 0, 0};
+    struct point all[HR_FORMS], last = {HR_FORM_ENCODED, 0, 0};
     int count = points(worth, space, moment, all), on = 0;
     for (;;) {
         const struct point *best = NULL;
@@ -137,7 +142,7 @@ enum hr_form hr__worth_choose(const struct hr__worth *worth, size_t length,
                               const struct hr__worth_space *space,
                               const struct hr__worth_moment *moment)
 {
-    struct point on[HR__FORMS];
+    struct point on[HR_FORMS];
     int count = hull(worth, space, moment, on), i = 0;
     double left = (double)space->budget_bytes - (double)space->settled_bytes;
     double undecided = (double)space->missing_bytes + (double)space->staged_bytes;
@@ -160,7 +165,7 @@ uint64_t hr__worth_leave_free(const struct hr__worth *worth, enum hr_form form,
                               const struct hr__worth_space *space,
                               const struct hr__worth_moment *moment)
 {
-    struct point on[HR__FORMS];
+    struct point on[HR_FORMS];
     int count = hull(worth, space, moment, on);
     double weight = 0;
     for (int i = 0; i < count && on[i].form != form; i++)

@@ -19,8 +19,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HR__FORMS 3
-
 /* The share of their time that busy workers may convert. */
 #define HR__WORTH_SHARE 0.1
 
@@ -36,11 +34,11 @@ void hr__mean_add(struct hr__mean *mean, double value);
 
 /* The measurements. All zero: none yet. */
 struct hr__worth {
-    struct hr__mean prepare_ns[HR__FORMS]; /* per sample, by the form of its item */
-    struct hr__mean convert_ns[HR__FORMS]; /* per item, by its new form */
-    struct hr__mean growth[HR__FORMS];     /* bytes after / bytes before, by its new form */
-    struct hr__mean read_ns;               /* per sample that is not cached */
-    struct hr__mean read_bytes;            /* per sample that is not cached */
+    struct hr__mean prepare_ns[HR_FORMS]; /* per sample, by the form of its item */
+    struct hr__mean convert_ns[HR_FORMS]; /* per item, by its new form */
+    struct hr__mean growth[HR_FORMS];     /* bytes after / bytes before, by its new form */
+    struct hr__mean read_ns;              /* per sample that is not cached */
+    struct hr__mean read_bytes;           /* per sample that is not cached */
 };
 
 /* The cost of a conversion, and bytes after / bytes before, as measured or estimated. */

@@ -160,7 +160,7 @@ static struct hr__worth_moment moment_locked(const struct hr_loader *l, int idle
 uint64_t hr__caching_missing(const struct hr__cache_counts *now, uint64_t samples, double bytes)
 {
     /* A cache that outlives the run may have items of files that changed since. */
-    uint64_t cached = now->items[0] + now->items[1] + now->items[2];
+    uint64_t cached = hr__all_items(now->items);
     double missing = bytes - (double)now->source_bytes;
     if (cached >= samples || missing <= 0)
         return 0;
@@ -174,7 +174,7 @@ static uint64_t missing_locked(const struct hr_loader *l, const struct hr__cache
     uint64_t samples = hr_dataset_count(c->whole);
     if (c->total_bytes != HR_SIZE_UNKNOWN)
         return hr__caching_missing(now, samples, (double)c->total_bytes);
-    uint64_t cached = now->items[0] + now->items[1] + now->items[2];
+    uint64_t cached = hr__all_items(now->items);
     double missing = samples > cached ? (double)(samples - cached) : 0;
     return hr__caching_missing(now, samples,
                                (double)now->source_bytes + missing * c->worth.read_bytes.value);
@@ -190,7 +190,7 @@ static struct hr__worth_space space_locked(const struct hr_loader *l, int staged
         .settled_bytes = staged ? now->bytes - now->staged_bytes : now->reserved,
         .staged_bytes = staged ? now->staged_bytes : 0,
         .missing_bytes = missing_locked(l, now),
-        .converted = now->items[HR_FORM_COEFFICIENTS] + now->items[HR_FORM_PLANES],
+        .converted = hr__all_items(now->items) - now->items[HR_FORM_ENCODED],
         .staged = now->staged,
         .asked = l->caching->form_asked,
         .fetch_bound = !l->workers_read,

@@ -1,9 +1,12 @@
 /*
  * Any bytes at all into two decoders: one with our own decoder of baseline JPEG, one with
  * libjpeg-turbo alone. They agree on everything: which images are refused and with which words, and
- * the pixels of the whole and of a region, which the last eight bytes choose.
+ * the pixels of the whole and of a region, which the last eight bytes choose. So does our own
+ * decoder in the lowest strips.
  */
+#include "codec/baseline.h"
 #include "codec/codec.h"
+#include "codec/jpeg_library.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +27,42 @@ static int pick(const uint8_t *byte, int low, int high)
     return low + (byte[0] << 8 | byte[1]) % (high - low + 1);
 }
 
+static void require_same(const struct hr__planar *a, const struct hr__planar *b,
+                         const struct hr_region *region)
+{
+    for (int c = 0; c < 3; c++)
+        for (int y = 0; y < region->height; y++)
+            require(!memcmp(a->plane[c] + y * a->stride, b->plane[c] + y * b->stride,
+                            (size_t)region->width));
+}
+
+/* Our own decoder alone, a row of MCUs at a time, on an image that libjpeg accepts. */
+static void compare_strips(struct hr__decode_job *job, const struct hr__planar *expected)
+{
+    static struct hr__jpeg library;
+    static struct hr__baseline *baseline;
+    int done;
+    if (!baseline) {
+        hr__jpeg_init(&library);
+        require(!hr__baseline_create(&baseline, NULL));
+        hr__baseline_set_strip(baseline, 1);
+    }
+    size_t plane = (size_t)expected->stride * (size_t)job->region.height;
+    uint8_t *planes = malloc(3 * plane + 64);
+    require(planes != NULL);
+    job->out = *expected;
+    for (size_t c = 0; c < 3; c++)
+        job->out.plane[c] = planes + c * plane;
+    if (setjmp(library.escape))
+        abort();
+    hr__jpeg_read_header(&library, &job->in);
+    require(!hr__baseline_region(baseline, &library.cinfo, job, &done, NULL));
+    jpeg_destroy_decompress(&library.cinfo);
+    if (done)
+        require_same(&job->out, expected, &job->region);
+    free(planes);
+}
+
 static void compare(struct hr__decoder *const decoder[2], const uint8_t *data, size_t size,
                     const struct hr_image_info *info, const struct hr_region *region)
 {
@@ -35,10 +74,12 @@ static void compare(struct hr__decoder *const decoder[2], const uint8_t *data, s
         r[i] = hr__decoder_region(decoder[i], data, size, info, region, &out[i], &error[i]);
     }
     require(r[0] == r[1] && !strcmp(error[0].message, error[1].message));
-    for (int c = 0; c < 3 && !r[0]; c++)
-        for (int y = 0; y < region->height; y++)
-            require(!memcmp(out[0].plane[c] + y * out[0].stride,
-                            out[1].plane[c] + y * out[1].stride, (size_t)region->width));
+    if (r[0])
+        return;
+    require_same(&out[0], &out[1], region);
+    struct hr__decode_job job = {
+        .in = {.bytes = data, .length = size}, .info = *info, .region = *region};
+    compare_strips(&job, &out[1]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
