@@ -23,6 +23,9 @@
 
 #define BATCH 16
 
+/* Bytes of a row to load in advance. */
+#define PREFETCH_MOST 8192
+
 _Static_assert(HR__SEGMENT_SLACK >= HR__MCU_BYTES_MOST + 2 * sizeof(uint64_t),
                "loads behind an MCU");
 /* DC coefficients are from -2048 to 2047. */
@@ -653,6 +656,16 @@ static int is_at_point(struct hr__baseline *b, const struct indexed_scan *s, uin
     return at == point.at && bit == point.bit && !memcmp(b->level, point.level, sizeof b->level);
 }
 
+/* Loads the bytes from point `k` to point `to` into the caches: each row begins elsewhere, and by
+ * itself the processor would notice only then. */
+static void prefetch(const struct indexed_scan *s, uint64_t k, uint64_t to)
+{
+    struct scan_point from, end;
+    if (to < s->grid.points && read_point(s, k, &from) && read_point(s, to, &end))
+        for (const uint8_t *p = from.at; p < end.at && p - from.at < PREFETCH_MOST; p += 64)
+            __builtin_prefetch(p);
+}
+
 /* Decodes what is needed of row `y`, from the point before it at least to the next point, where
  * the two must agree. */
 static int decode_indexed_row(struct hr__baseline *b, const struct indexed_scan *s, uint32_t y)
@@ -665,9 +678,10 @@ static int decode_indexed_row(struct hr__baseline *b, const struct indexed_scan 
     uint32_t from_x = left * spacing;
     uint32_t next_x = b->mcus_x - from_x < spacing ? b->mcus_x : from_x + spacing;
     uint32_t end_x = needed.end > next_x ? needed.end : next_x;
-    return begin_at(b, s, from, row + (end_x + spacing - 1) / spacing) &&
-           decode_part(b, from_x, next_x, &needed) && is_at_point(b, s, from + 1) &&
-           decode_part(b, next_x, end_x, &needed) &&
+    uint64_t to = row + (end_x + spacing - 1) / spacing;
+    prefetch(s, from + s->grid.per_row, to + s->grid.per_row);
+    return begin_at(b, s, from, to) && decode_part(b, from_x, next_x, &needed) &&
+           is_at_point(b, s, from + 1) && decode_part(b, next_x, end_x, &needed) &&
            (!b->reader.last || hr__scan_advance(&b->reader));
 }
 

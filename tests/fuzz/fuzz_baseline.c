@@ -4,37 +4,15 @@
  * the pixels of the whole and of a region, which the last eight bytes choose, halved or not. So
  * does our own decoder in the lowest strips.
  */
-#include "codec/baseline.h"
-#include "codec/codec.h"
-#include "codec/jpeg_library.h"
+#include "region.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include "codec/baseline.h"
+#include "codec/jpeg_library.h"
 
 /* Larger images only cost time. */
 #define MOST_PIXELS (1 << 18)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int truth)
-{
-    if (!truth)
-        abort();
-}
-
-static int pick(const uint8_t *byte, int low, int high)
-{
-    return low + (byte[0] << 8 | byte[1]) % (high - low + 1);
-}
-
-static void require_same(const struct hr__planar *a, const struct hr__planar *b,
-                         const struct hr_region *region)
-{
-    for (int c = 0; c < 3; c++)
-        for (int y = 0; y < region->height; y++)
-            require(!memcmp(a->plane[c] + y * a->stride, b->plane[c] + y * b->stride,
-                            (size_t)region->width));
-}
 
 /* Our own decoder alone, a row of MCUs at a time, on an image that libjpeg accepts. */
 static void compare_strips(struct hr__decode_job *job, const struct hr__planar *expected)
@@ -92,22 +70,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         require(!hr__decoder_create(&decoder[1], NULL));
         hr__decoder_use_library(decoder[1]);
     }
-    if (size < 8 || hr__decoder_info(decoder[0], data, size, &info, NULL) ||
+    if (size < FUZZ_REGION_BYTES || hr__decoder_info(decoder[0], data, size, &info, NULL) ||
         info.format != HR_IMAGE_JPEG || (int64_t)info.width * info.height > MOST_PIXELS)
         return 0;
-    const uint8_t *choice = data + size - 8;
+    const uint8_t *choice = data + size - FUZZ_REGION_BYTES;
     int halvings = choice[0] >> 6;
     int width = ((info.width - 1) >> halvings) + 1, height = ((info.height - 1) >> halvings) + 1;
-    struct hr_region whole = {0, 0, width, height}, r;
-    r.width = pick(choice, 1, width);
-    r.height = pick(choice + 2, 1, height);
-    r.x = pick(choice + 4, 0, width - r.width);
-    r.y = pick(choice + 6, 0, height - r.height);
-    struct hr__decode_job job = {.in = {.bytes = data, .length = size}, .info = info};
-    job.halvings = halvings;
-    job.region = whole;
+    struct hr__decode_job job = {.in = {.bytes = data, .length = size},
+                                 .info = info,
+                                 .halvings = halvings,
+                                 .region = {0, 0, width, height}};
     compare(decoder, &job);
-    job.region = r;
+    job.region = pick_region(choice, width, height);
     compare(decoder, &job);
     return 0;
 }
