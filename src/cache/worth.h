@@ -19,6 +19,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The cost of an index that is made while its file is decoded, relative to the decoding. */
+#define HR__WORTH_PASSING 0.1
+
+/* From this many values on a mean is used. */
+#define HR__WORTH_ENOUGH 16
+
 /* The share of their time that busy workers may convert. */
 #define HR__WORTH_SHARE 0.1
 
@@ -52,6 +58,7 @@ struct hr__worth_moment {
     int idle;               /* the worker that asks has nothing else to do */
     uint64_t working_ns;    /* of all workers so far, with conversions */
     uint64_t converting_ns; /* the part of it spent on conversions */
+    int in_passing;         /* the sample is being decoded, so that an index costs little more */
 };
 
 /* Returns non-zero if an item should be converted to `form` now. For HR_FORM_ENCODED: settled

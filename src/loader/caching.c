@@ -29,6 +29,7 @@ struct hr__caching {
     /* Guarded by the loader's lock. */
     struct hr__worth worth;
     enum hr_form form;      /* form to convert to: the one asked for, or the last one chosen */
+    enum hr_form next;      /* form that was chosen for the last sample offered */
     uint64_t working_ns;    /* time of all workers: preparing, reading, converting */
     uint64_t converting_ns; /* part of it for converting; conversions in progress with the expected
                                time */
@@ -218,10 +219,47 @@ static void note_locked(struct hr_loader *l, const struct hr__cost *cost)
 static void note_miss_locked(struct hr_loader *l, const struct hr__cost *cost)
 {
     struct hr__worth *worth = &l->caching->worth;
-    hr__mean_add(&worth->prepare_ns[cost->form], (double)cost->prepare_ns);
+    if (!cost->had_index)
+        hr__mean_add(&worth->prepare_ns[cost->form], (double)cost->prepare_ns);
     hr__mean_add(&worth->read_bytes, (double)cost->read_bytes);
     if (cost->read_ns)
         hr__mean_add(&worth->read_ns, (double)cost->read_ns);
+}
+
+/* Some files are prepared without, so that the cost of that stays known. */
+static int wants_index(struct hr_loader *l)
+{
+    struct hr__caching *c = l->caching;
+    pthread_mutex_lock(&l->lock);
+    int wants = c->next == HR_FORM_INDEXED && c->offers % HR__WORTH_ENOUGH &&
+                c->worth.prepare_ns[HR_FORM_ENCODED].count >= HR__WORTH_ENOUGH;
+    pthread_mutex_unlock(&l->lock);
+    return wants;
+}
+
+/* Chooses the form of a sample that was prepared, and describes its admission: an indexed item was
+ * made in passing; other items are converted later. */
+static void plan_offer_locked(struct hr_loader *l, const struct hr__cost *cost,
+                              const struct hr__cache_counts *now, struct hr__cache_offer *offer)
+{
+    struct hr__caching *c = l->caching;
+    struct hr__worth_space space = space_locked(l, 0, now);
+    struct hr__worth_moment moment = moment_locked(l, 0);
+    moment.in_passing = 1;
+    c->next = choose_locked(l, offer->length, &space, &moment);
+    if (cost->form != HR_FORM_ENCODED || c->next == HR_FORM_ENCODED ||
+        (moment.uses_known && !moment.uses))
+        return;
+    if (c->next == HR_FORM_INDEXED && cost->made.length) {
+        hr__mean_add(&c->worth.growth[HR_FORM_INDEXED],
+                     (double)cost->made.length / (double)offer->length);
+        offer->bytes = cost->made.bytes;
+        offer->length = cost->made.length;
+        offer->form = HR_FORM_INDEXED;
+        return;
+    }
+    offer->convert = 1;
+    offer->reserve = hr__worth_reserve(&c->worth, c->next, offer->length, &space, &moment);
 }
 
 static void offer(struct hr_loader *l, struct hr__job *job, uint64_t index,
@@ -232,23 +270,21 @@ static void offer(struct hr_loader *l, struct hr__job *job, uint64_t index,
                                    .ticket = &job->ticket,
                                    .bytes = job->sample.read.bytes,
                                    .length = cost->read_bytes,
+                                   .source_bytes = cost->read_bytes,
                                    .form = cost->form};
     hr__cache_get_counts(l->cache, &now);
     pthread_mutex_lock(&l->lock);
     note_miss_locked(l, cost);
-    struct hr__worth_space space = space_locked(l, 0, &now);
-    struct hr__worth_moment moment = moment_locked(l, 0);
-    enum hr_form form = choose_locked(l, wish.length, &space, &moment);
-    if (cost->form == HR_FORM_ENCODED && form != HR_FORM_ENCODED &&
-        (!moment.uses_known || moment.uses)) {
-        wish.convert = 1;
-        wish.reserve = hr__worth_reserve(&l->caching->worth, form, wish.length, &space, &moment);
-    }
+    plan_offer_locked(l, cost, &now, &wish);
     int is_due = l->caching->offers++ % PUBLISH_EVERY == PUBLISH_EVERY - 1;
     pthread_mutex_unlock(&l->lock);
     if (is_due)
         publish(l);
-    if (!hr__cache_offer(l->cache, &wish) || !wish.convert)
+    if (!hr__cache_offer(l->cache, &wish))
+        return;
+    if (wish.form != cost->form)
+        hr__count(&l->counters.converted, 1);
+    if (!wish.convert)
         return;
     pthread_mutex_lock(&l->lock);
     hr__wake_worker_locked(l);
@@ -374,6 +410,7 @@ static const struct hr__keeper keeper = {
     .destroy = destroy,
     .abandon = abandon,
     .note_place = note_place,
+    .wants_index = wants_index,
     .offer = offer,
     .note_locked = note_locked,
     .should_convert_locked = should_convert_locked,

@@ -42,7 +42,7 @@ def recipe():
     )
 
 
-@pytest.mark.parametrize("form", ["coefficients", "planes", "encoded", "auto"])
+@pytest.mark.parametrize("form", ["coefficients", "planes", "indexed", "encoded", "auto"])
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_a_pack_gives_the_folders_batches(folder, tmp_path, form, jobs):
     torch = pytest.importorskip("torch")
@@ -201,7 +201,7 @@ def test_verify_finds_damage(folder, tmp_path):
         headrace.verify_pack(path)
 
 
-@pytest.mark.parametrize("form", ["coefficients", "planes", "encoded"])
+@pytest.mark.parametrize("form", ["coefficients", "planes", "indexed", "encoded"])
 def test_unpacked_images_have_the_same_pixels(folder, tmp_path, form):
     headrace.pack(folder, tmp_path / "p", form=form)
     result = headrace.unpack(tmp_path / "p", tmp_path / "out", jobs=2)
@@ -213,7 +213,7 @@ def test_unpacked_images_have_the_same_pixels(folder, tmp_path, form):
         with Image.open(path) as x, Image.open(again) as y:
             assert np.array_equal(np.asarray(x), np.asarray(y.convert(x.mode)))
         assert again.stat().st_mtime_ns == path.stat().st_mtime_ns
-        if form == "encoded":
+        if form in ("encoded", "indexed"):
             assert again.read_bytes() == path.read_bytes()
     with pytest.raises(FileExistsError):
         headrace.unpack(tmp_path / "p", tmp_path / "out")

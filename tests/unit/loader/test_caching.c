@@ -235,7 +235,11 @@ static void test_idle_workers_convert(void **state)
         const uint64_t items[HR_FORMS] = {stats.cache_encoded, stats.cache_coefficients,
                                           stats.cache_planes, stats.cache_indexed};
         assert_int_equal(items[form], SAMPLES);
-        assert_int_equal(conversions, SAMPLES);
+        /* Most indexes are made while the files are prepared. */
+        if (form == HR_FORM_INDEXED)
+            assert_in_range(conversions, 16, SAMPLES / 2);
+        else
+            assert_int_equal(conversions, SAMPLES);
         assert_true(stats.conversion_ns > 0);
         assert_int_equal(run_epoch(loader, 1), 0);
         hr_loader_destroy(&loader);
