@@ -104,7 +104,7 @@ struct hr_cache_info {
     uint64_t allocated_bytes;            /* memory, index and staging included */
     uint64_t used_bytes;                 /* size of the items */
     uint64_t items[3];                   /* as in `forms`, of the first three */
-    uint64_t staged;                     /* encoded items that wait for their conversion */
+    uint64_t staged;                     /* items that wait for their conversion */
     uint64_t source_bytes;               /* size of the items' samples on storage */
     uint64_t hits, misses;               /* since the segment was made */
     uint64_t saved_bytes;                /* bytes that hits did not read from storage */

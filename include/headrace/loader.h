@@ -278,7 +278,7 @@ struct hr_loader_stats {
     uint64_t cache_source_bytes; /* size of the files that need not be read any more, now */
     uint64_t cache_encoded, cache_coefficients, cache_planes; /* items by form, now;
                                                                  cache_indexed is below */
-    uint64_t cache_waiting; /* encoded items that wait for their conversion */
+    uint64_t cache_waiting; /* items that wait for their conversion */
     uint64_t converted;     /* items */
     uint64_t conversion_ns; /* CPU time of all workers spent on conversions */
     uint64_t missed;        /* with an agent: samples of the stream's epoch that were over when

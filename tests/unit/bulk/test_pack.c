@@ -58,6 +58,14 @@ static void result_says_what_is_in_it(void **state)
     assert_true(items > source / 2 && items < made.pack_bytes);
     assert_int_equal(hr_pack_inspect(bench_at(&b, "p"), &seen, NULL), 0);
     assert_memory_equal(&made, &seen, sizeof made);
+    /* A program compiled before there was the member `forms`. */
+    memset(&seen, 0x55, sizeof seen);
+    seen.size = offsetof(struct hr_pack_result, forms);
+    assert_int_equal(hr_pack_inspect(bench_at(&b, "p"), &seen, NULL), 0);
+    assert_memory_equal(&seen.samples, &made.samples, seen.size - sizeof seen.size);
+    assert_int_equal(seen.samples_of_form[HR_FORM_COEFFICIENTS], SAMPLES);
+    assert_int_equal(seen.forms[0].samples, 0x5555555555555555);
+    seen.size = sizeof seen;
     assert_int_equal(hr_pack_inspect(bench_at(&b, "set/cat/000.jpg"), &seen, NULL), -EBADMSG);
     assert_int_equal(hr_pack_inspect(bench_at(&b, "none"), &seen, NULL), -ENOENT);
     bench_remove(&b);

@@ -280,6 +280,31 @@ static void test_refused_conversions(void **state)
     hr_loader_destroy(&loader);
 }
 
+/* Items that wait for a form of the loader's choice have an index meanwhile. */
+static void test_items_wait_with_an_index(void **state)
+{
+    struct hr_loader_options options;
+    refuse_conversions = 1;
+    fixture_before_bytes = slow_when_encoded;
+    cache_options(&options, PLENTY, HR_FORM_AUTO);
+    struct hr_loader *loader = fixture_loader(&fixture, &options);
+    run_epoch(loader, 0);
+    struct hr_loader_stats stats = settled(loader, 0);
+    assert_true(stats.cache_indexed >= SAMPLES / 2);
+    assert_int_equal(stats.cache_indexed + stats.cache_encoded, SAMPLES);
+    assert_int_equal(stats.cache_source_bytes, all_bytes());
+    assert_int_equal(run_epoch(loader, 1), 0);
+    hr_loader_destroy(&loader);
+    /* Without refusals they all become what was chosen. */
+    refuse_conversions = 0;
+    loader = fixture_loader(&fixture, &options);
+    run_epoch(loader, 0);
+    stats = settled(loader, SAMPLES);
+    assert_int_equal(stats.cache_planes + stats.cache_coefficients, SAMPLES);
+    assert_int_equal(run_epoch(loader, 1), 0);
+    hr_loader_destroy(&loader);
+}
+
 /* Conversions that take long do not outlive the loader, and a new epoch does not
  * wait for them. */
 static void test_slow_conversions(void **state)
@@ -627,6 +652,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_idle_workers_convert, setup, teardown),
         cmocka_unit_test_setup_teardown(test_last_epoch, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refused_conversions, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_items_wait_with_an_index, setup, teardown),
         cmocka_unit_test_setup_teardown(test_slow_conversions, setup, teardown),
         cmocka_unit_test_setup_teardown(test_share_of_busy_workers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad_samples, setup, teardown),
