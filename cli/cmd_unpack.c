@@ -39,9 +39,10 @@ static int parse(struct unpack_command *c, int argc, char **argv)
     const struct cli_syntax syntax = {
         .verb = "unpack",
         .arguments = "PACK DIR [options]",
-        .text = "Writes every image of a pack below DIR, at the path it came from: encoded and\n"
-                "indexed images as they were, coefficients as JPEG files with the very same\n"
-                "coefficients, planes as PNG files.",
+        .text = "Writes every image of a pack below DIR, at the path it came from: coefficients\n"
+                "as JPEG files with the very same coefficients, encoded and indexed images as\n"
+                "they were, planes as PNG files. Progressive images that were indexed become\n"
+                "baseline JPEG files with the very same coefficients.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 2,

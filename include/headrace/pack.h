@@ -43,9 +43,11 @@ enum hr_pack_kept {
 /* "not a JPEG" and so on, for people to read; NULL for another value. Static storage. */
 HR_API const char *hr_pack_kept_text(enum hr_pack_kept kept);
 
-/* Reports a sample that was stored unchanged although another form was asked for. Called
- * in the order of samples, on the thread that made the call. `sample` is valid during
- * the call. Of samples that an earlier, unfinished run wrote, reports only bad ones. */
+/* Reports a sample that was stored unchanged although another form was asked for, or, with
+ * HR_PACK_CONVERTED, a progressive file of which `indexed` holds a baseline one (form.h).
+ * Called in the order of samples, on the thread that made the call. `sample` is valid
+ * during the call. Of samples that an earlier, unfinished run wrote, reports only bad
+ * ones. */
 typedef void (*hr_pack_notice_fn)(void *arg, const struct hr_bad_sample *sample,
                                   enum hr_pack_kept kept);
 

@@ -19,7 +19,7 @@ __all__ = ["pack", "pack_info", "unpack", "verify_pack"]
 _FORMS: dict[str, int] = {**{form: i for i, form in enumerate(_core.forms)}, "auto": -1}
 # enum hr_pack_kept
 _KEPT = ("converted", "asked", "format", "kind", "growth", "worth", "bad")
-_BAD = 6
+_CONVERTED, _BAD = 0, 6
 
 _Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -65,8 +65,9 @@ def pack(
     Returns:
         ``samples``, ``source_bytes``, ``bytes``, ``continued`` (samples done by an
         earlier run); ``forms``: form name to ``{"samples", "bytes"}``; ``encoded``:
-        reason why samples stay encoded to their number; ``bad``: a list of
-        :class:`BadSample`.
+        reason why samples stay encoded to their number; ``rewritten``: the paths of
+        progressive files that are baseline ones in the pack (form ``indexed``); ``bad``:
+        a list of :class:`BadSample`.
 
     Raises:
         FileExistsError: ``path`` exists.
@@ -93,7 +94,7 @@ def pack(
 
 
 def pack_info(path: _Path) -> dict[str, Any]:
-    """Describes a pack from its index, as :func:`pack` does, but without ``bad``."""
+    """Describes a pack from its index, as :func:`pack` does, but without ``rewritten`` and ``bad``."""
     return _readable(_core.pack_inspect(path))
 
 
@@ -172,6 +173,9 @@ def _readable(result: Any) -> dict[str, Any]:
     }
     readable["encoded"] = dict(zip(_KEPT[1:], result["samples_kept"][1:]))
     if "notices" in result:
+        readable["rewritten"] = [
+            path for index, path, reason, kept in result["notices"] if kept == _CONVERTED
+        ]
         readable["bad"] = [
             BadSample(index, path, reason)
             for index, path, reason, kept in result["notices"]

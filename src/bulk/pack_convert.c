@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "bulk/check.h"
+#include "codec/item.h"
 #include "loader/sample.h"
 
 #include <errno.h>
@@ -144,6 +145,10 @@ static int take_item(struct hr__pack_maker *m, const struct hr_item *item, struc
     made->entry.bytes = bytes;
     made->entry.length = item->length;
     made->entry.form = item->form;
+    if (hr__item_is_rewritten(item->bytes, item->length))
+        snprintf(made->reason, sizeof made->reason,
+                 "it is progressive: the pack holds, and unpack writes, a baseline JPEG with the "
+                 "same coefficients and metadata");
     return 0;
 }
 

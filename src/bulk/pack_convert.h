@@ -16,7 +16,8 @@ struct hr__pack_maker;
 struct hr__made {
     struct hr__pack_entry entry; /* entry.bytes points at `bytes` */
     void *bytes;                 /* free with hr__free */
-    /* why it was kept as it is, is bad, or ends the run; "" if there is nothing to say */
+    /* why it was kept as it is, or rewritten, is bad, or ends the run; "" if there is nothing to
+     * say */
     char reason[400];
     int result; /* 0; the error of a bad sample, which is then kept in `entry`; or, with `fatal`, an
                    error of the machine */

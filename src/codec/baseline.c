@@ -17,11 +17,14 @@
 #include "codec/indexed.h"
 #include "codec/inverse_dct.h"
 #include "codec/scan_reader.h"
-#include "codec/ycc.h"
+#include "codec/strips.h"
 
 #include <errno.h>
 
 #define BATCH 16
+
+/* Bytes of a row to load in advance. */
+#define PREFETCH_MOST 8192
 
 _Static_assert(HR__SEGMENT_SLACK >= HR__MCU_BYTES_MOST + 2 * sizeof(uint64_t),
                "loads behind an MCU");
@@ -51,27 +54,18 @@ struct waiting_block {
     int component, flat; /* flat: all of it is the DC coefficient */
 };
 
-/* The blocks of a component that the region needs, and their samples. */
-struct baseline_part {
-    uint32_t x, y, columns, rows; /* in blocks */
-    uint32_t h, v;                /* blocks in an MCU */
-    uint8_t *plane;
-    ptrdiff_t stride;
-    struct hr__block_limits limits;
-};
-
 struct hr__baseline {
     struct hr__dc_table dc[TABLES];
     struct hr__ac_table ac[TABLES];
-    struct hr__codec_scratch planes;
-    struct hr__ycc *ycc;
+    struct hr__strips strips;
     hr__inverse_dct_pair_fn *transform;
     /* of the image: */
-    struct hr__ycc_shape shape;
-    struct baseline_part part[COMPONENTS];
+    struct hr__block_limits limits[COMPONENTS];
     struct mcu_block block[HR__MCU_BLOCKS_MOST];
     int components, blocks;
     uint32_t mcu_h, mcu_v; /* sides of an MCU in blocks of the finest component */
+    int failure;           /* in converting a strip */
+    struct hr_error *error;
     uint32_t mcus_x, mcus_y;
     struct hr__scan_grid grid;       /* of points */
     uint32_t rows_at_once;           /* rows of MCUs that libjpeg decodes together */
@@ -97,7 +91,7 @@ int hr__baseline_create(struct hr__baseline **out, struct hr_error *error)
     memset(b, 0, sizeof *b);
     b->reader.piece = b->piece;
     b->transform = hr__inverse_dct_pair(hr__isa());
-    int r = hr__ycc_create(&b->ycc, hr__isa(), error);
+    int r = hr__strips_create(&b->strips, error);
     if (r)
         hr__free(b);
     else
@@ -110,15 +104,19 @@ void hr__baseline_destroy(struct hr__baseline **baseline)
     struct hr__baseline *b = *baseline;
     if (!b)
         return;
-    hr__ycc_destroy(&b->ycc);
-    hr__scratch_free(&b->planes);
+    hr__strips_destroy(&b->strips);
     hr__free(b);
     *baseline = NULL;
 }
 
 size_t hr__baseline_memory(const struct hr__baseline *b)
 {
-    return sizeof *b + b->planes.capacity + hr__ycc_memory(b->ycc);
+    return sizeof *b + hr__strips_memory(&b->strips);
+}
+
+void hr__baseline_set_strip(struct hr__baseline *b, size_t bytes)
+{
+    b->strips.bytes = bytes;
 }
 
 /* The header */
@@ -151,7 +149,7 @@ static int take_sampling(struct hr__baseline *b, const struct jpeg_decompress_st
 {
     int grey = cinfo->num_components == 1; /* its MCU is one block, whatever the factors say */
     b->components = cinfo->num_components;
-    b->shape = (struct hr__ycc_shape){
+    b->strips.shape = (struct hr__ycc_shape){
         .components = (uint8_t)b->components,
         .width = cinfo->image_width,
         .height = cinfo->image_height,
@@ -162,20 +160,21 @@ static int take_sampling(struct hr__baseline *b, const struct jpeg_decompress_st
     b->rows_at_once = grey ? (uint32_t)cinfo->comp_info[0].v_samp_factor : 1;
     b->blocks = 0;
     for (int i = 0; i < b->components; i++) {
-        struct baseline_part *p = &b->part[i];
+        struct hr__strip_part *p = &b->strips.part[i];
         p->h = grey ? 1 : (uint32_t)cinfo->comp_info[i].h_samp_factor;
         p->v = grey ? 1 : (uint32_t)cinfo->comp_info[i].v_samp_factor;
         if (b->mcu_h % p->h || b->mcu_v % p->v ||
             (uint32_t)b->blocks + p->h * p->v > HR__MCU_BLOCKS_MOST)
             return 0;
-        b->shape.across[i] = (uint8_t)(b->mcu_h / p->h);
-        b->shape.down[i] = (uint8_t)(b->mcu_v / p->v);
+        b->strips.shape.across[i] = (uint8_t)(b->mcu_h / p->h);
+        b->strips.shape.down[i] = (uint8_t)(b->mcu_v / p->v);
         for (uint32_t k = 0; k < p->h * p->v; k++)
             b->block[b->blocks++] =
                 (struct mcu_block){.component = i, .x = (int)(k % p->h), .y = (int)(k / p->h)};
     }
-    b->mcus_x = (b->shape.width + 8 * b->mcu_h - 1) / (8 * b->mcu_h);
-    b->mcus_y = (b->shape.height + 8 * b->mcu_v - 1) / (8 * b->mcu_v);
+    b->strips.mcu_v = b->mcu_v;
+    b->mcus_x = (b->strips.shape.width + 8 * b->mcu_h - 1) / (8 * b->mcu_h);
+    b->mcus_y = (b->strips.shape.height + 8 * b->mcu_v - 1) / (8 * b->mcu_v);
     b->grid.spacing = HR__POINT_PIXELS / (8 * b->mcu_h);
     b->grid.per_row = (b->mcus_x + b->grid.spacing - 1) / b->grid.spacing;
     b->grid.points = (uint64_t)b->grid.per_row * b->mcus_y + 1;
@@ -195,7 +194,7 @@ static int take_tables(struct hr__baseline *b, const struct jpeg_decompress_stru
     if (!dc || !ac || !quant || !hr__dc_table_build(&b->dc[c->dc_tbl_no], dc->bits, dc->huffval) ||
         !hr__ac_table_build(&b->ac[c->ac_tbl_no], ac->bits, ac->huffval))
         return 0;
-    hr__block_limits_fill(&b->part[i].limits, quant->quantval);
+    hr__block_limits_fill(&b->limits[i], quant->quantval);
     return 1;
 }
 
@@ -217,35 +216,6 @@ static int take_header(struct hr__baseline *b, const struct jpeg_decompress_stru
 
 /* The region */
 
-/* Finds the blocks that the region needs, and places their samples. */
-static int plan_region(struct hr__baseline *b, const struct hr_region *region,
-                       struct hr__ycc_planes *planes, struct hr_error *error)
-{
-    size_t bytes = 0, at[COMPONENTS];
-    planes->shape = &b->shape;
-    for (int i = 0; i < b->components; i++) {
-        struct baseline_part *p = &b->part[i];
-        struct hr_region *w = &planes->window[i];
-        hr__ycc_window(&b->shape, region, i, w);
-        p->x = (uint32_t)w->x / 8;
-        p->y = (uint32_t)w->y / 8;
-        p->columns = (uint32_t)(w->x + w->width + 7) / 8 - p->x;
-        p->rows = (uint32_t)(w->y + w->height + 7) / 8 - p->y;
-        p->stride = (ptrdiff_t)(((size_t)p->columns * 8 + 63) & ~(size_t)63);
-        at[i] = bytes;
-        bytes += (size_t)p->stride * p->rows * 8;
-    }
-    int r = hr__scratch_reserve(&b->planes, bytes, error);
-    for (int i = 0; !r && i < b->components; i++) {
-        struct baseline_part *p = &b->part[i];
-        p->plane = b->planes.bytes + at[i];
-        planes->stride[i] = p->stride;
-        planes->at[i] = p->plane + (planes->window[i].y - (ptrdiff_t)p->y * 8) * p->stride +
-                        (planes->window[i].x - (ptrdiff_t)p->x * 8);
-    }
-    return r;
-}
-
 /* Returns the number of rows of MCUs to read. It is at least what libjpeg reads: where upsampling
  * mixes rows, the last pixel rows of a row of MCUs come with the next one, and grey files may have
  * a sampling factor, which groups rows. */
@@ -253,7 +223,7 @@ static uint32_t rows_to_read(const struct hr__baseline *b, const struct hr_regio
 {
     uint32_t last = (uint32_t)(region->y + region->height) - 1, lines = 8 * b->mcu_v;
     uint32_t rows = last / lines + 1;
-    if (hr__ycc_mixes_rows(&b->shape) && last % lines >= lines - b->mcu_v)
+    if (hr__ycc_mixes_rows(&b->strips.shape) && last % lines >= lines - b->mcu_v)
         rows++;
     rows = (uint32_t)hr__round_up(rows, b->rows_at_once);
     return rows < b->mcus_y ? rows : b->mcus_y;
@@ -277,16 +247,16 @@ static __attribute__((noinline)) int transform_waiting(struct hr__baseline *b)
     b->waiting = 0;
     for (int i = 0; i < used; i++) {
         const struct waiting_block *w = &b->wait[i];
-        const struct baseline_part *p = &b->part[w->component];
+        const struct hr__strip_part *p = &b->strips.part[w->component];
         int16_t *block = b->coefficient[i];
         if (w->flat) {
-            int level = block[0] * p->limits.quant[0];
+            int level = block[0] * b->limits[w->component].quant[0];
             if (level > HR__COLUMN_LIMIT || level < -HR__COLUMN_LIMIT)
                 return 0;
             fill(level, w->out, p->stride);
             continue;
         }
-        two[count++] = (struct hr__dct_block){block, &p->limits, w->out, p->stride};
+        two[count++] = (struct hr__dct_block){block, &b->limits[w->component], w->out, p->stride};
         if (count == 2) {
             held &= b->transform(two);
             count = 0;
@@ -417,7 +387,7 @@ static struct needed_mcus plan_row(struct hr__baseline *b, uint32_t y)
     struct needed_mcus all = {b->mcus_x, 0};
     for (int i = 0; i < b->blocks; i++) {
         struct mcu_block *m = &b->block[i];
-        const struct baseline_part *p = &b->part[m->component];
+        const struct hr__strip_part *p = &b->strips.part[m->component];
         uint32_t row = y * p->v + (uint32_t)m->y - p->y, x = (uint32_t)m->x;
         m->first = m->end = 0;
         if (row >= p->rows)
@@ -427,7 +397,8 @@ static struct needed_mcus plan_row(struct hr__baseline *b, uint32_t y)
         m->step = 8 * p->h;
         if (m->first >= m->end)
             continue;
-        m->out = p->plane + (ptrdiff_t)row * 8 * p->stride + (m->first * p->h + x - p->x) * 8;
+        m->out = p->plane + (ptrdiff_t)(row + p->y - p->top) * 8 * p->stride +
+                 (m->first * p->h + x - p->x) * 8;
         all.first = m->first < all.first ? m->first : all.first;
         all.end = m->end > all.end ? m->end : all.end;
     }
@@ -452,6 +423,17 @@ static void note_point(struct hr__baseline *b)
     b->point = excess ? NULL : b->point + HR__POINT_BYTES;
 }
 
+/* Converts the strip that row `y` of MCUs ends, if it does. Returns 0 on failure. */
+static int end_row(struct hr__baseline *b, uint32_t y)
+{
+    if (!b->strips.job || y + 1 != b->strips.end)
+        return 1;
+    if (!transform_waiting(b))
+        return 0;
+    b->failure = hr__strips_convert(&b->strips, y + 1, b->error);
+    return !b->failure;
+}
+
 /* Decodes the rows of MCUs [from, to), and notes their points. Returns 0 if they are not valid. */
 static int decode_rows(struct hr__baseline *b, uint32_t from, uint32_t to)
 {
@@ -467,6 +449,8 @@ static int decode_rows(struct hr__baseline *b, uint32_t from, uint32_t to)
             if (!decode_part(b, x, b->mcus_x - x < step ? b->mcus_x : x + step, &needed))
                 return 0;
         }
+        if (!end_row(b, y))
+            return 0;
     }
     return transform_waiting(b) && (!b->reader.last || hr__scan_advance(&b->reader));
 }
@@ -477,11 +461,32 @@ static int ends_well(const struct hr__baseline *b)
     return hr__scan_is_at_end(&b->reader) && b->reader.marker == END_OF_IMAGE;
 }
 
+/* Begins a region, or, with `job` NULL, none. */
+static int begin_region(struct hr__baseline *b, const struct hr__decode_job *job,
+                        struct hr_error *error)
+{
+    b->failure = 0;
+    b->error = error;
+    b->waiting = 0;
+    return hr__strips_begin(&b->strips, job, error);
+}
+
+/* Ends a region whose decoding was `valid` or not. */
+static int end_region(struct hr__baseline *b, int valid, int *done)
+{
+    if (!valid) {
+        memset(b->coefficient, 0, sizeof b->coefficient);
+        return b->failure;
+    }
+    int r = hr__strips_end(&b->strips, b->error);
+    *done = !r;
+    return r;
+}
+
 /* Begins the scan. */
 static int begin_scan(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo,
                       uint8_t *points)
 {
-    b->waiting = 0;
     b->until_restart = b->restart;
     b->next_restart = 0;
     b->scan = cinfo->src->next_input_byte;
@@ -506,8 +511,8 @@ static void finish_item(struct hr__baseline *b, const struct hr__decode_job *job
     struct hr__item_header shape = {
         .components = (uint8_t)b->components,
         .orientation = (uint8_t)job->info.orientation,
-        .width = b->shape.width,
-        .height = b->shape.height,
+        .width = b->strips.shape.width,
+        .height = b->strips.shape.height,
     };
     if (!b->point || !decode_rows(b, from, b->mcus_y) || !ends_well(b) || !b->point)
         return;
@@ -520,22 +525,20 @@ static void finish_item(struct hr__baseline *b, const struct hr__decode_job *job
 int hr__baseline_region(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo,
                         const struct hr__decode_job *job, int *done, struct hr_error *error)
 {
-    struct hr__ycc_planes planes;
     *done = 0;
     if (!take_header(b, cinfo))
         return 0;
-    int r = plan_region(b, &job->region, &planes, error);
+    int r = begin_region(b, job, error);
     if (r)
         return r;
     uint32_t rows = rows_to_read(b, &job->region);
-    if (!begin_scan(b, cinfo, begin_item(b, job)) || !decode_rows(b, 0, rows) ||
-        (job->region.y + job->region.height == job->info.height && !ends_well(b))) {
-        memset(b->coefficient, 0, sizeof b->coefficient);
-        return 0;
-    }
-    finish_item(b, job, rows);
-    r = hr__ycc_run(b->ycc, &planes, &job->region, &job->out, error);
-    *done = !r;
+    int to_end = job->region.y + job->region.height == job->info.height;
+    r = end_region(b,
+                   begin_scan(b, cinfo, begin_item(b, job)) && decode_rows(b, 0, rows) &&
+                       (!to_end || ends_well(b)),
+                   done);
+    if (*done)
+        finish_item(b, job, rows);
     return r;
 }
 
@@ -553,10 +556,8 @@ int hr__baseline_points(struct hr__baseline *b, const struct jpeg_decompress_str
 {
     if (!take_header(b, cinfo))
         return 0;
-    for (int c = 0; c < COMPONENTS; c++)
-        b->part[c].rows = 0;
-    if (!begin_scan(b, cinfo, points) || !decode_rows(b, 0, b->mcus_y) || !ends_well(b) ||
-        !b->point)
+    if (begin_region(b, NULL, NULL) || !begin_scan(b, cinfo, points) ||
+        !decode_rows(b, 0, b->mcus_y) || !ends_well(b) || !b->point)
         return 0;
     note_point(b);
     return b->point != NULL;
@@ -636,6 +637,16 @@ static int is_at_point(struct hr__baseline *b, const struct indexed_scan *s, uin
     return at == point.at && bit == point.bit && !memcmp(b->level, point.level, sizeof b->level);
 }
 
+/* Loads the bytes from point `k` to point `to` into the caches: each row begins elsewhere, and by
+ * itself the processor would notice only then. */
+static void prefetch(const struct indexed_scan *s, uint64_t k, uint64_t to)
+{
+    struct scan_point from, end;
+    if (to < s->grid.points && read_point(s, k, &from) && read_point(s, to, &end))
+        for (const uint8_t *p = from.at; p < end.at && p - from.at < PREFETCH_MOST; p += 64)
+            __builtin_prefetch(p);
+}
+
 /* Decodes what is needed of row `y`, from the point before it at least to the next point, where
  * the two must agree. */
 static int decode_indexed_row(struct hr__baseline *b, const struct indexed_scan *s, uint32_t y)
@@ -648,9 +659,10 @@ static int decode_indexed_row(struct hr__baseline *b, const struct indexed_scan 
     uint32_t from_x = left * spacing;
     uint32_t next_x = b->mcus_x - from_x < spacing ? b->mcus_x : from_x + spacing;
     uint32_t end_x = needed.end > next_x ? needed.end : next_x;
-    return begin_at(b, s, from, row + (end_x + spacing - 1) / spacing) &&
-           decode_part(b, from_x, next_x, &needed) && is_at_point(b, s, from + 1) &&
-           decode_part(b, next_x, end_x, &needed) &&
+    uint64_t to = row + (end_x + spacing - 1) / spacing;
+    prefetch(s, from + s->grid.per_row, to + s->grid.per_row);
+    return begin_at(b, s, from, to) && decode_part(b, from_x, next_x, &needed) &&
+           is_at_point(b, s, from + 1) && decode_part(b, next_x, end_x, &needed) &&
            (!b->reader.last || hr__scan_advance(&b->reader));
 }
 
@@ -658,7 +670,6 @@ int hr__baseline_indexed(struct hr__baseline *b, const struct jpeg_decompress_st
                          const struct hr__decode_job *job, const struct hr__scan_index *index,
                          int *done, struct hr_error *error)
 {
-    struct hr__ycc_planes planes;
     const uint8_t *scan = cinfo->src->next_input_byte;
     struct indexed_scan s = {scan, scan + cinfo->src->bytes_in_buffer, index->points, {0}};
     *done = 0;
@@ -667,18 +678,10 @@ int hr__baseline_indexed(struct hr__baseline *b, const struct jpeg_decompress_st
     s.grid = b->grid;
     if (index->count != s.grid.points)
         return 0;
-    int r = plan_region(b, &job->region, &planes, error);
+    int r = begin_region(b, job, error), valid = 1;
     if (r)
         return r;
-    b->waiting = 0;
-    int valid = 1;
     for (uint32_t y = 0; valid && y < b->mcus_y; y++)
-        valid = decode_indexed_row(b, &s, y);
-    if (!valid || !transform_waiting(b)) {
-        memset(b->coefficient, 0, sizeof b->coefficient);
-        return 0;
-    }
-    r = hr__ycc_run(b->ycc, &planes, &job->region, &job->out, error);
-    *done = !r;
-    return r;
+        valid = decode_indexed_row(b, &s, y) && end_row(b, y);
+    return end_region(b, valid && transform_waiting(b), done);
 }

@@ -111,14 +111,11 @@ HR__INLINE unsigned hr__take_ac(const struct hr__ac_table *table, struct hr__bit
         }
         continue;
     end:
-        if (first < 63) { /* both symbols count */
+        if (__builtin_expect(first < 63 && HR__PAIR_BITS(e), 1)) {
             hr__bits_drop(bits, HR__PAIR_BITS(e));
             return last == 63 || last >= HR__STEP_END ? last : 0;
         }
-        if (HR__PAIR_BITS(e)) { /* the first one ends the block */
-            hr__bits_drop(bits, HR__FIRST_BITS(e));
-            return first == 63 || first >= HR__STEP_END ? first : 0;
-        }
+        /* no symbol, or the first of two is the block's last one */
         k = hr__take_ac_single(table, bits, k, coefficient);
         if (!k || k >= 63)
             return k;

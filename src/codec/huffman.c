@@ -106,21 +106,13 @@ static int value_at(unsigned index, unsigned bits, unsigned end, unsigned size)
     return size && !(v >> (size - 1)) ? v - (1 << size) + 1 : v;
 }
 
-/* An entry with symbol `a`, of the given value, and `b` behind it. */
-static uint64_t pack_pair(struct ac_symbol a, int value, struct ac_symbol b)
+/* An entry whose last symbol is `b`, behind a first one of that step, value and bits. */
+static uint64_t pack_pair(unsigned step, int value, unsigned bits, struct ac_symbol b,
+                          unsigned last_step)
 {
-    unsigned first = a.length + a.size, all = first + b.length + b.size;
-    return all | (uint64_t)(all - b.size) << 8 | (uint64_t)((64 - b.size) & 63) << 16 |
-           (uint64_t)a.step << 24 | (uint64_t)(a.step + b.step) << 32 | (uint64_t)first << 40 |
-           (uint64_t)value << 52;
-}
-
-/* An entry with one symbol. */
-static uint64_t pack_one(struct ac_symbol a)
-{
-    unsigned bits = a.length + a.size;
-    return bits | (uint64_t)a.length << 8 | (uint64_t)((64 - a.size) & 63) << 16 |
-           (uint64_t)a.step << 24 | (uint64_t)a.step << 32 | (uint64_t)bits << 40;
+    unsigned skip = bits + b.length;
+    return (skip + b.size) | (uint64_t)skip << 8 | (uint64_t)((64 - b.size) & 63) << 16 |
+           (uint64_t)step << 24 | (uint64_t)last_step << 32 | (uint64_t)value << 52;
 }
 
 /* Returns non-zero if a look-up may end with this symbol behind `used` bits. A run of zeros has no
@@ -139,11 +131,12 @@ static uint64_t make_pair(const struct short_code *codes, unsigned index)
     if (a.length && a.step != HR__STEP_END && bits < HR__AC_INDEX) {
         struct ac_symbol b = symbol_at(codes, wide, bits);
         if (may_be_last(b, bits))
-            return pack_pair(a, value_at(index, HR__AC_INDEX, bits, a.size), b);
+            return pack_pair(a.step, value_at(index, HR__AC_INDEX, bits, a.size), bits, b,
+                             a.step + b.step);
     }
     if (may_be_last(a, 0))
-        return pack_one(a);
-    return (uint64_t)HR__STEP_END << 24 | (uint64_t)HR__STEP_OTHER << 32;
+        return pack_pair(1, 0, 0, a, a.step);
+    return (uint64_t)1 << 24 | (uint64_t)HR__STEP_OTHER << 32;
 }
 
 static uint16_t make_skip(const struct short_code *codes, unsigned index)

@@ -55,17 +55,16 @@ struct hr__dc_table {
 
 /*
  * Fields of an entry of `pair`. The first symbol is whole inside the index; of the last one only
- * the code is, and its value is read from the bits behind it (hr__pair_value). Steps count from
- * before the look-up. Where there is but one symbol, it is the last, and the first has the same
- * step and bits. Without any (a longer code, a run of 16 zeros alone) there are no bits, and the
- * steps are HR__STEP_END and HR__STEP_OTHER.
+ * the code is, and its value is read from the bits behind it (hr__pair_value). Both steps count
+ * from before the look-up. Where there is but one symbol it is the last, and the first is a 0 at
+ * the next position. Where there is none (a longer code, a run of 16 zeros alone), there are no
+ * bits either, and the last step is HR__STEP_OTHER.
  */
 #define HR__PAIR_BITS(e)   ((unsigned)(e)&63)           /* of both symbols */
 #define HR__LAST_SKIP(e)   ((unsigned)((e) >> 8) & 63)  /* in front of the last one's extra bits */
 #define HR__LAST_SHIFT(e)  ((unsigned)((e) >> 16) & 63) /* 64 less their number */
 #define HR__FIRST_STEP(e)  ((unsigned)((e) >> 24) & 255)
 #define HR__LAST_STEP(e)   ((unsigned)((e) >> 32) & 255)
-#define HR__FIRST_BITS(e)  ((unsigned)((e) >> 40) & 63)
 #define HR__FIRST_VALUE(e) ((int16_t)((int64_t)(e) >> 52))
 
 struct hr__ac_table {

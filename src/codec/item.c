@@ -16,6 +16,13 @@ int hr__item_recognise(const void *bytes, size_t length)
            !memcmp(bytes, HR__ITEM_MAGIC, HR__ITEM_MAGIC_BYTES);
 }
 
+int hr__item_is_rewritten(const void *bytes, size_t length)
+{
+    struct hr__item_header h = {.form = HR_FORM_ENCODED};
+    return !hr__item_parse(&h, bytes, length, NULL) && h.form == HR_FORM_INDEXED &&
+           h.flags & HR__ITEM_PROGRESSIVE;
+}
+
 static int is_sane(const struct hr__item_header *h)
 {
     static const uint8_t zero[sizeof h->reserved];

@@ -71,6 +71,9 @@ static inline uint32_t hr__item_samples(uint32_t extent, uint8_t per, int c)
 int hr__item_parse(struct hr__item_header *out, const void *bytes, size_t length,
                    struct hr_error *error);
 
+/* Returns non-zero if the bytes are an indexed file that was rewritten (indexed.h). */
+int hr__item_is_rewritten(const void *bytes, size_t length);
+
 /* Returns non-zero if the bytes begin like an item. */
 int hr__item_recognise(const void *bytes, size_t length);
 

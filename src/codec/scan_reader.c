@@ -37,7 +37,6 @@ static int settle(struct hr__scan_reader *r)
     if (r->marker == FILL_BYTE) /* it may precede a marker or a stuffed zero; libjpeg decides */
         return 0;
     if (r->last) {
-        memset(r->piece + (r->end - r->piece), 0, HR__SEGMENT_SLACK);
         r->check = r->end - r->piece > HR__SEGMENT_SLACK ? r->end - HR__SEGMENT_SLACK : r->piece;
         return 1;
     }
@@ -56,12 +55,26 @@ int hr__scan_begin(struct hr__scan_reader *r, const uint8_t *raw, const uint8_t 
     return settle(r);
 }
 
+/* Returns how many bytes are FF. Sums of bytes make compilers use vectors of them. */
+static size_t count_ff(const uint8_t *bytes, size_t length)
+{
+    size_t all = 0;
+    while (length) {
+        uint8_t part = 0;
+        size_t count = length < UINT8_MAX ? length : UINT8_MAX;
+        for (size_t i = 0; i < count; i++)
+            part = (uint8_t)(part + (bytes[i] == 0xFF));
+        all += part;
+        bytes += count;
+        length -= count;
+    }
+    return all;
+}
+
 /* Moves the known byte on, to `to`. */
 static void follow(struct hr__scan_reader *r, const uint8_t *to)
 {
-    size_t stuffed = 0;
-    for (const uint8_t *p = r->known; p < to; p++)
-        stuffed += *p == 0xFF;
+    size_t stuffed = count_ff(r->known, (size_t)(to - r->known));
     r->known_raw += (size_t)(to - r->known) + stuffed;
     r->known = to;
 }

@@ -3,8 +3,8 @@
  *
  * Bytes are copied without the zeros stuffed behind FF, a piece at a time, so that reading bits
  * needs no test of any byte. A segment is what lies between markers. Behind its last byte the copy
- * has HR__SEGMENT_SLACK zero bytes: one MCU of any content can be decoded from there, and whether
- * it ran past the end is checked once an MCU.
+ * has HR__SEGMENT_SLACK bytes of any value: one MCU of any content can be decoded from there, and
+ * whether it ran past the end, whatever it read there, is checked once an MCU.
  */
 #ifndef HR_CODEC_SCAN_READER_H
 #define HR_CODEC_SCAN_READER_H

@@ -70,6 +70,29 @@ class Pack(CliCase):
             for key in ("samples", "bytes", "source_bytes", "forms", "encoded"):
                 self.assertEqual(info[key], report[key])
 
+    def test_progressive_files_are_named(self):
+        self.make_photographs()
+        self.write("set/dog/p.jpg", jpeg(50, 40, 3, progressive=True))
+        status, out, err = self.run_it("pack", "set", "set.hrpack", "--form", "indexed")
+        self.assertEqual((status, err), (0, ""))
+        self.assertRegex(out, r"(?m)^  indexed +7 ")
+        self.assertRegex(
+            out, r"(?s)\n\n1 progressive file is a baseline JPEG in the pack:\n.*set/dog/p\.jpg"
+        )
+        report = self.pack("set", "set.hrpack", "--form", "indexed", "--force")
+        self.assertEqual([r["path"] for r in report["rewritten"]], ["set/dog/p.jpg"])
+        self.assertEqual((report["kept"], report["bad"]), ([], []))
+        self.assertEqual(self.run_it("unpack", "set.hrpack", "again")[0], 0)
+        for name in ("dog/0000.jpg", "cat/0001.jpg"):
+            self.assertEqual(self.read(f"again/{name}"), self.read(f"set/{name}"))
+        self.assertIn(b"\xff\xc0", self.read("again/dog/p.jpg"))
+        report = self.pack("again", "again.hrpack", "--form", "indexed")
+        self.assertEqual(report["rewritten"], [])
+        for form in ("coefficients", "encoded"):
+            self.assertEqual(
+                self.pack("set", "set.hrpack", "--form", form, "--force")["rewritten"], []
+            )
+
     def test_pack_is_a_dataset(self):
         self.make_photographs()
         self.pack("set", "set.hrpack")

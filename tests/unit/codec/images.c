@@ -90,6 +90,14 @@ static void choose_scans(struct jpeg_compress_struct *cinfo, const struct jpeg_s
     }
 }
 
+static uint8_t *make_content(const struct jpeg_spec *spec)
+{
+    if (spec->content == CONTENT_PICTURE)
+        return make_picture(spec->width, spec->height, spec->components, spec->seed);
+    return make_noise(spec->width, spec->height, spec->components, spec->content == CONTENT_BINARY,
+                      spec->seed);
+}
+
 struct bytes make_jpeg(const struct jpeg_spec *spec)
 {
     struct jpeg_compress_struct cinfo;
@@ -111,6 +119,8 @@ struct bytes make_jpeg(const struct jpeg_spec *spec)
     if (spec->ycck)
         jpeg_set_colorspace(&cinfo, JCS_YCCK);
     jpeg_set_quality(&cinfo, spec->quality, TRUE);
+    for (int i = 0; i < 2 && spec->quant; i++)
+        jpeg_add_quant_table(&cinfo, i, spec->quant[i], 100, TRUE);
     for (int c = 0; c < spec->components; c++) {
         cinfo.comp_info[c].h_samp_factor = spec->h[c] ? spec->h[c] : 1;
         cinfo.comp_info[c].v_samp_factor = spec->v[c] ? spec->v[c] : 1;
@@ -118,19 +128,17 @@ struct bytes make_jpeg(const struct jpeg_spec *spec)
     cinfo.restart_interval = (unsigned)spec->restart;
     cinfo.optimize_coding = spec->optimised && spec->scans != SCANS_ARITHMETIC;
     choose_scans(&cinfo, spec);
-    uint8_t *picture = spec->content == CONTENT_PICTURE
-                           ? make_picture(spec->width, spec->height, spec->components, spec->seed)
-                           : make_noise(spec->width, spec->height, spec->components,
-                                        spec->content == CONTENT_BINARY, spec->seed);
+    uint8_t *made = spec->picture ? NULL : make_content(spec);
+    const uint8_t *picture = made ? made : spec->picture;
+    size_t row_bytes = (size_t)spec->width * (size_t)spec->components;
     jpeg_start_compress(&cinfo, TRUE);
     while (cinfo.next_scanline < cinfo.image_height) {
-        JSAMPROW row =
-            picture + (size_t)cinfo.next_scanline * (size_t)(spec->width * spec->components);
+        JSAMPROW row = (JSAMPROW)(uintptr_t)(picture + cinfo.next_scanline * row_bytes);
         jpeg_write_scanlines(&cinfo, &row, 1);
     }
     jpeg_finish_compress(&cinfo);
     jpeg_destroy_compress(&cinfo);
-    free(picture);
+    free(made);
     return (struct bytes){data, length};
 }
 
