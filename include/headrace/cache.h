@@ -67,7 +67,8 @@ enum hr_cache_kind {
     HR_CACHE_HOSTS,   /* memcached:HOST,... */
 };
 
-/* Returns the kind of cache that `text` describes; of an invalid text, the kind it starts like. */
+/* Returns the kind of cache that `text` describes; for an invalid text, the kind that it begins
+ * like. */
 HR_API enum hr_cache_kind hr_cache_kind(const char *text);
 
 /*
