@@ -1,14 +1,13 @@
 /*
- * What a cache does for a run whose preparation is the slow side, epoch by epoch:
- * without one, and with all or half of the bytes in each form. The files are in
- * the page cache, so that only preparing counts, and the consumer does nothing.
+ * The effect of a cache on a run that preparation limits, epoch by epoch: without a cache, and with
+ * all or half of the bytes in each form. The files are in the page cache, so that only preparation
+ * counts, and the consumer does nothing.
  *
  *   bench_caching FOLDER [SAMPLES [EPOCHS [THREADS]]]
  *
- * Prints for each epoch samples per second of CPU time (which other programs on
- * the machine hardly change), and after which epoch all CPU time so far is less
- * than that of as many median epochs without a cache. Items are converted while the run goes on:
- * conversions are in the figures.
+ * Prints for each epoch the samples per second of CPU time (which other programs on the machine
+ * hardly affect), and the epoch after which the total CPU time is below that of as many median
+ * epochs without a cache. Items are converted during the run, so the figures include conversions.
  */
 #include <headrace/headrace.h>
 
@@ -33,7 +32,7 @@ static const struct setting {
 #define SETTINGS (sizeof settings / sizeof *settings)
 
 struct caching_run {
-    double cpu_s[MAX_EPOCHS]; /* until the end of each epoch */
+    double cpu_s[MAX_EPOCHS]; /* total at the end of each epoch */
     struct hr_loader_stats stats;
 };
 
@@ -50,7 +49,7 @@ static double cpu_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Evenly spread samples of a folder. */
+/* Opens a folder; takes evenly spaced samples of it. */
 static struct hr_dataset *open_samples(const char *path, size_t most)
 {
     struct hr_dataset_options options;

@@ -394,6 +394,23 @@ class _Verdict(TypedDict):
     others: float | None
     disturbed: bool
 
+stalls_phases: dict[_Phase, str]
+
+class _Lengths(TypedDict):
+    batches: int
+    settle: int
+
+def stalls_lengths(
+    phases: Sequence[str],
+    *,
+    step_s: float,
+    load_s: float,
+    ahead: int,
+    unit: int,
+    epoch_batches: int,
+    max_s: float,
+    max_batches: int,
+) -> _Lengths: ...
 def stalls_load(root: int, /) -> _Load: ...
 def stalls_judge(evidence: dict[str, Any], /) -> _Verdict: ...
 def stalls_notes(segments: list[dict[str, Any]], unheld: str, /) -> list[str]: ...

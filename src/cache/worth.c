@@ -89,6 +89,14 @@ static double making_ns(const struct hr__worth *worth, enum hr_form form,
     return hr__worth_convert_ns(worth, form);
 }
 
+int hr__worth_index_repays(const struct hr__worth *worth, const struct hr__worth_moment *moment)
+{
+    double saving = saving_ns(worth, HR_FORM_INDEXED);
+    if (!moment->uses_known || moment->uses == HR__WORTH_FOREVER)
+        return saving > 0;
+    return saving * (double)moment->uses > HR__WORTH_PASSING * prepare_ns(worth, HR_FORM_ENCODED);
+}
+
 /* A form: its item's bytes relative to its sample's, and the time that having it saves in each
  * epoch compared with reading the sample. */
 struct point {

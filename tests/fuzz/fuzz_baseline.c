@@ -1,7 +1,7 @@
 /*
- * Any bytes at all into two decoders: one with our own decoder of baseline JPEG, one with
- * libjpeg-turbo alone. They agree on everything: which images are refused and with which words, and
- * the pixels of the whole and of a region, which the last eight bytes choose, halved or not. So
+ * Any bytes as input of two decoders: one with our own decoder of baseline JPEG, one with
+ * libjpeg-turbo alone. They agree on everything: the refused images and the messages, and the
+ * pixels of the whole image and of a region, halved or not, which the last eight bytes choose. So
  * does our own decoder in the lowest strips.
  */
 #include "region.h"

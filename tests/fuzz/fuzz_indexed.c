@@ -204,7 +204,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < CHOICE)
         return 0;
     const uint8_t *choice = data + size - CHOICE;
-    size -= CHOICE;
     if (hr__decoder_info(t->files, data, size, &info, NULL) ||
         (int64_t)info.width * info.height > MOST_PIXELS)
         return 0;

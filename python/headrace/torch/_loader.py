@@ -400,7 +400,7 @@ class DataLoader(Epochs):
         ``threads``, ``io_uring``, ``cache_bytes`` (size of the cached items),
         ``cache_source_bytes`` (size of the files that an epoch need not read any more),
         ``cache_encoded``, ``cache_indexed``, ``cache_coefficients``, ``cache_planes`` (items
-        by form) and ``cache_waiting`` (encoded items that wait for a conversion).
+        by form) and ``cache_waiting`` (items that wait for a conversion).
 
         Histograms ``fetch``, ``prepare`` (per sample) and ``wait`` (per batch): ``count``,
         ``sum_ns`` and ``buckets``; bucket i counts durations of 2^i to 2^(i+1) ns.

@@ -1,7 +1,7 @@
 /*
- * Jobs for the tests of the tensor pass: random geometry, images between guard
- * pages, and the resize written down a second time, in double, straight from
- * the definition of the filters and without tables.
+ * Cases for tests of the fused pass: random geometry, images between guard pages, and a second
+ * implementation of the resize, in double precision, from the definition of the filters and without
+ * tables.
  */
 #ifndef HR_TEST_FUSED_CASES_H
 #define HR_TEST_FUSED_CASES_H

@@ -1,8 +1,7 @@
 /*
- * Times the versions of the tensor pass: random-resized crops (mean area 0.42)
- * of 500x375 images to 224x224, written into a ring of buffers larger than the
- * caches, as batches are. `cold`: 231 images, two crops of each; `warm`: 8 images, which stay in
- * the last-level cache.
+ * Times the versions of the fused pass: random-resized crops (mean area 0.42) of 500x375 images to
+ * 224x224, written into a ring of buffers larger than the caches, as batches are. `cold`: 231
+ * images, two crops of each; `warm`: 8 images, which stay in the last-level cache.
  */
 #ifndef HR_TEST_FUSED_TIMING_H
 #define HR_TEST_FUSED_TIMING_H

@@ -1,7 +1,7 @@
 /*
- * Plans: random parameters against torchvision's formulas by their moments and
- * by chi-square, sizes and rounding by known cases. Seeds are fixed, so that a
- * bound that holds once holds always; bounds are five standard errors.
+ * Plans: random parameters against torchvision's formulas, by their moments and by chi-square;
+ * sizes and rounding by known cases. Seeds are fixed, so a bound that holds once always holds;
+ * bounds are five standard errors.
  */
 #include "recipe_cases.h"
 

@@ -1,4 +1,4 @@
-/* Making recipes: defaults, output shapes, and every refusal with its words. */
+/* Making recipes: defaults, output shapes, and the message of every refusal. */
 #include "recipe_cases.h"
 
 static void refused(const struct hr_operation *operations, size_t count, const char *words)
