@@ -1,15 +1,15 @@
 /*
- * What a hit costs: CPU time to look an item of a shared segment up and pin it.
+ * The cost of a cache hit: CPU time to look up an item of a shared segment and pin it.
  *
  *   cache_hit DIRECTORY [ITEMS [INDEXED]]
  *
- * Makes two private segments below DIRECTORY (of a file system of shared memory) and
- * removes them at the end. One has an index for INDEXED items (10 million)
- * and ITEMS (1 million) small ones in it, so that lookups miss the processor's caches as they
- * do in a large dataset and the checksum is over next to nothing. The other has items of an
- * image's size: there a hit with its checksum is measured, and XXH3 over the same bytes by
- * itself. Keys come in random order, rounds alternate, medians are printed as one line of
- * JSON. A hit counts as copied unless its bytes lie in the segment's arena.
+ * Makes two private segments below DIRECTORY (on an in-memory file system) and removes them at the
+ * end. One has an index for INDEXED items (10 million) and holds ITEMS (1 million) small ones, so
+ * that lookups miss the processor's caches as with a large dataset, and checksums cost almost
+ * nothing. The other has items of an image's size, for which a hit with its checksum and XXH3 alone
+ * over the same bytes are measured. Keys come in random order, rounds alternate, and the medians
+ * are printed as one line of JSON. A hit counts as copied unless its bytes are in the segment's
+ * arena.
  */
 #include "base/clock.h"
 #include "cache/directory.h"
@@ -28,7 +28,7 @@ struct cache_hit_bench {
     struct hr__segment *segment; /* the store's */
     uint64_t items;
     size_t length;
-    uint64_t copied; /* hits whose bytes lay elsewhere than in the arena */
+    uint64_t copied; /* hits whose bytes were outside the arena */
 };
 
 static void die(const char *what, const char *why)
@@ -85,7 +85,7 @@ static uint64_t item_at(const struct cache_hit_bench *b, uint64_t i)
     return i * UINT64_C(0x9e3779b97f4a7c15) % b->items;
 }
 
-/* Nanoseconds of CPU a lookup, pin and release, keys included where they are given. */
+/* Returns the CPU nanoseconds of a lookup, pin and release. */
 static double hits(struct cache_hit_bench *b, uint64_t lookups, const struct hr__key *keys)
 {
     const uint8_t *arena = b->segment->arena;
@@ -108,7 +108,7 @@ static double checksums(const struct cache_hit_bench *b, uint64_t lookups,
     for (uint64_t i = 0; i < lookups; i++)
         sum ^= XXH3_64bits(bytes[i], b->length);
     double ns = (double)(hr__thread_cpu_ns() - start) / (double)lookups;
-    if (sum == 42) /* so that the sums are needed */
+    if (sum == 42) /* use the sums, so that they are computed */
         fputs("", stderr);
     return ns;
 }
@@ -135,7 +135,7 @@ static struct hr__key *make_keys(const struct cache_hit_bench *b, uint64_t looku
     return keys;
 }
 
-/* Where each item of the keys lies. */
+/* Finds the place of each key's item. */
 static const uint8_t **find_bytes(struct cache_hit_bench *b, uint64_t lookups,
                                   const struct hr__key *keys)
 {

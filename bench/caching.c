@@ -1,14 +1,13 @@
 /*
- * What a cache does for a run whose preparation is the slow side, epoch by epoch:
- * without one, and with all or half of the bytes in each form. The files are in
- * the page cache, so that only preparing counts, and the consumer does nothing.
+ * The effect of a cache on a run that preparation limits, epoch by epoch: without a cache, and with
+ * all or half of the bytes in each form. The files are in the page cache, so that only preparation
+ * counts, and the consumer does nothing.
  *
  *   bench_caching FOLDER [SAMPLES [EPOCHS [THREADS]]]
  *
- * Prints for each epoch samples per second of CPU time (which other programs on
- * the machine hardly change), and after which epoch all CPU time so far is less
- * than that of as many median epochs without a cache. Items are converted while the run goes on:
- * conversions are in the figures.
+ * Prints for each epoch the samples per second of CPU time (which other programs on the machine
+ * hardly affect), and the epoch after which the total CPU time is below that of as many median
+ * epochs without a cache. Items are converted during the run, so the figures include conversions.
  */
 #include <headrace/headrace.h>
 
@@ -24,19 +23,16 @@ static const struct setting {
     int form;
     double budget; /* of the bytes of all files */
 } settings[] = {
-    {"no cache", HR_FORM_ENCODED, 0},
-    {"encoded, all", HR_FORM_ENCODED, 1.1},
-    {"coefficients, all", HR_FORM_COEFFICIENTS, 1.6},
-    {"planes, all", HR_FORM_PLANES, 8},
-    {"encoded, half", HR_FORM_ENCODED, 0.5},
-    {"coefficients, half", HR_FORM_COEFFICIENTS, 0.5},
-    {"auto, half", HR_FORM_AUTO, 0.5},
-    {"auto, twice", HR_FORM_AUTO, 2},
+    {"no cache", HR_FORM_ENCODED, 0},        {"encoded, all", HR_FORM_ENCODED, 1.1},
+    {"indexed, all", HR_FORM_INDEXED, 1.1},  {"coefficients, all", HR_FORM_COEFFICIENTS, 1.6},
+    {"planes, all", HR_FORM_PLANES, 8},      {"encoded, half", HR_FORM_ENCODED, 0.5},
+    {"indexed, half", HR_FORM_INDEXED, 0.5}, {"coefficients, half", HR_FORM_COEFFICIENTS, 0.5},
+    {"auto, half", HR_FORM_AUTO, 0.5},       {"auto, twice", HR_FORM_AUTO, 2},
 };
 #define SETTINGS (sizeof settings / sizeof *settings)
 
 struct caching_run {
-    double cpu_s[MAX_EPOCHS]; /* until the end of each epoch */
+    double cpu_s[MAX_EPOCHS]; /* total at the end of each epoch */
     struct hr_loader_stats stats;
 };
 
@@ -53,7 +49,7 @@ static double cpu_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Evenly spread samples of a folder. */
+/* Opens a folder; takes evenly spaced samples of it. */
 static struct hr_dataset *open_samples(const char *path, size_t most)
 {
     struct hr_dataset_options options;
@@ -154,7 +150,7 @@ static void report(const struct caching_run *runs, size_t samples, uint64_t epoc
     printf("samples per CPU second, by epoch:\n%-20s", "");
     for (uint64_t e = 0; e < epochs; e += e < 4 ? 1 : epochs / 8 + 1)
         printf("%7" PRIu64, e + 1);
-    printf("   repaid    MiB   enc/coef/planes  read MiB  ms/item\n");
+    printf("   repaid    MiB   enc/ix/coef/planes  read MiB  ms/item\n");
     for (size_t s = 0; s < SETTINGS; s++) {
         const struct caching_run *r = &runs[s];
         uint64_t repaid = epochs;
@@ -167,9 +163,9 @@ static void report(const struct caching_run *runs, size_t samples, uint64_t epoc
             printf("%9" PRIu64, repaid + 1);
         else
             printf("%9s", "-");
-        printf("%7.0f  %5" PRIu64 "/%" PRIu64 "/%" PRIu64 "  %8.0f  %7.2f\n",
+        printf("%7.0f  %5" PRIu64 "/%" PRIu64 "/%" PRIu64 "/%" PRIu64 "  %8.0f  %7.2f\n",
                (double)r->stats.cache_bytes / (1 << 20), r->stats.cache_encoded,
-               r->stats.cache_coefficients, r->stats.cache_planes,
+               r->stats.cache_indexed, r->stats.cache_coefficients, r->stats.cache_planes,
                (double)r->stats.bytes_read / (1 << 20),
                r->stats.converted
                    ? (double)r->stats.conversion_ns / (double)r->stats.converted * 1e-6

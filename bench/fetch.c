@@ -1,14 +1,14 @@
 /*
- * Items out of memcached servers, per second: singly and in bulk, by our client, by it with
- * trailers and checksums (what the engine gets), and by libmemcached.
+ * Items per second from memcached servers: one at a time and in bulk, with our client, with our
+ * client including trailers and checksums (as in the loader), and with libmemcached.
  *
  *   bench_fetch ADDRESS [ADDRESS ...]
  *
- * ADDRESS: 127.0.0.1:PORT or a socket's path, of memcached -m 256 -I 2m or more, which the
- * caller runs. 256 items of 100 KiB are stored, then fetched in a random order by one thread,
- * in turns; medians of ROUNDS turns, items a second and the thread's CPU time of an item, are
- * printed as one line of JSON. On the loopback this is
- * the cost of the software and of the kernel's copies, not of a network.
+ * ADDRESS: 127.0.0.1:PORT or the path of a socket, of memcached -m 256 -I 2m or more, which the
+ * caller starts. Stores 256 items of 100 KiB, then fetches them in a random order on one thread,
+ * method by method in turns. Prints one line of JSON: medians over ROUNDS turns of items per second
+ * and of the thread's CPU time for an item. On the loopback device this is the cost of the software
+ * and of the kernel's copies, not of a network.
  */
 #include "cluster/peers.h"
 
@@ -64,7 +64,7 @@ static void store(struct fetch_bench *b)
     }
 }
 
-/* Each fetches `count` items and returns how many bytes came. */
+/* Each fetches `count` items and returns the bytes received. */
 static size_t by_peers(struct fetch_bench *b, size_t count)
 {
     struct hr__peer_item items[BULK];
@@ -117,7 +117,7 @@ static size_t by_libmemcached(struct fetch_bench *b, size_t count)
     memcached_result_st result;
     memcached_result_create(b->other, &result);
     while (memcached_fetch_result(b->other, &result, &r)) {
-        /* As the caller has to: the bytes become its own. */
+        /* As the caller has to: it takes over the bytes. */
         bytes += memcached_result_length(&result);
         free(memcached_result_take_value(&result));
     }
@@ -141,7 +141,7 @@ enum { WAYS = sizeof ways / sizeof *ways };
 
 struct figures {
     double per_s;  /* items */
-    double cpu_us; /* of this thread, of an item: the same on a busy machine */
+    double cpu_us; /* of this thread, per item: the same on a busy machine */
 };
 
 static struct figures turn(struct fetch_bench *b, int way)

@@ -1,7 +1,7 @@
 /*
- * The base line of the forms: what a loader of 2021 did with libjpeg-turbo. A full
- * decode to interleaved RGBX, then a plain float resize of the crop, vertically
- * first, normalised into planes of floats. Compiled for AVX2 where there is that.
+ * The baseline of the forms: the method of a loader of 2021 with libjpeg-turbo. A full decode to
+ * interleaved RGBX, then a plain float resize of the crop, vertically first, normalised into planes
+ * of floats. Compiled for AVX2 if possible.
  */
 #ifndef BENCH_FLOAT_PASS_H
 #define BENCH_FLOAT_PASS_H
@@ -44,7 +44,7 @@ static inline void float_pass_filter(struct float_pass *p, int axis, int in)
             w[t - low] = d < 1 ? 1 - d : 0;
             sum += w[t - low];
         }
-        /* zero weights at the end must not read behind the crop */
+        /* zero weights at the end must not read beyond the crop */
         int begin = low + most > in ? (in > most ? in - most : 0) : low;
         p->begin[axis][j] = begin;
         float *out = p->weight[axis] + j * most;
@@ -90,7 +90,7 @@ FOR_AVX2 static void float_pass_horizontal(const struct float_pass *p, int taps,
     }
 }
 
-/* A crop of `rgbx` (rows of stride bytes) to 3 planes of size x size floats. */
+/* Resizes a crop of `rgbx` (rows of stride bytes) to 3 planes of size x size floats. */
 static inline void float_pass_run(struct float_pass *p, const unsigned char *rgbx, size_t stride,
                                   float *out)
 {

@@ -25,7 +25,7 @@
 /* BURST: batches after a pause, fewer than the window of a stream. */
 enum { BATCH = 64, SIDE = 224, WARM_UP = 20, BURST = 5, CLOCK_READS = 10000 };
 
-/* A batch that needed more than so long was not ready. */
+/* If taking a batch took longer, it was not ready. */
 #define WAITED_NS 50000
 
 struct handover_job {
@@ -33,7 +33,7 @@ struct handover_job {
     struct hr_loader *loader;
     uint64_t epoch;
     int touch;
-    unsigned sum; /* of the bytes that were read, so that they are needed */
+    unsigned sum; /* of the bytes that were read, so that the reads are not optimised away */
 };
 
 static _Noreturn void die(const char *what, const char *why)
@@ -103,7 +103,7 @@ static void touch_pages(struct handover_job *job, const struct hr_batch_view *vi
         job->sum += bytes[i];
 }
 
-/* One batch; returns the microseconds, negative where it had to be waited for. */
+/* Takes one batch. Returns the microseconds; negative if the batch was not ready. */
 static double take(struct handover_job *job)
 {
     for (;;) {
@@ -135,7 +135,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* What two readings of the clock take, in microseconds. */
+/* Returns the time of two readings of the clock, in microseconds. */
 static double clock_cost_us(void)
 {
     double begin = thread_cpu_us();

@@ -3,10 +3,10 @@
  * its threads for fetching and half for preparing, over memcached with its default settings, which
  * evicts the least recently used items.
  *
- * It takes the framework's own samples of each batch, positions r, r + world, ... of the
- * epoch's order. Items are spread over the servers by libmemcached's hash of the key; a fetcher
- * asks for a group of a batch in bulk, reads from its files what no server has, and stores
- * that. As many batches are ahead as with ours, and the recipe is the same.
+ * It takes the usual samples of each batch: positions r, r + world, ... of the epoch's order.
+ * libmemcached spreads items over the servers by a hash of the key. A fetcher requests a group of a
+ * batch in bulk, reads missing items from their files, and stores them. The number of batches ahead
+ * and the recipe are those of our rank.
  */
 #include "hosts_worker.h"
 
@@ -19,7 +19,7 @@
 enum { GROUP = 32, KEY_ROOM = 32 };
 
 struct sample {
-    struct sample *next; /* in the queue of those that are to be prepared */
+    struct sample *next; /* in the queue of samples to prepare */
     uint64_t batch;
     size_t place, index;
     void *bytes; /* malloc'd, or the dataset's */
@@ -29,7 +29,7 @@ struct sample {
 
 struct hosts_fixed_slot {
     unsigned char *images;
-    size_t left; /* samples that are not prepared */
+    size_t left; /* samples that are not yet prepared */
 };
 
 struct fixed {
@@ -37,18 +37,18 @@ struct fixed {
     struct together *together;
     struct hr_dataset *dataset;
     struct hr_recipe *recipe;
-    size_t sample_bytes;            /* of a prepared one */
-    uint32_t *order;                /* of this epoch, all samples */
+    size_t sample_bytes;            /* of a prepared sample */
+    uint32_t *order;                /* all samples in the order of this epoch */
     uint64_t batches;               /* of this rank in an epoch */
     struct hosts_fixed_slot *slots; /* options.ahead + 1 */
 
-    pthread_mutex_t lock;   /* guards what follows, and `left` of the slots */
-    pthread_cond_t changed; /* any of it */
+    pthread_mutex_t lock;   /* guards the members below, and `left` of the slots */
+    pthread_cond_t changed; /* signals a change of any of them */
     uint64_t epoch;
     uint64_t consumed;            /* batches of the epoch */
-    uint64_t fetch_batch;         /* where the next group comes from */
+    uint64_t fetch_batch;         /* the batch of the next group */
     size_t fetch_place;           /* in that batch */
-    struct sample *first, **last; /* to be prepared */
+    struct sample *first, **last; /* queue of samples to prepare */
     int is_over;
     uint64_t bytes_read, hits, hit_bytes, stored;
 };
@@ -96,7 +96,7 @@ static memcached_st *connect_servers(const char *list)
     return servers;
 }
 
-/* Waits for a group of samples that may be fetched now; 0: the end. */
+/* Waits for a group of samples that may be fetched now. Returns their number; 0 at the end. */
 static size_t take_group(struct fixed *f, struct sample **group)
 {
     size_t count = 0, batch = (size_t)f->options.batch;
@@ -133,7 +133,7 @@ static void ask_servers(memcached_st *servers, struct sample **group, size_t cou
         keys[i] = texts[i];
     }
     if (memcached_mget(servers, keys, lengths, count) != MEMCACHED_SUCCESS)
-        return; /* what is missing is read */
+        return; /* missing items are read */
     while ((result = memcached_fetch_result(servers, NULL, &rc))) {
         char key[KEY_ROOM] = "";
         size_t length = memcached_result_key_length(result), i = 0;
@@ -186,7 +186,7 @@ static void *fetcher(void *argument)
     memcached_st *servers = connect_servers(f->options.cache);
     while ((count = take_group(f, group))) {
         ask_servers(servers, group, count);
-        /* Samples that have arrived need not wait for the others. */
+        /* Samples that have arrived do not wait for the others. */
         for (size_t i = 0; i < count; i++)
             if (group[i]->bytes) {
                 hand_over(f, group[i]);
@@ -269,7 +269,7 @@ static void begin_epoch(struct fixed *f, uint64_t epoch)
     pthread_mutex_unlock(&f->lock);
 }
 
-/* Waits for a batch, and gives its slot back. */
+/* Waits for a batch, then frees its slot. */
 static void next_batch(struct fixed *f, uint64_t number)
 {
     struct hosts_fixed_slot *slot = slot_of(f, number);
@@ -323,7 +323,7 @@ static void prepare(struct fixed *f)
     f->order = malloc((count + !count) * sizeof *f->order);
     f->slots = calloc((size_t)f->options.ahead + 1, sizeof *f->slots);
     f->last = &f->first;
-    f->fetch_batch = f->batches; /* nothing is due yet */
+    f->fetch_batch = f->batches; /* no batch is due yet */
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->changed, NULL);
     if (!f->order || !f->slots || !f->batches)

@@ -1,10 +1,10 @@
 /*
- * One rank of ours in bench/hosts.py (see hosts_worker.h): a loader whose items lie on the
- * hosts that cache= names, or in a cache of its own.
+ * One rank of ours in bench/hosts.py (see hosts_worker.h): a loader whose items are on the hosts
+ * that cache= names, or in a cache of its own.
  *
- * Before an epoch the harness may hand it the rates that all ranks measured, each as this
- * program printed it, in a line "rates R;R;...": so they get into the plan of that epoch.
- * That is the all-gather that a training framework does.
+ * Before an epoch the harness may send the rates that all ranks measured, each as this program
+ * printed it, in a line "rates R;R;...", for the plan of that epoch. This replaces the all-gather
+ * of a training framework.
  */
 #include "hosts_worker.h"
 
@@ -59,7 +59,7 @@ static struct hr_loader *make_loader(const struct worker_options *wish)
     return loader;
 }
 
-/* "R;R;..." of all ranks, for the epoch that comes next. */
+/* Takes "R;R;..." of all ranks, for the next epoch. */
 static void take_rates(struct hosts_rank *rank, char *text)
 {
     struct hr_loader_rates *rates = calloc((size_t)rank->options.world, sizeof *rates);
@@ -112,7 +112,7 @@ static void print_difference(const struct hr_loader_stats *before,
            after->refused - before->refused, after->read_ahead - before->read_ahead);
 }
 
-/* The next batch's samples, 0 at the end. */
+/* Takes the next batch. Returns its samples; 0 at the end. */
 static size_t next_batch(struct hr_loader *loader)
 {
     struct hr_batch *batch;

@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 #define CROP 16
-/* A rank that reads from a slow disk is waited for long; one that died is not for ever. */
+/* How long to wait for a rank: one that reads from a slow disk takes long, one that died never
+ * comes. */
 #define PATIENCE_S 120
 
 double worker_seconds(clockid_t clock)
@@ -127,7 +128,7 @@ void worker_step(struct together *together, const struct worker_options *options
         wait_for_others(together, generation);
         return;
     }
-    /* Nobody arrives at the next step before its generation has begun. */
+    /* No rank may arrive at the next step before its generation has begun. */
     atomic_store(&together->arrived, 0);
     atomic_fetch_add(&together->generation, 1);
     syscall(SYS_futex, &together->generation, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);

@@ -1,12 +1,11 @@
 /*
- * What the ranks of bench/hosts.py have in common, ours (hosts_rank.c) and the one with
- * fixed threads (hosts_fixed.c): options, recipe, the step that all ranks take together, and
- * the words that they exchange with the harness.
+ * The common part of the ranks of bench/hosts.py, ours (hosts_rank.c) and the one with fixed
+ * threads (hosts_fixed.c): options, recipe, the synchronous step of all ranks, and the messages
+ * from and to the harness.
  *
- * A rank takes options as NAME=VALUE, prints a line of JSON when it is ready, and for each
- * line "pass" reads an epoch and prints what came of it. Ranks train synchronously: after
- * each batch they sleep for the step's time and wait for each other, as they would to sum
- * gradients.
+ * A rank takes options as NAME=VALUE and prints a line of JSON when it is ready. For each line
+ * "pass" it reads an epoch and prints the results. Ranks train synchronously: after each batch they
+ * sleep for the step's time and wait for each other, as they would to sum gradients.
  */
 #ifndef HOSTS_WORKER_H
 #define HOSTS_WORKER_H
@@ -21,32 +20,32 @@
 struct worker_options {
     const char *data;       /* an image folder */
     const char *cache;      /* ours: as hr_loader_options.cache; fixed: HOST:PORT,HOST:PORT,... */
-    const char *assignment; /* ours: "local" or "exact"; NULL: what the loader takes */
+    const char *assignment; /* ours: "local" or "exact"; NULL: the loader's default */
     const char *together;   /* path of a file of zeros, at least sizeof(struct together) */
     int rank, world, batch, threads, ahead;
-    uint64_t step_us; /* that the training of a batch takes */
+    uint64_t step_us; /* duration of training with a batch */
     uint64_t seed;
 };
 
-/* Exits where an option is unknown or missing. */
+/* Parses the options. Exits if one is unknown or missing. */
 void worker_parse(struct worker_options *options, int argc, char **argv);
 
-/* In memory that all ranks map: who has come to the end of the step. */
+/* The barrier at the end of a step, in memory that all ranks map. */
 struct together {
     _Atomic uint32_t arrived;
-    _Atomic uint32_t generation; /* steps that are over; waited on */
+    _Atomic uint32_t generation; /* steps that have ended; ranks wait on it */
 };
 
 struct together *worker_map_together(const struct worker_options *options);
 
-/* Sleeps for the step's time and waits for the other ranks; exits where they do not come. */
+/* Sleeps for the step's time and waits for the other ranks; exits if one is missing. */
 void worker_step(struct together *together, const struct worker_options *options);
 
-/* What a consumer saw of one epoch. */
+/* A consumer's measurements of one epoch. */
 struct worker_epoch {
     double seconds, cpu_seconds;
-    double first_s; /* until its first batch was there */
-    double wait_s;  /* for the later ones */
+    double first_s; /* wait for its first batch */
+    double wait_s;  /* wait for the later ones */
     uint64_t samples, batches;
 };
 
@@ -55,12 +54,12 @@ void worker_print_epoch(const struct worker_epoch *epoch);
 double worker_seconds(clockid_t clock);
 _Noreturn void worker_die(const char *what, const char *detail);
 
-/* The next line of the harness, without its end, into `line`; 0: no more is wanted. */
+/* Reads the next line from the harness, without its end, into `line`. Returns 0 at the end. */
 int worker_line(char *line, size_t room);
 
 struct hr_dataset *worker_dataset(const char *path);
 
-/* A small crop as bytes: the least preparation that decodes an image. */
+/* A small crop as bytes: the cheapest preparation that decodes an image. */
 struct hr_recipe *worker_recipe(void);
 
 #endif

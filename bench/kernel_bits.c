@@ -1,8 +1,8 @@
 /*
- * The kernels of the machine's best instruction set against the portable ones, on random input. On
- * ARM, which runs under qemu-user here, this is NEON.
+ * Compares the kernels of the machine's best instruction set with the portable ones, on random
+ * input. On ARM, which runs under qemu-user here, this is NEON.
  *
- *   kernel_bits                     how many bytes of the results were compared and differ
+ *   kernel_bits                     prints how many bytes of the results were compared and differ
  *   kernel_bits KERNEL ISA TIMES    runs one kernel TIMES times with instruction set number ISA,
  * for counting instructions; prints how many values each run makes
  */
@@ -22,7 +22,7 @@
 
 enum { WIDTH = 512, HEIGHT = 384, PIXELS = WIDTH * HEIGHT, OUTPUT = 224, ROUNDS = 24 };
 
-/* Random input, made anew for each round, and the thing that a round varies. */
+/* Random input, made anew for each round; `round` selects sizes and options. */
 static struct {
     uint8_t bytes[3 * PIXELS + 256];
     int16_t blocks[PIXELS / 64][64] __attribute__((aligned(64)));
@@ -116,7 +116,7 @@ static size_t run_resize(enum hr__isa isa, uint8_t *out, enum hr_dtype dtype, in
         [HR_UINT8] = 1, [HR_FLOAT16] = 2, [HR_BFLOAT16] = 2, [HR_FLOAT32] = 4};
     struct hr__planar pixels = {
         {in.bytes, in.bytes + PIXELS, in.bytes + 2 * PIXELS}, WIDTH, WIDTH, HEIGHT};
-    /* From twice as large to four times as small. */
+    /* from twice as large to a quarter of the size */
     int width = 100 + 17 * in.round, height = 100 + 12 * in.round;
     struct hr__fused_job job = {
         .pixels = &pixels,
@@ -170,7 +170,7 @@ static const struct {
 
 /* ---- random input ---- */
 
-/* Blocks of a photograph's kind: few and small values at high frequencies. */
+/* Blocks as in photographs: few and small values at high frequencies. */
 static void draw_blocks(struct hr__random *r, struct hr__packer *packer)
 {
     const struct hr__packer_image image = {.width = WIDTH,

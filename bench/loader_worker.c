@@ -1,7 +1,6 @@
 /*
- * Our side of bench/loader.py without Python: reads an image folder through the
- * loader with a consumer that does nothing, or times opening a folder. One line
- * of JSON per measured thing.
+ * Our side of bench/loader.py without Python: reads an image folder through the loader with a
+ * consumer that does nothing, or times opening a folder. Prints one line of JSON per measurement.
  *
  *   loader_worker epochs DATA THREADS BATCH EPOCHS   each epoch: seconds, CPU
  *                              seconds, samples, resident bytes afterwards
@@ -9,7 +8,7 @@
  *   loader_worker scan DATA    with sizes and times, no index
  *   loader_worker index DATA   writes the index file
  *   loader_worker reopen DATA  opens through the index file
- *   loader_worker open PATH    opens whatever it is and reads the first sample
+ *   loader_worker open PATH    opens a dataset of any kind and reads the first sample
  *   loader_worker first DATA THREADS BATCH   opens through the index file and
  *                              waits for the first batch
  */
@@ -112,7 +111,7 @@ static struct hr_loader *make_loader(struct hr_dataset *dataset, int threads, in
     return loader;
 }
 
-/* The next batch's samples, 0 at the end. */
+/* Takes the next batch. Returns its samples; 0 at the end. */
 static size_t next_batch(struct hr_loader *loader)
 {
     struct hr_batch *batch;
@@ -131,8 +130,8 @@ static size_t next_batch(struct hr_loader *loader)
     return view.count;
 }
 
-/* Holds batches until every planned slot is in use: what the loader takes at most, which
- * otherwise depends on when the consumer happened to be late. Returns their samples. */
+/* Holds batches until every planned slot is in use. This is the most memory that the loader takes;
+ * otherwise its use depends on when the consumer happens to be late. Returns their samples. */
 static size_t fill_queue(struct hr_loader *loader)
 {
     struct hr_loader_options options;
@@ -147,7 +146,7 @@ static size_t fill_queue(struct hr_loader *loader)
             hr_batch_get(held[i], &view);
             samples += view.count;
         }
-    /* Ten seconds at most: a short epoch has no more batches to prepare. */
+    /* At most ten seconds: a short epoch has no more batches to prepare. */
     for (int i = 0; held[1] && i < 10000; i++) {
         hr_loader_get_stats(loader, &stats);
         if (stats.ready_batches >= (uint64_t)options.batches_ahead)

@@ -1,7 +1,7 @@
 /*
- * A long record and its analysis, for bench/memory.py:
+ * Makes or analyses a long record, for bench/memory.py:
  *
- *   memory_record make FILE EVENTS    writes the record of a training that repeats
+ *   memory_record make FILE EVENTS    writes the record of a training run that repeats
  *   memory_record analyse FILE        opens it
  *
  * Each prints one line of JSON: seconds, events, bytes; peak memory of the process.
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#define BLOCKS  500 /* that an iteration allocates and frees */
+#define BLOCKS  500 /* allocated and freed by an iteration */
 #define WEIGHTS 160
 #define OPS     60
 

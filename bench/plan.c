@@ -1,16 +1,16 @@
 /*
- * What planning costs, and what share of an epoch's bytes it leaves to the network.
+ * The cost of planning, and the share of an epoch's bytes that crosses the network under the plan.
  *
  *   bench_plan [SAMPLES [ROUNDS]]
  *
- * Cost: CPU nanoseconds per sample of an epoch of SAMPLES (1 million) as one rank plans it,
- * 256 samples per host, one rank per host; the least of ROUNDS (9) epochs, less what looking
- * the order up takes by itself. With everything cached, half, and nothing; with no rates, with
- * rates alike, and with one storage four times slower. plan_ms_per_million is the dearest of
- * these with 8 and 64 hosts.
+ * Cost: CPU nanoseconds per sample of an epoch of SAMPLES (1 million), as one rank plans it, with
+ * 256 samples per host and one rank per host: the minimum of ROUNDS (9) epochs, less the time to
+ * look up the order. Measured with everything, half and nothing cached; with no rates, with equal
+ * rates, and with one storage four times slower. plan_ms_per_million is the highest of these costs
+ * with 8 and 64 hosts.
  *
- * Share: simulated bytes from other hosts over all bytes, sizes as photographs have them, for
- * 2 to 1,024 hosts. Budgets are equal and C / D of all bytes in sum. The last line is JSON.
+ * Share: simulated bytes from other hosts over all bytes, with sizes like those of photographs, for
+ * 2 to 1,024 hosts. Budgets are equal, and their sum is C / D of all bytes. The last line is JSON.
  */
 #include "cluster/plan.h"
 #include "base/clock.h"
@@ -28,7 +28,7 @@ enum { HOSTS_MAX = 1024, PER_HOST = 256, SIMULATED_BATCHES = 8 };
 
 enum rates { NO_RATES, ALIKE, ONE_SLOW };
 
-/* A dataset on hosts. */
+/* A dataset on several hosts. */
 struct plan_bench {
     uint64_t samples;
     uint32_t *bytes;
@@ -45,7 +45,7 @@ static _Noreturn void die(const char *what, const struct hr_error *error)
     exit(3);
 }
 
-/* Log-normal about 110 kB, as photographs of one size are. */
+/* Draws sizes: log-normal about 110 kB, like photographs of one resolution. */
 static void make_sizes(struct plan_bench *b, uint64_t samples)
 {
     struct hr__random random;
@@ -115,7 +115,7 @@ static struct hr__cut cut_of(const struct plan_bench *b, uint64_t per_host)
         .samples = b->samples, .batch_size = per_host, .ranks = (uint64_t)b->hosts};
 }
 
-/* Nanoseconds a sample of looking the order up, which a loader without hosts does too. */
+/* Returns nanoseconds per sample to look up the order, which a loader without hosts does, too. */
 static double time_order(const struct plan_bench *b, int rounds)
 {
     uint64_t least = UINT64_MAX, sum = 0;
@@ -126,13 +126,13 @@ static double time_order(const struct plan_bench *b, int rounds)
         uint64_t taken = hr__thread_cpu_ns() - from;
         least = taken < least ? taken : least;
     }
-    /* A use of the sum, so that it is computed. */
+    /* use the sum, so that it is computed */
     if (sum != (uint64_t)rounds * (b->samples * (b->samples - 1) / 2))
         die("order", &(struct hr_error){.message = "is no permutation"});
     return (double)least / (double)b->samples;
 }
 
-/* Nanoseconds a sample of one epoch's planning. */
+/* Returns nanoseconds per sample to plan one epoch. */
 static double time_plan(struct plan_bench *b, enum rates rates)
 {
     uint64_t positions[PER_HOST], from = hr__thread_cpu_ns();
@@ -146,7 +146,7 @@ static double time_plan(struct plan_bench *b, enum rates rates)
     return (double)(hr__thread_cpu_ns() - from) / (double)b->samples;
 }
 
-/* Bytes that travel over all bytes, of the epoch's first batches. */
+/* Returns the share of bytes that cross the network in the epoch's first batches. */
 static double share_of(struct plan_bench *b, uint64_t per_host)
 {
     struct hr__cut cut = cut_of(b, per_host);
@@ -178,7 +178,7 @@ static void start_epoch(struct plan_bench *b)
         die("order", &error);
 }
 
-/* Appends to the JSON of the last line. */
+/* Appends to the JSON in the last line. */
 __attribute__((format(printf, 3, 4))) static void add(char **json, size_t *length,
                                                       const char *format, ...)
 {
@@ -196,7 +196,7 @@ __attribute__((format(printf, 3, 4))) static void add(char **json, size_t *lengt
     *length += (size_t)n;
 }
 
-/* What is timed. */
+/* The timed cases. */
 static const int timed_hosts[] = {8, 64, 1024};
 static const double timed_cached[] = {1.02, 0.5, 0};
 static const char *const rate_names[] = {"none", "alike", "one slow"};
@@ -206,8 +206,8 @@ enum {
     CASE_CACHED = sizeof timed_cached / sizeof *timed_cached,
 };
 
-/* One round over all cases, so that what disturbs one for a while leaves it other rounds; 1,024
- * hosts, whose placement takes long, only in the first three. */
+/* Times one round over all cases, so that a short disturbance spoils only one round of each. 1,024
+ * hosts, whose placement takes long, run only in the first three rounds. */
 static void time_round(struct plan_bench *b, int round, double least[CASE_HOSTS][CASE_CACHED][3])
 {
     for (int h = 0; h < CASE_HOSTS && (timed_hosts[h] <= 64 || round < 3); h++)
@@ -260,7 +260,7 @@ static void run_shares(struct plan_bench *b, char **json, size_t *length)
             place(b, hosts, cached[c]);
             printf("%5d %6.2f", hosts, cached[c]);
             for (size_t k = 0; k < sizeof per_host / sizeof *per_host; k++) {
-                /* A batch of all of a small dataset has nothing random in it. */
+                /* A batch with most of a small dataset is not random. */
                 if (per_host[k] * (uint64_t)hosts * 2 > b->samples) {
                     printf(" %10s", "-");
                     continue;

@@ -1,13 +1,13 @@
 /*
- * Our side of bench/decode.py: a worker of bench/harness.py that prepares images
- * in memory, on one thread, through the public API.
+ * Our side of bench/decode.py: a worker of bench/harness.py that prepares images in memory, on one
+ * thread, through the public API.
  *
- *   prepare_worker LIST recipe FORM    run the recipe on items of that form
- *   prepare_worker LIST first          the same on files, making an item of the form
- *                                      indexed of each in passing
- *   prepare_worker LIST full           the base line: libjpeg-turbo's full decode,
+ *   prepare_worker LIST recipe FORM    runs the recipe on items of that form
+ *   prepare_worker LIST first          does the same on files, and makes an indexed item of
+ *                                      each in passing
+ *   prepare_worker LIST full           the baseline: libjpeg-turbo's full decode,
  *                                      then a plain float resize of the crop
- *   prepare_worker LIST pixels FORM N  N random regions of each image against a
+ *   prepare_worker LIST pixels FORM N  compares N random regions of each image with a
  *                                      full decode by libjpeg-turbo, cropped: prints
  *                                      how many pixels differ
  */
@@ -30,7 +30,7 @@ struct blob {
     size_t length;
 };
 
-/* What converting a set came to. */
+/* The result of converting a set of images. */
 struct conversion {
     double seconds;
     uint64_t bytes_before, bytes_after;
@@ -92,7 +92,7 @@ static enum hr_form form_of(const char *name)
     die(name, "is no form");
 }
 
-/* Puts every image into a form, where it can be. */
+/* Converts every image to a form, if possible. */
 static struct conversion convert(struct blob *blobs, size_t n, enum hr_form form, int trust)
 {
     struct conversion c = {0};
@@ -150,14 +150,14 @@ static struct hr_recipe *training_recipe(void)
     return recipe;
 }
 
-/* An image of libjpeg-turbo's. */
+/* An image decoded by libjpeg-turbo. */
 struct full {
     unsigned char *pixels; /* interleaved, `channels` bytes a pixel */
     size_t capacity;
     int width, height, channels;
 };
 
-/* The whole image by libjpeg-turbo as RGB or RGBX. */
+/* Decodes the whole image with libjpeg-turbo, as RGB or RGBX. */
 static void full_decode(const struct blob *b, J_COLOR_SPACE space, struct full *full)
 {
     struct jpeg_decompress_struct d;
@@ -193,7 +193,7 @@ static int below(int n)
     return (int)(random_state % (uint64_t)n);
 }
 
-/* The same images as files and as items. */
+/* Compares the pixels of the same images as files and as items. */
 static void count_pixels(const struct blob *files, const struct blob *items, size_t n, int regions)
 {
     struct hr_preparer *p;
@@ -266,7 +266,7 @@ static void recipe_pass(struct prepare_worker_state *s)
     }
 }
 
-/* A random-resized crop as torchvision draws it: area 0.08..1, ratio 3/4..4/3. */
+/* Draws a random-resized crop as torchvision does: area 0.08..1, ratio 3/4..4/3. */
 static void draw_crop(struct float_pass *p, int width, int height)
 {
     for (int attempt = 0; attempt < 10; attempt++) {
@@ -340,7 +340,7 @@ int main(int argc, char **argv)
     if (pixels) {
         struct blob *items = NULL;
         read_list(argv[1], &items);
-        /* trusted: what the verification would refuse must show here */
+        /* with `trust`: an item that the verification would refuse must show as differing pixels */
         struct conversion c = convert(items, s.count, form_of(argv[3]), 1);
         count_pixels(s.blobs, items, s.count, atoi(argv[4]));
         print_conversion(&c, s.count);

@@ -1,7 +1,7 @@
 /*
  * A plugin of qemu-user (qemu's -plugin option): prints how many instructions the program executed.
- * Debian ships qemu without its plugins and their header, so the few calls are declared here, as
- * qemu's documentation of TCG plugins has them (version 1).
+ * Debian ships qemu without its plugins and their header, so the few functions are declared here,
+ * as qemu's documentation of TCG plugins describes them (version 1).
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,7 +27,8 @@ qemu_plugin_install(qemu_plugin_id_t id, const void *info, int argc, char **argv
 
 static uint64_t executed;
 
-/* A block is executed from its first instruction to its last but for faults, which end programs. */
+/* Counts a block once with all of its instructions; only faults end one early, and they end the
+ * program. */
 static void translated(qemu_plugin_id_t id, struct qemu_plugin_tb *block)
 {
     qemu_plugin_register_vcpu_tb_exec_inline(block, INLINE_ADD_U64, &executed,

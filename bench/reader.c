@@ -1,15 +1,16 @@
 /*
- * Microseconds and bandwidth of the file reader, beside its yardstick: a plain
- * loop of open, fstat, read into a new buffer, close on one thread; with "ranges"
- * of pieces of one open file, and a loop of pread.
+ * Time and bandwidth of the file reader, compared with a plain loop of open, fstat, read into a new
+ * buffer and close on one thread; with "ranges", of pieces of one open file, compared with a loop
+ * of pread.
  *
- * usage: reader FILES BYTES DEPTH REPEATS [cold] [direct|uncached] [ranges] [in DIRECTORY]
- *        reader --list FILE DEPTH cached|direct|uncached
- * Makes FILES files of BYTES, reads them all with each method, interleaved
- * REPEATS times, and prints the median of each. "cold" drops each file from the
- * page cache before every pass (fadvise), so it needs a real disk.
- * With --list it reads the files whose paths stand in FILE, one a line, once, cold,
- * and prints one line of JSON. DEPTH 0: as storage/depth.h finds it meanwhile.
+ *   reader FILES BYTES DEPTH REPEATS [cold] [direct|uncached] [ranges] [in DIRECTORY]
+ *   reader --list FILE DEPTH cached|direct|uncached
+ *
+ * Makes FILES files of BYTES, reads them all with each method, interleaved REPEATS times, and
+ * prints the median of each. "cold" evicts each file from the page cache before every pass
+ * (fadvise), so it needs a real disk. With --list it reads the files whose paths are in FILE, one a
+ * line, once, cold, and prints one line of JSON. DEPTH 0: the depth that storage/depth.h finds
+ * meanwhile.
  */
 #include "storage/reader.h"
 #include "base/clock.h"
@@ -29,10 +30,10 @@ static const char *const method_names[] = {"plain loop", "pread reader", "io_uri
 
 struct setup {
     int files, bytes, depth, repeats, cold, direct;
-    int ranges; /* one file holds all; paths are that file's */
+    int ranges; /* one file holds all ranges; all paths are its path */
     int uncached, any_length;
     size_t read_bytes; /* by read_with */
-    double depth_ns;   /* of read_with: depth times the time that it was in use */
+    double depth_ns;   /* of read_with: the integral of the depth over time */
     unsigned found;    /* depth in use at the end of read_with */
     int fd, plain_fd;  /* ranges: of the readers (O_DIRECT if direct), of the plain loop */
     char directory[512];
@@ -111,7 +112,7 @@ static void read_plain(const struct setup *s)
     }
 }
 
-/* Reads in flight at most where none are given. */
+/* Largest number of reads in flight if none is given. */
 #define DEPTH_MOST 64
 
 static void read_with(struct setup *s, struct hr__reader *reader)
@@ -185,7 +186,7 @@ static void parse(struct setup *s, int argc, char **argv)
     }
 }
 
-/* The paths in a file, one a line, into s->paths. */
+/* Reads the paths in a file, one a line, into s->paths. */
 static void read_list(struct setup *s, const char *path)
 {
     FILE *f = fopen(path, "re");
@@ -208,7 +209,7 @@ static void read_list(struct setup *s, const char *path)
     fclose(f);
 }
 
-/* Bytes of files that the kernel still has in memory. */
+/* Returns how many bytes of the files are still in the page cache. */
 static size_t bytes_in_memory(const struct setup *s)
 {
     size_t bytes = 0;

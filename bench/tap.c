@@ -1,7 +1,8 @@
 /*
- * Measures what the tap adds to a malloc and its free: without the tap, with the tap preloaded but
- * no recording, and while recording, for blocks below and above the least recorded size. The
- * fastest of many rounds counts. The program runs itself again with the library preloaded.
+ * Measures the time that the tap adds to a malloc and its free: without the tap, with the tap
+ * preloaded but no recording, and while recording, for blocks below and above the smallest recorded
+ * size. The fastest of many rounds counts. The program runs itself again with the library
+ * preloaded.
  *
  * Usage: bench_tap LIBRARY. Prints one line of JSON: ns of a pair.
  */
@@ -21,7 +22,7 @@
 #define SMALL  64
 #define LARGE  100000
 
-/* Through pointers that the compiler does not know: no pair is optimised away. */
+/* Called through volatile pointers, so that the compiler cannot optimise pairs away. */
 static void *(*volatile take)(size_t) = malloc;
 static void (*volatile give)(void *) = free;
 
@@ -32,7 +33,7 @@ static double now_ns(void)
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* ns of a pair: 16 blocks are taken, then given. */
+/* Returns the ns of a pair: 16 blocks are allocated, then freed. */
 static double measure(size_t bytes)
 {
     enum { BLOCKS = 16, TIMES = 500 };
@@ -54,7 +55,7 @@ static double measure(size_t bytes)
 
 static void print(const char *what, int is_last)
 {
-    /* Blocks of either size lie about, as in a program that has done something. */
+    /* Live blocks of both sizes, as in a program that has run for a while. */
     static void *others[2000];
     for (int i = 0; i < 2000; i++)
         others[i] = malloc(i % 2 ? SMALL : LARGE);
@@ -84,7 +85,7 @@ static void failed(void *arg, uint64_t bytes, uint8_t device)
     (void)arg, (void)bytes, (void)device;
 }
 
-/* With the library before us. */
+/* Runs with the library preloaded. */
 static int measure_tapped(void)
 {
     struct hr_memory_recorder *recorder = NULL;
@@ -117,7 +118,7 @@ static int measure_tapped(void)
 int main(int argc, char **argv)
 {
     int status = 0;
-    /* Else glibc gives large blocks back to the kernel each time, which costs microseconds. */
+    /* Otherwise glibc returns large blocks to the kernel each time, which takes microseconds. */
     mallopt(M_MMAP_THRESHOLD, 1 << 30);
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
     if (argc == 3 && !strcmp(argv[2], "tapped"))

@@ -159,7 +159,7 @@ static void print_fill(const struct hr_cache_info *info)
     if (info->refused)
         printf("  full          %s times an item did not fit\n", text_count(a, info->refused));
     if (info->foreign)
-        printf("  foreign       %s times an item that nobody with the key file put there\n",
+        printf("  foreign       %s times an item had been made without the key file\n",
                text_count(a, info->foreign));
     uint64_t looks = info->hits + info->misses;
     printf("  hits          %s of %s (%.1f %%), which saved %s of reads\n",
@@ -251,8 +251,9 @@ static void print_one(const struct hr_cache_info *info)
         print_escaped("", *info->name ? info->name : "a cache");
         print_escaped("  file          ", info->path);
         print_escaped("  damaged       ", info->problem);
-        printf("  memory        %s; the next start makes it anew, headrace cache drop removes it\n",
-               text_bytes(a, info->allocated_bytes));
+        printf(
+            "  memory        %s; the next start makes it again, headrace cache drop removes it\n",
+            text_bytes(a, info->allocated_bytes));
         free(dataset);
         return;
     }

@@ -39,11 +39,11 @@ static void find_problems(struct problems *p, const struct hr_cache_server *s)
     }
     if (s->evicts)
         snprintf(p->texts[p->count++], PROBLEM_BYTES,
-                 "%s gives up items for others when it is full%s: start it with -M", s->name,
+                 "%s evicts items when it is full%s: start it with -M", s->name,
                  s->evictions ? ", and has done so" : "");
     if (share_of(s) > SHARE_MAX)
         snprintf(p->texts[p->count++], PROBLEM_BYTES,
-                 "%s has %s, of which items should be planned to take three quarters at most, "
+                 "%s has %s, and at most three quarters of it should be planned for items, "
                  "not %s (%.0f %%): give it a size of %" PRIu64 "MiB, or start it with -m %" PRIu64,
                  s->name, text_bytes(a, s->limit_bytes), text_bytes(b, s->budget_bytes),
                  100 * share_of(s), (uint64_t)((double)s->limit_bytes * SHARE_MAX) / MEBI,
@@ -112,7 +112,7 @@ static void print_sum(const struct hr_cache_servers *servers)
     if (own) {
         printf("* this machine's own\n");
     } else if (!*problem) {
-        printf("none is this machine's own: it would only fetch\n");
+        printf("none is this machine's own: this machine would only fetch\n");
     } else {
         put(problem);
         printf("\n");

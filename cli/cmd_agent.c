@@ -95,8 +95,7 @@ static int write_trace(const struct agent_command *c)
         cli_complain("agent", "%s: the trace cannot be written: %s", c->trace, strerror(errno));
         return CLI_FAILED;
     }
-    printf("%s: %g s of the agent, for ui.perfetto.dev or chrome://tracing\n", c->trace,
-           c->seconds);
+    printf("%s: a trace of %g s, for ui.perfetto.dev or chrome://tracing\n", c->trace, c->seconds);
     return cli_finish("agent", CLI_OK);
 }
 
@@ -208,12 +207,12 @@ static int check(const struct agent_command *c, int has_seconds)
     int serves = c->threads || c->cache || c->idle >= 0 || c->metrics || c->listener >= 0;
     int asks = c->stop + c->status + (c->trace != NULL);
     if (asks > 1)
-        cli_complain("agent", "--stop, --status and --trace: one at a time");
+        cli_complain("agent", "give only one of --stop, --status and --trace");
     else if (asks && serves)
-        cli_complain("agent", "--stop, --status and --trace are about an agent that runs: of the "
-                              "other options they take --socket");
+        cli_complain("agent", "--stop, --status and --trace are requests to a running agent: "
+                              "the only other option that they take is --socket");
     else if (has_seconds && !c->trace)
-        cli_complain("agent", "--seconds is for --trace");
+        cli_complain("agent", "--seconds needs --trace");
     else if (c->trace && !(c->seconds > 0 && c->seconds <= 600))
         cli_complain("agent", "--seconds: it must be more than 0 and at most 600");
     else if (c->idle > 2e6)
@@ -230,14 +229,15 @@ static int parse(struct agent_command *c, int argc, char **argv)
          .kind = CLI_TEXT,
          .text = &c->socket,
          .value = "PATH",
-         .help = "where it listens (default: HEADRACE_AGENT, or\nthis user's place)"},
+         .help = "the socket to serve or to connect to (default:\nHEADRACE_AGENT, else this user's "
+                 "default path)"},
         {.name = "threads",
          .kind = CLI_NUMBER,
          .target = &c->threads,
          .value = "N",
          .least = 1,
          .most = 4096,
-         .help = "threads that prepare (default: the cores of this\nprocess, less one)"},
+         .help = "threads that prepare (default: the cores of this\nprocess minus one)"},
         {.name = "cache",
          .kind = CLI_TEXT,
          .text = &c->cache,
@@ -247,39 +247,43 @@ static int parse(struct agent_command *c, int argc, char **argv)
          .kind = CLI_REAL,
          .real = &c->idle,
          .value = "SECONDS",
-         .help = "end after so long without a job (default: never)"},
+         .help = "end after this time without a job (default: never)"},
         {.name = "metrics",
          .kind = CLI_TEXT,
          .text = &c->metrics,
          .value = "ADDRESS:PORT",
-         .help = "figures for Prometheus at http://.../metrics; :PORT\nis for this machine only"},
+         .help = "serve metrics for Prometheus at http://.../metrics;\n:PORT accepts only this "
+                 "machine"},
         {.name = "listener",
          .kind = CLI_NUMBER,
          .target = &c->listener,
          .value = "FD",
          .least = 0,
          .most = 1 << 20,
-         .help = "serve this open socket: for agent=\"auto\", which\nstarts agents with it"},
-        {.name = "status", .target = &c->status, .help = "print what one does that runs, as JSON"},
+         .help = "serve this open listening socket (agent=\"auto\"\nstarts agents this way)"},
+        {.name = "status",
+         .target = &c->status,
+         .help = "print the state of a running agent as JSON"},
         {.name = "trace",
          .kind = CLI_TEXT,
          .text = &c->trace,
          .value = "FILE",
-         .help = "record one that runs, as a trace for Perfetto"},
+         .help = "record a running agent as a trace for Perfetto"},
         {.name = "seconds",
          .kind = CLI_REAL,
          .real = &c->seconds,
          .value = "N",
-         .help = "of the trace (default: 10; at most 600)"},
-        {.name = "stop", .target = &c->stop, .help = "end one that runs"},
-        {.name = "verbose", .target = &c->verbose, .help = "say more on standard error"},
+         .help = "duration of the trace (default: 10; at most 600)"},
+        {.name = "stop", .target = &c->stop, .help = "end a running agent"},
+        {.name = "verbose", .target = &c->verbose, .help = "print more on standard error"},
     };
     const struct cli_syntax syntax = {
         .verb = "agent",
         .arguments = "[options]",
-        .text = "Prepares batches for all jobs of this user on this host, which attach with\n"
-                "agent=\"auto\" or the socket's path: once for those that name the same stream.\n"
-                "Runs until it is ended with Ctrl-C, SIGTERM or --stop.",
+        .text =
+            "Prepares batches for all jobs of this user on this host. Jobs attach with\n"
+            "agent=\"auto\" or the socket's path; jobs that name the same stream share batches.\n"
+            "Serves until Ctrl-C, SIGTERM or --stop.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .example = "  headrace agent --cache 64GiB --metrics :9400\n"

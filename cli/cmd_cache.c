@@ -61,10 +61,10 @@ static void none_found(const struct cache_command *c, const char *name, const ch
     char *cache = text_escape(name), *of = text_escape(dataset ? dataset : "");
     if (cache && of && dataset)
         cli_complain(c->verb,
-                     "cache %s holds nothing of %s: headrace cache list tells what there is", cache,
-                     of);
+                     "cache %s holds no samples of %s; headrace cache list shows all datasets",
+                     cache, of);
     else
-        cli_complain(c->verb, "there is no cache %s: headrace cache list tells which there are",
+        cli_complain(c->verb, "there is no cache %s; headrace cache list shows all caches",
                      cache ? cache : "");
     free(cache);
     free(of);
@@ -99,7 +99,7 @@ static int cache_list(struct cache_command *c, int argc, char **argv)
 {
     const struct cli_option options[] = {
         {.name = "json", .target = &c->json, .help = "print JSON (see headrace-cache(1))"},
-        {.name = "verbose", .target = &c->verbose, .help = "say more on standard error"},
+        {.name = "verbose", .target = &c->verbose, .help = "print more on standard error"},
     };
     const struct cli_syntax syntax = {
         .verb = c->verb,
@@ -117,14 +117,15 @@ static int cache_info(struct cache_command *c, int argc, char **argv)
 {
     const struct cli_option options[] = {
         {.name = "json", .target = &c->json, .help = "print JSON (see headrace-cache(1))"},
-        {.name = "verbose", .target = &c->verbose, .help = "say more on standard error"},
+        {.name = "verbose", .target = &c->verbose, .help = "print more on standard error"},
     };
     const struct cli_syntax syntax = {
         .verb = c->verb,
         .arguments = "[NAME [DATASET]] [options]",
-        .text = "Says who uses a cache, how full it is, what it saved, in which form its items\n"
-                "are and why, and where its memory lives. DATASET is what headrace cache list\n"
-                "calls it, or a path to it. Without NAME: all of them, private ones too.",
+        .text = "Describes a cache: the processes that use it, how full it is, the reads that it\n"
+                "saved, the forms of its items and why, and where its memory is. DATASET is as\n"
+                "headrace cache list shows it, or a path to it. Without NAME: all caches, private\n"
+                "ones too.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .optional = 2,
@@ -166,13 +167,13 @@ static void print_dropped(const struct cache_command *c, const struct dropped *b
     char a[TEXT_NUMBER];
     size_t dropped = before->segments > left ? before->segments - (size_t)left : 0;
     if (dropped)
-        printf("%s: %zu %s dropped, %s of memory given back\n", c->arguments[0], dropped,
+        printf("%s: %zu %s dropped, %s of memory freed\n", c->arguments[0], dropped,
                dropped == 1 ? "segment" : "segments", text_bytes(a, freed));
     if (c->force && before->in_use_bytes)
-        printf("%s: %s are in use, and given back when their users end\n", c->arguments[0],
+        printf("%s: %s are in use, and will be freed when their users end\n", c->arguments[0],
                text_bytes(a, before->in_use_bytes));
     if (left)
-        printf("%s: %" PRIu64 " %s in use and left; --force drops what is in use\n",
+        printf("%s: %" PRIu64 " %s in use and kept; --force drops segments in use, too\n",
                c->arguments[0], left, left == 1 ? "segment is" : "segments are");
 }
 
@@ -204,18 +205,18 @@ static int cache_drop(struct cache_command *c, int argc, char **argv)
          .kind = CLI_TEXT,
          .text = &c->dataset,
          .value = "D",
-         .help = "only what it holds of this dataset"},
+         .help = "drop only the segment of this dataset"},
         {.name = "force",
          .target = &c->force,
-         .help = "also what is in use: its users go on with what\nthey have"},
+         .help = "drop segments in use, too; their users continue with\nwhat they have"},
         {.name = "json", .target = &c->json, .help = "print JSON (see headrace-cache(1))"},
-        {.name = "verbose", .target = &c->verbose, .help = "say more on standard error"},
+        {.name = "verbose", .target = &c->verbose, .help = "print more on standard error"},
     };
     const struct cli_syntax syntax = {
         .verb = c->verb,
         .arguments = "NAME [options]",
-        .text = "Removes a kept cache and gives its memory back. What is in use is left, and\n"
-                "that is exit status 1.",
+        .text = "Drops a kept cache and frees its memory. Segments in use are kept, and the exit\n"
+                "status is then 1.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 1,
@@ -272,7 +273,7 @@ static void print_warm(const struct cache_command *c, const struct hr_cache_warm
     if (report->cached + report->bad < report->samples)
         printf("  the others do not fit: training reads them from storage\n");
     if (report->bad)
-        printf("  %s cannot be read: headrace scan --verify tells which\n",
+        printf("  %s cannot be read: headrace scan --verify lists them\n",
                text_count(a, report->bad));
 }
 
@@ -317,14 +318,14 @@ static int cache_warm(struct cache_command *c, int argc, char **argv)
          .help = "threads that read and convert (default: the cores)"},
         {.name = "json", .target = &c->json, .help = "print JSON (see headrace-cache(1))"},
         {.name = "no-progress", .target = &c->no_progress, .help = "draw no progress bar"},
-        {.name = "verbose", .target = &c->verbose, .help = "say more on standard error"},
+        {.name = "verbose", .target = &c->verbose, .help = "print more on standard error"},
     };
     const struct cli_syntax syntax = {
         .verb = c->verb,
         .arguments = "SPEC DATASET [options]",
-        .text = "Fills a kept cache ahead of the first run. SPEC is what the run will be given,\n"
-                "shm:NAME?size=64GiB; quote it for the shell's sake. A run that was interrupted\n"
-                "is continued by running the same command again.",
+        .text = "Fills a kept cache before the first run. SPEC is the text that the run will use,\n"
+                "shm:NAME?size=64GiB; put it in quotes. To continue after an interruption, run\n"
+                "the same command again.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 2,
@@ -361,14 +362,15 @@ static int cache_servers(struct cache_command *c, int argc, char **argv)
 {
     const struct cli_option options[] = {
         {.name = "json", .target = &c->json, .help = "print JSON (see headrace-cache(1))"},
-        {.name = "verbose", .target = &c->verbose, .help = "say more on standard error"},
+        {.name = "verbose", .target = &c->verbose, .help = "print more on standard error"},
     };
     const struct cli_syntax syntax = {
         .verb = c->verb,
         .arguments = "SPEC [options]",
-        .text = "Asks the memcached servers of several hosts whether they answer, how much memory\n"
-                "they have and whether they were started as a cache needs it. SPEC is what the\n"
-                "run will be given; quote it for the shell's sake. A problem is exit status 1.",
+        .text = "Checks the memcached servers of several hosts: whether they answer, how much\n"
+                "memory they have, and whether they were started with the right options. SPEC is\n"
+                "the text that the run will use; put it in quotes. The exit status is 1 if there\n"
+                "is a problem.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 1,
@@ -385,11 +387,12 @@ static const struct {
     const char *name, *title, *arguments, *summary;
     int (*run)(struct cache_command *c, int argc, char **argv);
 } verbs[] = {
-    {"list", "cache list", "", "what is there", cache_list},
-    {"info", "cache info", "[NAME [DATASET]]", "all that is known of it", cache_info},
-    {"warm", "cache warm", "SPEC DATASET", "fill one ahead of the first run", cache_warm},
-    {"drop", "cache drop", "NAME", "give its memory back", cache_drop},
-    {"servers", "cache servers", "SPEC", "what the servers of several hosts say", cache_servers},
+    {"list", "cache list", "", "list all caches", cache_list},
+    {"info", "cache info", "[NAME [DATASET]]", "describe a cache", cache_info},
+    {"warm", "cache warm", "SPEC DATASET", "fill a cache before the first run", cache_warm},
+    {"drop", "cache drop", "NAME", "drop a cache and free its memory", cache_drop},
+    {"servers", "cache servers", "SPEC", "check the memcached servers of several hosts",
+     cache_servers},
 };
 
 #define VERBS (int)(sizeof verbs / sizeof *verbs)
@@ -397,12 +400,12 @@ static const struct {
 static void print_help(FILE *out)
 {
     fputs("Usage: headrace cache VERB [options]\n\n"
-          "Looks at caches, which keep samples in memory between epochs, processes and\n"
-          "runs, fills them and drops them.\n\nVerbs:\n",
+          "Lists, describes, fills and drops caches, which keep samples in memory between\n"
+          "epochs, processes and runs.\n\nVerbs:\n",
           out);
     for (int i = 0; i < VERBS; i++)
         fprintf(out, "  %-8s%-18s %s\n", verbs[i].name, verbs[i].arguments, verbs[i].summary);
-    fputs("\nheadrace cache VERB --help tells more of each.\n\n"
+    fputs("\nheadrace cache VERB --help describes a verb.\n\n"
           "Example:\n  headrace cache info imagenet\n",
           out);
 }

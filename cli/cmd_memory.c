@@ -13,9 +13,9 @@ static const struct {
     int (*run)(int argc, char **argv);
 } verbs[] = {
     {"record", "-- COMMAND", "run a training script and record it", memory_record},
-    {"report", "FILE...", "what records tell: text, a page, JSON", memory_report},
-    {"diff", "BEFORE AFTER", "what is different between two records", memory_diff},
-    {"import", "FROM TO", "a record of what other tools wrote", memory_import},
+    {"report", "FILE...", "report on records: text, a page, JSON", memory_report},
+    {"diff", "BEFORE AFTER", "compare two records", memory_diff},
+    {"import", "FROM TO", "convert a file of another tool to a record", memory_import},
 };
 
 #define VERBS (int)(sizeof verbs / sizeof *verbs)
@@ -23,13 +23,13 @@ static const struct {
 static void print_help(FILE *out)
 {
     fputs("Usage: headrace memory VERB [options]\n\n"
-          "Tells for each block of memory of a training script when it is allocated, read,\n"
-          "written and freed, by which operator; and what could be freed, swapped or made\n"
-          "again.\n\nVerbs:\n",
+          "Reports for each block of memory of a training script when it is allocated,\n"
+          "read, written and freed, and by which operator; and which blocks could be freed\n"
+          "sooner, swapped out or recomputed.\n\nVerbs:\n",
           out);
     for (int i = 0; i < VERBS; i++)
         fprintf(out, "  %-8s%-18s %s\n", verbs[i].name, verbs[i].arguments, verbs[i].summary);
-    fputs("\nheadrace memory VERB --help tells more of each.\n\n"
+    fputs("\nheadrace memory VERB --help describes a verb.\n\n"
           "Example:\n  headrace memory record -- python train.py\n",
           out);
 }

@@ -31,7 +31,7 @@ static int parse(struct pack_command *c, int argc, char **argv)
          .target = &c->form,
          .value = "coefficients|planes|indexed|encoded|auto",
          .choices = forms,
-         .help = "what the images become (default: coefficients)"},
+         .help = "how the images are stored (default: coefficients)"},
         {.name = "jobs",
          .kind = CLI_NUMBER,
          .target = &c->jobs,
@@ -44,41 +44,41 @@ static int parse(struct pack_command *c, int argc, char **argv)
          .real = &c->max_growth,
          .value = "X",
          .least = 1,
-         .help = "an image that would take more than X times its\nbytes stays as it is"},
+         .help = "store an image unchanged if its item would take\nmore than X times its bytes"},
         {.name = "on-error",
          .kind = CLI_CHOICE,
          .target = &c->on_error,
          .value = "raise|skip",
          .choices = policies,
-         .help = "a bad image ends it (default), or is kept as it\nis and listed"},
+         .help = "a bad image ends the run (default), or is stored\nunchanged and listed"},
         {.name = "restart",
          .target = &c->restart,
-         .help = "throw an unfinished DST.partial away instead of\ncontinuing it"},
+         .help = "discard an unfinished DST.partial instead of\ncontinuing it"},
         {.name = "force", .target = &c->force, .help = "replace DST if it exists"},
         {.name = "trust",
          .target = &c->trust,
          .help = "do not decode each image to compare it with\nlibjpeg-turbo"},
         {.name = "verify", .target = &c->verify, .help = "check PACK: every checksum, every image"},
-        {.name = "info", .target = &c->info, .help = "say what is in PACK"},
+        {.name = "info", .target = &c->info, .help = "describe the contents of PACK"},
         {.name = "json", .target = &c->json, .help = "print JSON (see headrace-pack(1))"},
         {.name = "no-progress", .target = &c->no_progress, .help = "draw no progress bar"},
         {.name = "verbose",
          .target = &c->verbose,
-         .help = "list the images that stay as they are, too"},
+         .help = "also list the images that stay unchanged"},
     };
     const struct cli_syntax syntax = {
         .verb = "pack",
         .arguments = "SRC DST.hrpack [options]\n"
                      "       headrace pack --verify|--info PACK",
         .text = "Writes a dataset (a folder, a list, tar files) into one file that opens at once\n"
-                "and decodes several times faster, with the very same pixels. A run that was\n"
-                "interrupted or killed is continued by running the same command again.",
+                "and decodes several times faster, with the same pixels. To continue after an\n"
+                "interruption or a kill, run the same command again.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 1,
         .optional = 1,
         .example = "  headrace pack /data/train train.hrpack     about 1.35 times the bytes\n"
-                   "  headrace pack --verify train.hrpack        is it what was written?",
+                   "  headrace pack --verify train.hrpack        check it",
     };
     for (int form = 0; form < HR_FORMS; form++)
         forms[form] = hr_form_name((enum hr_form)form);
@@ -86,12 +86,12 @@ static int parse(struct pack_command *c, int argc, char **argv)
     if (r >= 0)
         return r;
     if (c->verify && c->info)
-        cli_complain("pack", "--verify and --info are two things; give one of them");
+        cli_complain("pack", "give either --verify or --info, not both");
     else if ((c->verify || c->info) && c->paths[1])
-        cli_complain("pack", "--%s takes one pack, not %s too", c->verify ? "verify" : "info",
-                     c->paths[1]);
+        cli_complain("pack", "--%s takes one pack; %s is one argument too many",
+                     c->verify ? "verify" : "info", c->paths[1]);
     else if (!c->verify && !c->info && !c->paths[1])
-        cli_complain("pack", "where to? usage: headrace pack SRC DST.hrpack");
+        cli_complain("pack", "DST is missing; usage: headrace pack SRC DST.hrpack");
     else
         return -1;
     return CLI_USAGE;
@@ -178,7 +178,7 @@ static const char *remedy(int code, const char *message)
     if (code == -EEXIST)
         return "; --force replaces it";
     if (code == -ESTALE || strstr(message, "restart it"))
-        return "; --restart begins anew";
+        return "; --restart starts over";
     return "";
 }
 
@@ -200,11 +200,11 @@ static int print(const struct pack_command *c, const struct pack_report *report)
     if (!c->json) {
         pack_report_print(report);
         if (c->verbose && report->kept.count) {
-            printf("\nEncoded as they were (the first ones):\n");
+            printf("\nStored unchanged (the first ones):\n");
             summary_bads_print(&report->kept, report->kept.count);
         }
         if (c->verify && !report->bad.count)
-            printf("\nEvery checksum is right and every image decodes.\n");
+            printf("\nEvery checksum is correct and every image decodes.\n");
     } else if (pack_report_print_json(report)) {
         cli_complain("pack", "cannot write JSON");
         return CLI_FAILED;

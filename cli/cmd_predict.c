@@ -75,25 +75,26 @@ static int parse(struct predict_command *c, int argc, char **argv)
          .kind = CLI_TEXT,
          .text = &c->text[AXIS_SHARE],
          .value = "X",
-         .help = "the same, of this share (0..1) of the dataset"},
+         .help = "the same, as a share (0..1) of the dataset"},
         {.name = "page-cache",
          .target = &c->page_cache,
-         .help = "the cache is the kernel's, which evicts what an\nepoch still needs"},
+         .help = "the cache is the kernel's page cache, which evicts\nfiles that the epoch still "
+                 "needs"},
         {.name = "cores",
          .kind = CLI_TEXT,
          .text = &c->text[AXIS_CORES],
          .value = "N",
-         .help = "of each host"},
+         .help = "cores of each host"},
         {.name = "workers",
          .kind = CLI_TEXT,
          .text = &c->text[AXIS_WORKERS],
          .value = "N",
-         .help = "of the loader of each rank"},
+         .help = "workers of each rank's loader"},
         {.name = "storage",
          .kind = CLI_TEXT,
          .text = &c->text[AXIS_STORAGE],
          .value = "SPEED",
-         .help = "of each host: 2GB/s, or x2 of what was measured"},
+         .help = "storage of each host: 2GB/s, or x2 (a factor of the\nmeasured speed)"},
         {.name = "gpu-speedup",
          .kind = CLI_TEXT,
          .text = &c->text[AXIS_SPEEDUP],
@@ -115,7 +116,7 @@ static int parse(struct predict_command *c, int argc, char **argv)
          .target = &c->form,
          .choices = forms,
          .value = "auto|encoded|indexed|coefficients|planes",
-         .help = "of what its cache holds; auto (default): the\nfastest"},
+         .help = "form of the items in its cache; auto (default): the\nfastest"},
         {.name = "stall",
          .kind = CLI_REAL,
          .real = &c->stall,
@@ -126,10 +127,10 @@ static int parse(struct predict_command *c, int argc, char **argv)
     const struct cli_syntax syntax = {
         .verb = VERB,
         .arguments = "RESULT [changes]",
-        .text = "Predicts training under changes, from what headrace stalls has measured (its\n"
-                "stalls.json, or the folder that it is in): speed, what of the time is waiting,\n"
-                "and the cheapest change that ends it. One of the values may be a list (1,2,4)\n"
-                "or a range (1..16): then a table and a curve.",
+        .text = "Predicts the effect of changes on a run that headrace stalls has measured: the\n"
+                "speed, the share of waiting, and the cheapest change that ends the waiting.\n"
+                "RESULT is its stalls.json, or the folder of that file. One of the values may be\n"
+                "a list (1,2,4) or a range (1..16); the output is then a table with a curve.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 1,
@@ -165,7 +166,7 @@ static int read_values(struct predict_command *c)
             return CLI_USAGE;
         }
         if (v->count > 1 && c->varied >= 0) {
-            cli_complain(VERB, "--%s and --%s have several values each: only one may have",
+            cli_complain(VERB, "--%s and --%s both have several values: only one option may",
                          axes[c->varied].name, axes[i].name);
             return CLI_USAGE;
         }
@@ -179,7 +180,7 @@ static int read_values(struct predict_command *c)
     if (c->page_cache)
         add_words(c, "%s%s", "the kernel's page cache", "");
     if (c->form && !c->loader) {
-        cli_complain(VERB, "--form is of Headrace's loader: give --loader headrace too");
+        cli_complain(VERB, "--form is for Headrace's loader: give --loader headrace, too");
         return CLI_USAGE;
     }
     if (c->loader)

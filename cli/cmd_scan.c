@@ -32,29 +32,29 @@ static int parse(struct scan_options *o, int argc, char **argv, const char **pat
          .value = "N",
          .least = 1,
          .most = 256,
-         .help = "threads to work with (default: 16 to look at\nfiles, the cores to decode them)"},
+         .help = "number of threads (default: 16 to examine files, the\ncores to decode them)"},
         {.name = "index",
          .kind = CLI_CHOICE,
          .target = &o->index,
          .value = "user|beside|none",
          .choices = policies,
-         .help = "where the names are kept for the next time: in the\n"
-                 "user's cache directory (default), in the dataset's\n"
-                 "own, or nowhere, which looks at every file afresh"},
+         .help = "where to keep the index for the next scan or run: in\n"
+                 "the user's cache directory (default), in the\n"
+                 "dataset's, or nowhere (every file is examined again)"},
         {.name = "no-progress", .target = &o->no_progress, .help = "draw no progress bar"},
-        {.name = "verbose", .target = &o->verbose, .help = "say more on standard error"},
+        {.name = "verbose", .target = &o->verbose, .help = "print more on standard error"},
     };
     const struct cli_syntax syntax = {
         .verb = "scan",
         .arguments = "PATH [options]",
-        .text = "Says what a dataset holds: classes, images, their sizes, and what is wrong\n"
-                "with it. PATH is an image folder (one directory per class) or a list of\n"
-                "lines \"path<TAB>label\".",
+        .text = "Reports the contents of a dataset (classes, images, their sizes) and its\n"
+                "problems. PATH is an image folder (one directory per class), a list of lines\n"
+                "\"path<TAB>label\", tar files, or a pack.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 1,
-        .example = "  headrace scan /data/train                what is there\n"
-                   "  headrace scan /data/train --verify       and which files are damaged\n"
+        .example = "  headrace scan /data/train                its contents\n"
+                   "  headrace scan /data/train --verify       and its damaged images\n"
                    "  headrace scan val.txt --json             a list, for a program",
     };
     return cli_parse(&syntax, argc, argv, path);

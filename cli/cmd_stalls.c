@@ -28,12 +28,12 @@ static int parse(struct stalls_command *c, int argc, char **argv)
          .kind = CLI_TEXT,
          .text = &c->data,
          .value = "DIR",
-         .help = "where the dataset's files are, if that cannot be\nfound out (iterable datasets)"},
+         .help = "folder of the dataset's files, if it cannot be\ndetected (iterable datasets)"},
         {.name = "out",
          .kind = CLI_TEXT,
          .text = &c->out,
          .value = "DIR",
-         .help = "where the results go (default: headrace-stalls)"},
+         .help = "folder for the results (default: headrace-stalls)"},
         {.name = "time",
          .kind = CLI_REAL,
          .real = &c->seconds,
@@ -51,21 +51,22 @@ static int parse(struct stalls_command *c, int argc, char **argv)
          .kind = CLI_REAL,
          .real = &c->precision,
          .value = "P",
-         .help = "enough is known once each share of the time is\nknown to +-P (default: 0.02)"},
+         .help = "stop once each share of the time is known to +-P\n(default: 0.02)"},
         {.name = "warm-up",
          .kind = CLI_NUMBER,
          .target = &c->warm_up,
          .value = "N",
          .least = 1,
          .most = most,
-         .help = "batches before anything is measured (default: 5,\nor more until they are alike)"},
+         .help = "batches before the measurement (default: 5, or more\nif the steps still differ "
+                 "in time)"},
         {.name = "loader",
          .kind = CLI_NUMBER,
          .target = &c->loader,
          .value = "N",
          .least = 1,
          .most = most,
-         .help = "the script's N-th loader (default: the one whose\nloop trains)"},
+         .help = "measure the script's N-th loader (default: the first\nwhose loop trains)"},
         {.name = "no-device",
          .target = &c->no_device,
          .help = "replay no batches from the device's memory"},
@@ -73,17 +74,19 @@ static int parse(struct stalls_command *c, int argc, char **argv)
          .kind = CLI_TEXT,
          .text = &c->channel,
          .value = "HOST:PORT",
-         .help = "of several hosts: where their ranks meet, on rank 0's\nhost (default: "
-                 "MASTER_PORT + 29)"},
+         .help = "with several hosts: where their ranks meet, a port of\nrank 0's host "
+                 "(default: MASTER_PORT + 29)"},
         {.name = "unguarded",
          .target = &c->unguarded,
-         .help = "let the script write and delete files, which is\nturned away otherwise"},
+         .help =
+             "let the script change files; by default its changes\nare redirected and discarded"},
         {.name = "then-run",
          .target = &c->then_run,
-         .help = "afterwards run the command afresh, unmeasured; the\nexit status is its own"},
+         .help =
+             "afterwards run the command again, unmeasured; the\nexit status is that of this run"},
         {.name = "json",
          .target = &c->json,
-         .help = "print stalls.json instead of text; what the script\nprints goes to standard "
+         .help = "print stalls.json instead of text; the script's\noutput goes to standard "
                  "error"},
         {.name = "no-progress", .target = &c->no_progress, .help = "draw no progress bar"},
     };
@@ -93,11 +96,13 @@ static int parse(struct stalls_command *c, int argc, char **argv)
                      "       headrace stalls report STALLS.JSON [options]\n"
                      "       headrace stalls merge OUT PART PART... [options]",
         .text =
-            "Runs a PyTorch training script, unchanged, and tells how long it waits for\n"
-            "preparation, for storage and for copies, and what would change that. The run is\n"
-            "thrown away: once enough is known (3 minutes at most, unless steps are long) the\n"
-            "script is ended where it asks for a batch, and nothing of it behind that runs.\n"
-            "\nreport writes the text or the page of a result again; merge joins several hosts.",
+            "Runs a PyTorch training script, unchanged, and reports how long it waits for\n"
+            "preparation, for storage and for copies, and what would change that. Discard\n"
+            "what the run trains: after the measurement (3 minutes at most, unless steps are\n"
+            "long) the script is ended where it asks for a batch, and no code after that\n"
+            "runs.\n"
+            "\nreport writes the outputs of a result again; merge joins the results of several\n"
+            "hosts.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .rest = &c->rest,

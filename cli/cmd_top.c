@@ -42,7 +42,7 @@ static int ask(struct top *t, struct hr_error *error)
         json_decref(status);
         *error = (struct hr_error){.code = -EPROTO};
         snprintf(error->message, sizeof error->message,
-                 "the agent's status is no JSON object: is it of another version?");
+                 "the agent's status is not a JSON object: is it of another version?");
         return -EPROTO;
     }
     json_decref(t->before);
@@ -238,18 +238,19 @@ int cmd_top(int argc, char **argv)
          .kind = CLI_REAL,
          .real = &t.interval,
          .value = "S",
-         .help = "seconds between two looks (default: 1)"},
-        {.name = "once", .target = &t.once, .help = "print what happens in one interval, and end"},
+         .help = "seconds between two queries (default: 1)"},
+        {.name = "once", .target = &t.once, .help = "print the activity of one interval, and end"},
         {.name = "json",
          .target = &t.json,
-         .help = "print the status with rates, an object a line\n(see headrace-top(1))"},
+         .help = "print the status with rates as JSON, one object per\nline (see headrace-top(1))"},
     };
     const struct cli_syntax syntax = {
         .verb = "top",
         .arguments = "[options]",
-        .text = "Shows what an agent does: streams and their ranks, samples a second, where the\n"
-                "time goes, how full the queues are, how long each job waits. On a terminal it\n"
-                "refreshes until q or Ctrl-C is pressed; else it prints text every interval.",
+        .text = "Shows the current activity of an agent: streams and their ranks, samples per\n"
+                "second, where the time goes, how full the queues are, how long each job waits.\n"
+                "On a terminal it refreshes until q or Ctrl-C is pressed; elsewhere it prints\n"
+                "text every interval.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .example = "  headrace top\n"

@@ -24,14 +24,14 @@ static int parse(struct unpack_command *c, int argc, char **argv)
          .value = "N",
          .least = 1,
          .most = 256,
-         .help = "threads to work with (default: the cores)"},
+         .help = "number of threads (default: the cores)"},
         {.name = "force", .target = &c->force, .help = "replace files that exist"},
         {.name = "on-error",
          .kind = CLI_CHOICE,
          .target = &c->on_error,
          .value = "raise|skip",
          .choices = policies,
-         .help = "an image that is damaged in the pack ends it\n"
+         .help = "an image that is damaged in the pack ends the run\n"
                  "(default), or is left out and listed"},
         {.name = "json", .target = &c->json, .help = "print JSON (see headrace-unpack(1))"},
         {.name = "no-progress", .target = &c->no_progress, .help = "draw no progress bar"},
@@ -39,10 +39,11 @@ static int parse(struct unpack_command *c, int argc, char **argv)
     const struct cli_syntax syntax = {
         .verb = "unpack",
         .arguments = "PACK DIR [options]",
-        .text = "Writes every image of a pack below DIR, at the path it came from: coefficients\n"
-                "as JPEG files with the very same coefficients, encoded and indexed images as\n"
-                "they were, planes as PNG files. Progressive images that were indexed become\n"
-                "baseline JPEG files with the very same coefficients.",
+        .text =
+            "Writes every image of a pack below DIR, at the path that it had in the dataset:\n"
+            "coefficients as JPEG files with the same coefficients, encoded and indexed images\n"
+            "unchanged, planes as PNG files. Progressive images that were indexed become\n"
+            "baseline JPEG files with the same coefficients.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 2,
@@ -79,7 +80,7 @@ static int run(const struct unpack_command *c, struct pack_report *report,
 static int failed(int code, const struct hr_error *error)
 {
     if (cli_interrupted()) {
-        cli_complain("unpack", "interrupted; with --force the same command begins again");
+        cli_complain("unpack", "interrupted; to start over, give the same command with --force");
         return CLI_INTERRUPTED;
     }
     char *message = text_escape(code == -ENOMEM && !error->code ? "out of memory" : error->message);

@@ -73,7 +73,7 @@ static int print_gaps(const char *verb, const char *path, const struct hr_memory
         free(escaped);
     }
     if (!ended)
-        cli_complain(verb, "%s: its process was killed, or records still: it ends there", name);
+        cli_complain(verb, "%s is incomplete: its process was killed, or is still recording", name);
     if (problem)
         cli_complain(verb, "%s: the recording ended early: %s", name, problem);
     if (lost)
@@ -149,34 +149,36 @@ static int write_report(const struct report *c, struct hr_memory *const *memorie
 static int parse_report(struct report *c, int argc, char **argv)
 {
     const struct cli_option options[] = {
-        {.name = "text", .target = &c->text, .help = "print the text (default without the others)"},
+        {.name = "text",
+         .target = &c->text,
+         .help = "print the text (default without other outputs)"},
         {.name = "page",
          .kind = CLI_TEXT,
          .text = &c->page,
          .value = "FILE",
-         .help = "write the page, which needs no network; - is\nstandard output"},
+         .help = "write one HTML page that needs no network; - is\nstandard output"},
         {.name = "html", .kind = CLI_TEXT, .text = &c->page, .value = "FILE", .help = "the same"},
         {.name = "json",
          .target = &c->json,
-         .help = "print the analysis as JSON; of several, a list"},
+         .help = "print the analysis as JSON; a list for several records"},
         {.name = "h2d",
          .kind = CLI_TEXT,
          .text = &c->h2d,
          .value = "RATE",
-         .help = "from host to device (default: as the record says,\nelse 12GB/s)"},
+         .help = "bandwidth from host to device (default: from the\nrecord, else 12GB/s)"},
         {.name = "d2h",
          .kind = CLI_TEXT,
          .text = &c->d2h,
          .value = "RATE",
-         .help = "from device to host; both decide what could be\nswapped"},
+         .help = "bandwidth from device to host; both determine which\nblocks could be swapped"},
     };
     const struct cli_syntax syntax = {
         .verb = REPORT,
         .arguments = "FILE... [options]",
-        .text = "Tells what records hold: the peak and what it is made of, how long blocks are\n"
-                "left alone, the pattern that repeats, and what would save memory. Of several\n"
-                "(batch sizes, ranks) side by side. A FILE may also be a memory snapshot or a\n"
-                "trace of PyTorch's.",
+        .text = "Analyses records: the peak and its parts, the intervals in which blocks are not\n"
+                "used, the pattern that repeats, and what would save memory. Several records\n"
+                "(batch sizes, ranks) are shown side by side. A FILE may also be a memory\n"
+                "snapshot or a trace of PyTorch's.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 1,
@@ -251,12 +253,12 @@ int memory_diff(int argc, char **argv)
          .kind = CLI_REAL,
          .real = &c.fail_above,
          .value = "PERCENT",
-         .help = "exit with status 1 where the peak of a device grew\nby more"},
+         .help = "exit with status 1 if the peak of a device grew by\nmore"},
     };
     const struct cli_syntax syntax = {
         .verb = DIFF,
         .arguments = "BEFORE AFTER [options]",
-        .text = "Tells what is different between two records: peaks, blocks that came, went or\n"
+        .text = "Compares two records: peaks, groups of blocks that appeared, disappeared or\n"
                 "grew, iterations, intervals.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
@@ -283,9 +285,9 @@ int memory_import(int argc, char **argv)
     const struct cli_syntax syntax = {
         .verb = IMPORT,
         .arguments = "FROM TO",
-        .text = "Makes a record of what other tools wrote: a memory snapshot of PyTorch (of which\n"
-                "nothing is executed), a trace of its profiler with memory events, or its raw\n"
-                "memory timeline; these may be gzipped. They tell of allocations, not of\n"
+        .text = "Converts the file of another tool to a record: a memory snapshot of PyTorch\n"
+                "(none of which is executed), a trace of its profiler with memory events, or its\n"
+                "raw memory timeline; these may be gzipped. They contain allocations but no\n"
                 "accesses.",
         .positional = 2,
         .example = "  headrace memory import snapshot.pickle snapshot.hrm",
@@ -297,7 +299,7 @@ int memory_import(int argc, char **argv)
     if (r)
         return failed(IMPORT, r, &error);
     char *name = text_escape(paths[1]);
-    printf("%s: headrace memory report tells what is in it\n", name ? name : paths[1]);
+    printf("%s: headrace memory report analyses it\n", name ? name : paths[1]);
     free(name);
     return cli_finish(IMPORT, CLI_OK);
 }

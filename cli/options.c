@@ -32,9 +32,9 @@ static void print_help(const struct cli_syntax *s)
     printf("Usage: headrace %s %s\n\n%s\n\nOptions:\n", s->verb, s->arguments, s->text);
     for (int i = 0; i < s->option_count; i++)
         print_option(s->options[i].name, s->options[i].value, s->options[i].help);
-    print_option("help", NULL, "print this and exit");
+    print_option("help", NULL, "print this help and exit");
     printf("\nExample:\n%s\n\n"
-           "Exit status: 0 all is well, 1 a problem was found, 2 usage, 3 failed,\n"
+           "Exit status: 0 success, 1 a problem was found, 2 usage, 3 failed,\n"
            "130 interrupted.\n",
            s->example);
 }

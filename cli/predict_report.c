@@ -15,8 +15,6 @@
 
 #define BAR 18
 
-static const char *const parts[] = {"compute", "copy", "preparation", "fetch"};
-
 /* ---- text ---- */
 
 static const char *rate(char out[TEXT_NUMBER], double value)
@@ -82,7 +80,7 @@ static void print_sides(const struct predict_report *report)
     row("  range", interval(a, now), both ? interval(b, then) : NULL);
     for (int i = 0; i < 4; i++)
         if (i != 1 || now->share[i] > 0.0005 || then->share[i] > 0.0005)
-            number_row(parts[i], percent, now->share[i], then->share[i], both);
+            number_row(hr_stalls_share_name(i), percent, now->share[i], then->share[i], both);
     number_row("files in memory", percent, now->cached, then->cached, both);
     number_row("cores busy", percent, now->core_share, then->core_share, both);
     number_row("min(F, P, G) of DS-Analyzer", rate, now->reference_rate, then->reference_rate,
@@ -157,15 +155,18 @@ static void print_suggestions(const struct predict_report *report)
         return;
     }
     if (!report->suggestion_count) {
-        printf("No single change, nor two, would bring waiting from %.0f %% to %.3g %%.\n",
+        printf("No single change, and no two together, would reduce waiting from %.0f %% to %.3g "
+               "%%.\n",
                100 * wait, 100 * report->stall);
         return;
     }
     printf("The cheapest change that ends the waiting (%.0f %% of the time now):\n", 100 * wait);
     for (int i = 0; i < report->suggestion_count; i++) {
         const struct hr_stalls_suggestion *s = &report->suggestions[i];
-        printf("%s%s: %s samples/s%s\n", i ? "  or " : "  ", s->text, rate(a, s->prediction.rate),
-               s->prediction.extrapolated ? " *" : "");
+        char *text = text_escape(s->text);
+        printf("%s%s: %s samples/s%s\n", i ? "  or " : "  ", text ? text : "",
+               rate(a, s->prediction.rate), s->prediction.extrapolated ? " *" : "");
+        free(text);
     }
 }
 
@@ -187,7 +188,7 @@ void predict_report_print(const struct predict_report *report)
     for (int i = 0; i < report->suggestion_count; i++)
         starred |= report->suggestions[i].prediction.extrapolated;
     if (starred)
-        printf("* beyond what was measured\n");
+        printf("* beyond the measured range\n");
 }
 
 /* ---- JSON ---- */
@@ -234,11 +235,12 @@ static json_t *change_json(const struct hr_stalls_change *c)
 static json_t *prediction_json(const struct hr_stalls_change *change,
                                const struct hr_stalls_prediction *p)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:{s:f, s:f, s:f, s:f}, s:f, s:{s:o, s:o, s:o, s:o}, "
-                     "s:b, s:s, s:f, s:b}",
+    json_t *shares = json_object();
+    for (int i = 0; i < HR_STALLS_SHARES; i++)
+        json_object_set_new(shares, hr_stalls_share_name(i), json_real(p->share[i]));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:f, s:{s:o, s:o, s:o, s:o}, s:b, s:s, s:f, s:b}",
                      "change", change_json(change), "rate", number(p->rate), "low", number(p->low),
-                     "high", number(p->high), "share", "compute", p->share[0], "copy", p->share[1],
-                     "preparation", p->share[2], "fetch", p->share[3], "core_share", p->core_share,
+                     "high", number(p->high), "share", shares, "core_share", p->core_share,
                      "reference", "rate", number(p->reference_rate), "device",
                      number(p->device_rate), "preparation", number(p->prepare_rate), "fetch",
                      number(p->fetch_rate), "extrapolated", p->extrapolated, "why", p->why,

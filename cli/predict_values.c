@@ -14,11 +14,11 @@
 static const char *problem_of(enum predict_kind kind)
 {
     static const char *const problems[] = {
-        "it must be a number from 1 to 65536, some (1,2,4) or a range (1..16)",
-        "it must be a share from 0 to 1 (or 50%), some (0.25,0.5) or a range (0..1)",
-        "it must be a size with a unit (64GiB, 500GB), some, or a range (16GiB..256GiB)",
-        "it must be a speed (2GB/s) or a factor (x2), some, or a range (100MB/s..2GB/s)",
-        "it must be a factor (2, 0.5, x4), some (1,2,4) or a range (1..4)",
+        "it must be a number from 1 to 65536, a list (1,2,4) or a range (1..16)",
+        "it must be a share from 0 to 1 (or 50%), a list (0.25,0.5) or a range (0..1)",
+        "it must be a size with a unit (64GiB, 500GB), a list, or a range (16GiB..256GiB)",
+        "it must be a speed (2GB/s) or a factor (x2), a list, or a range (100MB/s..2GB/s)",
+        "it must be a factor (2, 0.5, x4), a list (1,2,4) or a range (1..4)",
     };
     return problems[kind];
 }

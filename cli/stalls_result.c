@@ -77,7 +77,9 @@ int stalls_report(int argc, char **argv)
     struct hr_stalls *result = NULL;
     struct hr_error error = {0};
     const struct cli_option options[] = {
-        {.name = "text", .target = &c.text, .help = "print the text (default without the others)"},
+        {.name = "text",
+         .target = &c.text,
+         .help = "print the text (default without other outputs)"},
         {.name = "page",
          .kind = CLI_TEXT,
          .text = &c.page,
@@ -93,7 +95,7 @@ int stalls_report(int argc, char **argv)
     const struct cli_syntax syntax = {
         .verb = REPORT,
         .arguments = "STALLS.JSON [options]",
-        .text = "Writes again what a result tells. STALLS.JSON is that file, or its folder.",
+        .text = "Writes the outputs of a result again. STALLS.JSON is that file, or its folder.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 1,
@@ -291,7 +293,7 @@ static int check_folder(const char *folder, struct hr_error *error)
     hr_stalls_destroy(&earlier);
     if (r)
         snprintf(error->message, sizeof error->message,
-                 "the folder %s holds something else than a result: name another one", folder);
+                 "the folder %s holds something other than a result: name another one", folder);
     return r ? -EEXIST : 0;
 }
 
@@ -340,10 +342,9 @@ int stalls_merge(int argc, char **argv)
     const struct cli_syntax syntax = {
         .verb = MERGE,
         .arguments = "OUT PART... [options]",
-        .text =
-            "Joins the results of the hosts of one run into the folder OUT. A PART is a host's\n"
-            "folder of results, or its stalls.json; where all are folders with records, the\n"
-            "records are analysed afresh.",
+        .text = "Joins the results of the hosts of one run into the folder OUT. A PART is a\n"
+                "host's folder of results, or its stalls.json; if all are folders with records,\n"
+                "the records are analysed again.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 2,

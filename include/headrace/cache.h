@@ -67,7 +67,8 @@ enum hr_cache_kind {
     HR_CACHE_HOSTS,   /* memcached:HOST,... */
 };
 
-/* Returns the kind of cache that `text` describes; of an invalid text, the kind it starts like. */
+/* Returns the kind of cache that `text` describes; for an invalid text, the kind that it begins
+ * like. */
 HR_API enum hr_cache_kind hr_cache_kind(const char *text);
 
 /*
@@ -104,7 +105,7 @@ struct hr_cache_info {
     uint64_t allocated_bytes;            /* memory, index and staging included */
     uint64_t used_bytes;                 /* size of the items */
     uint64_t items[3];                   /* as in `forms`, of the first three */
-    uint64_t staged;                     /* encoded items that wait for their conversion */
+    uint64_t staged;                     /* items that wait for their conversion */
     uint64_t source_bytes;               /* size of the items' samples on storage */
     uint64_t hits, misses;               /* since the segment was made */
     uint64_t saved_bytes;                /* bytes that hits did not read from storage */

@@ -278,11 +278,11 @@ struct hr_loader_stats {
     uint64_t cache_source_bytes; /* size of the files that need not be read any more, now */
     uint64_t cache_encoded, cache_coefficients, cache_planes; /* items by form, now;
                                                                  cache_indexed is below */
-    uint64_t cache_waiting; /* encoded items that wait for their conversion */
+    uint64_t cache_waiting; /* items that wait for their conversion */
     uint64_t converted;     /* items */
     uint64_t conversion_ns; /* CPU time of all workers spent on conversions */
-    uint64_t missed;        /* with an agent: samples of the stream's epoch that were over when
-                               this loader joined it */
+    uint64_t missed;        /* with an agent: samples of the stream's epoch before this loader's
+                               first batch */
     uint64_t alone;         /* with an agent: batches that were prepared for this loader alone */
     uint64_t reattached;    /* with "auto": number of times that it moved to a new agent */
     /* With a cache on several hosts. cache_hits includes these hits. */
@@ -295,6 +295,8 @@ struct hr_loader_stats {
     int workers_now;                /* workers of this process, as set by `options.threads` */
     uint64_t damaged_samples;       /* accepted because of the recipe's `damaged` */
     uint64_t cache_indexed;         /* items of the form `indexed`, now */
+    uint64_t scaled_samples;        /* decoded at a smaller scale, as the recipe's `inexact` allows;
+                                       with an agent, see its metrics */
 };
 
 HR_API void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats *stats);
@@ -302,9 +304,9 @@ HR_API void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader
 /*
  * Several hosts: a cache of "memcached:..." (headrace/cache.h).
  *
- * Before the first batch, all ranks compare through the servers what their plan is computed from.
- * If it differs, next returns -EINVAL and names what differs and where; if some ranks do not
- * come, it returns -ETIMEDOUT. If a server fails later, its items are misses, never errors.
+ * Before the first batch, all ranks compare the inputs of their plan, through the servers. If they
+ * differ, next returns -EINVAL, and the message names the input and the ranks; if ranks are
+ * missing, it returns -ETIMEDOUT. If a server fails later, its items are misses, never errors.
  *
  * struct hr_loader_rates: recent speed of this rank by source, for hr_loader_set_rates. Plain
  * numbers, so ranks may send it to each other as bytes. 0: not measured.

@@ -1,6 +1,6 @@
 /*
- * Memory behaviour of training: what every block of memory is for, and when it is allocated, read,
- * written and freed ("Pinpointing the Memory Behaviors of DNN Training", ISPASS'21).
+ * Memory behaviour of training: the contents of every block of memory, and when it is allocated,
+ * read, written and freed ("Pinpointing the Memory Behaviors of DNN Training", ISPASS'21).
  *
  * A recorder writes events to a file (docs/memory-format.md) from any number of threads,
  * without locks and without allocating memory. Recorded events are in the file however

@@ -30,7 +30,7 @@ extern "C" {
 
 /* Why a sample is stored unchanged (encoded) in the pack. */
 enum hr_pack_kept {
-    HR_PACK_CONVERTED = 0,   /* it is not: it was converted */
+    HR_PACK_CONVERTED = 0,   /* it is not encoded: it was converted */
     HR_PACK_KEPT_ASKED = 1,  /* the caller asked for the form `encoded` */
     HR_PACK_KEPT_FORMAT = 2, /* not a JPEG */
     HR_PACK_KEPT_KIND = 3,   /* a JPEG of a kind that has no other form (CMYK, 12 bits, ...) */

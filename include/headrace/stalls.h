@@ -49,6 +49,15 @@ enum hr_stalls_phase {
  * storage. */
 HR_API const char *hr_stalls_phase_name(enum hr_stalls_phase phase);
 
+/* The same for people: "batches on the device", "batches prepared", "files in memory", "files on
+ * storage", "one rank loading". */
+HR_API const char *hr_stalls_phase_title(enum hr_stalls_phase phase);
+
+/* Names of the shares of time, in their order: "compute", "copy", "preparation", "fetch"; NULL for
+ * another index. Static storage. */
+#define HR_STALLS_SHARES 4
+HR_API const char *hr_stalls_share_name(int share);
+
 /* ---- results ---- */
 
 /*
@@ -184,7 +193,9 @@ HR_API HR_NODISCARD int hr_stalls_predict(const struct hr_stalls *result,
 
 /* Finds the cheapest single change that leaves at most `stall` of the time to waiting. Tries,
  * in order of cost: nothing; Headrace's loader; a cache in the present memory; more
- * cores or workers; a faster disk; two of these together. Returns the number of suggestions, at
+ * cores or workers; a faster disk; two of these together. With the stall 0.02 gives those that
+ * the result already has: only their predictions are computed. Otherwise searches, which may take
+ * seconds. Returns the number of suggestions, at
  * most `capacity`, each with the change and its prediction; 0: no change suffices. Errors: as
  * hr_stalls_predict. */
 struct hr_stalls_suggestion {
@@ -233,6 +244,34 @@ static inline void hr_stalls_schedule_options_default(struct hr_stalls_schedule_
     hr_stalls_schedule_options_init(options, sizeof *options);
 }
 
+/* What is known before the first segment. */
+struct hr_stalls_pace {
+    size_t size;
+    double step_s;          /* a step on a replayed batch */
+    double load_s;          /* a batch of the loader, with its step */
+    double segment_s;       /* length of a segment to reach, and its batches, if more; default 3 */
+    uint64_t batches;       /* default 8 */
+    uint64_t ahead;         /* most batches that the loader prepares ahead */
+    uint64_t unit;          /* a segment has a multiple of so many batches; default 1 */
+    uint64_t epoch_batches; /* of the shortest epoch of a rank: a segment repeats no file; 0: not
+                               known */
+};
+HR_API void hr_stalls_pace_init(struct hr_stalls_pace *pace, size_t size);
+static inline void hr_stalls_pace_default(struct hr_stalls_pace *pace)
+{
+    hr_stalls_pace_init(pace, sizeof *pace);
+}
+
+/*
+ * Sets `batches` and `settle` of the options, whose phases and limits are set. Settling batches are
+ * as many as the loader has ahead, at least 2. Six rounds are to fit into max_s, and a segment is
+ * at least three times as long as the loader's batches ahead; fewer if not even four rounds would
+ * fit. With max_batches, four rounds fit. Errors: -EINVAL names the member.
+ */
+HR_API HR_NODISCARD int hr_stalls_schedule_fit(struct hr_stalls_schedule_options *options,
+                                               const struct hr_stalls_pace *pace,
+                                               struct hr_error *error);
+
 struct hr_stalls_segment {
     size_t size; /* set by the caller */
     enum hr_stalls_phase phase;
@@ -242,7 +281,7 @@ struct hr_stalls_segment {
     int preread; /* non-zero: read its files into memory first (WARM before, or without, COLD
                     of its set; ALONE) */
     uint64_t settle, batches;
-    int full; /* non-zero: begin once the loader has prepared all that it prepares ahead */
+    int full; /* non-zero: begin once the loader's queue is full */
 };
 
 enum hr_stalls_end {
@@ -267,12 +306,12 @@ HR_API int hr_stalls_schedule_next(struct hr_stalls_schedule *schedule,
 HR_API void hr_stalls_schedule_report(struct hr_stalls_schedule *schedule, double timed_s,
                                       double all_s);
 
-/* What the caller does with the segment last returned, now that it ran; hr_stalls_schedule_again.
- */
+/* What the caller must do with the segment last returned, once it has run; see
+ * hr_stalls_schedule_again. */
 enum hr_stalls_again {
-    HR_STALLS_COUNTS,       /* reports it */
-    HR_STALLS_DISTURBED,    /* gets it again and runs it again; reports the least disturbed try */
-    HR_STALLS_UNSETTLED,    /* gets it again and runs it again; no try so far counts */
+    HR_STALLS_COUNTS,       /* report it */
+    HR_STALLS_DISTURBED,    /* run it again; report the least disturbed try in the end */
+    HR_STALLS_UNSETTLED,    /* run it again; no try so far counts */
     HR_STALLS_NONE_SETTLED, /* the same, and earlier segments of its phase do not count either */
 };
 struct hr_stalls_evidence;
@@ -282,16 +321,16 @@ struct hr_stalls_evidence;
  * of the evidence: disturbed, all_s, waited_s, elapsed_s, queue_ahead, queue_end.
  *
  * A disturbed segment is run up to three times, as long as this takes at most 0.3 of max_s.
- * Segments that load are to begin as an epoch goes on: with the loader's queue full if training
- * hardly waits (less than 0.08 of the time), otherwise with an empty one, because what is taken
- * from a full queue was prepared before. The first segment of a phase begins with an empty queue
- * and decides this. If later ones that began with a full queue end with less than half of it,
- * segments begin with an empty one from then on.
+ * Segments that load must begin with the queue that the loader has in the middle of an epoch: full
+ * if training hardly waits (less than 0.08 of the time), otherwise empty, because the batches of a
+ * full queue were prepared before the segment. The first segment of a phase begins with an empty
+ * queue and decides this. If a later one begins with a full queue and ends with less than half of
+ * it, segments begin with an empty one from then on.
  */
 HR_API enum hr_stalls_again hr_stalls_schedule_again(struct hr_stalls_schedule *schedule,
                                                      const struct hr_stalls_evidence *evidence);
 
-/* Declares that a phase cannot be measured (COLD if nothing can be evicted). It is left
+/* Declares that a phase cannot be measured (COLD if nothing can be evicted). The schedule leaves it
  * out from now on, including a segment of it that was returned but not yet reported. */
 HR_API void hr_stalls_schedule_drop(struct hr_stalls_schedule *schedule,
                                     enum hr_stalls_phase phase);
@@ -302,8 +341,8 @@ HR_API enum hr_stalls_end hr_stalls_schedule_end(const struct hr_stalls_schedule
 
 /* ---- what a segment proves: for programs that run the segments themselves ---- */
 
-/* Time on the cores that this process may use, since some time in the past: only differences mean
- * anything. NaN: the kernel does not say. */
+/* Time on the cores that this process may use, counted from an arbitrary moment: only differences
+ * are meaningful. NaN: the kernel does not report it. */
 struct hr_stalls_load {
     size_t size;        /* set by the caller */
     int cores;          /* that this process may use */
@@ -328,23 +367,22 @@ enum hr_stalls_reads {
 };
 
 /*
- * What was counted while a segment ran, and what follows from it. NaN: not known. Bytes are those
- * of the whole segment, with the batches that settle or are read ahead; times are those of its
- * timed part.
+ * Measurements of a segment, and the conclusions from them. NaN: not known. Bytes are those of the
+ * whole segment, with the batches that settle or are read ahead; times are those of its timed part.
  */
 struct hr_stalls_evidence {
     size_t size;
-    enum hr_stalls_phase phase; /* COLD and WARM have to be proved; ALONE loads warm files */
+    enum hr_stalls_phase phase; /* COLD and WARM must be verified; ALONE loads warm files */
     /* Where the bytes came from. */
     int reads;             /* enum hr_stalls_reads */
     double read_bytes;     /* from storage, by all processes of the run */
     double expected_bytes; /* of the files: to read (COLD), in memory (WARM) */
     double cold_bytes;     /* if expected_bytes is NaN: the most that a cold segment read */
-    double bytes; /* of the files that were dropped before, and how much stayed in memory */
-    double resident_bytes;
-    int in_memory;       /* the file system has no storage */
-    int network;         /* the file system, or the samples, are perhaps on another machine */
-    char filesystem[32]; /* its name; "": not known */
+    double bytes;          /* of the files that were evicted before the segment */
+    double resident_bytes; /* part of them that stayed in memory */
+    int in_memory;         /* the file system has no storage */
+    int network;           /* the file system, or the samples, are perhaps on another machine */
+    char filesystem[32];   /* its name; "": not known */
     /* Load; differences of hr_stalls_load. If load_s is 0, `others` and `disturbed` stay as given.
      */
     int cores;
@@ -371,28 +409,29 @@ static inline void hr_stalls_evidence_default(struct hr_stalls_evidence *evidenc
 }
 
 /*
- * Draws the conclusions. A cold segment has to read nearly all of its files' bytes from storage
- * (0.9; 0.5 if they are estimated), of files of which hardly anything stayed in memory. A warm one
- * may read 0.05 of them, or 1 MiB of something else. Others disturb if they take more than 0.1 of
- * the cores' time and threads of the run wait for a core for more than 0.05 of the time, or if the
- * hypervisor alone takes 0.1. Errors: -EINVAL: `size`.
+ * Fills in the conclusions. A cold segment is verified if it reads nearly all of its files' bytes
+ * from storage (0.9; 0.5 if they are estimated) and hardly any of these files stayed in memory. A
+ * warm one is verified if it reads at most 0.05 of them, or 1 MiB. A segment is disturbed if others
+ * take more than 0.1 of the cores' time and threads of the run wait for a core for more than 0.05
+ * of the time, or if the hypervisor alone takes 0.1. Errors: -EINVAL: `size`.
  */
 HR_API HR_NODISCARD int hr_stalls_judge(struct hr_stalls_evidence *evidence,
                                         struct hr_error *error);
 
 /*
- * Finds pauses: what is no step but something that the loop does now and then (evaluation, logging,
- * a checkpoint). Of `count` batches, wait_s are seconds blocked in next() and batch_s seconds from
- * one next() to the following one. step_s is a step with its work on the device: a step that waits
- * for those before it, which an accelerator still does, is no pause. Writes the seconds to subtract
- * from each batch to pause_s, and returns the number of pauses. There are none if they come with
- * more than a quarter of the batches.
+ * Finds pauses: work of the loop now and then between two steps (evaluation, logging, a
+ * checkpoint). For each of `count` batches, wait_s has the seconds blocked in next(), and batch_s
+ * the seconds from one next() to the following one. step_s is the time of a step with its work on
+ * the device: a step that waits until an accelerator has finished earlier ones is not a pause.
+ * Writes the seconds to subtract from each batch to pause_s, and returns the number of pauses; 0 if
+ * more than a quarter of the batches would have one.
  */
 HR_API size_t hr_stalls_pauses(const double *wait_s, const double *batch_s, size_t count,
                                double step_s, double *pause_s);
 
 /* Writes notes about a run's judged segments, for the person who reads the result, and returns
- * their number. `unheld`: what to add to the note on warm segments that read from storage; "". */
+ * their number. `unheld`: text to add to the note on warm segments that read from storage, or "".
+ */
 #define HR_STALLS_NOTES 4
 HR_API int hr_stalls_segment_notes(const struct hr_stalls_evidence *segments, size_t count,
                                    const char *unheld, char notes[HR_STALLS_NOTES][400]);
@@ -406,8 +445,8 @@ struct hr_stalls_watch_options {
     size_t size;
     uint64_t warm_up;        /* batches before the measurement; default 5 */
     uint64_t batches;        /* limit on measured batches; 0 (default): none, only time_s */
-    double time_s;           /* approximate limit; default 150; 0: until precise. Once more if the
-                                figures contradict each other: then all is measured again */
+    double time_s;           /* approximate limit; default 150; 0: until precise. If the figures
+                                contradict each other, everything is measured once more */
     double precision;        /* half-width of a share's interval to reach; default 0.02 */
     int threads_of_training; /* cores that the training step keeps busy; default 1 */
     /* NULL: the step ends when the caller asks for the next batch. Otherwise called at

@@ -180,6 +180,8 @@ PyObject *core_stalls_again(struct hr_stalls_schedule *schedule, PyObject *evide
 PyObject *core_stalls_notes(PyObject *module, PyObject *args);
 PyObject *core_stalls_pauses(PyObject *module, PyObject *args);
 PyObject *core_stalls_load(PyObject *module, PyObject *root);
+/* schedule.c: a module function. */
+PyObject *core_stalls_lengths(PyObject *module, PyObject *args, PyObject *kwargs);
 
 extern PyType_Spec core_array_spec;
 extern PyType_Spec core_batch_spec;

@@ -52,6 +52,22 @@ static int add_forms(PyObject *module)
     return r;
 }
 
+/* Adds the phases of a measuring run: their names, in the order of enum hr_stalls_phase, and titles
+ * for people. */
+static int add_phases(PyObject *module)
+{
+    PyObject *titles = PyDict_New();
+    for (int i = 0; titles && i < HR_STALLS_PHASES; i++) {
+        enum hr_stalls_phase phase = (enum hr_stalls_phase)i;
+        if (core_put(titles, hr_stalls_phase_name(phase),
+                     PyUnicode_FromString(hr_stalls_phase_title(phase))) < 0)
+            Py_CLEAR(titles);
+    }
+    int r = titles ? PyModule_AddObjectRef(module, "stalls_phases", titles) : -1;
+    Py_XDECREF(titles);
+    return r;
+}
+
 static int module_exec(PyObject *module)
 {
     struct core_state *state = PyModule_GetState(module);
@@ -68,7 +84,8 @@ static int module_exec(PyObject *module)
         add_type(module, &core_stalls_schedule_spec, &state->stalls_schedule_type) < 0 ||
         add_type(module, &core_storage_hold_spec, &state->storage_hold_type) < 0 ||
         add_type(module, &core_memory_recorder_spec, &state->memory_recorder_type) < 0 ||
-        add_type(module, &core_stalls_spec, &state->stalls_type) < 0 || add_forms(module) < 0)
+        add_type(module, &core_stalls_spec, &state->stalls_type) < 0 || add_forms(module) < 0 ||
+        add_phases(module) < 0)
         return -1;
     state->sample_error = import_name("headrace._errors", "SampleError");
     state->too_many_bad_samples = import_name("headrace._errors", "TooManyBadSamples");
@@ -189,6 +206,11 @@ static PyMethodDef module_methods[] = {
     {"stalls_pauses", core_stalls_pauses, METH_VARARGS,
      PyDoc_STR("stalls_pauses(wait_s, batch_s, step_s)\n--\n\n"
                "Seconds of each batch that are a pause.")},
+    {"stalls_lengths", (PyCFunction)(void (*)(void))core_stalls_lengths,
+     METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("stalls_lengths(phases, *, step_s, load_s, ahead, unit, epoch_batches, max_s,\n"
+               "               max_batches)\n--\n\n"
+               "The batches of a segment, and how many settle before them.")},
     {"stalls_load", core_stalls_load, METH_O,
      PyDoc_STR("stalls_load(root)\n--\n\n"
                "Time on cores: of all processes, and of a process and those below it.")},

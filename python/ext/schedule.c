@@ -80,6 +80,35 @@ static PyObject *schedule_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     return (PyObject *)self;
 }
 
+PyObject *core_stalls_lengths(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"phases",        "step_s", "load_s",      "ahead", "unit",
+                            "epoch_batches", "max_s",  "max_batches", NULL};
+    struct hr_stalls_schedule_options options;
+    struct hr_stalls_pace pace;
+    struct hr_error error = {0};
+    unsigned long long ahead, unit, epoch_batches, max_batches;
+    PyObject *phases;
+    hr_stalls_schedule_options_default(&options);
+    hr_stalls_pace_default(&pace);
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O$ddKKKdK", names, &phases, &pace.step_s,
+                                     &pace.load_s, &ahead, &unit, &epoch_batches, &options.max_s,
+                                     &max_batches))
+        return NULL;
+    options.phases = phases_of(phases);
+    if (options.phases < 0)
+        return NULL;
+    options.max_batches = max_batches;
+    pace.ahead = ahead;
+    pace.unit = unit;
+    pace.epoch_batches = epoch_batches;
+    int r = hr_stalls_schedule_fit(&options, &pace, &error);
+    if (r)
+        return core_raise(PyModule_GetState(module), r, &error, NULL);
+    return Py_BuildValue("{s:K,s:K}", "batches", (unsigned long long)options.batches, "settle",
+                         (unsigned long long)options.settle);
+}
+
 static void schedule_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);

@@ -18,8 +18,6 @@ struct stalls {
     PyObject_HEAD struct hr_stalls *handle;
 };
 
-static const char *const causes[] = {"compute", "copy", "preparation", "fetch"};
-
 static struct hr_stalls *handle_of(PyObject *object)
 {
     return ((struct stalls *)object)->handle;
@@ -178,7 +176,7 @@ static PyObject *by_cause(const struct hr_interval *shares, int count)
 {
     PyObject *dict = PyDict_New();
     for (int i = 0; dict && i < count; i++)
-        if (core_put(dict, causes[i], interval(&shares[i])) < 0)
+        if (core_put(dict, hr_stalls_share_name(i), interval(&shares[i])) < 0)
             Py_CLEAR(dict);
     return dict;
 }
@@ -356,8 +354,8 @@ static PyObject *change_dict(const struct hr_stalls_change *c)
 static PyObject *prediction_dict(const struct hr_stalls_prediction *p)
 {
     PyObject *shares = PyDict_New();
-    for (int i = 0; shares && i < 4; i++)
-        if (core_put(shares, causes[i], PyFloat_FromDouble(p->share[i])) < 0)
+    for (int i = 0; shares && i < HR_STALLS_SHARES; i++)
+        if (core_put(shares, hr_stalls_share_name(i), PyFloat_FromDouble(p->share[i])) < 0)
             Py_CLEAR(shares);
     return Py_BuildValue(
         "{s:d,s:d,s:d,s:N,s:d,s:d,s:d,s:d,s:d,s:N,s:N}", "rate", p->rate, "low", p->low, "high",

@@ -245,6 +245,7 @@ class Recipe:
         apply_exif_orientation: bool = False,
         max_pixels: int = 178956970,
         damaged: int = 0,
+        exact: bool = True,
     ) -> Recipe: ...
     shape: Final[tuple[int, int, int]]
     dtype: Final[Literal["uint8", "float16", "bfloat16", "float32"]]
@@ -266,6 +267,7 @@ class Preparer:
         self, recipe: Recipe, data: Buffer, seed: int = 0, epoch: int = 0, index: int = 0
     ) -> Array: ...
     damage: Final[str | None]
+    scale: Final[Literal[1, 2, 4, 8]]
 
 @final
 class Converter:
@@ -392,6 +394,23 @@ class _Verdict(TypedDict):
     others: float | None
     disturbed: bool
 
+stalls_phases: dict[_Phase, str]
+
+class _Lengths(TypedDict):
+    batches: int
+    settle: int
+
+def stalls_lengths(
+    phases: Sequence[str],
+    *,
+    step_s: float,
+    load_s: float,
+    ahead: int,
+    unit: int,
+    epoch_batches: int,
+    max_s: float,
+    max_batches: int,
+) -> _Lengths: ...
 def stalls_load(root: int, /) -> _Load: ...
 def stalls_judge(evidence: dict[str, Any], /) -> _Verdict: ...
 def stalls_notes(segments: list[dict[str, Any]], unheld: str, /) -> list[str]: ...

@@ -260,13 +260,13 @@ int hr_cache_drop(const char *name, const char *dataset, int force, uint64_t *fr
         *left = what.left;
     if (!r && !what.found && dataset)
         r = hr__fail(error, -ENOENT,
-                     "cache %s holds nothing of %s: headrace cache list tells what "
-                     "there is",
+                     "cache %s holds no samples of %s; headrace cache list shows all "
+                     "datasets",
                      name, dataset);
     else if (!r && !what.found)
         r = hr__fail(error, -ENOENT,
-                     "there is no cache %s: headrace cache list tells which there "
-                     "are",
+                     "there is no cache %s; headrace cache list shows all "
+                     "caches",
                      name);
     return r;
 }

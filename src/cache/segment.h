@@ -94,7 +94,7 @@ struct hr__books {
     uint64_t ring_cursor;     /* items before it have been offered for conversion */
     uint64_t ring_allocated;  /* 0, or the size of the ring */
     uint64_t source_bytes;    /* of admitted items */
-    uint64_t items[HR_FORMS]; /* admitted items; pending ones count as encoded */
+    uint64_t items[HR_FORMS]; /* admitted items; pending ones in the form that they have */
     uint64_t staged;          /* pending items, and their bytes */
     uint64_t staged_bytes;
     uint64_t waiting; /* pending items that nobody is converting */

@@ -4,9 +4,6 @@
 /* From this many values on a mean forgets old ones, so that it follows changes in a run. */
 #define MEMORY 256
 
-/* A mean is used from this many values on. */
-#define ENOUGH 16
-
 /* Estimates until there are measurements: cost relative to preparing an encoded sample, and bytes
  * relative to its own. From photographs of 500 x 375 on one core. */
 static const struct {
@@ -27,7 +24,7 @@ void hr__mean_add(struct hr__mean *mean, double value)
 
 static double believed(const struct hr__mean *mean, double typical)
 {
-    return mean->count >= ENOUGH ? mean->value : typical;
+    return mean->count >= HR__WORTH_ENOUGH ? mean->value : typical;
 }
 
 static double prepare_ns(const struct hr__worth *worth, enum hr_form form)
@@ -83,6 +80,23 @@ int hr__worth_convert(const struct hr__worth *worth, enum hr_form form,
 /* The cost of a sample's read when storage is the bottleneck: more than any form saves. */
 #define PRICELESS_NS 1e15
 
+/* The cost of an item of a form, by the time that it is made. */
+static double making_ns(const struct hr__worth *worth, enum hr_form form,
+                        const struct hr__worth_moment *moment)
+{
+    if (form == HR_FORM_INDEXED && moment->in_passing)
+        return HR__WORTH_PASSING * prepare_ns(worth, HR_FORM_ENCODED);
+    return hr__worth_convert_ns(worth, form);
+}
+
+int hr__worth_index_repays(const struct hr__worth *worth, const struct hr__worth_moment *moment)
+{
+    double saving = saving_ns(worth, HR_FORM_INDEXED);
+    if (!moment->uses_known || moment->uses == HR__WORTH_FOREVER)
+        return saving > 0;
+    return saving * (double)moment->uses > HR__WORTH_PASSING * prepare_ns(worth, HR_FORM_ENCODED);
+}
+
 /* A form: its item's bytes relative to its sample's, and the time that having it saves in each
  * epoch compared with reading the sample. */
 struct point {
@@ -104,7 +118,7 @@ static int points(const struct hr__worth *worth, const struct hr__worth_space *s
         if (moment->uses_known && !moment->uses)
             saving = 0;
         else if (moment->uses_known && moment->uses != HR__WORTH_FOREVER)
-            saving -= hr__worth_convert_ns(worth, form) / (double)moment->uses;
+            saving -= making_ns(worth, form, moment) / (double)moment->uses;
         if (saving > 0)
             out[count++] = (struct point){form, hr__worth_growth(worth, form), read_ns + saving};
     }

@@ -7,7 +7,8 @@
  * in one go, at the moment when the batch that the consumer gets next has no sample left to take.
  * The rules are in src/cache/worth.h.
  *
- * Batches do not depend on any of this: all forms have the same pixels.
+ * Batches do not depend on any of this: all forms have the same pixels. Scaled decoding is the
+ * exception, so a loader whose recipe asks for it converts nothing.
  */
 #ifndef HR_LOADER_CACHING_H
 #define HR_LOADER_CACHING_H

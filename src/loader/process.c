@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "loader/loader.h"
 #include "loader/schedule.h"
+#include "recipe/recipe.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -65,9 +66,25 @@ struct input {
     struct hr_item item;
 };
 
+/* Returns non-zero if an item of `form` is a conversion that must not stand for its sample: a
+ * recipe with scaled decoding scales files, while items are decoded exactly, and pixels must not
+ * depend on what other jobs keep. Items that the dataset itself has in the form are no conversions.
+ */
+static int is_foreign(const struct hr_loader *l, uint64_t index, enum hr_form form)
+{
+    struct hr__range range;
+    if (!hr__recipe_options(l->recipe)->inexact || hr__form_is_scalable(form))
+        return 0;
+    return hr__dataset_range(l->dataset, index, 0, &range, NULL) != 1 || range.form != form;
+}
+
 static int find(struct hr_loader *l, struct input *in)
 {
     in->is_cached = in->looks-- > 0 && l->cache && hr__cache_find(l->cache, in->index, &in->hit);
+    if (in->is_cached && is_foreign(l, in->index, in->hit.form)) {
+        hr__cache_unpin(l->cache, &in->hit);
+        in->is_cached = 0;
+    }
     if (in->is_cached)
         in->item = (struct hr_item){in->hit.bytes, in->hit.length, in->hit.form};
     return in->is_cached;
@@ -113,7 +130,11 @@ static int obtain(struct hr__thread *self, struct hr__job *job, struct input *in
     struct hr__read *read = &job->sample.read;
     int r = 0;
     in->is_cached = 0;
-    if (!in->is_here) {
+    if (in->is_here && job->tier != HR__TIER_STORAGE && read->bytes &&
+        is_foreign(l, in->index, hr_form_of(read->bytes, read->length))) {
+        hr__drop_bytes(l, read);
+        r = read_one(l, job, in, outcome, error);
+    } else if (!in->is_here) {
         outcome->busy = !find_or_claim(l, job, in);
         if (outcome->busy || in->is_cached)
             return 0;
@@ -139,6 +160,9 @@ static int prepare(struct hr__thread *self, struct hr__job *job, const struct in
     if (!plan->order)
         key.epoch += job->batch->positions[job->place] << 32;
     error->message[0] = 0;
+    int wants_index = !in->is_cached && in->item.form == HR_FORM_ENCODED &&
+                      l->keeper->wants_index && l->keeper->wants_index(l);
+    hr_preparer_make_items(self->preparer, wants_index);
     uint64_t start = hr__now_ns(), start_cpu = cost_clock(l);
     int r = hr_preparer_run(self->preparer, l->recipe, in->item.bytes, in->item.length, &key, out,
                             error);
@@ -146,6 +170,9 @@ static int prepare(struct hr__thread *self, struct hr__job *job, const struct in
     hr__histogram_add(&l->counters.prepare, took_ns);
     if (l->keeper->prepared)
         l->keeper->prepared(l, in->index, took_ns);
+    outcome->cost.had_index = wants_index;
+    if (hr_preparer_item(self->preparer, &outcome->cost.made))
+        outcome->cost.made.length = 0;
     outcome->cost.form = in->item.form;
     outcome->cost.read_bytes = in->is_cached ? 0 : in->item.length;
     outcome->cost.prepare_ns = r ? 0 : cost_clock(l) - start_cpu;
@@ -313,6 +340,9 @@ void hr__process(struct hr__thread *self, struct hr__job *job, struct hr__outcom
     } else {
         note_damage(self, job, index, outcome);
     }
-    if (!outcome->error.code)
-        hr__count(&l->counters.samples, 1);
+    if (outcome->error.code)
+        return;
+    hr__count(&l->counters.samples, 1);
+    if (hr_preparer_scale(self->preparer) > 1)
+        hr__count(&l->counters.scaled_samples, 1);
 }

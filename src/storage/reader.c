@@ -122,11 +122,6 @@ int hr__reader_wait(struct hr__reader *reader, struct hr__read **done, int capac
     return count;
 }
 
-unsigned hr__reader_in_flight(const struct hr__reader *reader)
-{
-    return reader->in_flight;
-}
-
 int hr__read_file(struct hr__read *read, uint64_t max_bytes)
 {
     struct hr__transfer_rules rules = {.max_bytes = max_bytes ? max_bytes : DEFAULT_MAX_BYTES};

@@ -77,8 +77,6 @@ int hr__reader_submit(struct hr__reader *reader, struct hr__read *read);
 int hr__reader_wait(struct hr__reader *reader, struct hr__read **done, int capacity,
                     int64_t timeout_ns);
 
-unsigned hr__reader_in_flight(const struct hr__reader *reader);
-
 /* Reads one file on the calling thread with pread, for rare reads outside the ring. Same guarantees
  * as above. Returns the result and also stores it in read->result. */
 int hr__read_file(struct hr__read *read, uint64_t max_bytes);

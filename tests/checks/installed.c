@@ -1,6 +1,6 @@
 /*
- * A program of somebody else: built against the installed library, it opens an
- * image folder and prepares one sample. See tools/check_install.sh.
+ * A user's program, built against the installed library: opens an image folder and prepares one
+ * sample. See tools/check_install.sh.
  */
 #include <headrace/headrace.h>
 

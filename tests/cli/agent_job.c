@@ -1,7 +1,7 @@
 /*
  * A job of an agent, for the tests of headrace agent and headrace top: reads the epochs of a
- * dataset in batches of BATCH from a stream, with a pause after each, and says "ready" after
- * the first one; ends when its standard input does.
+ * dataset in batches of BATCH from a stream, with a pause after each batch. Prints "ready" after
+ * the first batch; ends when its standard input is closed.
  *
  * Usage: agent_job SOCKET STREAM DATASET BATCH PAUSE_US
  */
@@ -36,7 +36,7 @@ static int make(struct hr_loader **out, char **argv, struct hr_error *error)
     return r;
 }
 
-/* One epoch: 1 where it is to go on. */
+/* Reads one epoch; returns 1 to continue. */
 static int read_epoch(struct hr_loader *loader, uint64_t epoch, int pause_us,
                       struct hr_error *error)
 {

@@ -1,7 +1,7 @@
 /*
- * A process that uses a cache, for the tests of headrace cache: puts COUNT values of
- * 1,000 bytes in that are not there, looks each of them up once, says "ready" and goes on
- * using it until its standard input ends.
+ * A process that uses a cache, for the tests of headrace cache: puts COUNT values of 1,000 bytes
+ * that are not there yet, looks up each of them once, prints "ready", and keeps the cache open
+ * until its standard input is closed.
  *
  * Usage: cache_user SPEC IDENTITY COUNT
  */

@@ -1,7 +1,7 @@
 /*
- * An agent that only viewers meet: fake_agent SOCKET FILE... answers each STATUS with the next
- * of the files, the last one again and again; TRACE with a trace; END by ending. A file of the
- * name "mute" stands for no answer, "end" for an end. Says "ready" when it listens.
+ * A fake agent for viewers: fake_agent SOCKET FILE... answers each STATUS with the next of the
+ * files, and repeats the last one; TRACE with a trace; END by ending. Instead of a file, "mute"
+ * sends no answer and "end" ends. Prints "ready" when it listens.
  */
 #include "agent/launch.h"
 #include "agent/wire.h"
@@ -38,7 +38,7 @@ static void send_text(int fd, const char *text)
     hr__wire_close_files(&m);
 }
 
-/* One connection; returns non-zero where the agent is to end. */
+/* Serves one connection; returns non-zero if the agent must end. */
 static int serve(int fd, char ***files)
 {
     struct hr__wire_message m, welcome = {.type = HR__WIRE_WELCOME};

@@ -1,10 +1,10 @@
 /*
- * Makes a record of a small training whose every time and size is known.
+ * Makes a record of a small training run with known times and sizes.
  * Usage: memory_make OUT BATCH ITERATIONS [cut|none|failed]
  *
  * An iteration takes 1 ms: an input of 400 bytes a sample, an activation of 200 a sample, a
  * gradient of 40000 bytes; parameters are 40000 bytes. `cut`: the process ends without ending the
- * record; `none`: there are no events; `failed`: an allocation is refused.
+ * record; `none`: there are no events; `failed`: an allocation fails.
  */
 #include <headrace/memory.h>
 

@@ -1,5 +1,5 @@
 /*
- * Makes a stalls.json of records, as headrace stalls does at the end of a run.
+ * Makes a stalls.json from records, as headrace stalls does at the end of a run.
  * Usage: stalls_make OUT RECORD...
  */
 #include <headrace/headrace.h>

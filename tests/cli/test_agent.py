@@ -181,7 +181,7 @@ class Agent(CliCase):
         path = os.path.join(self.root, "trace.json")
         status, out, err = self.run_it("agent", "--trace", path, "--seconds", "0.2")
         self.assertEqual((status, out, err),
-                         (0, f"{path}: 0.2 s of the agent, for ui.perfetto.dev or chrome://tracing\n", ""))
+                         (0, f"{path}: a trace of 0.2 s, for ui.perfetto.dev or chrome://tracing\n", ""))
         with open(path, encoding="utf-8") as f:
             trace = json.load(f)
         names = {e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
@@ -316,14 +316,14 @@ class Agent(CliCase):
         self.assertTrue(any(re.fullmatch(r"queue \d+: stream one, rank 0 of 1", t) for t in titles), titles)
 
     def test_usage(self):
-        one = "--stop, --status and --trace: one at a time"
-        running = ("--stop, --status and --trace are about an agent that runs: of the other options they take "
-                   "--socket")
+        one = "give only one of --stop, --status and --trace"
+        running = ("--stop, --status and --trace are requests to a running agent: the only other option that they "
+                   "take is --socket")
         for args, says in (
             (["--stop", "--status"], one),
             (["--stop", "--threads", "2"], running),
             (["--trace", "x", "--idle", "2"], running),
-            (["--seconds", "2"], "--seconds is for --trace"),
+            (["--seconds", "2"], "--seconds needs --trace"),
             (["--trace", "x", "--seconds", "601"], "--seconds: it must be more than 0 and at most 600"),
             (["--threads", "0"], "--threads 0: it must be a number from 1 to 4096"),
             (["--idle", "-1"], "--idle -1: it must be a number, 0 or more"),

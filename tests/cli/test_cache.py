@@ -57,7 +57,7 @@ class Cache(CliCase):
             self.expect(["cache", *args], 0, "There are no caches.\n")
             self.assertEqual(self.read_json(*args), {"layout": 1, "caches": []})
         self.assertEqual(os.listdir(self.place), [])
-        none = "there is no cache x: headrace cache list tells which there are\n"
+        none = "there is no cache x; headrace cache list shows all caches\n"
         self.expect(["cache", "info", "x"], 3, "", "headrace cache info: " + none)
         self.expect(["cache", "drop", "x"], 3, "", "headrace cache drop: " + none)
 
@@ -96,8 +96,8 @@ imagenet: /data/train
         for args in ([], ["imagenet"], ["imagenet", "/data/train"]):
             self.matches(["info", *args], 0, text)
         self.expect(["cache", "info", "imagenet", "/data/val"], 3, "",
-                    "headrace cache info: cache imagenet holds nothing of /data/val: "
-                    "headrace cache list tells what there is\n")
+                    "headrace cache info: cache imagenet holds no samples of /data/val; "
+                    "headrace cache list shows all datasets\n")
         q = self.use("shm:imagenet?size=8MiB", "/data/train", 5)
         _, out, _ = self.run_it("cache", "info", "imagenet")
         self.assertIn(f"  in use by     2 processes: {p.pid}, {q.pid}\n", out)
@@ -138,20 +138,20 @@ imagenet: /data/train
         self.make("shm:a?size=256MiB", "/data/y", 3)
         p = self.use("shm:a?size=256MiB", "/data/z", 3)
         self.expect(["cache", "drop", "a", "--dataset", "/data/w"], 3, "",
-                    "headrace cache drop: cache a holds nothing of /data/w: "
-                    "headrace cache list tells what there is\n")
+                    "headrace cache drop: cache a holds no samples of /data/w; "
+                    "headrace cache list shows all datasets\n")
         self.matches(["drop", "a", "--dataset", "/data/x"], 0,
-                     f"a: 1 segment dropped, {MEMORY} of memory given back\n")
+                     f"a: 1 segment dropped, {MEMORY} of memory freed\n")
         self.matches(["drop", "a"], 1,
-                     f"a: 1 segment dropped, {MEMORY} of memory given back\n"
-                     "a: 1 segment is in use and left; --force drops what is in use\n")
+                     f"a: 1 segment dropped, {MEMORY} of memory freed\n"
+                     "a: 1 segment is in use and kept; --force drops segments in use, too\n")
         self.expect(["cache", "drop", "a"], 1,
-                    "a: 1 segment is in use and left; --force drops what is in use\n")
+                    "a: 1 segment is in use and kept; --force drops segments in use, too\n")
         self.assertEqual(self.read_json("drop", "a", status=1),
                          {"layout": 1, "name": "a", "freed_bytes": 0, "left": 1})
         self.matches(["drop", "a", "--force"], 0,
-                     "a: 1 segment dropped, 0 B of memory given back\n"
-                     f"a: {MEMORY} are in use, and given back when their users end\n")
+                     "a: 1 segment dropped, 0 B of memory freed\n"
+                     f"a: {MEMORY} are in use, and will be freed when their users end\n")
         self.assertEqual(os.listdir(self.place), [])
         self.end(p)
         self.assertEqual(p.returncode, 0)
@@ -185,12 +185,12 @@ a                     damaged                         0  {re.escape(path)}
 a
   file          {re.escape(path)}
   damaged       the cache's segment {re.escape(path)} is damaged in its header
-  memory        {MEMORY}; the next start makes it anew, headrace cache drop removes it
+  memory        {MEMORY}; the next start makes it again, headrace cache drop removes it
 """)
         (one,) = self.read_json("info", "a", status=1)["caches"]
         self.assertTrue(one["damaged"])
         self.assertIn("damaged in its header", one["problem"])
-        self.matches(["drop", "a"], 0, f"a: 1 segment dropped, {MEMORY} of memory given back\n")
+        self.matches(["drop", "a"], 0, f"a: 1 segment dropped, {MEMORY} of memory freed\n")
 
     def test_refused(self):
         os.mkdir(self.own, 0o755)

@@ -89,9 +89,9 @@ class Servers(CliCase):
         self.assertEqual(lines[5], "2 of 3 servers answer; 1.11 GiB of items planned in 128 MiB "
                                    "of memory; items up to 512 KiB")
         self.assertEqual(lines[8:11], [
-            f"problem: 127.0.0.1:{bad} gives up items for others when it is full: start it with -M",
-            f"problem: 127.0.0.1:{bad} has 64.0 MiB, of which items should be planned to take "
-            "three quarters at most, not 60.0 MiB (94 %): give it a size of 48MiB, or start it "
+            f"problem: 127.0.0.1:{bad} evicts items when it is full: start it with -M",
+            f"problem: 127.0.0.1:{bad} has 64.0 MiB, and at most three quarters of it should "
+            "be planned for items, not 60.0 MiB (94 %): give it a size of 48MiB, or start it "
             "with -m 81",
             f"problem: 127.0.0.1:{bad} refuses items of more than 512 KiB: start it with -I 8m"])
         self.assertRegex(lines[11], f"^problem: 127.0.0.1:{dead} refuses connections")

@@ -174,8 +174,8 @@ class Results(CliCase):
         status, out, err = self.run_it("memory", "report", "cut.hrm", "--json")
         self.assertEqual(
             (status, err),
-            (0, "headrace memory report: cut.hrm: its process was killed, or records still: it ends "
-                "there\n"))
+            (0, "headrace memory report: cut.hrm is incomplete: its process was killed, or is still "
+                "recording\n"))
         self.assertEqual(json.loads(out)["run"]["events"], 2 + 8 * 18)
         self.make("full.hrm")
         self.change("full.hrm", 56, struct.pack("<Q", 1234))
@@ -229,7 +229,7 @@ class Results(CliCase):
         rows = [[-1, 1, 1000, 0], [10, 2, 400, 4], [20, 2, 600, 5], [30, 4, -400, 4]]
         self.write("raw.json", json.dumps(rows).encode())
         self.expect(["memory", "import", "raw.json", "raw.hrm"], 0,
-                    "raw.hrm: headrace memory report tells what is in it\n")
+                    "raw.hrm: headrace memory report analyses it\n")
         for name in ("raw.hrm", "raw.json"):
             status, out, err = self.run_it("memory", "report", name, "--json")
             self.assertEqual((status, err), (0, ""))

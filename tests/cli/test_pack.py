@@ -45,7 +45,7 @@ class Pack(CliCase):
         self.assertEqual(info.splitlines(), out.splitlines()[:-1])
         status, checked, err = self.run_it("pack", "--verify", "set.hrpack")
         self.assertEqual((status, err), (0, ""))
-        self.assertEqual(checked, info + "\nEvery checksum is right and every image decodes.\n")
+        self.assertEqual(checked, info + "\nEvery checksum is correct and every image decodes.\n")
 
     def test_json_and_forms(self):
         self.make_photographs()
@@ -146,10 +146,10 @@ class Pack(CliCase):
     def test_wrong_arguments(self):
         for args, message in (
             ([], "an argument is missing; usage: headrace pack SRC DST.hrpack [options]"),
-            (["a"], "where to? usage: headrace pack SRC DST.hrpack"),
+            (["a"], "DST is missing; usage: headrace pack SRC DST.hrpack"),
             (["a", "b", "c"], "one argument too many: c; see headrace pack --help"),
-            (["--verify", "a", "b"], "--verify takes one pack, not b too"),
-            (["--verify", "--info", "a"], "--verify and --info are two things; give one of them"),
+            (["--verify", "a", "b"], "--verify takes one pack; b is one argument too many"),
+            (["--verify", "--info", "a"], "give either --verify or --info, not both"),
             (["a", "b", "--form", "rgb"], "--form rgb: it must be one of coefficients|planes|indexed|encoded|auto"),
             (["a", "b", "--max-growth", "0.5"], "--max-growth 0.5: it must be a number, 1 or more"),
             (["a", "b", "--max-growth", "1x"], "--max-growth 1x: it must be a number, 1 or more"),
@@ -236,7 +236,7 @@ class Pack(CliCase):
         self.assertIn("only the unfinished set.hrpack.partial", err)
         status, _, err = self.run_it(*args, "--form", "planes")
         self.assertEqual(status, 3)
-        self.assertTrue(err.endswith("; --restart begins anew\n"))
+        self.assertTrue(err.endswith("; --restart starts over\n"))
         # the rest would take long: only what changes is looked at
         for i in range(8, 2000):
             os.unlink(f"{self.root}/set/cat/{i:04d}.jpg")

@@ -124,7 +124,7 @@ min(F, P, G) of DS-Analyzer                    277                 400
 The cheapest change that ends the waiting (60 % of the time now):
   Headrace's loader and storage 3 times as fast: 640 samples/s
   or 8 workers and storage 3 times as fast: 640 samples/s
-* beyond what was measured
+* beyond the measured range
 """)
 
     def test_series(self):
@@ -167,7 +167,7 @@ compute, copy, preparation, fetch: % of the time
 The cheapest change that ends the waiting (60 % of the time now):
   Headrace's loader and storage 3 times as fast: 640 samples/s
   or 8 workers and storage 3 times as fast: 640 samples/s
-* beyond what was measured
+* beyond the measured range
 """)
 
     def test_measured_phases_come_out(self):
@@ -212,11 +212,11 @@ The cheapest change that ends the waiting (60 % of the time now):
         self.assertEqual(cores("1..64"), [1, 2, 3, 5, 8, 12, 18, 28, 42, 64])
 
     def test_usage(self):
-        number = "it must be a number from 1 to 65536, some (1,2,4) or a range (1..16)"
-        share = "it must be a share from 0 to 1 (or 50%), some (0.25,0.5) or a range (0..1)"
-        size = "it must be a size with a unit (64GiB, 500GB), some, or a range (16GiB..256GiB)"
-        speed = "it must be a speed (2GB/s) or a factor (x2), some, or a range (100MB/s..2GB/s)"
-        factor = "it must be a factor (2, 0.5, x4), some (1,2,4) or a range (1..4)"
+        number = "it must be a number from 1 to 65536, a list (1,2,4) or a range (1..16)"
+        share = "it must be a share from 0 to 1 (or 50%), a list (0.25,0.5) or a range (0..1)"
+        size = "it must be a size with a unit (64GiB, 500GB), a list, or a range (16GiB..256GiB)"
+        speed = "it must be a speed (2GB/s) or a factor (x2), a list, or a range (100MB/s..2GB/s)"
+        factor = "it must be a factor (2, 0.5, x4), a list (1,2,4) or a range (1..4)"
         for option, words, problem in (
                 ("cores", ("0", "-1", "1.5", "x2", "", "1,", ",1", "1..", "1..2..3", "1..4,6", "nan",
                            "1e99", "70000", "2 ", " 2", ",".join(["1"] * 40)), number),
@@ -227,9 +227,9 @@ The cheapest change that ends the waiting (60 % of the time now):
             for word in words:
                 self.refused(["stalls.json", f"--{option}={word}"], 2, f"--{option} {word}: {problem}")
         self.refused(["stalls.json", "--cores", "1,2", "--workers", "1,2"], 2,
-                     "--cores and --workers have several values each: only one may have")
+                     "--cores and --workers both have several values: only one option may")
         self.refused(["stalls.json", "--form", "planes"], 2,
-                     "--form is of Headrace's loader: give --loader headrace too")
+                     "--form is for Headrace's loader: give --loader headrace, too")
         self.refused(["stalls.json", "--stall", "2"], 2, "--stall 2: it must be a share from 0 to 1")
         self.refused([], 2, "an argument is missing; usage: headrace predict RESULT [changes]")
         self.refused(["stalls.json", "--core", "2"], 2,

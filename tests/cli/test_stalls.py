@@ -167,7 +167,7 @@ class Results(CliCase):
     def test_a_folder_of_something_else_is_left_alone(self):
         self.write("mine/photo.jpg")
         self.expect(["stalls", "merge", "mine", "host0"], 3, "",
-                    "headrace stalls merge: the folder mine holds something else than a result: "
+                    "headrace stalls merge: the folder mine holds something other than a result: "
                     "name another one\n")
         self.expect(["stalls", "merge", "mine/photo.jpg", "host0"], 3, "",
                     "headrace stalls merge: cannot write to the folder mine/photo.jpg: "

@@ -157,7 +157,7 @@ class Top(CliCase):
     def test_nonsense(self):
         self.play(self.write("nonsense", b"[1]").decode())
         self.expect(["top", "--once"], 3, "",
-                    "headrace top: the agent's status is no JSON object: is it of another version?\n")
+                    "headrace top: the agent's status is not a JSON object: is it of another version?\n")
 
     def test_screen(self):
         self.play(BEFORE, AFTER)

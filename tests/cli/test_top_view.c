@@ -1,7 +1,7 @@
 /*
- * headrace top without a terminal: two statuses in, rates and lines out, compared with golden
- * files (tests/cli/top). With HEADRACE_GOLDEN=write they are written instead, to be read
- * before they are committed.
+ * headrace top without a terminal: computes rates and lines from two statuses, and compares them
+ * with golden files (tests/cli/top). With HEADRACE_GOLDEN=write it writes the golden files instead;
+ * read their differences before you commit them.
  */
 #include "../unit/test.h"
 
@@ -29,7 +29,7 @@ static json_t *status(const char *name)
     return root;
 }
 
-/* The lines as one text; titles with a * before them. */
+/* Returns the lines as one text; titles begin with a *. */
 static char *drawn(const json_t *root, size_t columns)
 {
     struct top_view view;
@@ -70,14 +70,14 @@ static void test_lines(void **state)
     assert_int_equal(top_add_rates(after, before), 0);
     compare(after, 80, "80.txt");
     compare(after, 120, "120.txt");
-    compare(after, 20, "60.txt"); /* no less than 60 */
+    compare(after, 20, "60.txt"); /* at least 60 */
     assert_int_equal(top_add_rates(before, NULL), 0);
     compare(before, 80, "first.txt");
     json_decref(before);
     json_decref(after);
 }
 
-/* Whatever the width, no line is longer. */
+/* No line is longer than the requested width. */
 static void test_widths(void **state)
 {
     json_t *before = status("before.json"), *after = status("after.json");
@@ -127,12 +127,12 @@ static void test_rates(void **state)
     near(rate(after, 0, 0, -1, "busy_threads"), 1.29);
     near(rate(after, 0, 0, 0, "samples_per_s"), 602);
     near(rate(after, 0, 0, 1, "wait_share"), 0.1);
-    near(rate(after, 1, 0, 0, "wait_share"), 1); /* nothing was counted, and it waits */
-    /* New ones have no rates yet. */
+    near(rate(after, 1, 0, 0, "wait_share"), 1); /* no counter changed, and it waits */
+    /* A new subscriber has no rates yet. */
     assert_true(isnan(rate(after, 0, 1, -1, "samples_per_s")));
     assert_true(isnan(rate(after, 0, 1, 0, "wait_share")));
     json_decref(after);
-    /* Another agent, and counters that began again. */
+    /* Another agent, or restarted counters. */
     after = status("after.json");
     json_object_set_new(after, "pid", json_integer(1));
     assert_int_equal(top_add_rates(after, before), 0);
@@ -145,7 +145,7 @@ static void test_rates(void **state)
     json_decref(after);
 }
 
-/* Several loaders of one process are told apart by their order. */
+/* Several loaders of one process are distinguished by their order. */
 static void test_one_process(void **state)
 {
     static const char text[] =
@@ -162,12 +162,13 @@ static void test_one_process(void **state)
     json_decref(after);
 }
 
-/* The sentence about who is slow goes by what was measured. */
+/* The sentence about the slow side follows the measurements. */
 static void test_slow_side(void **state)
 {
     static const struct {
         const char *waits_for, *says;
-        double ready, waited, prepare_s; /* of 100 samples, of the interval, of 4 threads in 2 s */
+        double ready, waited, prepare_s; /* of 100 samples; share of the interval; of 4 threads in 2
+                                            s */
     } cases[] = {
         {"room", "the queue is full", 83, 0, 1},
         {"room", "waits for the jobs that are behind", 19, 0, 1},
@@ -203,7 +204,7 @@ static void test_slow_side(void **state)
     }
 }
 
-/* What says nothing, or what it should not, is shown without harm. */
+/* Missing or invalid values are displayed harmlessly. */
 static void test_odd(void **state)
 {
     static const char *const odd[] = {

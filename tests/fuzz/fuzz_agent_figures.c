@@ -1,6 +1,6 @@
 /*
- * An agent's status, whatever it says, as figures: refused, or lines of Prometheus's text
- * format that no name or label of a status can break out of.
+ * An agent's status with any contents is converted to metrics: it is refused, or becomes lines of
+ * Prometheus's text format that no name or label in the status can break.
  */
 #include "agent/server/metrics.h"
 #include "base/memory.h"
@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A comment, or a metric of ours with what ends in one number. */
+/* Returns non-zero for a comment, or one of our metrics that ends in one number. */
 static int is_line(const char *line, size_t length)
 {
     static const char begin[] = "headrace_";

@@ -1,7 +1,6 @@
 /*
- * Messages between an agent and its jobs: any datagram is understood or refused with a
- * reason, and what was understood has one form only: packing it gives the same bytes. What
- * it says is in range, whatever was sent.
+ * Messages between an agent and its jobs: any datagram is parsed, or refused with a reason. Packing
+ * a parsed message gives the same bytes again, and its values are in range.
  */
 #include "agent/wire.h"
 
@@ -16,7 +15,7 @@ static int is_ended(const char *text, size_t bytes)
     return strnlen(text, bytes) < bytes;
 }
 
-/* Promises of a few structs, said here once more. */
+/* Checks again the bounds of a few structs. */
 static int is_kept(const struct hr__wire_message *m)
 {
     const struct hr__wire_attach *a = &m->attach;

@@ -1,6 +1,6 @@
 /*
- * The text that asks for a cache: any bytes are read to their end or refused with a
- * message, and what is accepted keeps the promises of its struct.
+ * The text that describes a cache: any bytes are parsed completely, or refused with a message;
+ * accepted values are within the bounds of their struct.
  */
 #include "cache/spec.h"
 

@@ -1,8 +1,7 @@
 /*
- * Any bytes at all into the decoder. Beyond "does not crash", it holds that
- * what decodes whole also decodes by region, to the same pixels: the last
- * eight bytes of the input choose the region. Then the same where damaged images
- * are accepted. The decoder lives on from input to input, as it does in a worker.
+ * Any bytes as input of the decoder. It must not crash, and an image that decodes as a whole must
+ * decode by region to the same pixels; the last eight bytes of the input choose the region. Then
+ * the same with damaged images accepted. The decoder is reused from input to input, as in a worker.
  */
 #include "region.h"
 

@@ -1,13 +1,11 @@
 /*
- * Any bytes at all as an item of coefficients. The first byte says what is put
- * right before: the header (bits 0 and 1) and the index (bit 2), so that most
- * inputs get as far as the blocks. The item lies in a block of exactly its size,
- * and so do the samples.
+ * Any bytes as an item of coefficients. The first byte says what is corrected first: the header
+ * (bits 0 and 1) and the index (bit 2), so that most inputs reach the blocks. The item and the
+ * samples are in blocks of exactly their sizes.
  *
- * Whatever the bytes are, every instruction set agrees on whether a run of blocks
- * is inside the item. What can be read is packed anew, and of that item
- * everything holds: the same coefficients, the same samples by every instruction
- * set, and regions with the pixels of the whole.
+ * For any bytes, all instruction sets agree whether a run of blocks is inside the item. A readable
+ * item is packed again, and the new item must have the same coefficients, the same samples with
+ * every instruction set, and regions with the pixels of the whole image.
  */
 #include "base/memory.h"
 #include "codec/coefficients.h"

@@ -1,10 +1,10 @@
 /*
- * Any bytes at all into the converter. What becomes an item decodes, whole and by
- * region, to the pixels of the file; restored it has them still, an indexed file that
- * was not progressive is the very file, and a restored JPEG becomes the same item again. The last
- * nine bytes choose the form and the region. Bytes that are an item are restored. The converter
- * trusts its own judgement of kinds, so that a wrong one is found here; one input in eight goes
- * through its verification, which must agree.
+ * Any bytes as input of the converter. An item made from them decodes, whole and by region, to the
+ * pixels of the file; the restored file has the same pixels (an indexed file that was not
+ * progressive is the very file), and a restored JPEG gives the same item again. The last nine bytes
+ * choose the form and the region. Bytes that are an item are restored. The converter runs with
+ * `trust`, so that wrong items are found here; for one input in eight it verifies, and must give
+ * the same result.
  */
 #include "codec/codec.h"
 #include "codec/item.h"

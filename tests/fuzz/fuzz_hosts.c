@@ -1,6 +1,7 @@
 /*
- * The text that lists hosts: any bytes are read to their end or refused with a message, and
- * what is accepted keeps the promises of its struct, and is read again from its own names.
+ * The text that lists hosts: any bytes are parsed completely, or refused with a message. Accepted
+ * values are within the bounds of their struct, and the list can be parsed again from its own
+ * names.
  */
 #include "cluster/hosts.h"
 
@@ -52,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(text, scheme, sizeof scheme - 1);
     memcpy(text + sizeof scheme - 1, data, size);
     text[sizeof scheme - 1 + size] = 0;
-    /* With the scheme, so that it is soon past it, and without. */
+    /* With the scheme, so that the parser soon gets past it, and without. */
     for (int skip = 0; skip < 2; skip++) {
         if (!hr__hosts_parse(&hosts, text + (skip ? sizeof scheme - 1 : 0), &error))
             check(&hosts);

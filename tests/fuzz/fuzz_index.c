@@ -1,7 +1,7 @@
 /*
- * Fuzzes the check of index files, and of catalogs with labels and ranges. The
- * first byte chooses whether the checksum and length are put right, so that the
- * checks behind them are reached, and what sections there are.
+ * The validation of index files, and of catalogs with labels and ranges. The first byte chooses the
+ * sections, and whether checksum and length are corrected, so that the checks after them are
+ * reached.
  */
 #include "base/memory.h"
 #include "dataset/catalog.h"
@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Reads all that a catalog leads to; a wrong check shows under ASan. */
+/* Reads everything that a catalog refers to; ASan detects a missing check. */
 static size_t use(const struct hr__catalog *c)
 {
     size_t sum = strlen(hr__catalog_at(c, c->header->root));

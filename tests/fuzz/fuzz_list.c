@@ -1,4 +1,4 @@
-/* Fuzzes the parser of list files: any bytes give a list or an error. */
+/* The parser of list files: any bytes give a list or an error. */
 #include "dataset/list.h"
 
 #include <headrace/dataset.h>

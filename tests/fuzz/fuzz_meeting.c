@@ -1,7 +1,7 @@
 /*
- * What is found on a server where a rank's record, or a text of inputs, should be: any bytes
- * are read to their end or refused; a record that is accepted is written and read again as
- * the same, and inputs are found by their own names.
+ * Bytes from a server in place of a rank's record or a text of inputs: they are parsed completely,
+ * or refused. An accepted record is the same after it is written and read again, and inputs are
+ * found by their names.
  */
 #include "cluster/meeting_record.h"
 
@@ -24,7 +24,7 @@ static void check_record(const char *text)
         abort();
 }
 
-/* The same behind its right checksum, which no mutation finds. */
+/* Checks the same bytes with a correct checksum, which no mutation finds. */
 static void check_sealed(const char *text, size_t size)
 {
     char *sealed = malloc(size + 32);

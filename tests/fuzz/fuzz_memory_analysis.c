@@ -1,7 +1,7 @@
 /*
- * The analysis of a record of any events: it ends, what must hold holds (nothing lives that is
- * less than nothing, the replay from the end gives the same peak, what is told of a peak sums up
- * to it), and the JSON is JSON. 12 bytes make an event, so that addresses meet.
+ * The analysis of a record with any events: it ends, its invariants hold (live bytes are never
+ * negative, a replay from the end gives the same peak, the parts of a peak add up to it), and its
+ * JSON is valid. 12 bytes make an event, so that addresses often coincide.
  */
 #include "memory/analysis/analysis.h"
 #include "memory/record/format.h"

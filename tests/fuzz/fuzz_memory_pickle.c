@@ -1,11 +1,11 @@
-/* A pickle of any bytes is refused with a message, or read. */
+/* A pickle of any bytes is read, or refused with a message. */
 #include "memory/import/pickle.h"
 
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Some of what it holds, to a bounded depth: it may hold itself. */
+/* Visits a part of its contents, to a bounded depth: a value may contain itself. */
 static uint64_t walk(const struct hr__pickle_value *value, int depth)
 {
     uint64_t number = 0, sum = value->kind;

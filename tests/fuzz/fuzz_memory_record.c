@@ -1,4 +1,4 @@
-/* A memory record of any bytes is refused with a message, or read to its end. */
+/* A memory record of any bytes is read to its end, or refused with a message. */
 #include "memory/record/record.h"
 
 #include <stdlib.h>

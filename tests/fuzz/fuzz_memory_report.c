@@ -1,9 +1,9 @@
 /*
  * A record of any events, in any order, with any names: it is analysed, live bytes are never
- * negative, and its reports steer no terminal and hold data that is JSON.
+ * negative, and its reports contain no terminal control codes and only valid JSON.
  *
- * The first bytes become a name, the rest events of 8 bytes each: what a recorder would write is
- * reached at once, which random bytes of a file hardly ever are.
+ * The first bytes become a name, the rest events of 8 bytes each. This reaches states that a
+ * recorder would write, which random bytes of a file hardly ever do.
  */
 #include <headrace/memory.h>
 
@@ -35,7 +35,7 @@ static void put_events(struct hr_memory_recorder *recorder, const uint32_t names
                                     .what = b[3] & 15 ? names[b[3] & 7] : 0};
         now += UINT64_C(1) << b[4] % 40;
         e.time_ns = b[4] & 128 ? now / 2 : now; /* some are late */
-        e.bytes = UINT64_C(1) << b[5] % 48;     /* an address space's */
+        e.bytes = UINT64_C(1) << b[5] % 48;     /* sizes up to an address space */
         if (e.kind == HR_MEMORY_READ || e.kind == HR_MEMORY_WRITE)
             e.bytes = hr_memory_access(b[5], 0);
         else if (e.kind == HR_MEMORY_DESCRIBE)

@@ -1,5 +1,7 @@
-/* Fuzzes the reading of a list of mounts: any bytes give a name that fits, or none. The first
- * two are the device that is looked for. */
+/*
+ * The parser of a list of mounts: any bytes give a name that fits, or none. The first two bytes are
+ * the device to look for.
+ */
 #include "storage/filesystem.h"
 
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /*
- * Fuzzes the reader of packs. The first byte chooses what is put right before, so
- * that the checks behind each checksum are reached: 1 the superblock, 2 the header
- * of the catalog, 4 the catalog's checksum. Then come the superblock's first bytes,
- * without the zeros that fill it up, and the rest of the file.
+ * The reader of packs. The first byte chooses what is corrected first, so that the checks after
+ * each checksum are reached: 1 the superblock, 2 the header of the catalog, 4 the catalog's
+ * checksum. Then follow the superblock's first bytes, without the zeros that fill it up, and the
+ * rest of the file.
  */
 #include "base/memory.h"
 #include "dataset/dataset.h"
@@ -42,7 +42,7 @@ static void repair(char *bytes, size_t size, int what)
         h->checksum = hr__catalog_checksum(h);
 }
 
-/* All that a sample leads to lies in the file; a wrong check shows here. */
+/* Checks that everything a sample refers to is in the file. */
 static void use(struct hr_dataset *d, size_t size)
 {
     for (size_t i = 0; i < hr_dataset_count(d); i++) {

@@ -1,9 +1,9 @@
 /*
- * What a server answers to any request: it is understood or refused with a reason; values are
- * of keys that were asked for, each at most once, and all their bytes came.
+ * A server's answer to any request: it is parsed, or refused with a reason. Values belong to
+ * requested keys, each at most once, and are complete.
  *
- * The first byte says the request; the rest lies ready in a socket whose
- * other end is closed for writing, so that nothing ever waits.
+ * The first byte chooses the request; the rest is in a socket whose other end is closed for
+ * writing, so that no read waits.
  */
 #include "cluster/peer_text.h"
 

@@ -1,6 +1,6 @@
 /*
- * Items as servers send them: whatever the bytes are, they are an item of the key or none;
- * what is one was sealed, and is none under another key or with a bit changed.
+ * Items as servers send them: any bytes are an item of the key or none. An accepted item was
+ * sealed, and is refused under another key or with one bit changed.
  */
 #include "cluster/peer_item.h"
 
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct hr__peer_trailer trailer, found;
     uint64_t key[2] = {size, 7}, other[2] = {size, 8};
     const struct hr__secret secret = {{1, 2}, size & 1};
-    /* Any bytes, which fit no checksum but by a search of 2^64. */
+    /* Random bytes match a checksum only by a chance of 2^-64. */
     if (!hr__peer_item_check(&found, key, data, size, &secret) &&
         found.length + HR__PEER_TRAILER != size)
         abort();

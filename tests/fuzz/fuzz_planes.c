@@ -1,9 +1,8 @@
 /*
- * Any bytes at all as an item of planes. With an odd first byte the header's size
- * is made right, and with bit 1 of it the other fixed fields too and the item is
- * cut or lengthened to what its shape needs, so that most inputs get past the
- * header. What decodes whole decodes by region, to the same pixels. The item lies
- * in a block of exactly its size.
+ * Any bytes as an item of planes. If the first byte is odd, the header's size is corrected; with
+ * its bit 1, the other fixed fields are, too, and the item is cut or extended to the size of its
+ * shape, so that most inputs pass the header. An item that decodes as a whole decodes by region to
+ * the same pixels. The item is in a block of exactly its size.
  */
 #include "codec/codec.h"
 #include "codec/planes.h"

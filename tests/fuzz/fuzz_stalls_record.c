@@ -1,6 +1,6 @@
 /*
- * A record of a measuring run: any bytes are refused with a message or become a result
- * whose shares are shares.
+ * A record of a measuring run: any bytes are refused with a message, or become a result whose
+ * shares are valid.
  */
 #include "stalls/model/inside.h"
 
@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Not known, or within bounds, with an interval around it. */
+/* Checks that a figure is unknown, or within bounds and inside its interval. */
 static void check(struct hr_interval i, double most)
 {
     if (isnan(i.value))
@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct hr_stalls *s = NULL;
     struct hr_error error = {0};
     struct hr_stalls *part;
-    /* hr_stalls_analyse without the model, which takes its time. */
+    /* hr_stalls_analyse without the model, which is slow. */
     int r = hr__stalls_read_record(&part, (const char *)data, size, "input", &error);
     if (!r)
         r = hr__stalls_join(&s, &part, 1, "record", &error);

@@ -1,6 +1,6 @@
 /*
- * stalls.json: any bytes are refused with a message or become a result that is written
- * and read again as the same.
+ * stalls.json: any bytes are refused with a message, or become a result that is the same after it
+ * is written and read again.
  */
 #include "base/memory.h"
 #include "stalls/model/result.h"

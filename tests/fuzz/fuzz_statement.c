@@ -1,7 +1,6 @@
 /*
- * Statements of what a loader prepares: any text is refused with a reason, or is taken apart
- * into what may be opened. A recipe that can be made of it is written and read back as the
- * same, bit for bit. Nothing is opened.
+ * Statements of what a loader prepares: any text is parsed, or refused with a reason. A recipe made
+ * from it is the same, bit for bit, after it is written and read again. The test opens no dataset.
  */
 #include "agent/statement_parse.h"
 

@@ -1,6 +1,6 @@
 /*
- * Tar files of any bytes: the index pass ends with a catalog whose ranges lie in
- * the file, or an error with a message.
+ * Tar files of any bytes: the index pass ends with a catalog whose ranges are inside the file, or
+ * with an error and a message.
  */
 #include "dataset/tar.h"
 

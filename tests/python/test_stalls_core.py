@@ -327,6 +327,22 @@ def test_several_threads_ask_one_result(result):
 CAUSES = ["compute", "copy", "preparation", "fetch"]
 
 
+def test_phases_have_titles():
+    assert list(_core.stalls_phases) == ["device", "host", "warm", "cold", "alone"]
+    assert _core.stalls_phases["warm"] == "files in memory"
+
+
+def test_lengths_of_segments():
+    pace = {"step_s": 0.1, "load_s": 0.2, "ahead": 0, "unit": 1, "epoch_batches": 0}
+    phases = ["device", "host", "warm", "cold"]
+    found = _core.stalls_lengths(phases, **pace, max_s=60.0, max_batches=0)
+    assert found == {"batches": 13, "settle": 2}
+    with pytest.raises(ValueError, match="unit"):
+        _core.stalls_lengths(phases, **{**pace, "unit": 0}, max_s=60.0, max_batches=0)
+    with pytest.raises(ValueError, match="no phase"):
+        _core.stalls_lengths(["hot"], **pace, max_s=60.0, max_batches=0)
+
+
 def test_prediction_of_nothing_changed(result):
     found = result.predict()
     assert set(found) == {

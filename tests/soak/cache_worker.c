@@ -1,14 +1,14 @@
 /*
- * One job of the soak of caches: trains on a folder through a cache, epoch after
- * epoch, and compares the pixels of every sample with what they were without one.
+ * One job of the soak of caches: trains on a folder through a cache, epoch after epoch, and
+ * compares the pixels of every sample with those read without a cache.
  *
  *   soak_cache_worker FOLDER reference FILE
  *       writes a checksum of each sample's pixels, read without a cache
  *   soak_cache_worker FOLDER run FILE SPEC SEED EPOCHS [RANKS]
- *       prints a line of JSON for each epoch; exit status 9 where pixels are wrong
+ *       prints a line of JSON for each epoch; exit status 9 if pixels are wrong
  *
- * RANKS > 1: this is rank 0 of so many on this host, so that a cache without a name is
- * shared with the others that the same process started.
+ * RANKS > 1: this is rank 0 of RANKS on this host, so a cache without a name is shared with the
+ * others that the same process started.
  */
 #include <headrace/headrace.h>
 
@@ -32,7 +32,7 @@ static void tell(void *arg, enum hr_log_level level, const char *message)
         fprintf(stderr, "log: %s\n", message);
 }
 
-/* A crop that depends on nothing but the sample. */
+/* A crop that depends only on the sample. */
 static struct hr_recipe *make_recipe(void)
 {
     struct hr_operation operations[2];
@@ -50,7 +50,7 @@ static struct hr_recipe *make_recipe(void)
 struct cache_job {
     struct hr_dataset *dataset;
     struct hr_loader *loader;
-    uint64_t *reference; /* of each sample */
+    uint64_t *reference; /* by sample */
 };
 
 static void open_job(struct cache_job *job, const char *folder,
@@ -70,7 +70,7 @@ static void open_job(struct cache_job *job, const char *folder,
         exit(3);
 }
 
-/* One epoch; `learn`: fills the reference, else compares with it. */
+/* Runs one epoch; `learn`: stores the reference, otherwise compares with it. */
 static void run_epoch(struct cache_job *job, uint64_t epoch, int learn)
 {
     struct hr_error error;

@@ -1,22 +1,22 @@
 /*
- * One rank of the soak of several hosts: takes batches in step with the other ranks, as
- * synchronous training does, says which samples each had, and compares their pixels with what
- * a plain loader made of them.
+ * One rank of the soak of several hosts: takes batches in step with the other ranks, as synchronous
+ * training does, prints the samples of each batch, and compares their pixels with those of a plain
+ * loader.
  *
  *   soak_hosts_worker reference FOLDER FILE SEED
  *       writes a checksum of each sample's pixels in each of EPOCHS epochs, and prints their
  *       orders: the samples of one epoch a line
  *   soak_hosts_worker run FOLDER FILE KEY=VALUE...
  *       keys: see struct hosts_plan. Prints "batch ROUND POSITION PADDING MS INDEX..." for each
- *       batch, MS being how long it was waited for, and "epoch ROUND MS HITS READ STORED
- *       REFUSED" at an epoch's end. Exit status 9: wrong pixels; 5: another rank does not come.
+ *       batch, with the time in MS that it was waited for, and "epoch ROUND MS HITS READ STORED
+ *       REFUSED" at an epoch's end. Exit status 9: wrong pixels; 5: another rank is missing.
  *
- * A round is an epoch of the run; its images are those of epoch ROUND % EPOCHS. Ranks share a
- * file in memory: who is how far, what rank 0 read of the control file at an epoch's end, and
- * their rates, which all of them set for the next one. SIGTERM ends a rank at once.
+ * A round is an epoch of the run; its images are those of epoch ROUND % EPOCHS. Ranks share a file
+ * in memory: each rank's progress, the contents of the control file that rank 0 read at an epoch's
+ * end, and their rates, which all of them set for the next epoch. SIGTERM ends a rank at once.
  *
- * This program's clock_gettime tells another wall clock on each host, and its connect gives
- * each host an address, which the proxies know it by.
+ * This program replaces clock_gettime, to give each host another wall clock, and connect, to give
+ * each host an address by which the proxies recognise it.
  */
 #include <headrace/headrace.h>
 
@@ -45,24 +45,24 @@ enum {
     LINE_BYTES = 1024,
     TEXT_BYTES = 2048,
     STEP_US = 300,
-    PATIENCE_S = 90, /* for another rank */
+    PATIENCE_S = 90, /* limit for waiting for another rank */
 };
 
-/* What the command line says. */
+/* The options of the command line. */
 struct hosts_plan {
     struct hr_loader_options loader;
-    const char *control;  /* file: the hosts from the next round on, or "end" */
+    const char *control;  /* file with the hosts from the next round on, or "end" */
     const char *together; /* file of struct worker_together */
     uint64_t round, position;
     uint64_t pause_us; /* after each batch */
-    int rates;         /* non-zero: ranks exchange them */
-    const char *own;   /* put behind each text of hosts, of this rank alone */
+    int rates;         /* non-zero: ranks exchange their rates */
+    const char *own;   /* appended to each text of hosts, for this rank only */
 };
 
-/* What the ranks of one start share. */
+/* Memory shared by the ranks of one start. */
 struct worker_together {
-    atomic_ullong steps[RANKS_MOST]; /* barriers that each has come to */
-    char text[TEXT_BYTES];           /* rank 0's answer at an epoch's end */
+    atomic_ullong steps[RANKS_MOST]; /* number of barriers that each has reached */
+    char text[TEXT_BYTES];           /* what rank 0 read at an epoch's end */
     struct hr_loader_rates rates[RANKS_MOST];
 };
 
@@ -73,15 +73,15 @@ struct rank {
     uint64_t *reference; /* EPOCHS x samples */
     struct worker_together *together;
     uint64_t steps;
-    char hosts[TEXT_BYTES];     /* that are in use */
-    char cache[2 * TEXT_BYTES]; /* the same, with what is this rank's own */
+    char hosts[TEXT_BYTES];     /* the hosts in use */
+    char cache[2 * TEXT_BYTES]; /* the same, with this rank's own options */
 };
 
 static volatile sig_atomic_t is_ending;
 static time_t clock_shift_s;
-static uint32_t own_address; /* of connections, in the network's order; 0: any */
+static uint32_t own_address; /* of connections, in network byte order; 0: any */
 
-/* In place of libc's, for the library too. */
+/* Replaces libc's function, in the library, too. */
 int clock_gettime(clockid_t clock, struct timespec *t)
 {
     int r = (int)syscall(SYS_clock_gettime, clock, t);
@@ -118,7 +118,7 @@ static _Noreturn void complain(const char *what, uint64_t epoch, uint64_t index)
     exit(9);
 }
 
-/* Nobody looks at logs unless the rank fails. */
+/* Logs go to standard error; they matter only if the rank fails. */
 static void tell(void *arg, enum hr_log_level level, const char *message)
 {
     if (level == HR_LOG_WARNING)
@@ -192,7 +192,7 @@ static uint64_t checksum(const struct hr_batch_view *view, size_t i)
 
 /* ---- the ranks together ---- */
 
-/* Waits until all have come here; 0: this one is to end. */
+/* Waits until all ranks have arrived. Returns 0 if this rank must end. */
 static int meet(struct rank *rank)
 {
     atomic_ullong *steps = rank->together->steps;
@@ -209,7 +209,7 @@ static int meet(struct rank *rank)
     return !is_ending;
 }
 
-/* What rank 0 finds in the control file, for all. */
+/* Reads the control file, on rank 0, for all ranks. */
 static void read_control(struct rank *rank)
 {
     char *text = rank->together->text;
@@ -222,7 +222,8 @@ static void read_control(struct rank *rank)
     text[strcspn(text, "\n")] = 0;
 }
 
-/* The next epoch has other hosts, where the control file says so. 0: this rank is to end. */
+/* Takes other hosts for the next epoch if the control file names them. Returns 0 if this rank must
+ * end. */
 static int take_control(struct rank *rank, uint64_t next)
 {
     struct hr_error error;
@@ -275,7 +276,7 @@ static void print_line(const char *line, int length)
         exit(4);
 }
 
-/* One line, in one write: what a kill cuts off is at most the last one. */
+/* Prints a line with one write, so that a kill truncates at most the last one. */
 static void record(const struct rank *rank, const struct hr_batch_view *view, uint64_t round,
                    double waited_s)
 {
@@ -311,7 +312,7 @@ static void record_epoch(const struct rank *rank, uint64_t round, double waited_
     *before = stats;
 }
 
-/* The rest of an epoch that was started; 0: this rank is to end. */
+/* Takes the rest of a started epoch. Returns 0 if this rank must end. */
 static int take_epoch(struct rank *rank, uint64_t round, struct hr_loader_stats *stats)
 {
     struct hr_error error;
@@ -433,7 +434,7 @@ static void map_together(struct rank *rank)
     close(fd);
 }
 
-/* Sets one key; 0, or -1 where there is no such. */
+/* Sets one key. Returns 0, or -1 if it does not exist. */
 static int set(struct hosts_plan *plan, const char *key, const char *value)
 {
     struct hr_loader_options *o = &plan->loader;
@@ -475,7 +476,7 @@ static int set(struct hosts_plan *plan, const char *key, const char *value)
     return 0;
 }
 
-/* Reads the keys; 0, or -1 where something is unknown or out of range. The texts are cut. */
+/* Parses the keys. Returns 0, or -1 if one is unknown or out of range. Modifies the texts. */
 static int read_plan(struct hosts_plan *plan, char **words, int count)
 {
     hr_loader_options_default(&plan->loader);
@@ -505,7 +506,7 @@ static int run_rank(int argc, char **argv)
         fprintf(stderr, "soak_hosts_worker: a key is unknown or out of range\n");
         return 2;
     }
-    /* Without SA_RESTART: a wait for a batch ends, too. */
+    /* Without SA_RESTART, so that a wait for a batch ends, too. */
     struct sigaction action = {.sa_handler = end_soon};
     sigaction(SIGTERM, &action, NULL);
     map_together(&rank);

@@ -1,19 +1,19 @@
 /*
- * One job of the soak of the agent: takes batches of a stream, epoch after epoch, says which
- * samples each batch had, and compares their pixels with what they are without an agent.
+ * One job of the soak of the agent: takes batches of a stream, epoch after epoch, prints the
+ * samples of each batch, and compares their pixels with those prepared without an agent.
  *
  *   soak_share_worker reference FOLDER FILE
  *       writes a checksum of each sample's pixels, prepared in this process
  *   soak_share_worker status SOCKET
- *       prints what an agent says of itself
+ *       prints the status of an agent
  *   soak_share_worker run FOLDER FILE KEY=VALUE...
  *       keys: see struct share_plan. Prints "missed M" before the first batch and, for each batch,
- *       "EPOCH POSITION INDEX...", POSITION being that of the order after the batch. Exit
- *       status 9: wrong pixels, or a batch that is not as it says.
+ *       "EPOCH POSITION INDEX...", with the position in the order after the batch. Exit
+ *       status 9: wrong pixels, or a batch whose description is wrong.
  *
- * Some batches are kept for a while, in part written to, and looked at again before they are
- * released: what the agent or others do must not reach them. SIGTERM ends a job after the
- * batch in hand.
+ * Some batches are kept for a while, partly overwritten, and compared again before they are
+ * released: nothing that the agent or other jobs do may change them. SIGTERM ends a job after the
+ * current batch.
  */
 #include <headrace/headrace.h>
 
@@ -28,28 +28,28 @@
 
 enum { SIDE_EVEN = 32, SIDE_ODD = 28, HELD_MOST = 32, BATCH_MOST = 64, LINE_BYTES = 1024 };
 
-/* What the command line says. */
+/* The options of the command line. */
 struct share_plan {
     struct hr_loader_options loader;
-    uint64_t epochs;   /* how many this job takes */
+    uint64_t epochs;   /* number of epochs that this job takes */
     uint64_t pause_us; /* after each batch */
-    uint64_t hold;     /* batches that it keeps at most */
-    uint64_t dice;     /* seed of what it keeps and writes to; not 0 */
-    uint64_t from[2];  /* epoch and position to go on from */
+    uint64_t hold;     /* largest number of batches that it holds */
+    uint64_t dice;     /* seed for choosing batches to hold and to overwrite; not 0 */
+    uint64_t from[2];  /* epoch and position at which to continue */
     int is_restored;
     int side; /* of the samples */
 };
 
 struct held {
     struct hr_batch *batch;
-    int is_changed; /* it was written to */
+    int is_changed; /* it was overwritten */
 };
 
 struct share_job {
     struct share_plan plan;
     struct hr_dataset *dataset;
     struct hr_loader *loader;
-    uint64_t *reference; /* of each sample, with SIDE_EVEN, then with SIDE_ODD */
+    uint64_t *reference; /* by sample, with SIDE_EVEN, then with SIDE_ODD */
     struct held held[HELD_MOST];
     size_t held_count;
 };
@@ -73,7 +73,7 @@ static _Noreturn void complain(const char *what, uint64_t epoch, uint64_t index)
     exit(9);
 }
 
-/* Logs go to where errors do; nobody looks at them unless the job fails. */
+/* Logs go to standard error; they matter only if the job fails. */
 static void tell(void *arg, enum hr_log_level level, const char *message)
 {
     if (level == HR_LOG_WARNING)
@@ -91,7 +91,7 @@ static uint64_t roll(struct share_job *job, uint64_t sides)
     return x % sides;
 }
 
-/* A crop that depends on nothing but the sample. */
+/* A crop that depends only on the sample. */
 static struct hr_recipe *make_recipe(int side)
 {
     struct hr_operation operations[2];
@@ -145,7 +145,7 @@ static uint64_t checksum(const struct hr_batch_view *view, size_t i)
     return XXH3_64bits((const char *)view->images + i * view->spec.bytes, view->spec.bytes);
 }
 
-/* Compares all of a batch. */
+/* Compares a whole batch. */
 static void look(const struct share_job *job, const struct hr_batch *batch, const char *when)
 {
     struct hr_batch_view view;
@@ -168,7 +168,7 @@ static void release(struct share_job *job, size_t which)
     job->held[which] = job->held[--job->held_count];
 }
 
-/* Keeps a batch, or gives it back at once; some are written to. */
+/* Holds a batch, or releases it at once; overwrites some. */
 static void keep(struct share_job *job, struct hr_batch *batch)
 {
     struct hr_batch_view view;
@@ -183,7 +183,7 @@ static void keep(struct share_job *job, struct hr_batch *batch)
         release(job, roll(job, job->held_count));
 }
 
-/* One line, in one write: what a kill cuts off is at most the last one. */
+/* Prints a line with one write, so that a kill truncates at most the last one. */
 static void record(const struct share_job *job, const struct hr_batch *batch)
 {
     struct hr_error error;
@@ -214,7 +214,7 @@ static void report_missed(const struct share_job *job)
         exit(4);
 }
 
-/* The rest of an epoch that was started. */
+/* Takes the rest of a started epoch. */
 static void take_epoch(struct share_job *job, int *is_first)
 {
     struct hr_error error;
@@ -242,7 +242,7 @@ static int run(struct share_job *job)
 {
     struct hr_error error;
     int is_first = 1, r;
-    /* What the job calls its epochs; the stream may be elsewhere. */
+    /* The job's own epoch numbers; the stream may be at another epoch. */
     for (uint64_t epoch = 0; epoch < job->plan.epochs && !is_ending; epoch++) {
         if (epoch == 0 && job->plan.is_restored) {
             struct hr_loader_state state = {.version = 1,
@@ -314,7 +314,7 @@ static void read_reference(struct share_job *job, const char *path)
     fclose(f);
 }
 
-/* Sets one key; 0, or -1 where there is no such. */
+/* Sets one key. Returns 0, or -1 if it does not exist. */
 static int set(struct share_plan *plan, const char *key, const char *value)
 {
     struct hr_loader_options *o = &plan->loader;
@@ -355,7 +355,7 @@ static int set(struct share_plan *plan, const char *key, const char *value)
     return 0;
 }
 
-/* Reads the keys; 0, or -1 where something is unknown or out of range. The texts are cut. */
+/* Parses the keys. Returns 0, or -1 if one is unknown or out of range. Modifies the texts. */
 static int read_plan(struct share_plan *plan, char **words, int count)
 {
     *plan = (struct share_plan){.epochs = UINT64_MAX, .side = SIDE_EVEN, .dice = 1};
@@ -380,7 +380,7 @@ static int run_job(int argc, char **argv)
         fprintf(stderr, "soak_share_worker: a key is unknown or out of range\n");
         return 2;
     }
-    /* Without SA_RESTART: a wait for a batch ends, too. */
+    /* Without SA_RESTART, so that a wait for a batch ends, too. */
     struct sigaction action = {.sa_handler = end_soon};
     sigaction(SIGTERM, &action, NULL);
     open_job(&job, argv[2]);

@@ -1,4 +1,4 @@
-/* A consumer in a test: what a loader refuses fails the test with its message. */
+/* A test's consumer: if a loader returns an error, the test fails with its message. */
 #ifndef TEST_CONSUMER_H
 #define TEST_CONSUMER_H
 
@@ -6,7 +6,7 @@
 
 #include <headrace/loader.h>
 
-/* Begins an epoch. */
+/* Starts an epoch. */
 static inline void start(struct hr_loader *loader, uint64_t epoch)
 {
     struct hr_error error;
@@ -14,7 +14,7 @@ static inline void start(struct hr_loader *loader, uint64_t epoch)
         fail_msg("%s", error.message);
 }
 
-/* The next batch: 1; 0: the epoch's end. */
+/* Gets the next batch. Returns 1; 0 at the epoch's end. */
 static inline int next(struct hr_loader *loader, struct hr_batch **batch)
 {
     struct hr_error error = {0};

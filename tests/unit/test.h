@@ -1,4 +1,4 @@
-/* What every unit test includes: cmocka and the headers it needs before it. */
+/* Includes of every unit test: cmocka, and before it the headers that cmocka needs. */
 #ifndef HR_TEST_H
 #define HR_TEST_H
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from .. import _core
 from . import counters
+from .findings import COLD, WARM
 from .measurement import Measurement
 from .paused import paused_rate
 from .sources import IndexSet, Source
@@ -79,7 +80,7 @@ def drains(measurement: Measurement, cold: bool) -> None:
         if not source.same_samples:
             # The files that the first batches of a stream read are known only in part.
             m.progress.say("the loader alone", None)
-            _drain(m, chosen, "warm", allowed)
+            _drain(m, chosen, WARM, allowed)
         _warm(m, chosen, counts[::-1])
     if cold and source.same_samples:
         _cold(m, allowed)
@@ -116,7 +117,7 @@ def _warm(m: Measurement, chosen: IndexSet, counts: list[int]) -> None:
     for count in counts:
         m.progress.say(f"the loader alone, {count} cores", None)
         m.channel.gather(0)
-        m.findings.drains += _drain(m, chosen, "warm", count)
+        m.findings.drains += _drain(m, chosen, WARM, count)
 
 
 def _cold(m: Measurement, cores: int) -> None:
@@ -128,17 +129,17 @@ def _cold(m: Measurement, cores: int) -> None:
         m.drop(chosen.files)
         m.progress.say("the loader alone, from storage", None)
         m.channel.gather(0)
-        m.findings.drains += _drain(m, chosen, "cold", cores)
+        m.findings.drains += _drain(m, chosen, COLD, cores)
 
 
 def _drain(m: Measurement, chosen: IndexSet, phase: str, cores: int) -> list[dict[str, Any]]:
     """Runs the loader alone over a set of indices. Returns the records, if there are enough batches
     for any."""
     source = m.source
-    source.expect(phase == "cold")
+    source.expect(phase == COLD)
     drain = _Drain(m, phase, cores)
     try:
-        if phase == "cold":
+        if phase == COLD:
             drain.run(itertools.islice(source.open(chosen), chosen.count))
         else:
             iterator = source.open(chosen, cycle=True)
@@ -159,7 +160,7 @@ class _Drain:
 
     def __init__(self, m: Measurement, phase: str, cores: int) -> None:
         self._m, self._phase, self._cores = m, phase, cores
-        self._cold = phase == "cold"
+        self._cold = phase == COLD
         self._turn = max(1, m.source.workers) if m.source.kind == "torch" else 1
         in_parts = cores == len(os.sched_getaffinity(0))
         self._parts = MOST_COLD_PARTS if self._cold else PARTS if in_parts else 1

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import _core
 from . import after, record
+from .findings import COLD
 from .measurement import Measurement
 
 
@@ -16,7 +17,7 @@ def conclude(m: Measurement, ranks: dict[str, Any], started: str) -> dict[str, A
     may help. Then the batches of ``m.longer()`` have to be run first."""
     findings = m.findings
     first_of_host = ranks["local_rank"] == 0
-    after.drains(m, "cold" not in findings.phases)
+    after.drains(m, COLD not in findings.phases)
     after.epoch_start(m)
     document = record.of(m, ranks, started)
     if first_of_host:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from .. import _core
+
+# Phases of a measuring run.
+DEVICE, HOST, WARM, COLD, ALONE = _core.stalls_phases
+
 
 class Inconclusive(RuntimeError):
     """A measurement would be meaningless."""

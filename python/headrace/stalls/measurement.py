@@ -18,22 +18,18 @@ from typing import Any
 from .. import _core
 from . import counters, work
 from .channel import Channel
-from .findings import Findings, Inconclusive, Settings
+from .findings import ALONE, COLD, DEVICE, HOST, WARM, Findings, Inconclusive, Settings
 from .host import memory
 from .replay import NotReplayable, Replay, samples_in
 from .sources import MOST_AHEAD, IndexSet, Other, Source
 from .timer import Timer
 
-SEGMENT_S = 3.0  # longest segment of replayed batches, unless a step is longer
-ROUNDS_WANTED = 6
 SHARE_OF_TIME = 0.8  # share of the time limit for the rounds; the rest is for later measurements
 LONGEST_FILL_S = 30.0
 HELD_SHARE = 0.25  # share of the available memory for files held there by the ranks of a host
 TRIES = 2  # how often a segment of real batches is tried if the script leaves its loop
 LEAST_ROUNDS = 4  # rounds that the schedule always runs
-LEAST_BATCHES = 8  # per segment
 PERHAPS_NETWORK = "the samples perhaps come over the network"
-OUTLAST = 3  # a segment has at least this many times the batches that the loader has ahead
 
 
 class Measurement:
@@ -93,32 +89,32 @@ class Measurement:
 
     def _phases(self) -> list[str]:
         """Lists the phases that this rank can measure, and the reasons why it cannot others."""
-        found = ["host"]
+        found = [HOST]
         reasons = self.findings.phases
         on_cpu = self.device is None or self.device.type == "cpu"
         if on_cpu:
-            reasons["device"] = "training runs on the CPU: there is no copy to a device"
+            reasons[DEVICE] = "training runs on the CPU: there is no copy to a device"
         elif self.replay.on_device:
-            found = ["device"]
-            reasons["host"] = "batches come from the loader already on the device"
+            found = [DEVICE]
+            reasons[HOST] = "batches come from the loader already on the device"
         elif not self.settings.device_replay:
-            reasons["device"] = (
+            reasons[DEVICE] = (
                 "the script failed with batches that were already on the device: the copy is not "
                 "separated from the step"
             )
         else:
             try:
                 self.replay.to_device(self.device)
-                found.append("device")
+                found.append(DEVICE)
             except Exception as error:  # from torch, or from a batch's own .to()
                 text = str(error) if isinstance(error, NotReplayable) else repr(error)
-                reasons["device"] = f"{text}; the copy is not separated from the step"
-        found.append("warm")
+                reasons[DEVICE] = f"{text}; the copy is not separated from the step"
+        found.append(WARM)
         reason = self._why_not_cold()
         if reason:
-            reasons["cold"] = reason
+            reasons[COLD] = reason
         else:
-            found.append("cold")
+            found.append(COLD)
         return found
 
     def _why_not_cold(self) -> str:
@@ -166,7 +162,7 @@ class Measurement:
         state = self.drop(chosen.files)
         self.findings.filesystem = state["filesystem"]
         evidence = {"read_bytes": counters.bytes_read("self"), "expected_bytes": 0}
-        reason = _core.stalls_judge({"phase": "cold", **state, **evidence})["reason"]
+        reason = _core.stalls_judge({"phase": COLD, **state, **evidence})["reason"]
         if reason:
             return reason
         if state["network"]:
@@ -276,7 +272,7 @@ class Measurement:
             best["tries"] = len(tried)
             tried.clear()
             if best["verified"] is False:
-                phase = "cold" if best["phase"] == "cold" else "warm"
+                phase = COLD if best["phase"] == COLD else WARM
                 self.findings.phases.setdefault(phase, best["reason"])
             self.findings.segments.append(best)
             if schedule:
@@ -343,36 +339,26 @@ class Measurement:
         )
         step = max(1e-5, max(one[0] for one in everybody))
         real = max(one[1] for one in everybody)
-        workers = max(one[2] for one in everybody) if self.source.kind == "torch" else 1
-        settle = max(2, max(one[3] for one in everybody))
-        unit = math.lcm(max(1, workers), self._steps_each)
-        ahead = max(one[3] for one in everybody)
-        # A round: two segments of replay, a warm and a cold one with what they read ahead.
-        overhead = 2 * (settle + ahead) * real + 2 * settle * step
-        each = 2 * step + 2.5 * real
-        time_s = self.settings.time_s
-        at_most = max(8, SEGMENT_S / step)
-        count = min((time_s * SHARE_OF_TIME / ROUNDS_WANTED - overhead) / each, at_most)
-        # Batches that were queued before a segment started are not measured by it.
-        at_least = max(2 * unit, OUTLAST * ahead, LEAST_BATCHES)
-        if LEAST_ROUNDS * (overhead + at_least * each) > 2 * time_s:
-            at_least = max(2 * unit, ahead, LEAST_BATCHES)
-        if self.settings.batches:
-            at_least = 2 * unit
-            count = min(count, self.settings.batches / (4 * LEAST_ROUNDS) - settle)
-        # An index set within one epoch repeats no file.
-        epochs = [one[4] - settle - one[3] for one in everybody if one[4] is not None]
-        count = min([max(count, at_least), *(length // unit * unit for length in epochs)])
-        batches = int(math.ceil(max(count, 2 * unit) / unit)) * unit
+        workers = max(one[2] for one in everybody) if source.kind == "torch" else 1
         self._slowest_s = step, real
-        return {"batches": batches, "settle": settle}
+        lengths = _core.stalls_lengths(
+            [DEVICE, HOST, WARM, COLD],
+            step_s=step,
+            load_s=real,
+            ahead=max(one[3] for one in everybody),
+            unit=math.lcm(max(1, workers), self._steps_each),
+            epoch_batches=min((one[4] for one in everybody if one[4] is not None), default=0),
+            max_s=self.settings.time_s * SHARE_OF_TIME,
+            max_batches=self.settings.batches,
+        )
+        return {"batches": lengths["batches"], "settle": lengths["settle"]}
 
     def _warn_if_too_short(self) -> None:
         """Warns at the start if --time does not suffice for the least number of rounds."""
         step_s, real_s = self._slowest_s
         batches = self._plan["settle"] + self._plan["batches"]
         round_s = batches * sum(
-            real_s if phase in ("warm", "cold") else step_s for phase in self._usable
+            real_s if phase in (WARM, COLD) else step_s for phase in self._usable
         )
         asked_s, needed_s = self.settings.time_s, LEAST_ROUNDS * round_s
         if self.settings.batches or needed_s <= asked_s:
@@ -422,8 +408,8 @@ class Measurement:
     ) -> Generator[Any, None, dict[str, Any] | None]:
         """Runs a segment. Returns its record, or ``None`` if it has to be run again."""
         self.phase = segment["phase"]
-        real = self.phase in ("warm", "cold")
-        if self.phase == "alone":
+        real = self.phase in (WARM, COLD)
+        if self.phase == ALONE:
             real = segment["rank"] == self.channel.rank
         self.replay.settle()
         if real:
@@ -447,10 +433,10 @@ class Measurement:
         )
 
     def _replay_segment(self, segment: dict[str, Any]) -> Generator[Any, None, dict[str, Any]]:
-        device = segment["phase"] == "device" or self.replay.on_device
+        device = segment["phase"] == DEVICE or self.replay.on_device
         self.channel.gather(0)
         settle = min(3 + self._queued, segment["settle"])
-        if segment["phase"] == "alone":
+        if segment["phase"] == ALONE:
             settle = segment["settle"]
         for _ in range(settle):
             yield self._replayed(device)
@@ -482,10 +468,10 @@ class Measurement:
         self, segment: dict[str, Any]
     ) -> Generator[Any, None, dict[str, Any] | None]:
         chosen = self._set(segment["set"])
-        cold = segment["phase"] == "cold"
+        cold = segment["phase"] == COLD
         if cold:  # wait until no rank of this host holds files, which would keep them in memory
             self.channel.gather(0)
-        state = self._ready(chosen, cold, bool(segment["preread"]) or segment["phase"] == "alone")
+        state = self._ready(chosen, cold, bool(segment["preread"]) or segment["phase"] == ALONE)
         self.channel.gather(0)
         before = counters.read(self.source.pids())
         self.source.expect(cold)
@@ -525,7 +511,7 @@ class Measurement:
             after = counters.read(self.source.pids())
         read = after.since(before).read_bytes
         self._verify(record, chosen, cold, read, state)
-        if segment["phase"] != "alone":
+        if segment["phase"] != ALONE:
             self._keep_rows(segment["phase"], started_ns, ended_ns)
         return record
 
@@ -642,11 +628,4 @@ def _too_few(chosen: IndexSet) -> RuntimeError:
 
 
 def _title(segment: dict[str, Any]) -> str:
-    names = {
-        "device": "batches on the device",
-        "host": "batches on the host",
-        "warm": "real preparation, data in memory",
-        "cold": "real preparation, data from storage",
-        "alone": "one rank loading",
-    }
-    return f"round {segment['round'] + 1}: {names[segment['phase']]}"
+    return f"round {segment['round'] + 1}: {_core.stalls_phases[segment['phase']]}"

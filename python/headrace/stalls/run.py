@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from .._launch.folders import write_whole
 from . import record
 from .conclude import conclude
-from .findings import Findings, Settings
+from .findings import DEVICE, Findings, Settings
 from .folders import files_below
 from .loader_state import LoaderState
 from .measurement import Measurement
@@ -178,7 +178,7 @@ class Run:
         """Called when the script ends within the run. Keeps what is measured so far."""
         interrupted = crashed is not None and issubclass(crashed, KeyboardInterrupt)
         failed = crashed is not None and not interrupted
-        if crashed is not None and failed and self.measurement.phase == "device":
+        if crashed is not None and failed and self.measurement.phase == DEVICE:
             self.own.problem(
                 "device-replay",
                 f"the script failed ({crashed.__name__}) with a batch on the device",

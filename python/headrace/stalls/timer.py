@@ -9,7 +9,7 @@ from typing import Any
 from .. import _core
 from . import counters, load
 from .channel import Channel
-from .findings import Findings
+from .findings import HOST, Findings
 from .sources import Source
 
 
@@ -101,7 +101,7 @@ class Timer:
             "next_cpu_s": self._cpu_in_next,
             "read_bytes": used.read_bytes,
             "expected_bytes": None,
-            **_core.stalls_judge({"phase": "host", **others.evidence(run_s)}),
+            **_core.stalls_judge({"phase": HOST, **others.evidence(run_s)}),
             "run_delay_s": others.delay_s,
             "throttled_s": others.throttled_s,
             "network_bytes": None

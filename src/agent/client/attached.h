@@ -1,7 +1,8 @@
 /*
  * A loader whose batches an agent prepares: the state that attach.c, session.c and turn.c share.
  *
- *   attach.c   the operations that the loader calls (loader/attach.h); the position in the epoch
+ *   attach.c   the operations that the loader calls (loader/attach.h)
+ *   position.c the position in the epoch
  *   session.c  the connection: messages, cursors, and reconnecting when an agent has ended
  *   turn.c     the next batch: take, wait, lease, copy
  *   pushed.c   batches of an external order
@@ -109,7 +110,7 @@ struct hr__attached {
         attach; /* describes the loader to an agent; text_bytes is not set; large */
 };
 
-/* attach.c */
+/* position.c */
 
 /* Returns non-zero if the caller pushes the batches (external_order). */
 int hr__attached_is_pushed(const struct hr__attached *a);

@@ -10,11 +10,6 @@
 
 #include <errno.h>
 
-int hr__attached_is_pushed(const struct hr__attached *a)
-{
-    return a->loader->options.external_order != 0;
-}
-
 /* If we have a place, sends the agent as many pushed batches as its ring has room for. */
 static void send_pushed(struct hr__attached *a)
 {

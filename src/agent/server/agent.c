@@ -45,40 +45,6 @@ void hr_agent_options_init(struct hr_agent_options *options, size_t size)
     hr__versioned_default(options, size, &defaults, sizeof defaults);
 }
 
-int hr__agent_watch(struct hr_agent *agent, int file, struct hr__watched *watched, uint32_t events)
-{
-    struct epoll_event event = {.events = events, .data.ptr = watched};
-    return epoll_ctl(agent->epoll, EPOLL_CTL_ADD, file, &event) ? -errno : 0;
-}
-
-int hr__agent_rewatch(struct hr_agent *agent, int file, struct hr__watched *watched,
-                      uint32_t events)
-{
-    struct epoll_event event = {.events = events, .data.ptr = watched};
-    return epoll_ctl(agent->epoll, EPOLL_CTL_MOD, file, &event) ? -errno : 0;
-}
-
-void hr__agent_unwatch(struct hr_agent *agent, int file)
-{
-    epoll_ctl(agent->epoll, EPOLL_CTL_DEL, file, NULL);
-}
-
-void hr__agent_wake(struct hr_agent *agent)
-{
-    uint64_t one = 1;
-    int kept = errno; /* we may be in a signal handler */
-    /* A write to a full counter fails, but the loop is awake then anyway. */
-    ssize_t n = write(agent->wake, &one, sizeof one);
-    (void)n;
-    errno = kept;
-}
-
-void hr_agent_stop(struct hr_agent *agent)
-{
-    atomic_store(&agent->is_stopping, true);
-    hr__agent_wake(agent);
-}
-
 static void wake_ready(struct hr__watched *watched, uint32_t events)
 {
     struct hr_agent *agent = HR__OF(struct hr_agent, wake_ready, watched);
@@ -256,24 +222,14 @@ static bool has_jobs(const struct hr_agent *a, bool with_new)
     return false;
 }
 
-/* Calls fn for each queue that is not being made or started. */
-static void each_queue(struct hr_agent *a, bool (*fn)(struct hr__queue *queue))
+/* Gives queues whose jobs freed memory something to do, in case a notification was lost. */
+static void refill(struct hr_agent *a)
 {
-    /* fn may end a queue and its stream; then begin again. */
-    bool again = true;
-    while (again) {
-        again = false;
-        for (struct hr__stream *s = a->streams; s && !again; s = s->next)
-            for (struct hr__queue *queue = s->queues; queue && !again; queue = queue->next)
-                again = fn(queue);
-    }
-}
-
-static bool refill(struct hr__queue *queue)
-{
-    if (queue->state == HR__QUEUE_READY && queue->loader && hr__places_take_room(queue->places))
-        hr__publisher_room(queue->loader);
-    return false;
+    for (struct hr__stream *s = a->streams; s; s = s->next)
+        for (struct hr__queue *queue = s->queues; queue; queue = queue->next)
+            if (queue->state == HR__QUEUE_READY && queue->loader &&
+                hr__places_take_room(queue->places))
+                hr__publisher_room(queue->loader);
 }
 
 /* Returns the milliseconds until the next turn is due even without an event. */
@@ -328,10 +284,12 @@ static void turn(struct hr_agent *a)
                                  ? now + ACCEPT_AGAIN_MS * UINT64_C(1000000)
                                  : 0;
     hr__tasks_collect(&a->tasks);
-    each_queue(a, hr__queue_look);
+    hr__jobs_attach(a);
+    hr__queues_look(a);
+    hr__streams_settle(a);
     if (now >= a->net_ns) {
         a->net_ns = now + NET_MS * UINT64_C(1000000);
-        each_queue(a, refill);
+        refill(a);
     }
     hr__recording_turn(a);
     hr__streams_watch(a, now);

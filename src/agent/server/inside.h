@@ -2,7 +2,9 @@
  * The agent's data structures, and the functions that its files call in each other.
  *
  *   agent.c      the public functions, the event loop, the listener, the agent's end
- *   job.c        one connection: its messages, cursors and process
+ *   loop.c       files in epoll, waking the loop
+ *   job.c        one connection: the messages it sends, its cursors and process
+ *   send.c       messages to a job
  *   source.c     datasets and recipes, opened once for all jobs that name them; kept caches
  *   stream.c     assigns jobs to queues and positions: seek, join, expelled, alone
  *   queue.c      a queue: a loader that publishes into shared memory
@@ -104,7 +106,7 @@ struct hr__queue {
     uint64_t pushed;          /* number of the next chunk to push */
     uint64_t pushed_samples;  /* since the last start */
     int64_t *indices;         /* of one batch, while it is copied from the control block */
-    _Atomic bool is_notified; /* the loop has to call hr__queue_look */
+    _Atomic bool is_notified; /* the loop has to call hr__queues_look */
 };
 
 /* The jobs that share one dataset, recipe and order; see stream.c. */
@@ -118,6 +120,7 @@ struct hr__stream {
     struct hr__queue *queues;
     struct hr__party *parties;
     int jobs;
+    bool has_changed; /* the loop has to call hr__streams_settle */
 };
 
 /* The ranks of one training job: those that one process started. They join at the same place. */
@@ -229,7 +232,7 @@ struct hr_agent {
     bool has_unread; /* some job has unread messages to send again */
 };
 
-/* agent.c */
+/* loop.c */
 
 int hr__agent_watch(struct hr_agent *agent, int file, struct hr__watched *watched, uint32_t events);
 
@@ -254,13 +257,23 @@ void hr__job_end(struct hr__agent_job *job);
 /* Frees the jobs that have ended. Called at the end of a turn. */
 void hr__jobs_reap(struct hr_agent *agent);
 
+/* Answers ATTACH of the jobs whose source has opened or failed. */
+void hr__jobs_attach(struct hr_agent *agent);
+
+/* send.c */
+
 /* Sends a message, or keeps it, with duplicates of its files, until the socket takes it. */
 void hr__job_send(struct hr__agent_job *job, const struct hr__wire_message *message);
 
 void hr__job_refuse(struct hr__agent_job *job, const struct hr_error *error);
 
-/* Answers ATTACH, once the job's source is open or has failed. */
-void hr__job_attach(struct hr__agent_job *job);
+/* Sends what was kept, as far as the socket takes it. */
+void hr__job_send_unread(struct hr__agent_job *job);
+void hr__job_drop_unread(struct hr__agent_job *job);
+
+/* Ends the job at the turn's end: it broke the protocol, or we cannot write to it and it would wait
+ * for ever. */
+void hr__job_lose(struct hr__agent_job *job);
 
 /* source.c */
 
@@ -294,9 +307,9 @@ int hr__stream_enter(struct hr__agent_job *job, struct hr_error *error);
 /* Removes the job from its stream: ends its cursors and its request. */
 void hr__stream_leave(struct hr__agent_job *job);
 
-/* Answers all requests of the stream's jobs that can be answered now, and stops or ends queues that
- * nobody needs. */
-void hr__stream_settle(struct hr__stream *stream);
+/* For each stream that has changed, answers all requests of its jobs that can be answered now, and
+ * stops or ends queues that nobody needs. */
+void hr__streams_settle(struct hr_agent *agent);
 
 void hr__stream_seek(struct hr__agent_job *job);
 
@@ -320,9 +333,8 @@ void hr__queue_end(struct hr__queue *queue);
 /* Lets the queue prepare chunks, or stops it. */
 void hr__queue_run(struct hr__queue *queue, bool is_running);
 
-/* Handles what the queue's memory has notified the loop of. Returns true if there was something:
- * queues may have ended during the call. */
-bool hr__queue_look(struct hr__queue *queue);
+/* Handles what the memory of queues has notified the loop of. */
+void hr__queues_look(struct hr_agent *agent);
 
 /* Frees the queues that have ended. Called at the end of a turn. */
 void hr__queues_reap(struct hr_agent *agent);

@@ -1,9 +1,7 @@
 /*
  * A job's connection: handles its messages and its end.
  *
- * wire.c checks the contents of messages; a message out of turn ends the connection. The loop
- * sends messages without ever blocking. Messages that the socket does not take are kept, up to
- * HR__JOB_UNREAD of them: only a job that does not read at all reaches that and is disconnected.
+ * wire.c checks the contents of messages; a message out of turn ends the connection.
  */
 #include "agent/server/inside.h"
 
@@ -30,98 +28,6 @@
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
-
-static void free_unread(struct hr__unread *unread)
-{
-    hr__wire_close_files(&unread->message);
-    hr__free(unread);
-}
-
-/* Returns a copy that owns duplicates of the files; NULL: out of memory or descriptors. */
-static struct hr__unread *keep_message(const struct hr__wire_message *message)
-{
-    struct hr__unread *unread = hr__alloc(HR__TAG_AGENT, 1, sizeof *unread);
-    if (!unread)
-        return NULL;
-    unread->message = *message;
-    unread->message.file_count = 0;
-    for (int i = 0; i < message->file_count; i++) {
-        int file = fcntl(message->files[i], F_DUPFD_CLOEXEC, 0);
-        if (file < 0) {
-            free_unread(unread);
-            return NULL;
-        }
-        unread->message.files[unread->message.file_count++] = file;
-    }
-    return unread;
-}
-
-/* Returns whether the socket is broken. epoll reports that, too, so it needs no handling here. */
-static bool is_broken(int r)
-{
-    return r == -EPIPE || r == -ECONNRESET;
-}
-
-/* Closes, at the turn's end, a connection that we cannot write to: the job would wait for ever. */
-static void lose(struct hr__agent_job *job)
-{
-    job->is_lost = true;
-    hr__agent_wake(job->agent);
-}
-
-void hr__job_send(struct hr__agent_job *job, const struct hr__wire_message *message)
-{
-    if (job->state == HR__JOB_ENDED || job->is_lost)
-        return;
-    int r = job->unread ? -EAGAIN : hr__wire_send(job->socket, message);
-    if (r && r != -EAGAIN && !is_broken(r))
-        lose(job);
-    if (r != -EAGAIN)
-        return;
-    struct hr__unread *unread = job->unread_count < HR__JOB_UNREAD ? keep_message(message) : NULL;
-    if (!unread) {
-        lose(job);
-        return;
-    }
-    if (job->unread_last)
-        job->unread_last->next = unread;
-    else
-        job->unread = unread;
-    job->unread_last = unread;
-    if (!job->unread_count++ &&
-        hr__agent_rewatch(job->agent, job->socket, &job->socket_ready, EPOLLIN | EPOLLOUT))
-        lose(job);
-}
-
-static void send_unread(struct hr__agent_job *job)
-{
-    while (job->unread) {
-        int r = hr__wire_send(job->socket, &job->unread->message);
-        if (r == -EAGAIN)
-            break;
-        if (r && !is_broken(r)) {
-            lose(job);
-            return;
-        }
-        struct hr__unread *unread = job->unread;
-        job->unread = unread->next;
-        job->unread_count--;
-        free_unread(unread);
-    }
-    if (job->unread)
-        return;
-    job->unread_last = NULL;
-    if (hr__agent_rewatch(job->agent, job->socket, &job->socket_ready, EPOLLIN))
-        lose(job);
-}
-
-void hr__job_refuse(struct hr__agent_job *job, const struct hr_error *error)
-{
-    struct hr__wire_message message = {.type = HR__WIRE_REFUSED, .refused.code = error->code};
-    memcpy(message.refused.message, error->message, sizeof message.refused.message);
-    job->agent->refused++;
-    hr__job_send(job, &message);
-}
 
 void hr__job_end(struct hr__agent_job *job)
 {
@@ -157,11 +63,7 @@ void hr__jobs_reap(struct hr_agent *agent)
             continue;
         }
         *link = job->next;
-        while (job->unread) {
-            struct hr__unread *unread = job->unread;
-            job->unread = unread->next;
-            free_unread(unread);
-        }
+        hr__job_drop_unread(job);
         if (job->text_file >= 0)
             close(job->text_file);
         hr__free(job->text);
@@ -214,8 +116,6 @@ static void read_done(struct hr__task *task)
         if (!job->source)
             job->failed = hr__fail(&job->error, -ENOMEM, "the agent is out of memory");
     }
-    if (job->failed || job->source->is_open)
-        hr__job_attach(job);
 }
 
 /* Writes a warning if the agent runs under restrictions that the job does not have: they may slow
@@ -237,7 +137,8 @@ static void notice(const struct hr__agent_job *job, char *out, size_t capacity)
                  (int)getpid(), differences);
 }
 
-void hr__job_attach(struct hr__agent_job *job)
+/* Answers ATTACH. */
+static void answer_attach(struct hr__agent_job *job)
 {
     struct hr_error error = job->error;
     int r = job->failed;
@@ -262,6 +163,13 @@ void hr__job_attach(struct hr__agent_job *job)
     job->failed = 0;
     job->state = HR__JOB_GREETED;
     hr__job_refuse(job, &error);
+}
+
+void hr__jobs_attach(struct hr_agent *agent)
+{
+    for (struct hr__agent_job *job = agent->jobs; job; job = job->next)
+        if (job->state == HR__JOB_OPENING && !job->is_out && (job->failed || job->source->is_open))
+            answer_attach(job);
 }
 
 static void attach(struct hr__agent_job *job, struct hr__wire_message *message)
@@ -352,7 +260,7 @@ static void socket_ready(struct hr__watched *watched, uint32_t events)
 {
     struct hr__agent_job *job = HR__OF(struct hr__agent_job, socket_ready, watched);
     if (job->state != HR__JOB_ENDED && (events & EPOLLOUT))
-        send_unread(job);
+        hr__job_send_unread(job);
     for (int i = 0; i < HR__JOB_MESSAGES && job->state != HR__JOB_ENDED; i++) {
         struct hr__wire_message message;
         struct hr_error error;

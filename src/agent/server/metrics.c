@@ -70,6 +70,9 @@ static const struct family families[] = {
      "cache_budget_bytes"},
     {"headrace_queue_bad_samples_total", "Samples that could not be read or decoded.", QUEUE,
      "bad_samples"},
+    {"headrace_queue_scaled_samples_total",
+     "Samples that were decoded at 1/2, 1/4 or 1/8 of their size (exact=False).", QUEUE,
+     "scaled_samples"},
     {"headrace_queue_memory_bytes", "Shared memory of the queue.", QUEUE, "memory_bytes"},
     {"headrace_queue_leased_bytes",
      "Of it, what was left to subscribers that held batches for longer than the window.", QUEUE,
@@ -293,7 +296,6 @@ struct hr__metrics {
     void *server; /* of hr__http */
     hr__metrics_status_fn status;
     void *arg;
-    int port;
 };
 
 static void answer(void *arg, const char *path, struct hr__http_reply *reply)
@@ -363,8 +365,7 @@ static int parse_address(union address *out, const char *address, struct hr_erro
     return inet_pton(AF_INET, host, &out->v4.sin_addr) == 1 ? 0 : not_an_address(address, error);
 }
 
-/* Makes a listening socket. *port: the port that it listens on. */
-static int listen_at(int *out, int *port, const char *address, struct hr_error *error)
+static int listen_at(int *out, const char *address, struct hr_error *error)
 {
     union address at;
     int on = 1, r = parse_address(&at, address, error);
@@ -374,14 +375,13 @@ static int listen_at(int *out, int *port, const char *address, struct hr_error *
     int fd = socket(at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     /* SO_REUSEADDR: old connections may linger after a restart. A second listener still fails. */
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) ||
-        bind(fd, &at.any, length) || listen(fd, 16) || getsockname(fd, &at.any, &length)) {
+        bind(fd, &at.any, length) || listen(fd, 16)) {
         int code = -errno;
         if (fd >= 0)
             close(fd);
         return hr__fail(error, code, "metrics \"%s\": %s%s", address, hr__errno_text(code),
                         code == -EADDRINUSE ? "; give the agent another port" : "");
     }
-    *port = ntohs(at.any.sa_family == AF_INET6 ? at.v6.sin6_port : at.v4.sin_port);
     *out = fd;
     return 0;
 }
@@ -395,7 +395,7 @@ int hr__metrics_start(struct hr__metrics **out, const char *address, hr__metrics
         return hr__fail(error, -ENOMEM, "out of memory for the metrics endpoint");
     m->status = status;
     m->arg = arg;
-    int r = listen_at(&listener, &m->port, address, error);
+    int r = listen_at(&listener, address, error);
     if (!r)
         r = hr__http.start(&m->server, listener, answer, m, error);
     if (r)
@@ -407,11 +407,6 @@ fail:
         close(listener);
     hr__free(m);
     return r;
-}
-
-int hr__metrics_port(const struct hr__metrics *metrics)
-{
-    return metrics->port;
 }
 
 void hr__metrics_stop(struct hr__metrics **metrics)

@@ -29,9 +29,6 @@ struct hr__metrics;
 int hr__metrics_start(struct hr__metrics **out, const char *address, hr__metrics_status_fn status,
                       void *arg, struct hr_error *error);
 
-/* Returns the port that it listens on. */
-int hr__metrics_port(const struct hr__metrics *metrics);
-
 /* Waits for a call of `status` that is running. Accepts NULL. */
 void hr__metrics_stop(struct hr__metrics **metrics);
 

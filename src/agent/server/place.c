@@ -2,7 +2,6 @@
 #include "agent/server/place_inside.h"
 
 #include "base/error.h"
-#include "base/futex.h"
 #include "base/memory.h"
 #include "base/round.h"
 #include "cache/capacity.h"
@@ -30,12 +29,6 @@
 #define CHUNK_LEAST  8
 #define CHUNK_MOST   64
 #define PLACES_LEAST 3
-
-void hr__places_ring(struct hr__places *places)
-{
-    atomic_fetch_add(&places->header->bell, 1);
-    hr__futex_wake(&places->header->bell, INT32_MAX, 1);
-}
 
 uint64_t hr__places_chunk(size_t sample_bytes, uint64_t batch_samples, uint64_t page_bytes)
 {

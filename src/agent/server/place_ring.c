@@ -2,11 +2,18 @@
 #include "agent/server/place_inside.h"
 
 #include "base/error.h"
+#include "base/futex.h"
 #include "base/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+
+void hr__places_ring(struct hr__places *places)
+{
+    atomic_fetch_add(&places->header->bell, 1);
+    hr__futex_wake(&places->header->bell, INT32_MAX, 1);
+}
 
 uint64_t hr__cursor_next(const struct hr__places *p, const struct hr__place_cursor *cursor)
 {

@@ -52,7 +52,7 @@ static struct hr__agent_job *pusher(const struct hr__queue *queue)
     struct hr__agent_job *job = queue->stream->agent->jobs;
     if (!queue->stream->as.external_order || queue->state != HR__QUEUE_READY || queue->failed)
         return NULL;
-    while (job && (!job->cursor || job->cursor->queue != queue))
+    while (job && (job->is_lost || !job->cursor || job->cursor->queue != queue))
         job = job->next;
     return job;
 }
@@ -79,7 +79,7 @@ static void take_pushed(struct hr__queue *queue)
     if (r >= 0)
         return;
     hr__job_refuse(job, &error);
-    hr__job_end(job);
+    hr__job_lose(job);
 }
 
 static void room_ready(struct hr__watched *watched, uint32_t events)
@@ -173,7 +173,7 @@ static void make_done(struct hr__task *task)
     }
     queue->state = HR__QUEUE_READY;
     hr__recording_queue(queue);
-    hr__stream_settle(stream);
+    stream->has_changed = true;
 }
 
 static void send_out(struct hr__queue *queue, void (*run)(struct hr__task *),
@@ -226,7 +226,7 @@ static void start_done(struct hr__task *task)
     queue->is_fresh = !queue->failed;
     queue->pushed = queue->first;
     queue->pushed_samples = 0;
-    hr__stream_settle(queue->stream);
+    queue->stream->has_changed = true;
 }
 
 void hr__queue_set_out(struct hr__queue *queue, uint64_t epoch, uint64_t position)
@@ -258,7 +258,7 @@ static void end_done(struct hr__task *task)
     *link = queue->next;
     queue->next = stream->agent->ended_queues;
     stream->agent->ended_queues = queue;
-    hr__stream_settle(stream);
+    stream->has_changed = true;
 }
 
 static void end_start(struct hr__queue *queue)
@@ -362,17 +362,24 @@ static void look_for_expelled(struct hr__queue *queue)
     }
 }
 
-bool hr__queue_look(struct hr__queue *queue)
+/* Handles what the queue's memory has notified the loop of. */
+static void look(struct hr__queue *queue)
 {
     /* While the background task is running, places and loader belong to the task. */
     if (queue->is_out || queue->state == HR__QUEUE_ENDING || !queue->places || !queue->loader ||
         !atomic_exchange(&queue->is_notified, false))
-        return false;
+        return;
     struct recipients recipients = {.queue = queue};
     hr__places_publish_records(queue->places, pass_record, &recipients);
     look_for_expelled(queue);
     if (hr__places_take_room(queue->places))
         hr__publisher_room(queue->loader);
-    hr__stream_settle(queue->stream);
-    return true;
+    queue->stream->has_changed = true;
+}
+
+void hr__queues_look(struct hr_agent *agent)
+{
+    for (struct hr__stream *s = agent->streams; s; s = s->next)
+        for (struct hr__queue *queue = s->queues; queue; queue = queue->next)
+            look(queue);
 }

@@ -80,11 +80,8 @@ static void open_done(struct hr__task *task)
     source->is_open = true;
     hr__free(source->text);
     source->text = NULL;
-    /* Keep the source until all jobs are answered, even if they drop it. */
+    /* Free it if all its jobs have gone meanwhile. */
     source->refs++;
-    for (struct hr__agent_job *job = source->agent->jobs; job; job = job->next)
-        if (job->source == source && job->state == HR__JOB_OPENING)
-            hr__job_attach(job);
     hr__source_unref(&source);
 }
 

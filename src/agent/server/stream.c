@@ -173,21 +173,6 @@ void hr__job_cursor_end(struct hr__agent_job *job, struct hr__job_cursor *cursor
     hr__agent_wake(job->agent);
 }
 
-void hr__stream_leave(struct hr__agent_job *job)
-{
-    struct hr__stream *s = job->stream;
-    if (!s)
-        return;
-    forget(job);
-    while (job->cursors)
-        hr__job_cursor_end(job, job->cursors);
-    leave_party(job);
-    job->stream = NULL;
-    s->jobs--;
-    count_waiting(s);
-    hr__stream_settle(s);
-}
-
 static struct hr__queue *main_queue(const struct hr__stream *s, int rank)
 {
     struct hr__queue *queue = s->queues;
@@ -595,8 +580,9 @@ static void keep_up(struct hr__queue *queue)
     hr__queue_run(queue, behind || hr__places_takers(queue->places, NULL));
 }
 
-void hr__stream_settle(struct hr__stream *stream)
+static void settle(struct hr__stream *stream)
 {
+    stream->has_changed = false;
     for (struct hr__agent_job *job = stream->agent->jobs; job; job = job->next)
         if (job->stream == stream && job->is_seeking)
             try_seek(job);
@@ -605,6 +591,30 @@ void hr__stream_settle(struct hr__stream *stream)
         keep_up(queue);
     }
     free_if_unused(stream);
+}
+
+void hr__stream_leave(struct hr__agent_job *job)
+{
+    struct hr__stream *s = job->stream;
+    if (!s)
+        return;
+    forget(job);
+    while (job->cursors)
+        hr__job_cursor_end(job, job->cursors);
+    leave_party(job);
+    job->stream = NULL;
+    s->jobs--;
+    count_waiting(s);
+    settle(s);
+}
+
+void hr__streams_settle(struct hr_agent *agent)
+{
+    for (struct hr__stream *s = agent->streams, *next; s; s = next) {
+        next = s->next;
+        if (s->has_changed)
+            settle(s);
+    }
 }
 
 void hr__stream_seek(struct hr__agent_job *job)
@@ -622,7 +632,7 @@ void hr__stream_seek(struct hr__agent_job *job)
                  job->seek.position, samples);
         refuse_seek(job, &error);
     }
-    hr__stream_settle(job->stream);
+    settle(job->stream);
 }
 
 void hr__streams_watch(struct hr_agent *agent, uint64_t now_ns)

@@ -155,7 +155,8 @@ static int store_locked(struct hr_loader *l, struct hr__job *job)
     return 1;
 }
 
-void hr__hosting_ahead_done_locked(struct hr_loader *l, struct hr__job *job)
+/* Ends a job, whether it was read or not, and frees it. */
+static void end_locked(struct hr_loader *l, struct hr__job *job)
 {
     struct hr__hosting *h = l->hosting;
     struct hr__read *read = &job->sample.read;
@@ -189,4 +190,15 @@ void hr__hosting_ahead_done_locked(struct hr_loader *l, struct hr__job *job)
     if (is_read)
         hr__drop_bytes(l, &job->sample.read);
     hr__free_job_locked(l, job);
+}
+
+int hr__hosting_landed_locked(struct hr_loader *l, struct hr__job *job)
+{
+    if (!job->batch) {
+        end_locked(l, job);
+        return 1;
+    }
+    if (!job->is_item)
+        hr__hosting_read_ended_locked(l, job);
+    return 0;
 }

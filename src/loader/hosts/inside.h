@@ -186,7 +186,7 @@ struct hr__hosting {
     double wait_s;           /* of the previous epoch; < 0: none */
 };
 
-/* hosts.c */
+/* cluster.c */
 struct hr__cluster *hr__cluster_ref(struct hr__cluster *cluster);
 void hr__cluster_unref(struct hr__cluster **cluster);
 
@@ -254,10 +254,6 @@ void hr__hosting_readers_gone_locked(struct hr_loader *l);
 /* Takes back the window's jobs that no thread is working on. */
 void hr__hosting_cancel_locked(struct hr_loader *l);
 
-/* A fetcher's read came back, or was given up. Returns non-zero if it was a read ahead; the job is
- * then done. */
-int hr__hosting_landed_locked(struct hr_loader *l, struct hr__job *job);
-
 /* A read from storage has ended. */
 void hr__hosting_read_ended_locked(struct hr_loader *l, const struct hr__job *job);
 
@@ -270,8 +266,9 @@ void hr__hosting_ready_locked(struct hr_loader *l, const struct hr_batch *batch)
  * there is none, or it would be in the way of other work. */
 struct hr__job *hr__hosting_ahead_locked(struct hr_loader *l);
 
-/* Ends such a job, whether it was read or not, and frees it. */
-void hr__hosting_ahead_done_locked(struct hr_loader *l, struct hr__job *job);
+/* A fetcher's read came back, or was given up. Returns non-zero if it was a read ahead; the job is
+ * then done. */
+int hr__hosting_landed_locked(struct hr_loader *l, struct hr__job *job);
 
 /* store.c */
 

@@ -149,17 +149,6 @@ void hr__hosting_read_ended_locked(struct hr_loader *l, const struct hr__job *jo
                          job->unread || !job->sample.read.bytes ? 0 : job->sample.read.length);
 }
 
-int hr__hosting_landed_locked(struct hr_loader *l, struct hr__job *job)
-{
-    if (!job->batch) {
-        hr__hosting_ahead_done_locked(l, job);
-        return 1;
-    }
-    if (!job->is_item)
-        hr__hosting_read_ended_locked(l, job);
-    return 0;
-}
-
 void hr__hosting_wake_locked(struct hr_loader *l)
 {
     struct hr__hosting *h = l->hosting;

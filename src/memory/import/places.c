@@ -48,13 +48,6 @@ struct hr__memory_place *hr__places_find(struct hr__memory_places *places, uint8
     return place;
 }
 
-const struct hr__memory_place *hr__places_look(const struct hr__memory_places *places,
-                                               uint8_t device, uint64_t address)
-{
-    const struct hr__memory_place *place = places->capacity ? look(places, device, address) : NULL;
-    return place && place->is_met ? place : NULL;
-}
-
 void hr__places_clear(struct hr__memory_places *places)
 {
     hr__free(places->table);

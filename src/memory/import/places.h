@@ -29,9 +29,6 @@ struct hr__memory_places {
 struct hr__memory_place *hr__places_find(struct hr__memory_places *places, uint8_t device,
                                          uint64_t address);
 
-/* Likewise without adding it; NULL: unknown. */
-const struct hr__memory_place *hr__places_look(const struct hr__memory_places *places,
-                                               uint8_t device, uint64_t address);
 void hr__places_clear(struct hr__memory_places *places);
 
 #endif

@@ -22,64 +22,6 @@ struct filler {
     bool brief;
 };
 
-/* ---- cells ---- */
-
-void hr__memory_cell_bytes(struct hr__table *t, double bytes)
-{
-    char text[HR__FORMAT_BYTES];
-    hr__table_cell(t, hr__format_bytes(text, bytes));
-}
-
-void hr__memory_cell_ns(struct hr__table *t, double ns)
-{
-    char text[HR__FORMAT_BYTES];
-    hr__table_cell(t, hr__format_time(text, ns * 1e-9));
-}
-
-void hr__memory_cell_count(struct hr__table *t, double count)
-{
-    char text[HR__FORMAT_BYTES];
-    hr__table_cell(t, hr__format_fixed(text, count, 0, true));
-}
-
-static void cell_share(struct hr__table *t, double share)
-{
-    char text[HR__FORMAT_BYTES];
-    hr__table_cell(t, hr__format_share(text, share));
-}
-
-/* Adds a draft as a cell and empties the draft. */
-static void cell_draft(struct hr__table *t, struct hr__draft *d)
-{
-    t->failed |= d->failed;
-    hr__table_cell(t, d->text);
-    hr__draft_clear(d);
-}
-
-/* Returns a line without the folders of its file, except the last `kept`. */
-static const char *without_folders(const char *line, int kept)
-{
-    const char *name = line + strcspn(line, " ");
-    while (name > line && (name[-1] != '/' || kept-- > 0))
-        name--;
-    return name;
-}
-
-void hr__memory_cell_block(struct hr__table *t, const char *begin,
-                           const struct hr__view_block *block, bool brief)
-{
-    struct hr__draft d = {.text = NULL};
-    char line[HR__LINE_BYTES];
-    hr__draft_put(&d, begin);
-    hr__view_describe(block, &d);
-    if (block->line) {
-        hr__line_text(block->record, block->line, line);
-        hr__draft_put(&d, ", ");
-        hr__draft_put(&d, without_folders(line, brief ? 0 : 2));
-    }
-    cell_draft(t, &d);
-}
-
 /* Adds "... N more" below a list that was cut. */
 static void row_more(struct hr__table *t, size_t more)
 {
@@ -116,7 +58,7 @@ static void fill_peak(struct hr__table *t, const struct filler *f)
         is_listed[most] = true;
         hr__table_cell(t, hr__category_plural(most));
         hr__memory_cell_bytes(t, bytes);
-        cell_share(t, bytes / total);
+        hr__memory_cell_share(t, bytes / total);
         hr__table_bar(t, bytes / total);
     }
 }
@@ -164,7 +106,7 @@ static void fill_groups(struct hr__table *t, const struct filler *f)
         hr__table_cell(t, hr__category_name(rows[i].block.category));
         hr__memory_cell_count(t, (double)rows[i].blocks);
         hr__memory_cell_bytes(t, bytes);
-        cell_share(t, bytes / total);
+        hr__memory_cell_share(t, bytes / total);
         shown += bytes;
     }
     if (total > shown) {
@@ -172,7 +114,7 @@ static void fill_groups(struct hr__table *t, const struct filler *f)
         hr__table_cell(t, "");
         hr__table_cell(t, "");
         hr__memory_cell_bytes(t, total - shown);
-        cell_share(t, (total - shown) / total);
+        hr__memory_cell_share(t, (total - shown) / total);
     }
 }
 
@@ -258,7 +200,7 @@ static void fill_remedies(struct hr__table *t, const struct filler *f)
             continue;
         hr__table_cell(t, hr__memory_remedy(kinds[k]));
         hr__memory_cell_bytes(t, bytes);
-        cell_share(t, bytes / total);
+        hr__memory_cell_share(t, bytes / total);
         hr__memory_cell_count(t, blocks);
         hr__memory_cell_ns(t, cost > 0 ? cost : NAN);
         hr__table_bar(t, bytes / total);
@@ -380,7 +322,7 @@ static void cell_interval(struct hr__table *t, const struct hr__memory_view *v,
     hr__draft_put(&d, *what ? what : hr__category_name(b->category));
     hr__draft_put(&d, *op ? ", until " : "");
     hr__draft_put(&d, op);
-    cell_draft(t, &d);
+    hr__memory_cell_draft(t, &d);
 }
 
 /* Returns whether blocks are similar: only the first of them is shown. */
@@ -434,7 +376,7 @@ static void fill_different(struct hr__table *t, const struct filler *f)
     if (different > most)
         hr__draft_print(&d, "; and %zu more", different - most);
     hr__table_cell(t, "different");
-    cell_draft(t, &d);
+    hr__memory_cell_draft(t, &d);
 }
 
 /* Shows what the marks stand for. */

@@ -52,10 +52,12 @@ void hr__memory_fill_sides(struct hr__table *table, const struct hr__memory_view
 void hr__memory_fill_side_parts(struct hr__table *table, const struct hr__memory_view *views,
                                 size_t count, size_t most);
 
-/* Add a cell: a formatted number, or a time in nanoseconds. */
+/* cells.c: add a cell: a formatted number, a time in nanoseconds, or a draft, which is emptied. */
 void hr__memory_cell_bytes(struct hr__table *table, double bytes);
 void hr__memory_cell_ns(struct hr__table *table, double ns);
 void hr__memory_cell_count(struct hr__table *table, double count);
+void hr__memory_cell_share(struct hr__table *table, double share);
+void hr__memory_cell_draft(struct hr__table *table, struct hr__draft *draft);
 
 /* Adds "[64, 256] float32 of aten::relu, train.py:12 forward" after `begin`, with the file's last
  * two folders; brief: without the line. */

@@ -156,12 +156,3 @@ void hr__tap_table_each(struct hr__tap_table *table,
         pthread_mutex_unlock(&shard->lock);
     }
 }
-
-void hr__tap_table_clear(struct hr__tap_table *table)
-{
-    for (size_t s = 0; s < HR__TAP_SHARDS; s++)
-        if (table->shards[s].slots)
-            munmap(table->shards[s].slots,
-                   table->shards[s].capacity * sizeof *table->shards[s].slots);
-    memset(table, 0, sizeof *table);
-}

@@ -73,7 +73,4 @@ int hr__tap_table_find(struct hr__tap_table *table, uint64_t address, struct hr_
 void hr__tap_table_each(struct hr__tap_table *table,
                         void (*fn)(void *arg, struct hr__tap_entry *entry), void *arg);
 
-/* Empties the table; no other thread may use it. */
-void hr__tap_table_clear(struct hr__tap_table *table);
-
 #endif

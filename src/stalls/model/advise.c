@@ -52,12 +52,15 @@ static int find_suggestions(struct hr_stalls *s, struct hr_error *error)
     struct hr_error problem;
     hr__free(s->suggestions);
     s->suggestions = hr__alloc(HR__TAG_STALLS, HR__SUGGESTIONS, sizeof *s->suggestions);
+    s->suggestion_count = 0;
+    s->has_suggestions = false;
     if (!s->suggestions)
         return hr__fail(error, -ENOMEM, "out of memory for suggestions");
     for (int i = 0; i < HR__SUGGESTIONS; i++)
         s->suggestions[i].size = sizeof *s->suggestions;
     int n = hr_stalls_suggest(s, HR__STALL, s->suggestions, HR__SUGGESTIONS, &problem);
-    s->suggestion_count = n > 0 ? n : 0;
+    s->suggestion_count = n > 0 ? (size_t)n : 0;
+    s->has_suggestions = n >= 0;
     return n == -ENOMEM ? hr__fail(error, n, "%s", problem.message) : 0;
 }
 
@@ -70,7 +73,7 @@ int hr__stalls_advise(struct hr_stalls *s, struct hr_error *error)
         if (r)
             return r;
     }
-    int n = s->suggestion_count < MOST_ADVICE ? s->suggestion_count : MOST_ADVICE;
+    int n = s->suggestion_count < MOST_ADVICE ? (int)s->suggestion_count : MOST_ADVICE;
     /* Changing nothing is no advice. */
     if (n && strcmp(s->suggestions->text, "nothing"))
         join(s->remedy, sizeof s->remedy, s->suggestions, n);

@@ -31,20 +31,7 @@
 #define CROWDED       0.3 /* share of a batch's time with too few cores, if training computes */
 #define COMPUTES      0.2 /* share of a step on a core from which training notices shared cores */
 
-int hr__model_batches(const struct hr__system *system)
-{
-    double each = (double)system->batch_size * system->ranks;
-    double batches = HR__STALLS_SAMPLES_MAX / each;
-    return batches > HR__STALLS_BATCHES ? HR__STALLS_BATCHES : batches < 40 ? 40 : (int)batches;
-}
-
 /* ---- measurements ---- */
-
-double hr__phase_s(const struct hr_stalls *stalls, enum hr_stalls_phase phase)
-{
-    double middle = stalls->middle_s[phase], mean = stalls->step_s[phase].value;
-    return hr__known(middle) ? middle : hr__known(mean) ? mean : NAN;
-}
 
 static const struct hr__host_record *host_of(const struct hr_stalls *stalls, const char *name)
 {
@@ -80,14 +67,6 @@ static int find_host(struct hr__model *model, struct hr_error *error)
     return 0;
 }
 
-double hr__values_mean(const double *values, size_t count)
-{
-    double sum = 0;
-    for (size_t i = 0; i < count; i++)
-        sum += values[i];
-    return count ? sum / (double)count : NAN;
-}
-
 static int take_sizes(struct hr__model *model)
 {
     const struct hr_stalls *stalls = model->stalls;
@@ -106,35 +85,6 @@ static int take_sizes(struct hr__model *model)
         model->sizes[0] = hr__known(mean) ? mean : 1;
     model->system.bytes = (struct hr__values){model->sizes, count};
     return 0;
-}
-
-/* ---- solving ---- */
-
-int hr__calibrate_solve(const struct hr__model *model, hr__try_fn try_it, double wanted_s,
-                        const double range[2], double *value, struct hr_error *error)
-{
-    double at[2] = {range[0], range[1]}, off[2] = {0, 0}, found;
-    int r = 0, last = -1;
-    for (int i = 0; i < 2 && !r; i++) {
-        r = try_it(model, at[i], &found, error);
-        off[i] = found - wanted_s;
-        *value = at[i];
-        if (!r && (i == 0 ? off[0] >= 0 : off[1] <= 0))
-            return 0;
-    }
-    for (int i = 0; i < 24 && !r; i++) {
-        *value = at[0] - off[0] * (at[1] - at[0]) / (off[1] - off[0]);
-        r = try_it(model, *value, &found, error);
-        if (fabs(found - wanted_s) < HR__CALIBRATE_EXACT * wanted_s)
-            break;
-        int side = found > wanted_s;
-        at[side] = *value;
-        off[side] = found - wanted_s;
-        if (last == side)
-            off[!side] /= 2;
-        last = side;
-    }
-    return r;
 }
 
 /* ---- the loader ---- */

@@ -39,6 +39,8 @@ static inline bool hr__calibrate_explains(double before_s, double found_s, doubl
            fabs(change_s) <= HR__CALIBRATE_LEVER * fabs(wanted_s - before_s);
 }
 
+/* ---- calibrate_solve.c ---- */
+
 /* Scale values to a mean; hr__values_mean returns NaN for no values. */
 double hr__values_mean(const double *values, size_t count);
 void hr__values_scale(double *values, size_t count, double mean);

@@ -16,13 +16,6 @@
 #define MOST_DISTURBANCE 0.5
 #define LEAST_BESIDE     0.2 /* busy cores beside the step from which their effect shows */
 
-void hr__values_scale(double *values, size_t count, double mean)
-{
-    double now = hr__values_mean(values, count);
-    for (size_t i = 0; i < count; i++)
-        values[i] = now > 0 ? values[i] * mean / now : mean;
-}
-
 /* Fills the variation of steps: on a CPU, rank 0's steps. With a device, the loop runs ahead of it,
  * and only the mean of a whole segment gives the length of a step. */
 static int step_values(struct hr__model *model, enum hr_stalls_phase phase, size_t *count)

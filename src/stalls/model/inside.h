@@ -8,7 +8,7 @@
 #include "stalls/model/result.h"
 #include "stalls/model/rounds.h"
 
-/* ---- life (result.c) ---- */
+/* ---- life (life.c) ---- */
 
 /* Creates an empty result; NULL: out of memory. */
 struct hr_stalls *hr__stalls_create(void);

@@ -80,6 +80,7 @@ static void take_run(struct hr_stalls *s, struct hr_stalls *from)
     s->sentence = NULL;
     s->suggestions = NULL;
     s->suggestion_count = 0;
+    s->has_suggestions = false;
     *s->remedy = 0;
 }
 

@@ -30,6 +30,17 @@ void hr_stalls_schedule_options_init(struct hr_stalls_schedule_options *options,
     hr__versioned_default(options, size, &defaults, sizeof defaults);
 }
 
+void hr_stalls_pace_init(struct hr_stalls_pace *pace, size_t size)
+{
+    static const struct hr_stalls_pace defaults = {
+        .size = sizeof defaults,
+        .segment_s = 3,
+        .batches = 8,
+        .unit = 1,
+    };
+    hr__versioned_default(pace, size, &defaults, sizeof defaults);
+}
+
 void hr_stalls_evidence_init(struct hr_stalls_evidence *evidence, size_t size)
 {
     static const struct hr_stalls_evidence defaults = {

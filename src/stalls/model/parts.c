@@ -3,6 +3,7 @@
 
 #include "base/form.h"
 #include "base/memory.h"
+#include "stalls/model/predict.h"
 
 #include <errno.h>
 #include <math.h>
@@ -14,11 +15,26 @@ const char *const hr__phase_names[HR_STALLS_PHASES + 1] = {"device", "host",  "w
                                                            "cold",   "alone", NULL};
 const char *const hr__ended_names[] = {"precise", "limit", "script", "interrupted", NULL};
 static const char *const loader_names[] = {"torch", "headrace", "other", NULL};
+static const char *const loader_changes[] = {"same", "headrace", NULL};
 static const char *const temperatures[] = {"warm", "cold", NULL};
 
 const char *hr_stalls_phase_name(enum hr_stalls_phase phase)
 {
     return (unsigned)phase < HR_STALLS_PHASES ? hr__phase_names[phase] : NULL;
+}
+
+const char *hr_stalls_phase_title(enum hr_stalls_phase phase)
+{
+    static const char *const titles[HR_STALLS_PHASES] = {"batches on the device",
+                                                         "batches prepared", "files in memory",
+                                                         "files on storage", "one rank loading"};
+    return (unsigned)phase < HR_STALLS_PHASES ? titles[phase] : NULL;
+}
+
+const char *hr_stalls_share_name(int share)
+{
+    static const char *const names[HR_STALLS_SHARES] = {"compute", "copy", "preparation", "fetch"};
+    return (unsigned)share < HR_STALLS_SHARES ? names[share] : NULL;
 }
 
 #define MEMBER(type, member)                                                                       \
@@ -150,6 +166,47 @@ void hr__clear_run(struct hr_stalls *s)
     hr__fields_clear(setup_fields, s);
     hr__fields_clear(text_fields, s);
 }
+
+/* ---- suggestions ---- */
+
+#define CHANGE(member) MEMBER(hr_stalls_suggestion, change.member)
+
+/* Sets what a suggestion never changes, and refuses what the model would. */
+static void check_suggestion(struct hr__json *reader, const json_t *object, void *out, size_t index)
+{
+    struct hr_stalls_suggestion *one = out;
+    struct hr_error why;
+    one->size = sizeof *one;
+    one->change.size = sizeof one->change;
+    one->change.cache_share = -1;
+    one->change.form = HR_FORM_AUTO;
+    one->change.page_cache = one->change.page_cache > 0;
+    if (!reader->code && hr__change_check(&one->change, &why))
+        hr__json_fail(reader, -EINVAL, "change", "is impossible: %s", why.message);
+}
+
+static const struct hr__field change_fields[] = {
+    {"loader", HR__FIELD_WORD, CHANGE(loader), .words = loader_changes},
+    {"page_cache", HR__FIELD_MAYBE, CHANGE(page_cache)},
+    {"cache_bytes", HR__FIELD_COUNT, CHANGE(cache_bytes), COUNT_OR_0},
+    {"cores", HR__FIELD_INT, CHANGE(cores), RANGE(0, 65536, 0)},
+    {"workers", HR__FIELD_INT, CHANGE(workers), RANGE(0, 65536, 0)},
+    {"storage_factor", HR__FIELD_REAL, CHANGE(storage_factor), RANGE(0, 1e6, 0)},
+    {.name = NULL},
+};
+
+static const struct hr__field suggestion_fields[] = {
+    {"text", HR__FIELD_NAME, MEMBER(hr_stalls_suggestion, text)},
+    {"change", OBJECT(change_fields), .absent = HR__REQUIRED},
+    {.name = NULL},
+};
+
+const struct hr__field hr__suggestions_fields[] = {
+    {"suggestions",
+     LIST(hr_stalls, suggestions, suggestion_count, HR__SUGGESTIONS, suggestion_fields),
+     .check = check_suggestion},
+    {.name = NULL},
+};
 
 /* ---- a host ---- */
 

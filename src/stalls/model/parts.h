@@ -31,6 +31,8 @@ bool hr__write_run(json_t *object, const struct hr_stalls *stalls);
 bool hr__own_run(struct hr_stalls *stalls);
 void hr__clear_run(struct hr_stalls *stalls);
 
+/* `suggestions`: text and change of each. */
+extern const struct hr__field hr__suggestions_fields[];
 /* `machine`, `storage`, `headrace` of a host: struct hr__host_record. */
 extern const struct hr__field hr__host_fields[];
 /* `rank` ... `segments`, `drains`, `preparation`: struct hr__rank_record. */

@@ -1,6 +1,6 @@
 /*
- * The result object: its life cycle, copies, and the public calls that use it. Records are read
- * (record_json.c) and joined (merge.c), and figures are derived once (derive.c).
+ * The public calls that make, copy, read and write results. Records are read (record_json.c) and
+ * joined (merge.c), and figures are derived once (derive.c).
  */
 #include "stalls/model/inside.h"
 
@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,52 +19,6 @@
 
 /* Larger than any result: 4096 ranks take some 200 MB. */
 #define MOST_BYTES ((off_t)1 << 31)
-
-struct hr_stalls *hr__stalls_create(void)
-{
-    return hr__alloc(HR__TAG_STALLS, 1, sizeof(struct hr_stalls));
-}
-
-void hr__texts_destroy(char **texts, size_t count)
-{
-    for (size_t i = 0; texts && i < count; i++)
-        hr__free(texts[i]);
-    hr__free(texts);
-}
-
-void hr__stalls_drop_derived(struct hr_stalls *s)
-{
-    hr__free(s->alone_s);
-    hr__free(s->waiting);
-    hr__free(s->straggles);
-    hr__free(s->sentence);
-    hr__free(s->suggestions);
-    s->suggestions = NULL;
-    s->suggestion_count = 0;
-    s->alone_s = s->waiting = NULL;
-    s->straggles = NULL;
-    s->sentence = NULL;
-}
-
-void hr_stalls_destroy(struct hr_stalls **result)
-{
-    struct hr_stalls *s = result ? *result : NULL;
-    if (!s)
-        return;
-    for (int i = 0; i < s->rank_count; i++)
-        hr__fields_clear(hr__rank_fields, &s->ranks[i]);
-    for (int i = 0; i < s->host_count; i++)
-        hr__fields_clear(hr__host_fields, &s->hosts[i]);
-    hr__clear_run(s);
-    hr__stalls_drop_derived(s);
-    hr__free(s->ranks);
-    hr__free(s->hosts);
-    hr__free(s->command);
-    hr__free(s->started);
-    hr__free(s->ended);
-    hr__free(s);
-    *result = NULL;
-}
 
 /* Replaces *block, which is shared, by a copy; an empty one by NULL. */
 static bool own(void *block, size_t count, size_t size)
@@ -97,6 +50,7 @@ static int copy_result(struct hr_stalls **out, const struct hr_stalls *from, str
     *s = *from;
     s->suggestions = NULL;
     s->suggestion_count = 0;
+    s->has_suggestions = false;
     s->alone_s = s->waiting = NULL;
     s->straggles = NULL;
     s->sentence = NULL;

@@ -18,7 +18,7 @@
 #define HR__STALLS_MAX_PARTS  16
 
 #define HR__STALL       0.02 /* a smaller share of waiting counts as no stall */
-#define HR__SUGGESTIONS 6    /* most suggestions that a result keeps */
+#define HR__SUGGESTIONS 8    /* most suggestions that a result keeps */
 
 enum hr__loader_kind {
     HR__LOADER_TORCH,    /* worker processes that prepare whole batches; 0 workers: none */
@@ -174,10 +174,12 @@ struct hr_stalls {
                                     HOST); NaN: unknown */
     char *sentence;
 
-    /* Filled by hr__stalls_advise, whose search takes seconds; not in stalls.json. */
-    struct hr_stalls_suggestion *suggestions; /* changes that leave less than HR__STALL; NULL: not
-                                                 searched, or unknown */
-    int suggestion_count;
+    /* Found by hr__stalls_advise, whose search takes seconds. stalls.json has texts and changes;
+     * hr_stalls_suggest predicts what they bring. */
+    struct hr_stalls_suggestion *suggestions; /* changes that leave less than HR__STALL;
+                                                 prediction.size is 0 before it is predicted */
+    size_t suggestion_count;
+    bool has_suggestions; /* false: not searched, or figures are missing */
 };
 
 /* Computes the derived members from the recorded ones, the sentence included. Errors: -ENODATA,

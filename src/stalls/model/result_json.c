@@ -1,7 +1,7 @@
 /*
- * stalls.json: the recorded data and, for other readers, the derived figures. Reading takes the
- * recorded data and derives again, so that a file cannot contradict itself and a newer library's
- * better analysis applies to older files.
+ * stalls.json: the recorded data, what a search found (the suggestions) and, for other readers, the
+ * derived figures. Reading takes the first two and derives the rest again, so that a file cannot
+ * contradict itself and a newer library's better analysis applies to older files.
  *
  * Each member of the whole has a line, and so has each rank: a result of thousands of ranks is
  * written one rank at a time.
@@ -54,11 +54,10 @@ static json_t *interval(struct hr_interval i)
 
 static json_t *shares(const struct hr_interval *share, int count)
 {
-    static const char *const names[] = {"compute", "copy", "preparation", "fetch"};
     json_t *o = json_object();
     bool ok = o;
     for (int i = 0; ok && i < count; i++)
-        ok = hr__json_set(o, names[i], interval(share[i]));
+        ok = hr__json_set(o, hr_stalls_share_name(i), interval(share[i]));
     if (ok)
         return o;
     json_decref(o);
@@ -109,6 +108,13 @@ static json_t *now_of(const struct hr_stalls *s)
         return o;
     json_decref(o);
     return NULL;
+}
+
+/* Adds texts and changes of the suggestions; null: unknown. */
+static bool set_suggestions(json_t *head, const struct hr_stalls *s)
+{
+    return s->has_suggestions ? hr__fields_write(head, hr__suggestions_fields, s)
+                              : hr__json_set(head, "suggestions", json_null());
 }
 
 static json_t *derived(const struct hr_stalls *s)
@@ -166,7 +172,8 @@ int hr__stalls_to_json(const struct hr_stalls *s, char **text, size_t *length,
     bool ok = hr__json_set(head, "headrace", json_string(hr_version())) &&
               hr__json_set(head, "sentence", hr__json_string(s->sentence)) &&
               hr__json_set(head, "remedy", *s->remedy ? hr__json_string(s->remedy) : json_null()) &&
-              hr__json_set(head, "now", now_of(s)) && hr__json_set(head, "derived", derived(s)) &&
+              set_suggestions(head, s) && hr__json_set(head, "now", now_of(s)) &&
+              hr__json_set(head, "derived", derived(s)) &&
               hr__json_set(head, "command", hr__json_string(s->command)) && hr__write_run(head, s);
     hr__draft_put(&t, "{\n\"headrace_stalls\": ");
     add_value(&t, json_integer(VERSION));
@@ -286,6 +293,8 @@ int hr__stalls_from_json(struct hr_stalls **out, const char *text, size_t length
         hr__read_run(&reader, root, s);
         s->command = text_member(&reader, root, "command");
         hr__json_text(&reader, root, "remedy", s->remedy, sizeof s->remedy);
+        hr__fields_read(&reader, root, hr__suggestions_fields, s);
+        s->has_suggestions = json_is_array(json_object_get(root, "suggestions"));
         const json_t *now = hr__json_object(&reader, root, "now");
         s->now_cached = hr__json_number(&reader, now, "cached", share_or_not);
         s->now_waits = hr__json_number(&reader, now, "waits", share_or_not);

@@ -51,6 +51,7 @@ static int keep(struct search *s, const struct hr_stalls_change *change, const c
     *one = (struct hr_stalls_suggestion){.size = sizeof *one, .change = *change};
     snprintf(one->text, sizeof one->text, "%s", text);
     int r = hr__model_predict(s->model, change, true, &one->prediction, s->error);
+    one->prediction.size = sizeof one->prediction;
     s->count += !r;
     return r;
 }
@@ -372,6 +373,21 @@ static int collect(struct search *s)
     return r;
 }
 
+/* Fills in the result's own suggestions, and the predictions that it lacks. */
+static int recall(struct search *s)
+{
+    const struct hr_stalls *stalls = s->model->stalls;
+    int r = 0;
+    for (size_t i = 0; i < stalls->suggestion_count && s->count < s->capacity && !r; i++) {
+        const struct hr_stalls_suggestion *one = &stalls->suggestions[i];
+        if (one->prediction.size)
+            s->found[s->count++] = *one;
+        else
+            r = keep(s, &one->change, one->text);
+    }
+    return r;
+}
+
 int hr_stalls_suggest(const struct hr_stalls *result, double stall,
                       struct hr_stalls_suggestion *suggestions, int capacity,
                       struct hr_error *error)
@@ -390,7 +406,7 @@ int hr_stalls_suggest(const struct hr_stalls *result, double stall,
                        .found = found,
                        .capacity = capacity < MOST_SUGGESTIONS ? capacity : MOST_SUGGESTIONS,
                        .error = error};
-    r = collect(&s);
+    r = stall == HR__STALL && result->has_suggestions ? recall(&s) : collect(&s);
     hr__model_clear(&model);
     if (r)
         return r;

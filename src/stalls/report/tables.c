@@ -14,6 +14,7 @@
 
 #define RANKS_AN_END 8 /* ranks listed that wait most, and least, if not all are */
 #define LIST_AT_MOST 40
+#define SUGGESTIONS  6 /* rows at most */
 
 static const char *plural(double n, const char *one, const char *many)
 {
@@ -139,9 +140,7 @@ static void fill_changes_in_memory(struct hr__table *t, const struct hr_stalls *
 /* Omits what cannot be predicted; hr_stalls_predict reports the reason. */
 static void fill_changes(struct hr__table *t, const struct hr_stalls *s)
 {
-    struct hr_stalls_suggestion asked[HR__SUGGESTIONS];
-    const struct hr_stalls_suggestion *suggestions = s->suggestions;
-    int count = s->suggestion_count;
+    struct hr_stalls_suggestion suggestions[SUGGESTIONS] = {{.size = sizeof *suggestions}};
     struct hr_stalls_prediction now = {.size = sizeof now};
     struct hr_stalls_change none;
     struct hr_error error = {0};
@@ -151,12 +150,7 @@ static void fill_changes(struct hr__table *t, const struct hr_stalls *s)
         return;
     }
     add_now(t, &now);
-    if (!suggestions) { /* the result was read from a file */
-        for (int i = 0; i < HR__SUGGESTIONS; i++)
-            asked[i].size = sizeof *asked;
-        suggestions = asked;
-        count = hr_stalls_suggest(s, HR__STALL, asked, HR__SUGGESTIONS, &error);
-    }
+    int count = hr_stalls_suggest(s, HR__STALL, suggestions, SUGGESTIONS, &error);
     for (int i = 0; i < count; i++)
         if (memcmp(&suggestions[i].change, &none, sizeof none)) /* "nothing" is already shown */
             add_prediction(t, suggestions[i].text, &suggestions[i].prediction);
@@ -547,13 +541,10 @@ static void fill_run(struct hr__table *t, const struct hr_stalls *s)
 
 static void fill_unverified(struct hr__table *t, const struct hr_stalls *s)
 {
-    static const char *const names[HR_STALLS_PHASES] = {"batches on the GPU", "batches prepared",
-                                                        "files in memory", "files on storage",
-                                                        "one rank loading"};
     for (int p = 0; p < HR_STALLS_PHASES; p++) {
         if (!*s->phase_reason[p])
             continue;
-        hr__table_cell_print(t, "%s", names[p]);
+        hr__table_cell(t, hr_stalls_phase_title((enum hr_stalls_phase)p));
         hr__table_cell(t, s->phase_reason[p]);
     }
     if (s->host_count && *s->hosts[0].no_forms) {

@@ -42,12 +42,9 @@ static void add_counter(struct hr__events *t, int process, const char *name, dou
 
 static void add_segment(struct hr__events *t, int process, const struct hr__segment_record *g)
 {
-    static const char *const titles[HR_STALLS_PHASES] = {"batches on the device",
-                                                         "batches prepared", "files in memory",
-                                                         "files on storage", "one rank loads"};
     double rate = g->elapsed_s > 0 ? (double)g->samples / g->elapsed_s : NAN;
     begin_slice(t, process, TRACK_SEGMENTS, g->begin_s, g->elapsed_s);
-    hr__event_text(t, "name", titles[g->phase]);
+    hr__event_text(t, "name", hr_stalls_phase_title(g->phase));
     hr__draft_print(&t->draft, ",\"args\":{\"phase\":\"%s\",\"round\":%d,\"set\":%d",
                     hr_stalls_phase_name(g->phase), g->round, g->set);
     if (g->phase == HR_STALLS_ALONE)

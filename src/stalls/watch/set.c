@@ -13,7 +13,6 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/files.h"
 #include "base/memory.h"
 #include "cache/capacity.h"
 #include "dataset/dataset.h"
@@ -22,7 +21,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -219,14 +217,6 @@ double hr__watch_set_bytes(struct hr_stalls_watch *w, uint64_t from, uint64_t co
         sum += (double)bytes;
     }
     return sum;
-}
-
-double hr__watch_read_bytes(void)
-{
-    char text[1024];
-    hr__read_text("/proc/self/io", text, sizeof text);
-    const char *line = strstr(text, "\nread_bytes: ");
-    return line ? strtod(line + 13, NULL) : NAN;
 }
 
 /* Returns the bytes of all files, or pieces, that hold the set's samples. */

@@ -15,7 +15,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,101 +22,21 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Bounds of a segment's settling batches, which are otherwise as many as the loader has ahead. */
-#define SETTLE_MIN 2
-#define SETTLE_MAX 8
-
-/* A segment's desired number of batches and duration, if the limits allow both. */
+/* A segment's desired number of batches and duration, if the limits allow both; the duration that a
+ * batch counts as at least, so that a segment has some 4,000 at most. */
 #define SEGMENT_BATCHES 20
 #define SEGMENT_S       0.3
-/* Rounds that the time must suffice for, and those that the schedule always runs. */
-#define ROUNDS       6
-#define LEAST_ROUNDS 4
-/* A segment is so many times as long as the loader's batches ahead, so that it measures the loader
- * and not its queue. */
-#define OUTLAST 3
+#define SHORTEST_S      (SEGMENT_S / 4096)
 
 /* Share of the time for measurements after the loop. */
 #define AFTER_SHARE 0.2
 #define AFTER_MAX_S 20.0
-
-#define NOTES_MAX 64
 
 /* How long a replay waits for conversions in the loader's cache to finish. */
 #define CONVERSIONS_NS UINT64_C(3000000000)
 
 /* How long a segment waits for the loader to prepare ahead. */
 #define FILL_NS UINT64_C(30000000000)
-
-void hr__watch_note(struct hr_stalls_watch *w, const char *format, ...)
-{
-    char text[400];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    for (size_t i = 0; i < w->note_count; i++)
-        if (!strcmp(w->notes[i], text))
-            return;
-    if (w->note_count == NOTES_MAX)
-        return;
-    if (!w->notes)
-        w->notes = hr__alloc(HR__TAG_LOADER, NOTES_MAX, sizeof *w->notes);
-    char *copy = w->notes ? hr__strdup(HR__TAG_LOADER, text) : NULL;
-    if (copy)
-        w->notes[w->note_count++] = copy;
-}
-
-static uint64_t clock_ns(clockid_t clock)
-{
-    struct timespec t;
-    if (clock_gettime(clock, &t))
-        return 0;
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static uint64_t thread_ns(pthread_t thread)
-{
-    clockid_t clock;
-    return pthread_getcpuclockid(thread, &clock) ? 0 : clock_ns(clock);
-}
-
-void hr__watch_mark(struct hr_stalls_watch *w, struct hr__watch_mark *mark)
-{
-    const struct hr_loader *l = w->loader;
-    mark->worker_cpu_ns = 0;
-    for (int i = 0; i < l->worker_count; i++)
-        mark->worker_cpu_ns += thread_ns(l->workers[i].id);
-    for (int i = 0; i < l->fetcher_count; i++)
-        mark->worker_cpu_ns += thread_ns(l->fetchers[i].id);
-    mark->process_cpu_ns =
-        clock_ns(CLOCK_PROCESS_CPUTIME_ID) - mark->worker_cpu_ns - w->excluded_cpu_ns;
-    mark->prepare_ns = atomic_load_explicit(&l->counters.prepare.sum_ns, memory_order_relaxed);
-    mark->read_bytes = hr__watch_read_bytes();
-    mark->ns = hr__watch_now(w);
-}
-
-/* Gets the loader's next batch: returns 1, or an error. */
-static int load(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr_error *error)
-{
-    int r = hr_loader_next(w->loader, batch, error);
-    return r ? r
-             : hr__fail(error, -EINVAL,
-                        "a batch of the watch is missing: use its loader through the watch only");
-}
-
-int hr__watch_drain_batches(struct hr_stalls_watch *w, struct hr_error *error)
-{
-    while (w->to_drain) {
-        struct hr_batch *batch;
-        int r = load(w, &batch, error);
-        if (r < 0)
-            return r;
-        hr_batch_release(&batch);
-        w->to_drain--;
-    }
-    return 0;
-}
 
 /* ---- opening and closing ---- */
 
@@ -248,48 +167,54 @@ void hr_stalls_watch_close(struct hr_stalls_watch **watch)
 
 /* ---- warm-up ---- */
 
+static void schedule_options(const struct hr_stalls_watch *w,
+                             struct hr_stalls_schedule_options *options)
+{
+    hr_stalls_schedule_options_default(options);
+    options->phases = w->phases;
+    options->settle = w->settle;
+    options->batches = w->batches;
+    options->max_batches = w->options.batches;
+    options->max_s = w->max_s;
+    options->precision = w->options.precision;
+}
+
 /* Chooses the length of segments from the time of a batch in the warm-up. */
-static void plan_segments(struct hr_stalls_watch *w, double batch_s, double max_s)
+static int plan_segments(struct hr_stalls_watch *w, double batch_s, struct hr_error *error)
 {
     const struct hr_loader *l = w->loader;
+    struct hr_stalls_schedule_options options;
+    struct hr_stalls_pace pace;
     uint64_t ahead = (uint64_t)l->options.batches_ahead;
-    int phases = __builtin_popcount((unsigned)w->phases);
-    w->settle = ahead < SETTLE_MIN ? SETTLE_MIN : ahead > SETTLE_MAX ? SETTLE_MAX : ahead;
-    double wanted = ceil(SEGMENT_S / fmax(batch_s, 1e-6));
-    wanted = fmax(wanted, SEGMENT_BATCHES);
-    if (max_s > 0)
-        wanted = fmin(wanted, max_s / (ROUNDS * phases * fmax(batch_s, 1e-6)) - (double)w->settle);
-    wanted = fmax(wanted, OUTLAST * (double)ahead);
-    if (w->options.batches)
-        wanted =
-            fmin(wanted, (double)w->options.batches / (LEAST_ROUNDS * phases) - (double)w->settle);
-    w->batches = (uint64_t)fmin(fmax(wanted, 2), 4096);
+    schedule_options(w, &options);
+    hr_stalls_pace_default(&pace);
+    pace.step_s = pace.load_s = fmax(batch_s, SHORTEST_S);
+    pace.segment_s = SEGMENT_S;
+    pace.batches = SEGMENT_BATCHES;
+    pace.ahead = ahead;
+    pace.epoch_batches = hr_dataset_count(l->dataset) / (uint64_t)l->options.batch_size;
+    int r = hr_stalls_schedule_fit(&options, &pace, error);
+    uint64_t least = options.settle + ahead + 2;
     /* A sample that comes twice in a segment is warm the second time. */
-    uint64_t whole = hr_dataset_count(l->dataset) / (uint64_t)l->options.batch_size;
-    uint64_t others = w->settle + ahead;
-    if (whole >= others + 2) {
-        if (w->batches > whole - others)
-            w->batches = whole - others;
-        return;
+    if (!r && pace.epoch_batches < least) {
+        w->phases &= ~(1 << HR_STALLS_COLD);
+        hr__watch_give_reason(w, HR_STALLS_COLD,
+                              "the dataset has %zu samples: a segment needs at least %" PRIu64
+                              " different ones, batches of %d",
+                              hr_dataset_count(l->dataset), least * (uint64_t)l->options.batch_size,
+                              l->options.batch_size);
+        pace.epoch_batches = 0;
+        r = hr_stalls_schedule_fit(&options, &pace, error);
     }
-    w->phases &= ~(1 << HR_STALLS_COLD);
-    hr__watch_give_reason(w, HR_STALLS_COLD,
-                          "the dataset has %zu samples: a segment needs at least %" PRIu64
-                          " different ones, batches of %d",
-                          hr_dataset_count(l->dataset),
-                          (others + 2) * (uint64_t)l->options.batch_size, l->options.batch_size);
+    w->settle = options.settle;
+    w->batches = options.batches;
+    return r;
 }
 
 static int make_schedule(struct hr_stalls_watch *w, struct hr_error *error)
 {
     struct hr_stalls_schedule_options options;
-    hr_stalls_schedule_options_default(&options);
-    options.phases = w->phases;
-    options.settle = w->settle;
-    options.batches = w->batches;
-    options.max_batches = w->options.batches;
-    options.max_s = w->max_s;
-    options.precision = w->options.precision;
+    schedule_options(w, &options);
     return hr_stalls_schedule_create(&w->schedule, &options, error);
 }
 
@@ -303,8 +228,8 @@ static int plan(struct hr_stalls_watch *w, struct hr_error *error)
         w->after_s = fmin(AFTER_SHARE * w->options.time_s, AFTER_MAX_S);
         w->max_s = fmax(w->options.time_s - gone_s - w->after_s, 0.2 * w->options.time_s);
     }
-    plan_segments(w, batch_s, w->max_s);
-    return make_schedule(w, error);
+    int r = plan_segments(w, batch_s, error);
+    return r ? r : make_schedule(w, error);
 }
 
 static int warm_up(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr_error *error)
@@ -326,7 +251,7 @@ static int warm_up(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr
         w->stage = HR__WATCH_BEGIN;
         return plan(w, error);
     }
-    r = load(w, batch, error);
+    r = hr__watch_take(w, batch, error);
     if (r < 0)
         return r;
     if (!w->given++)
@@ -564,7 +489,7 @@ static int run(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr_err
     }
     int r = 1;
     if (hr__watch_loads(&w->chosen))
-        r = load(w, batch, error);
+        r = hr__watch_take(w, batch, error);
     else
         *batch = hr__watch_replay(w);
     if (r < 0)

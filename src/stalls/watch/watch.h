@@ -2,6 +2,7 @@
  * Measures the data stalls of a training loop in C: internals of headrace/stalls.h.
  *
  *   watch.c     the public functions: chooses which batch the loop gets next
+ *   common.c    what all of these use: marks of time, notes, batches to drain
  *   replay.c    keeps batches that the loop gets again and again
  *   end.c       ends a segment: whether it counts or runs again
  *   set.c       index sets: selects samples, evicts or preloads them, verifies the result
@@ -174,7 +175,7 @@ struct hr_stalls_watch {
     bool after_has_set; /* `set` is the one of this part */
 };
 
-/* watch.c */
+/* common.c */
 
 /* Returns the watch's clock, in nanoseconds. */
 static inline uint64_t hr__watch_now(const struct hr_stalls_watch *w)
@@ -187,6 +188,12 @@ void hr__watch_mark(struct hr_stalls_watch *w, struct hr__watch_mark *mark);
 /* Adds a note for the person who reads the result. The same text is added only once. */
 void hr__watch_note(struct hr_stalls_watch *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Returns the bytes read from storage by this process since it started; NaN: unknown. */
+double hr__watch_read_bytes(void);
+
+/* Gets the loader's next batch: returns 1, or an error. */
+int hr__watch_take(struct hr_stalls_watch *w, struct hr_batch **batch, struct hr_error *error);
 
 /* Requests `to_drain` batches and releases them. Errors: the loader's. After -EINTR, call again to
  * continue. */
@@ -255,9 +262,6 @@ int hr__watch_look_at_storage(struct hr_stalls_watch *w, struct hr_error *error)
 /* Notes why a phase is left out or not verified, unless there is a reason already. */
 void hr__watch_give_reason(struct hr_stalls_watch *w, enum hr_stalls_phase phase,
                            const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-/* Returns the bytes read from storage by this process since it started; NaN: unknown. */
-double hr__watch_read_bytes(void);
 
 /* alone.c */
 

@@ -33,10 +33,10 @@ struct fake_agent_row {
     struct fake_queue queue;
     struct connection *of;
     int is_alone, is_sent;
-    uint64_t epoch, position; /* at `first` */
-    uint64_t first;           /* sequence */
-    uint64_t samples;         /* from there on */
-    uint64_t done;            /* of them, published */
+    uint64_t epoch, position; /* in the order, at `first` */
+    uint64_t first;           /* sequence number of the first sample */
+    uint64_t samples;         /* samples from `first` on */
+    uint64_t done;            /* samples that are published */
     int is_halted;
 };
 
@@ -49,7 +49,7 @@ struct connection {
     uint64_t order_epoch;
     uint64_t chunks;
     int was_expelled;
-    int is_attaching; /* ATTACHED is to be sent */
+    int is_attaching; /* the agent still has to send ATTACHED */
     int is_over;
 };
 
@@ -147,7 +147,7 @@ static void begin(struct fake_agent_row *row, uint64_t epoch, uint64_t position)
     atomic_store(&row->queue.header->epoch, epoch);
 }
 
-/* Whether the queue has the position, from its floor on. */
+/* Returns non-zero if the queue has the position, from its floor on. */
 static int has(const struct fake_agent_row *row, uint64_t epoch, uint64_t position)
 {
     uint64_t ranks = (uint64_t)row->of->attach.world_size;
@@ -216,7 +216,7 @@ static void halt(struct fake_agent_row *row, int64_t index)
     atomic_fetch_add(&row->queue.header->bell, 1);
 }
 
-/* Publishes a chunk where there is room. */
+/* Publishes a chunk if there is room. */
 static int publish(struct connection *c, struct fake_agent_row *row)
 {
     uint64_t n = row->samples - row->done;
@@ -225,7 +225,7 @@ static int publish(struct connection *c, struct fake_agent_row *row)
         return 0;
     if (n > row->queue.chunk_samples)
         n = row->queue.chunk_samples;
-    /* Who is to be expelled cannot come too far before that is seen. */
+    /* A job that is to be expelled must not advance too far before it sees that. */
     if (fake_agent.expel_at && !c->was_expelled && row->done >= fake_agent.expel_at + 32)
         return 0;
     uint64_t ranks = (uint64_t)c->attach.world_size;
@@ -257,7 +257,7 @@ static void expel(struct connection *c)
         return;
     c->was_expelled = 1;
     atomic_store(&row->queue.control->floor, next + row->queue.places * row->queue.chunk_samples);
-    /* The others have gone on for a while. */
+    /* As if the other jobs had advanced meanwhile. */
     atomic_store(&row->queue.header->tail, next + row->queue.chunk_samples);
     struct hr__wire_message m = {.type = HR__WIRE_EXPELLED, .expelled = {.cursor = 0}};
     send_it(c, &m);
@@ -329,7 +329,7 @@ static void handle(struct connection *c, struct hr__wire_message *m)
     }
 }
 
-/* What is held after the connection has ended is not kept. */
+/* After the connection has ended, its memory is reused. */
 static void overwrite(struct connection *c)
 {
     for (int i = 0; i < c->row_count; i++) {

@@ -145,7 +145,7 @@ static uint64_t spare(struct fake_queue *queue)
     return offset;
 }
 
-/* Makes the place of a chunk free: 1, or 0. */
+/* Frees the place of a chunk. Returns 1, or 0 if that is impossible. */
 static int make_room(struct fake_queue *queue, struct hr__header_place *place, int expel)
 {
     uint64_t before = atomic_load(&place->number);

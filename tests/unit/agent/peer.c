@@ -22,7 +22,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* What a test waits for at most. */
+/* The longest time that a test waits for something. */
 #define PATIENCE_MS 120000
 
 int __real_hr__read_file(struct hr__read *read, uint64_t max_bytes);
@@ -63,7 +63,7 @@ void served_join(struct served *s)
     assert_int_equal(s->result, 0);
     hr_agent_destroy(&s->agent);
     assert_null(s->agent);
-    /* Nothing is left. */
+    /* the folder is empty */
     assert_int_equal(rmdir(s->dir), 0);
 }
 
@@ -252,7 +252,7 @@ static void check_image(const struct peer *p, const struct hr__header_sample *sa
     assert_memory_equal(image, f->expected, f->spec.bytes);
 }
 
-/* Checks what was taken. `samples` were copied before it was. */
+/* Checks samples that were taken. `samples` is a copy made before that. */
 static void check(struct peer *p, const struct hr__header_sample *samples, const void **images,
                   int count)
 {
@@ -263,7 +263,8 @@ static void check(struct peer *p, const struct hr__header_sample *samples, const
         0);
     for (int i = 0; i < count; i++) {
         uint64_t at = p->position + (uint64_t)i * (uint64_t)p->attach.world_size;
-        /* placed.position is that of all ranks: this one's follow by its number. */
+        /* placed.position counts the samples of all ranks; this rank's samples follow by its
+         * number. */
         at = (at + (uint64_t)p->attach.rank) % p->f->count;
         if (samples[i].instead < 0)
             assert_int_equal(samples[i].index, hr__order_at(order, at));
@@ -275,7 +276,8 @@ static void check(struct peer *p, const struct hr__header_sample *samples, const
     p->position += (uint64_t)count * (uint64_t)p->attach.world_size;
 }
 
-/* Waits until the head has passed `to`: 0, -ESTALE: the floor has; -ECANCELED: it never will. */
+/* Waits until the head has passed `to`. Returns 0; -ESTALE if the floor has passed it; -ECANCELED
+ * if the head never will. */
 static int wait_for(struct peer *p, uint64_t to)
 {
     uint64_t until = hr__now_ns() + PATIENCE_MS * UINT64_C(1000000);

@@ -10,13 +10,13 @@
 
 struct prometheus_reader {
     struct prometheus *out;
-    char family[128]; /* that the last HELP began */
+    char family[128]; /* family of the last HELP */
     int has_type, is_counter;
     char seen[PROMETHEUS_SAMPLES][128]; /* families */
     size_t seen_count;
 };
 
-/* Length of [a-zA-Z_:][a-zA-Z0-9_:]* at p, without ':' for labels. */
+/* Returns the length of [a-zA-Z_:][a-zA-Z0-9_:]* at p; labels may not contain ':'. */
 static size_t name_length(const char *p, int is_label)
 {
     size_t n = 0;
@@ -52,7 +52,7 @@ static void read_type(struct prometheus_reader *r, const char *line)
     assert_int_equal(r->is_counter, n > 6 && !strcmp(r->family + n - 6, "_total"));
 }
 
-/* What is behind {...}. */
+/* Parses {...} and returns the position after it. */
 static const char *read_labels(const char *p)
 {
     char names[16][64];

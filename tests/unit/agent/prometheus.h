@@ -7,7 +7,7 @@
 #define PROMETHEUS_SAMPLES 512
 
 struct prometheus_sample {
-    char series[512]; /* name and labels, as they were written */
+    char series[512]; /* name and labels, as written */
     char name[128];
     double value;
 };
@@ -18,13 +18,13 @@ struct prometheus {
 };
 
 /*
- * Reads a text and fails the running test where the format (text/plain; version=0.0.4), or a
- * rule of its naming, is broken: HELP and TYPE before each family's samples, families in one
- * piece, no series twice, escapes, counters in _total and not negative, a newline at the end.
+ * Parses a text. Fails the running test if the text breaks the format (text/plain; version=0.0.4)
+ * or its naming rules: HELP and TYPE before each family's samples, each family in one piece, no
+ * series twice, escapes, counters in _total and not negative, a newline at the end.
  */
 void prometheus_read(struct prometheus *out, const char *text);
 
-/* The value of a series; fails the test where there is none. */
+/* Returns the value of a series; fails the test if there is none. */
 double prometheus_value(const struct prometheus *p, const char *series);
 
 #endif

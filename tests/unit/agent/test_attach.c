@@ -1,7 +1,7 @@
 /*
- * Loaders that are attached, against an agent that the test plays: every batch is compared
- * with what the order says (order/order.h), and every byte with what the agent prepared, for
- * ranks, sizes, restored states, joins, bad samples, expulsions and deaths of the agent.
+ * Attached loaders against a fake agent (fake_agent.h). Every batch is compared with the order
+ * (order/order.h) and every byte with what the agent published, for several ranks, batch sizes,
+ * restored states, joins, bad samples, expulsions, and agents that die.
  */
 #include "fake_agent.h"
 
@@ -86,12 +86,12 @@ static struct hr_loader *make(const struct attach_stage *s, const struct hr_load
     return loader;
 }
 
-/* What an epoch from a position on must be. */
+/* The expected batches of an epoch from a position on. */
 struct expected {
     const struct hr_loader_options *options;
     struct hr__order *order;
     struct hr__cut cut;
-    uint64_t epoch, number; /* of the next batch, since the cut's start */
+    uint64_t epoch, number; /* of the next batch, since the start of the cut */
 };
 
 static void expect(struct expected *e, const struct hr_loader_options *o, uint64_t epoch,
@@ -121,7 +121,7 @@ static void check_content(const struct hr_batch *batch)
                          (int)b);
 }
 
-/* The batch is the next that is expected. */
+/* Checks that the batch is the next expected one. */
 static void check_next(struct expected *e, const struct hr_loader *loader,
                        const struct hr_batch *batch)
 {
@@ -155,7 +155,7 @@ static void check_next(struct expected *e, const struct hr_loader *loader,
     assert_int_equal(state.position, hr__cut_position(&e->cut, e->number));
 }
 
-/* The rest of an epoch; every other batch is changed, and some are kept for a while. */
+/* Reads the rest of an epoch. Overwrites every other batch, and keeps some for a while. */
 static void drain(struct expected *e, struct hr_loader *loader)
 {
     struct hr_batch *batch, *kept = NULL;
@@ -180,7 +180,7 @@ static void drain(struct expected *e, struct hr_loader *loader)
 
 static void test_epochs(void **state)
 {
-    /* 4096, 768, 1587 and 8649 bytes a sample: pages, parts of them, and with gaps. */
+    /* 4096, 768, 1587 and 8649 bytes a sample: whole pages, parts of pages, and with gaps. */
     static const int sides[][2] = {{64, 64}, {16, 16}, {23, 23}, {31, 93}};
     static const int jobs[][4] = {/* batch, rank, ranks, drop_last */
                                   {16, 0, 1, 0}, {7, 0, 1, 1}, {16, 1, 2, 0}, {9, 3, 4, 0},
@@ -217,7 +217,7 @@ static void test_epochs(void **state)
     assert_int_equal(hr__allocated(HR__TAG_AGENT), before);
 }
 
-/* A ring that is smaller than a batch; the batch comes in pieces. */
+/* The ring is smaller than a batch, so the batch comes in pieces. */
 static void test_larger_than_ring(void **state)
 {
     struct attach_stage s;
@@ -259,7 +259,7 @@ static void test_restore(void **state)
     }
     assert_int_equal(hr_loader_get_state(loader, &at, &error), 0);
     hr__order_destroy(&e.order);
-    /* From the middle, backwards, another epoch, and its very end. */
+    /* From the middle, backwards, another epoch, and an epoch's very end. */
     static const uint64_t to[][2] = {{0, 96}, {0, 32}, {4, 64}, {2, SAMPLES}};
     for (size_t i = 0; i < sizeof to / sizeof *to; i++) {
         at.epoch = to[i][0];
@@ -269,7 +269,7 @@ static void test_restore(void **state)
         drain(&e, loader);
     }
     assert_int_equal(fake_agent_seen.connections, 1);
-    /* Another seed is another stream: batches that are held live on. */
+    /* Another seed is another stream. Held batches stay valid. */
     start(loader, 1);
     assert_int_equal(next(loader, &batch), 1);
     o.seed = at.seed = 7;
@@ -303,13 +303,13 @@ static void test_join(void **state)
     struct hr_loader_stats stats = {.size = sizeof stats};
     hr_loader_get_stats(loader, &stats);
     assert_int_equal(stats.missed, 40);
-    /* Its own next epoch is the stream's next. */
+    /* The loader's next epoch is the stream's next. */
     start(loader, 1);
     expect(&e, &o, 7, 0);
     drain(&e, loader);
     assert_int_equal(fake_agent_seen.first_seeks, 1);
     assert_int_equal(fake_agent_seen.last_seek_epoch, 7);
-    /* A restored state is the stream's, and so is what follows. */
+    /* The state is the stream's, and continuing from it gives the same batches. */
     struct hr_loader_state at = {
         .version = 1, .shuffle = 1, .seed = SEED, .epoch = 9, .position = 16, .samples = SAMPLES};
     struct hr_error error;
@@ -345,7 +345,7 @@ static void test_expelled(void **state)
         start(loader, 1);
         expect(&e, &o, 1, 0);
         drain(&e, loader);
-        /* The queue of its own, and the other when the second epoch was alone. */
+        /* It left its own queue, and the main queue when it read the second epoch alone. */
         assert_int_equal(fake_agent_seen.leaves, 2);
         hr_loader_destroy(&loader);
         clear_stage(&s);
@@ -364,7 +364,7 @@ static void test_bad_samples(void **state)
         o.on_error = HR_ON_ERROR_SKIP;
         o.max_bad_share = 0.2;
         fake_agent.bad_every = 10;
-        fake_agent.ring_samples = (uint64_t)ring; /* small: copied */
+        fake_agent.ring_samples = (uint64_t)ring; /* small, so that batches are copied */
         struct hr_loader *loader = make(&s, &o);
         start(loader, 0);
         expect(&e, &o, 0, 0);
@@ -383,7 +383,7 @@ static void test_bad_samples(void **state)
         hr_loader_destroy(&loader);
         clear_stage(&s);
     }
-    /* Too many: judged from the 100th sample on. */
+    /* Too many bad samples: checked from the 100th sample on. */
     set_stage(&s, SAMPLES, 16, 16);
     set_options(&o);
     o.on_error = HR_ON_ERROR_SKIP;
@@ -442,7 +442,8 @@ static void test_halt(void **state)
     }
 }
 
-/* The agent tells once that its queue ended: who cannot keep that does not wait for it. */
+/* The agent announces the end of a queue only once; a loader that has no memory to store that must
+ * not wait for the queue. */
 static void test_halt_without_memory(void **state)
 {
     struct fake_queue queue;
@@ -471,7 +472,7 @@ static void test_halt_without_memory(void **state)
     assert_int_equal(a.state, HR__CLOSED);
     assert_null(a.cursors);
     char byte;
-    assert_int_equal(read(ends[1], &byte, 1), 0); /* hung up */
+    assert_int_equal(read(ends[1], &byte, 1), 0); /* the connection is closed */
     close(ends[1]);
     pthread_mutex_destroy(&a.lock);
     fake_queue_remove(&queue);
@@ -479,7 +480,8 @@ static void test_halt_without_memory(void **state)
 
 struct patience {
     int asked;
-    int least; /* times that it goes on; the agent answers behind them where it is `enough` */
+    int least; /* number of progress calls that continue; after `enough` of them the agent
+                  answers */
     int enough;
 };
 
@@ -496,7 +498,7 @@ static int lose_patience(void *arg, uint64_t done, uint64_t total, const char *s
     return !patience->enough;
 }
 
-/* An agent that takes long is waited for as long as the caller has patience. */
+/* The loader waits for a slow agent until its progress function cancels. */
 static void test_patience(void **state)
 {
     struct attach_stage s;
@@ -518,7 +520,7 @@ static void test_patience(void **state)
     patience = (struct patience){.least = 2, .enough = 1};
     loader = make(&s, &o);
     assert_true(patience.asked >= 3);
-    /* Another order is another stream: it attaches anew. */
+    /* Another order is another stream: the loader attaches again. */
     atomic_store(&fake_agent.is_silent, 1);
     patience = (struct patience){.least = 1};
     assert_int_equal(hr_loader_restore(loader, &at, &error), -ECANCELED);
@@ -558,7 +560,7 @@ static void test_death(void **state)
     assert_non_null(strstr(error.message, "/nonexistent/agent.sock"));
     assert_int_equal(hr_loader_next(loader, &batch, &error), -ECONNRESET);
     check_content(held);
-    /* Resumed at the new agent on that path, by the same loader. */
+    /* The same loader resumes at the new agent on that path. */
     struct hr_loader_state at;
     assert_int_equal(hr_loader_get_state(loader, &at, &error), 0);
     assert_true(at.position >= 16 && at.position < SAMPLES);
@@ -570,8 +572,8 @@ static void test_death(void **state)
     clear_stage(&s);
 }
 
-/* Epoch 0, whatever befalls the agent: `reattached` so often, and a batch that is held meanwhile
- * stays as it is. */
+/* Reads epoch 0 although the agent dies: the loader reattaches `reattached` times, and a batch that
+ * is held meanwhile does not change. */
 static void drain_reattached(struct hr_loader *loader, const struct hr_loader_options *o,
                              uint64_t reattached)
 {
@@ -586,7 +588,7 @@ static void drain_reattached(struct hr_loader *loader, const struct hr_loader_op
     start(loader, 1);
     expect(&e, o, 1, 0);
     drain(&e, loader);
-    check_content(held); /* although the agent writes where it was */
+    check_content(held); /* although the agent overwrites the batch's old memory */
     hr_batch_release(&held);
     hr_loader_get_stats(loader, &stats);
     assert_int_equal(stats.reattached, reattached);
@@ -609,7 +611,7 @@ static void test_death_auto(void **state)
         hr_loader_destroy(&loader);
         clear_stage(&s);
     }
-    /* Agents that end before anything comes. */
+    /* Agents that end before they send anything. */
     set_stage(&s, SAMPLES, 16, 16);
     set_options(&o);
     o.agent = "auto";
@@ -623,7 +625,8 @@ static void test_death_auto(void **state)
     clear_stage(&s);
 }
 
-/* A message that is none costs a connection, and no sample; one at each HELLO is an error. */
+/* An invalid message costs a connection but no sample; if each HELLO is answered with one, that is
+ * an error. */
 static void test_garbled(void **state)
 {
     struct attach_stage s;
@@ -645,7 +648,7 @@ static void test_garbled(void **state)
     clear_stage(&s);
 }
 
-/* An agent runs elsewhere: it would read another key file, or none. */
+/* An agent has another working directory: it would read another key file, or none. */
 static void test_key_file_of_the_working_directory(void **state)
 {
     struct attach_stage s;
@@ -695,13 +698,13 @@ static void on_signal(int number)
     atomic_fetch_add(&signals, 1);
 }
 
-/* Whom to interrupt, until he says that he was. */
+/* The thread to interrupt, until it reports that it was. */
 struct caller {
     pthread_t thread;
     atomic_int was_interrupted;
 };
 
-/* Again and again: a handler that runs when a wait is just over, or not begun, does not end it. */
+/* Sends signals repeatedly: a handler that runs before or after the wait does not end it. */
 static void *send_signals(void *arg)
 {
     struct caller *caller = arg;
@@ -739,7 +742,7 @@ static void test_interrupted(void **state)
     assert_true(now_ms() - begin >= 55);
     hr_loader_destroy(&loader);
     clear_stage(&s);
-    /* A handler ends it, with SA_RESTART too; and no time does. */
+    /* A handler ends the wait, even with SA_RESTART; no timeout does. */
     set_stage(&s, SAMPLES, 64, 64);
     fake_agent.stops_after = 2;
     o.wait_ms = 0;
@@ -761,7 +764,7 @@ static void test_interrupted(void **state)
     clear_stage(&s);
 }
 
-/* Batches outlive the loader, and what the agent then does with its memory. */
+/* Batches stay valid after the loader is gone, whatever the agent does with its memory. */
 static void test_held(void **state)
 {
     struct attach_stage s;

@@ -1,7 +1,7 @@
 /*
- * A cursor against a queue that the test plays: batches are compared, byte for byte, with what
- * was published and what the test wrote to them itself, whatever is kept, changed, and
- * released in whatever order.
+ * A cursor against a fake queue. Batches are compared, byte for byte, with the published samples
+ * and with what the test wrote into them, while the test keeps, changes and releases batches in any
+ * order.
  */
 #include "fake_queue.h"
 
@@ -53,7 +53,7 @@ static struct hr__cursor *sit(const struct fake_queue *queue)
     return cursor;
 }
 
-/* A batch that the test holds, and what must be in it. */
+/* A batch that the test holds, and its expected contents. */
 struct holding {
     struct hr_batch *batch;
     uint64_t from;
@@ -99,7 +99,7 @@ static void copy(struct fake_queue *queue, struct hr__cursor *cursor, uint64_t f
     free(numbers);
 }
 
-/* Takes, and lends or copies: 1; 0: it is not there. */
+/* Takes a batch, in place or copied. Returns 1, or 0 if it is not ready. */
 static int take(struct fake_queue *queue, struct hr__cursor *cursor, uint64_t from, size_t count,
                 struct holding *h)
 {
@@ -150,7 +150,7 @@ static void release(struct holding *held, size_t *count, size_t i)
     held[i] = held[--*count];
 }
 
-/* One queue, one cursor, anything that a job may do. */
+/* One queue and one cursor, with random actions of a job. */
 static void play(uint64_t sample_bytes, uint64_t batch, uint64_t ring, int steps, unsigned keep,
                  unsigned seldom)
 {
@@ -168,7 +168,7 @@ static void play(uint64_t sample_bytes, uint64_t batch, uint64_t ring, int steps
         switch (pick(5)) {
         case 0:
         case 1: {
-            /* Now and then an epoch ends within a chunk. */
+            /* Sometimes an epoch ends within a chunk. */
             uint64_t n = queue->chunk_samples;
             if (epoch_end == UINT64_MAX && !pick(20))
                 n = 1 + pick((uint32_t)n);
@@ -220,18 +220,18 @@ static void play(uint64_t sample_bytes, uint64_t batch, uint64_t ring, int steps
 
 static void test_any_order(void **state)
 {
-    /* Sizes that are pages, that share pages, that lie many in a page, and with gaps. */
+    /* Samples of whole pages, that share pages, of which many are in a page, and with gaps. */
     static const uint64_t sizes[] = {4096, 2048, 512, 64, 192, 1536, 4544, 12288, 37};
     for (unsigned seed = 1; seed <= 4; seed++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             random_state = seed * 977 + (unsigned)i;
             uint64_t batch = 1 + pick(20);
-            /* Every other job writes so seldom that it is taken for one that does not. */
+            /* Every other job writes so seldom that it counts as one that does not write. */
             play(sizes[i], batch, batch * (4 + pick(5)), 600, seed % 2 ? 3 : 12, seed > 2 ? 16 : 2);
         }
 }
 
-/* list(loader): everything is kept, and the queue never waits for it. */
+/* list(loader): the job keeps everything, and the queue never waits for it. */
 static void test_keeps_all(void **state)
 {
     struct fake_queue *queue = malloc(sizeof *queue);
@@ -259,7 +259,8 @@ static void test_keeps_all(void **state)
     free(queue);
 }
 
-/* The first batch is kept for ever: one new window, not one for each round of the ring. */
+/* The first batch is kept for ever: this costs one more window, not one for each round of the
+ * ring. */
 static void test_keeps_first(void **state)
 {
     struct fake_queue *queue = malloc(sizeof *queue);
@@ -291,7 +292,7 @@ static void test_keeps_first(void **state)
     free(queue);
 }
 
-/* Who is too slow loses what it has not taken, and nothing that it holds. */
+/* A job that is too slow loses the samples that it has not taken, and none that it holds. */
 static void test_expelled(void **state)
 {
     struct fake_queue *queue = malloc(sizeof *queue);
@@ -312,14 +313,14 @@ static void test_expelled(void **state)
     assert_int_equal(hr__lease_create(&lease, cursor, 8, 16, &error), -ESTALE);
     assert_int_equal(atomic_load(&queue->control->next), 8);
     check(queue, &held);
-    /* Back again, at the oldest that is there. */
+    /* Returns to the queue, at its oldest sample. */
     atomic_store(&queue->control->floor, 0);
     assert_int_equal(hr__cursor_go_to(cursor, 16, &error), 0);
     struct holding other;
     assert_int_equal(take(queue, cursor, 16, 8, &other), 1);
     hr_batch_release(&other.batch);
     free(other.expected);
-    /* Backwards: what is held beyond becomes the job's own. */
+    /* Backwards: batches held beyond the position become the job's own copies. */
     assert_int_equal(take(queue, cursor, 24, 8, &other), 1);
     assert_int_equal(hr__cursor_go_to(cursor, 16, &error), 0);
     assert_int_equal(cursor->owned, 2);
@@ -338,7 +339,7 @@ static void test_expelled(void **state)
     free(queue);
 }
 
-/* What is written to pages is found by both ways that the kernel offers, and without any. */
+/* Written pages are found by both of the kernel's interfaces, and without any. */
 static void test_pages(void **state)
 {
     struct hr__pages pages;
@@ -371,7 +372,7 @@ static void test_pages(void **state)
             assert_int_equal(at[i * page + 7], i ? 0 : 9);
         hr__pages_drop(&some, (char *)at, page);
         assert_int_equal(at[7], 0);
-        /* With pages read in and nothing written, nothing is a fault. */
+        /* Pages that are present and not written cause no fault. */
         faults = hr__pages_faults();
         for (size_t i = 0; i < 700; i++)
             sum |= at[i * page];
@@ -390,7 +391,7 @@ static void test_pages(void **state)
     hr__pages_close(&pages);
 }
 
-/* Batches are released by other threads while more are taken. */
+/* Other threads release batches while this one takes more. */
 struct cursor_hand {
     pthread_mutex_t lock;
     struct hr_batch *waiting[8];
@@ -452,7 +453,7 @@ static void test_threads(void **state)
     free(queue);
 }
 
-/* In a forked child batches are freed, and the control block is left alone. */
+/* A forked child frees batches and does not touch the control block. */
 static void test_fork(void **state)
 {
     struct fake_queue *queue = malloc(sizeof *queue);
@@ -485,7 +486,7 @@ static void test_fork(void **state)
     free(queue);
 }
 
-/* A header that says what cannot be is refused, and what it says later is looked at, too. */
+/* Invalid headers are refused, also if they become invalid later. */
 static void test_wrong_boards(void **state)
 {
     struct fake_queue *queue = malloc(sizeof *queue);
@@ -507,7 +508,7 @@ static void test_wrong_boards(void **state)
             *fields[f] = values[v];
             fake_queue_files(queue, files);
             int r = hr__cursor_create(&cursor, &spec, files, &error);
-            /* Three places, a larger file, tables in other places: all possible. */
+            /* three places, a larger file, tables elsewhere: all valid */
             int is_allowed = (fields[f] == &queue->header->places && v == 1) ||
                              (fields[f] == &queue->header->data_bytes && v == 4) ||
                              (fields[f] == &queue->header->places_offset && !v) ||
@@ -532,7 +533,7 @@ static void test_wrong_boards(void **state)
     free(queue);
 }
 
-/* Without memory nothing is lost and nothing leaks. */
+/* Failed allocations lose and leak nothing. */
 static void test_out_of_memory(void **state)
 {
     struct fake_queue *queue = malloc(sizeof *queue);
@@ -565,7 +566,8 @@ static void test_out_of_memory(void **state)
     free(queue);
 }
 
-/* A queue that was refused room while the cursor had enough would wait for it for ever. */
+/* A queue that was refused room while the cursor still had enough samples must not wait for
+ * ever. */
 static void test_waiting_rings(void **state)
 {
     struct fake_queue *queue = calloc(1, sizeof *queue);

@@ -1,8 +1,7 @@
 /*
- * Finding an agent and starting one, with a stand-in for the agent that is a real process:
- * one winner among many that race, also where some of them are killed on the way; what the
- * started process is like; sockets that nobody serves; and places that are not the user's
- * alone.
+ * Finding and starting an agent, with a real process as a stand-in for the agent: many processes
+ * race and one of them starts it, even if some are killed meanwhile; the environment of the started
+ * process; sockets without an agent; and directories that other users may write to.
  */
 #include "../test.h"
 
@@ -36,7 +35,7 @@
 
 struct launch_place {
     char root[64];          /* of the test, 0755 */
-    char facts[80];         /* where stand-ins say what they are */
+    char facts[80];         /* folder in which stand-ins describe themselves */
     char socket[96];        /* HEADRACE_AGENT: in a directory that does not exist yet */
     char command[PATH_MAX]; /* of the stand-in */
 };
@@ -64,7 +63,7 @@ static int set_up(void **state)
     return mkdir(p->facts, 0755);
 }
 
-/* The stand-ins that have said what they are: how many, and the last one's process. */
+/* Returns how many stand-ins have described themselves, and the last one's process. */
 static int started(const struct launch_place *p, pid_t *pid)
 {
     DIR *d = opendir(p->facts);
@@ -87,7 +86,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     return remove(path);
 }
 
-/* Ends every stand-in, also after a failure. */
+/* Ends all stand-ins, also after a failure. */
 static int tear_down(void **state)
 {
     struct launch_place *p = *state;
@@ -104,7 +103,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Who serves a connection; 0: it was closed. */
+/* Returns the process that serves a connection; 0: the connection was closed. */
 static pid_t ask(int socket)
 {
     char text[32] = "";
@@ -116,7 +115,7 @@ static pid_t ask(int socket)
     return (pid_t)atol(text);
 }
 
-/* Asks it to end, and waits until it has. */
+/* Asks the server to end, and waits until it has. */
 static void end(int socket)
 {
     char text[8];
@@ -227,8 +226,8 @@ static json_int_t number_of(const json_t *facts, const char *name)
     return json_integer_value(json_object_get(facts, name));
 }
 
-/* A session of its own, nobody's child, no signal blocked or ignored, nothing of ours open
- * but the listener; and we have no child more. */
+/* The stand-in has a session of its own, is no child of ours, has no signal blocked or ignored, and
+ * no file of ours open except the listener; and we have no additional child. */
 static void test_what_it_is_like(void **state)
 {
     struct launch_place *p = *state;
@@ -263,7 +262,7 @@ static void test_what_it_is_like(void **state)
     assert_string_equal(file_of(facts, "1"), "/dev/null");
     assert_string_equal(file_of(facts, "2"), below(p, "run/agent.log"));
     assert_int_equal(strncmp(file_of(facts, "3"), "socket:", 7), 0);
-    /* the one more is the folder that it lists */
+    /* one more: the folder that it lists */
     assert_true(json_object_size(json_object_get(facts, "files")) <= 5);
     json_t *arguments = json_object_get(facts, "arguments");
     assert_string_equal(json_string_value(json_array_get(arguments, 0)), "--listener");
@@ -282,7 +281,7 @@ static void test_what_it_is_like(void **state)
     end(fd);
 }
 
-/* With standard files closed, the new ones take their numbers: nothing is mixed up. */
+/* With the standard files closed, new descriptors take their numbers; nothing is mixed up. */
 static void test_without_standard_files(void **state)
 {
     struct launch_place *p = *state;
@@ -317,7 +316,7 @@ static void auto_refused(const char *command, int code, const char *words)
     assert_int_equal(open_files(), before);
 }
 
-/* What cannot be started is told, and leaves nothing but the lock. */
+/* A command that cannot be started is reported, and leaves only the lock file. */
 static void test_no_such_command(void **state)
 {
     struct launch_place *p = *state;
@@ -332,7 +331,7 @@ static void test_no_such_command(void **state)
     auto_refused("", -ENOENT, "no command headrace-neither");
     assert_int_equal(access(p->socket, F_OK), -1);
     assert_int_equal(access(below(p, "run/agent.log"), F_OK), -1);
-    /* the words of the environment start it as well */
+    /* words separated by the control character in the environment start it, too */
     setenv("HEADRACE_AGENT_COMMAND", p->command, 1);
     int fd;
     assert_int_equal(hr__launch_auto(&fd, NULL, NULL), 0);
@@ -340,7 +339,8 @@ static void test_no_such_command(void **state)
     end(fd);
 }
 
-/* A command by a path from the working directory, although it runs in another. */
+/* The command is a path relative to the working directory, although it runs in another
+ * directory. */
 static void test_relative_command(void **state)
 {
     struct launch_place *p = *state;
@@ -356,7 +356,7 @@ static void test_relative_command(void **state)
     end(fd);
 }
 
-/* What a process that listened and ended leaves, and something that is no socket. */
+/* The socket of a process that listened and ended, and a file that is not a socket. */
 static void test_stale_socket(void **state)
 {
     struct launch_place *p = *state;
@@ -386,7 +386,7 @@ static void test_stale_socket(void **state)
     assert_int_equal(open_files(), before);
 }
 
-/* Who is in the queue when an agent does not accept is not kept for ever. */
+/* A connection in the listener's queue does not wait for ever if the agent does not accept. */
 static void test_a_full_queue(void **state)
 {
     struct launch_place *p = *state;
@@ -404,7 +404,7 @@ static void test_a_full_queue(void **state)
     close(listener);
 }
 
-/* Jobs that are killed while they start an agent: whoever comes after them gets one. */
+/* Jobs are killed while they start an agent; the next job gets an agent. */
 static void test_killed_starters(void **state)
 {
     struct launch_place *p = *state;
@@ -430,7 +430,7 @@ static void test_killed_starters(void **state)
     assert_true(started(p, &pid) >= 5);
 }
 
-/* A lock that its owner died with is free; one that somebody has is waited for. */
+/* The lock of a dead owner is free; a live owner's is waited for. */
 static void test_lock(void **state)
 {
     struct launch_place *p = *state;
@@ -453,7 +453,8 @@ static void test_lock(void **state)
     assert_int_equal(hr__launch_lock(&lock, p->socket, NULL), 0);
     assert_int_equal(waitpid(other, NULL, 0), other);
     assert_int_equal(waitpid(job, NULL, 0), job);
-    /* an agent that ends takes the file away: who waits with the old one is not let in twice */
+    /* an agent that ends removes the file: a process that waits for the old file's lock must not
+     * enter */
     int old = open(below(p, "run/agent.lock"), O_RDWR);
     assert_true(old >= 0);
     assert_int_equal(flock(old, LOCK_EX | LOCK_NB), -1);
@@ -486,7 +487,7 @@ static void test_clean(void **state)
     hr__launch_clean(NULL);
     hr__launch_unlock(&lock);
     close(fd);
-    /* nothing of ours; the directory is not ours to take away, since a path was named */
+    /* nothing of ours is left; the directory stays, because the path was given */
     assert_int_equal(rmdir(below(p, "run")), 0);
 }
 
@@ -497,7 +498,7 @@ static void refuse_directory(const struct launch_place *p, const char *words)
     assert_int_equal(hr__launch_connect(&fd, NULL, &error), -EACCES);
     if (!strstr(error.message, words))
         fail_msg("\"%s\" does not say \"%s\"", error.message, words);
-    /* It may be /tmp, or anything else that others need as it is. */
+    /* It may be /tmp, or another directory that others need unchanged. */
     if (strstr(error.message, "chmod") || strstr(error.message, "away"))
         fail_msg("\"%s\" advises to change a directory", error.message);
     assert_int_equal(hr__launch_listen(&fd, NULL, &error), -EACCES);
@@ -542,7 +543,7 @@ static void test_places_of_others(void **state)
     refuse_directory(p, "no directory");
 }
 
-/* A socket in our directory whose other end is another user's. */
+/* A socket in our directory that another user serves. */
 static void test_served_by_another(void **state)
 {
     struct launch_place *p = *state;
@@ -582,7 +583,7 @@ static void test_long_paths(void **state)
     struct hr_error error = {0};
     char path[200];
     int fd;
-    /* 107 characters are what a socket may have */
+    /* a socket's path has at most 107 characters */
     int room = 108 - (int)strlen(p->root) - 6;
     snprintf(path, sizeof path, "%s/run/x%0*d", p->root, room, 0);
     assert_int_equal(strlen(path), 108);
@@ -617,7 +618,7 @@ static void test_default_socket(void **state)
     hr_agent_default_socket(path, sizeof path);
     snprintf(want, sizeof want, "%s/headrace/agent.sock", p->root);
     assert_string_equal(path, want);
-    /* an empty directory of ours goes with the agent */
+    /* an empty directory of ours is removed with the agent */
     int lock;
     assert_int_equal(hr__launch_lock(&lock, NULL, NULL), 0);
     assert_int_equal(access(below(p, "headrace/agent.lock"), F_OK), 0);
@@ -639,7 +640,7 @@ static void test_default_socket(void **state)
     free(kept);
 }
 
-/* Starting works at the limit of descriptors only as far as there are some. */
+/* At the limit of descriptors an agent can be started only while some are left. */
 static void test_out_of_descriptors(void **state)
 {
     struct launch_place *p = *state;

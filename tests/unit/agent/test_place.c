@@ -1,5 +1,8 @@
-/* A queue's memory: who gets places, who is expelled, what is leased; and a model of jobs that
- * take, hold and release at random, each of which must find what was published. */
+/*
+ * The memory of a queue: which samples get places, which cursors are expelled, which memory is
+ * leased. A random model of jobs takes, holds and releases samples; each job must find what was
+ * published.
+ */
 #include "../test.h"
 
 #include "agent/server/place.h"
@@ -22,8 +25,7 @@
 int __real_fallocate64(int file, int mode, off_t offset, off_t length);
 int __wrap_fallocate64(int file, int mode, off_t offset, off_t length);
 
-/* Of a queue whose memory is watched: takings of it beside its lock, and which are to be refused.
- */
+/* Watches the memory of a queue: counts allocations outside its lock, and says which must fail. */
 static struct {
     struct hr__places *places;
     int count, refused;
@@ -68,7 +70,7 @@ static struct hr__places *make(uint64_t batch, uint64_t window, int *told)
     return places;
 }
 
-/* Starts, with somebody who takes. */
+/* Starts a queue with one cursor. */
 static void begin(struct hr__places *p, uint64_t epoch, uint64_t position, uint64_t first,
                   uint64_t samples)
 {
@@ -79,7 +81,7 @@ static void begin(struct hr__places *p, uint64_t epoch, uint64_t position, uint6
     assert_false(hr__places_go_on(p));
 }
 
-/* What sample `sequence` of an epoch consists of. */
+/* Returns the contents of sample `sequence` of an epoch. */
 static uint32_t stamp(uint64_t epoch, uint64_t sequence)
 {
     return (uint32_t)(sequence * 2654435761u + epoch * 97);
@@ -98,7 +100,7 @@ static void fill(struct hr__places *p, uint64_t number, const struct hr__chunk *
     }
 }
 
-/* Prepares and publishes one chunk of `count` samples: 0 or what acquire said. */
+/* Prepares and publishes a chunk of `count` samples. Returns 0 or the result of acquire. */
 static int advance(struct hr__places *p, uint64_t number, size_t count, uint64_t epoch)
 {
     struct hr__chunk chunk;
@@ -116,7 +118,7 @@ static uint64_t head_of(const struct hr__places *p)
     return atomic_load(&p->header->head);
 }
 
-/* What a job would see at a sequence. */
+/* Returns what a job sees at a sequence number. */
 static const uint32_t *image_at(const struct hr__places *p, uint64_t sequence)
 {
     uint64_t number = sequence / p->chunk_samples;
@@ -150,7 +152,7 @@ static void test_chunk_sizes(void **state)
     assert_int_equal(hr__places_chunk(1000, 100, 4096), 100);          /* 512 would fill pages */
 }
 
-/* More than the machine has is refused at once, and more than can be counted. */
+/* A window larger than the machine's memory is refused at once, as is one that overflows. */
 static void test_too_much(void **state)
 {
     struct hr__places_wish wish = {
@@ -174,7 +176,7 @@ static void test_header(void **state)
     assert_int_equal(p->header->is_gapless, 1);
     assert_int_equal(lseek(p->data_file, 0, SEEK_END), (off_t)(p->places * p->chunk_bytes));
     assert_int_equal(p->header->data_bytes, 3 * p->places * p->chunk_bytes);
-    /* A job cannot write to either, nor seal them. */
+    /* A job cannot write to the files, nor seal them. */
     assert_true(mmap(NULL, PAGE, PROT_WRITE, MAP_SHARED, p->data_file, 0) == MAP_FAILED);
     assert_true(mmap(NULL, PAGE, PROT_WRITE, MAP_SHARED, p->header_file, 0) == MAP_FAILED);
     assert_int_equal(write(p->data_file, "x", 1), -1);
@@ -183,7 +185,8 @@ static void test_header(void **state)
     assert_null(p);
 }
 
-/* Stopped until it begins; runs to the ring's end; a cursor's release makes room. */
+/* The queue stops until it is started, runs to the end of the ring, and continues when a cursor
+ * releases samples. */
 static void test_room(void **state)
 {
     int told = 0;
@@ -200,7 +203,7 @@ static void test_room(void **state)
     assert_int_equal(number, 1 + p->places);
     assert_int_equal(head_of(p), number * 8);
     assert_int_equal(atomic_load(&p->header->wants_room), 1);
-    /* Taken, not released: the queue waits, for there is enough. */
+    /* Taken but not released: the queue waits, because the job has enough. */
     atomic_store(&cursor->control->next, first + 16);
     assert_int_equal(advance(p, number, 8, 5), -EAGAIN);
     atomic_store(&cursor->control->mark, first + 16);
@@ -216,24 +219,25 @@ static void test_room(void **state)
     hr__places_destroy(&p);
 }
 
-/* How far a queue is ahead is told to whoever asks, whatever others do with its lock. */
+/* Anyone can ask how far a queue is ahead, even while others hold its lock. */
 static void test_hint(void **state)
 {
     int told = 0;
     struct hr__places *p = make(16, 4, &told);
     assert_true(hr__places_ahead(p) >= 1e9);
     begin(p, 0, 0, 1, 40);
-    assert_true(hr__places_ahead(p) >= 1e9); /* nobody takes */
+    assert_true(hr__places_ahead(p) >= 1e9); /* nobody takes samples */
     uint64_t a, b;
     struct hr__place_cursor *cursor = cursor_at(p, 16, 0, 0, &a),
                             *other = cursor_at(p, 4, 0, 8, &b);
     assert_int_equal(advance(p, 1, 8, 0), 0);
     assert_int_equal(advance(p, 2, 8, 0), 0);
     pthread_mutex_lock(&p->lock);
-    assert_float_equal(hr__places_ahead(p), 2, 0); /* of the one ahead: 8 samples, in its batches */
+    assert_float_equal(hr__places_ahead(p), 2, 0); /* of the furthest cursor: 8 samples, in its
+                                                      batches */
     atomic_store(&cursor->control->next, a + 12);
     assert_float_equal(hr__places_ahead(p), 0.25, 0);
-    atomic_store(&cursor->control->next, UINT64_MAX); /* it may say what it likes */
+    atomic_store(&cursor->control->next, UINT64_MAX); /* jobs may write anything there */
     assert_float_equal(hr__places_ahead(p), 0, 0);
     pthread_mutex_unlock(&p->lock);
     hr__places_cursor_destroy(p, &cursor);
@@ -288,7 +292,7 @@ static void test_hint_beside_cursors(void **state)
     hr__places_destroy(&p);
 }
 
-/* The fast one goes on, the slow one is told; what it holds stays as it was. */
+/* The fast job continues, the slow one is notified, and the samples that it holds do not change. */
 static void test_expel_and_lend(void **state)
 {
     int told = 0;
@@ -300,7 +304,7 @@ static void test_expel_and_lend(void **state)
     uint64_t number = 1;
     while (!advance(p, number, 8, 0))
         number++;
-    /* The slow one holds its first batch; the fast one has taken nearly all. */
+    /* The slow job holds its first batch; the fast one has taken nearly everything. */
     atomic_store(&slow->control->next, b + 16);
     const uint32_t *held = image_at(p, b), before = held[0];
     atomic_store(&fast->control->next, a + 96);
@@ -308,7 +312,7 @@ static void test_expel_and_lend(void **state)
     assert_int_equal(advance(p, number, 8, 0), -EAGAIN); /* two batches are enough */
     atomic_store(&fast->control->next, a + 104);
     atomic_store(&fast->control->mark, a + 104);
-    /* Memory is taken while others may have the lock; where there is none, room is asked for. */
+    /* Memory is allocated without holding the lock; if there is none, the queue waits for room. */
     memory.places = p;
     memory.refused = 2;
     assert_int_equal(advance(p, number, 8, 0), -EAGAIN);
@@ -324,7 +328,7 @@ static void test_expel_and_lend(void **state)
     assert_int_equal(advance(p, number++, 8, 0), 0);
     assert_int_equal(p->leased_count, 2);
     assert_int_equal(held[0], before);
-    assert_false(hr__places_was_expelled(p, slow)); /* only what it holds was in the way */
+    assert_false(hr__places_was_expelled(p, slow)); /* only held samples were in the way */
     atomic_store(&fast->control->next, a + 120);
     atomic_store(&fast->control->mark, a + 120);
     assert_int_equal(advance(p, number++, 8, 0), 0);
@@ -336,7 +340,7 @@ static void test_expel_and_lend(void **state)
     struct hr__span span;
     uint64_t sequence;
     assert_false(hr__places_sit(p, slow, (uint64_t[]){0, 16}, 1, &span, &sequence));
-    /* Back where it is intact; what was leased comes back when it is released. */
+    /* It returns to a place that is intact; leased memory comes back when the job releases it. */
     assert_true(hr__places_sit(p, slow, (uint64_t[]){0, 48}, 1, &span, &sequence));
     assert_int_equal(sequence, 8 + 48);
     atomic_store(&slow->control->mark, sequence);
@@ -375,7 +379,7 @@ static void test_waits_for_slow(void **state)
     hr__places_destroy(&p);
 }
 
-/* Without memory to lend, the queue waits for who holds it. */
+/* Without memory for a lease, the queue waits for the job that holds the samples. */
 static void test_lends_no_more_than_it_has(void **state)
 {
     int told = 0;
@@ -389,7 +393,7 @@ static void test_lends_no_more_than_it_has(void **state)
         held[i] = cursor_at(p, 16, 0, position, &sequence);
         while (!advance(p, number, 8, 0))
             number++;
-        /* It stops with most of a ring in its hands. */
+        /* The job stops while it holds most of a ring. */
         uint64_t to = head_of(p) < sequence + 48 ? head_of(p) : sequence + 48;
         atomic_store(&held[i]->control->next, to);
         atomic_store(&fast->control->next, to);
@@ -408,7 +412,7 @@ static void test_lends_no_more_than_it_has(void **state)
     hr__places_destroy(&p);
 }
 
-/* Epochs follow each other; a former one can be taken as long as it lies there whole. */
+/* Epochs follow each other; an earlier one can be taken while it is whole in the ring. */
 static void test_spans(void **state)
 {
     int told = 0;
@@ -440,8 +444,8 @@ static void test_spans(void **state)
     hr__places_destroy(&p);
 }
 
-/* A queue begins again before anything was prepared of what a job was placed for, and with a job
- * that waits for what is far ahead: neither may take the new samples for its own. */
+/* A queue is restarted before it has prepared the samples for which a job was placed, and while a
+ * job waits for samples far ahead. Neither job may take the new samples for its own. */
 static void test_begins_again(void **state)
 {
     int told = 0;
@@ -482,7 +486,7 @@ static void count_record(void *arg, const struct hr__place_record *record)
         *(uint64_t *)arg = record->sequence;
 }
 
-/* Records are told before what they are of is shown. */
+/* Records are published before the samples that they are about. */
 static void test_records(void **state)
 {
     int told = 0;
@@ -538,7 +542,7 @@ static void keep_record(void *arg, const struct hr__place_record *record)
     records++;
 }
 
-/* Ends the queue at place 4 of chunk `number`, for which there is no memory. */
+/* Ends the queue at place 4 of chunk `number`, without memory for the message. */
 static void halt_poor(struct hr__places *p, uint64_t number)
 {
     struct hr__chunk chunk;
@@ -554,7 +558,7 @@ static void halt_poor(struct hr__places *p, uint64_t number)
     hr__alloc_fail_at(0, 0);
 }
 
-/* That a queue ended is told where there is no memory to tell more, each time. */
+/* A queue's end is reported even without memory for the details, each time. */
 static void test_halt_without_memory(void **state)
 {
     int told = 0;
@@ -567,7 +571,7 @@ static void test_halt_without_memory(void **state)
         halt_poor(p, first);
         assert_true(told > 0);
         uint64_t end = first * p->chunk_samples + 4;
-        /* Nobody is told of the second before the third comes. */
+        /* The second end is not reported before the third comes. */
         if (round == 1) {
             first = hr__places_stop(p);
             continue;
@@ -624,7 +628,7 @@ static void model_take(struct hr__places *p, struct place_model *m)
 {
     if (m->count == 4 || m->next + m->batch > head_of(p) || m->next + m->batch > m->end)
         return;
-    /* What is kept for more than a ring has been copied by then. */
+    /* Batches kept for more than a ring have been copied by then. */
     while (m->count && m->next + m->batch - m->held[0] > p->ring_samples - m->batch)
         model_release(m, 0);
     if (atomic_load(&m->cursor->control->floor) <= m->next)
@@ -671,7 +675,7 @@ static void test_model(void **state)
                 if (!hr__places_was_expelled(p, e->cursor))
                     continue;
                 e->expelled++;
-                /* The furthest-back place that is there. */
+                /* The oldest place that is still there. */
                 uint64_t back;
                 assert_true(hr__places_back(p, &back));
                 assert_true(
@@ -687,7 +691,7 @@ static void test_model(void **state)
     }
 }
 
-/* The same with threads, as it is with processes. */
+/* The same with threads, standing in for processes. */
 struct taker {
     pthread_t thread;
     struct hr__places *places;
@@ -758,7 +762,7 @@ static void test_threads(void **state)
     _Atomic int is_over = 0;
     struct hr__places *p = make(16, 4, &told);
     begin(p, 0, 0, 1, UINT64_C(1) << 40);
-    /* Bystanders make the agent's looks at cursors long, so that much can happen meanwhile. */
+    /* Many other cursors slow the agent's checks down, so that much can happen meanwhile. */
     struct hr__place_cursor *bystanders[BYSTANDERS];
     struct hr_error error;
     for (int i = 0; i < BYSTANDERS; i++) {

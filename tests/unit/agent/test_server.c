@@ -1,6 +1,6 @@
 /*
- * The agent over its real socket, with jobs by hand (peer.h): every sample of every epoch is
- * checked bit for bit against the order and the recipe, whoever is slow, late or dead.
+ * The agent over its real socket, with jobs by hand (peer.h). Every sample of every epoch is
+ * compared bit for bit with the order and the recipe, while jobs are slow, late or killed.
  */
 #include "peer.h"
 
@@ -29,7 +29,7 @@ static void job(struct peer *p, const struct served *s, const struct fixture *f,
     peer_options(p, f, stream);
 }
 
-/* Attached and placed at the beginning. */
+/* Attaches a job and places it at the beginning. */
 static void started(struct peer *p, const struct served *s, const struct fixture *f,
                     const char *stream)
 {
@@ -52,7 +52,7 @@ static int64_t number(const json_t *json, const char *key)
     return json_integer_value(json_object_get(json, key));
 }
 
-/* The status, when `key` of it is `value`. */
+/* Waits until `key` of the status has that value; returns the status. */
 static json_t *status_when(const struct served *s, const char *key, int64_t value)
 {
     for (int i = 0;; i++) {
@@ -87,7 +87,7 @@ static void test_one_job(void **state)
         assert_int_equal(p.placed.epoch, epoch);
         assert_int_equal(peer_rest(&p, 16), SAMPLES);
     }
-    /* In mid-epoch, and another epoch from there. */
+    /* To the middle of an epoch, and on to the next one. */
     peer_seek(&p, 7, 48, 0);
     peer_sit(&p);
     assert_int_equal(p.placed.samples, SAMPLES - 48);
@@ -207,7 +207,7 @@ static void test_joins(void **state)
         peer_take(&later, 20, 0);
     }
     peer_rest(&later, 20);
-    /* One that waits for others that go is not left waiting. */
+    /* A job that waits for others must not wait for ever if they leave. */
     struct peer last;
     job(&last, &s, &f, "x");
     assert_int_equal(peer_attach(&last), 0);
@@ -224,8 +224,8 @@ static void test_joins(void **state)
     fixture_remove(&f);
 }
 
-/* Between two epochs of the others: one that joins now begins the next, the other waits for it and
- * is seen to wait. */
+/* Between two epochs of the others: a job that joins with "now" begins the next one; another waits
+ * for it, and the status shows that. */
 static void test_joins_between_epochs(void **state)
 {
     struct fixture f;
@@ -271,7 +271,8 @@ static void test_joins_between_epochs(void **state)
     fixture_remove(&f);
 }
 
-/* Whoever lags is prepared for alone, from its very next sample on, and comes back. */
+/* A job that lags gets its samples prepared separately, from its very next one, and returns to the
+ * others later. */
 static void test_lags_and_catches_up(void **state)
 {
     struct fixture f;
@@ -299,7 +300,7 @@ static void test_lags_and_catches_up(void **state)
     assert_int_equal(slow.placed.is_alone, 1);
     assert_int_equal(slow.placed.position, taken);
     assert_true(slow.placed.cursor != was);
-    /* Alone it goes on where it was, then back to the others. */
+    /* Alone it continues where it was, then with the others. */
     while (slow.position < fast.position)
         taken += peer_take(&slow, 16, 0);
     json_t *status = served_status(&s);
@@ -323,7 +324,7 @@ static void test_lags_and_catches_up(void **state)
     fixture_remove(&f);
 }
 
-/* One that stands still with batches in its hands holds nobody up, and keeps them. */
+/* A job that stops while it holds batches delays nobody, and keeps them. */
 static void test_stands_still(void **state)
 {
     struct fixture f;
@@ -360,7 +361,8 @@ static void test_stands_still(void **state)
     fixture_remove(&f);
 }
 
-/* Who joins is not kept waiting for ever by one that stands still, which is alone afterwards. */
+/* A job that joins does not wait for ever for one that has stopped; the latter is alone
+ * afterwards. */
 static void test_joins_beside_still(void **state)
 {
     struct fixture f;
@@ -391,7 +393,7 @@ static void test_joins_beside_still(void **state)
     fixture_remove(&f);
 }
 
-/* Rank r takes r, r + W, ...; the rest is filled up from the start. */
+/* Rank r takes r, r + W, ...; the end is padded from the start. */
 static void test_ranks(void **state)
 {
     struct fixture f;
@@ -445,19 +447,19 @@ static void test_refusals(void **state)
     other.attach.seed--;
     other.attach.shuffle = 0;
     assert_int_equal(peer_attach(&other), -EINVAL);
-    strcpy(other.attach.stream, "y"); /* another name, and it may go on */
+    strcpy(other.attach.stream, "y"); /* another name, and it may continue */
     assert_int_equal(peer_attach(&other), 0);
     peer_seek(&other, 0, SAMPLES + 1, 0);
     peer_expect(&other, HR__WIRE_REFUSED, &message);
     assert_int_equal(message.refused.code, -EINVAL);
-    /* Out of turn: that one ends. */
+    /* An unexpected message: the connection ends. */
     message = (struct hr__wire_message){.type = HR__WIRE_LEAVE, .leave.cursor = 5};
     assert_int_equal(hr__wire_send(other.socket, &message), 0);
     peer_expect(&other, HR__WIRE_REFUSED, &message);
     assert_int_equal(message.refused.code, -EPROTO);
     assert_int_equal(peer_receive(&other, &message), 0);
     peer_leave(&other);
-    /* Nonsense of all lengths. */
+    /* Random bytes of all lengths. */
     for (int length = 1; length < 400; length += 57) {
         job(&other, &s, &f, "");
         char noise[400];
@@ -468,7 +470,7 @@ static void test_refusals(void **state)
         assert_int_equal(peer_receive(&other, &message), 0);
         peer_leave(&other);
     }
-    /* Files that are not there. */
+    /* Files that do not exist. */
     job(&other, &s, &f, "");
     fixture_spoil(&f, 3, NULL);
     assert_int_equal(peer_attach(&other), 0);
@@ -487,7 +489,7 @@ static void test_refusals(void **state)
     fixture_remove(&f);
 }
 
-/* Someone who says the same again and again does not keep the others from their turn. */
+/* A job that repeats a message endlessly does not delay the others. */
 static void test_flood(void **state)
 {
     struct fixture f;
@@ -530,7 +532,7 @@ static void test_bad_samples(void **state)
     assert_int_equal(message.bad.index, 11);
     assert_true(strlen(message.bad.reason) > 5);
     peer_leave(&p);
-    /* The others that are to be told that it ends there. */
+    /* The other jobs must be notified of the end, too. */
     started(&p, &s, &f, "raises");
     started(&late, &s, &f, "raises");
     int n, taken = 0;
@@ -538,7 +540,7 @@ static void test_bad_samples(void **state)
         taken++;
     assert_int_equal(n, -ECANCELED);
     peer_expect(&p, HR__WIRE_HALT, &message);
-    assert_int_equal(message.halt.error.code, -ENOTSUP); /* no format that is known */
+    assert_int_equal(message.halt.error.code, -ENOTSUP); /* of no known format */
     assert_int_equal(message.halt.has_sample, 1);
     assert_int_equal(message.halt.index, 11);
     assert_int_equal(message.halt.sequence, p.placed.sequence + (uint64_t)taken);
@@ -548,7 +550,7 @@ static void test_bad_samples(void **state)
     started(&later, &s, &f, "raises");
     if (later.placed.epoch == 0 && later.placed.position == 0)
         peer_expect(&later, HR__WIRE_HALT, &message);
-    /* The next epoch is another chance, up to the same sample. */
+    /* The next epoch is tried again, up to the same sample. */
     peer_seek(&p, 1, 0, 0);
     peer_sit(&p);
     assert_int_equal(p.placed.epoch, 1);
@@ -562,7 +564,7 @@ static void test_bad_samples(void **state)
     fixture_remove(&f);
 }
 
-/* After an agent was lost the jobs come one by one, each from where it was. */
+/* After an agent was lost, the jobs come back one after the other, each at its own position. */
 static void test_comes_back_behind(void **state)
 {
     struct fixture f;
@@ -599,7 +601,7 @@ static void test_comes_back_behind(void **state)
     fixture_remove(&f);
 }
 
-/* A job that dies while a child of it has the socket: its process tells. */
+/* A job dies while its child has the socket: the end of its process is detected. */
 static void test_death(void **state)
 {
     struct fixture f;
@@ -636,7 +638,7 @@ static void test_death(void **state)
     fixture_remove(&f);
 }
 
-/* Of an agent that ends when it is idle so long; -1: never. */
+/* For an agent that ends after this time without jobs; -1: never. */
 static struct hr_agent_options idle_options(int idle_ms)
 {
     struct hr_agent_options options;
@@ -661,7 +663,7 @@ static void test_idle_end(void **state)
     peer_leave(&p);
     served_join(&s);
     assert_true(hr__now_ns() - start >= UINT64_C(290000000));
-    /* Stopped in the middle of it, jobs are told by the hang-up. */
+    /* The agent is stopped meanwhile: jobs notice that by the closed connection. */
     options.idle_ms = -1;
     served_start(&s, &options);
     started(&p, &s, &f, "");
@@ -673,8 +675,8 @@ static void test_idle_end(void **state)
     fixture_remove(&f);
 }
 
-/* A logout takes the socket's directory away, and jobs that come then start another agent: the
- * old one ends when it is idle, and leaves what is not its own. */
+/* A logout removes the directory of the socket, and jobs that come then start another agent. The
+ * old one ends when it is idle, and leaves the new one's files alone. */
 static void test_idle_end_without_socket(void **state)
 {
     struct fixture f;
@@ -706,7 +708,7 @@ static void test_idle_end_without_socket(void **state)
     fixture_remove(&f);
 }
 
-/* One cache for all queues, also after they have gone. */
+/* All queues share one cache, which outlives them. */
 static void test_cache(void **state)
 {
     struct fixture f;
@@ -739,7 +741,7 @@ static void test_cache(void **state)
     fixture_remove(&f);
 }
 
-/* A job with an order of its own, placed. */
+/* Attaches a job with an order of its own, and places it. */
 static void started_own(struct peer *p, const struct served *s, const struct fixture *f)
 {
     job(p, s, f, "");
@@ -762,7 +764,7 @@ static void fill_slot(struct peer *p, uint64_t number, uint64_t count, int64_t f
         batch->indices[i] = first + i;
 }
 
-/* Says that all before chunk `number` is there. */
+/* Announces that all slots before chunk `number` are filled. */
 static void say_pushed(struct peer *p, uint64_t number)
 {
     uint64_t one = 1;
@@ -785,8 +787,9 @@ static const struct hr__header_sample *sample_at(const struct peer *p, uint64_t 
            sequence % (16 * p->header->places);
 }
 
-/* What jobs write behind their control blocks is not believed: who pushes nonsense is told so and
- * ended, and the others notice nothing. What was pushed for one place is gone with the next. */
+/* The agent checks what jobs write behind their control blocks: a job that pushes invalid indices
+ * gets an error and is disconnected, and the others are not affected. Indices pushed for one place
+ * are dropped with the next. */
 static void test_pushed(void **state)
 {
     static const struct {
@@ -823,7 +826,7 @@ static void test_pushed(void **state)
         assert_int_equal(peer_receive(&bad, &message), 0);
         peer_leave(&bad);
     }
-    /* Batches of 16 and of 3, and a new place from which another one comes. */
+    /* Batches of 16 and of 3, and a new place where another batch begins. */
     uint64_t at = good.next / 16;
     fill_slot(&good, at, 16, 40);
     fill_slot(&good, at + 1, 3, 7);
@@ -849,7 +852,7 @@ static void test_pushed(void **state)
     fixture_remove(&f);
 }
 
-/* With an argument: only tests whose names are like it. */
+/* With an argument: only tests whose names match it. */
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {

@@ -1,7 +1,7 @@
 /*
- * Statements: every kind of dataset and every operation there and back, to the same samples,
- * labels and pixels; what has changed since is noticed; and texts that nobody wrote are
- * refused, saying where.
+ * Statements: every kind of dataset and every operation is written and read again, and gives the
+ * same samples, labels and pixels. Changes since the writing are detected. Invalid texts are
+ * refused with the place of the error.
  */
 #include "../dataset/tree.h"
 #include "../recipe/recipe_cases.h"
@@ -41,7 +41,8 @@ static struct hr_dataset *read_text(const char *text)
     return dataset;
 }
 
-/* The same samples by another way, wherever the process is, and the same text again. */
+/* The statement leads to the same samples, in any working directory, and gives the same text
+ * again. */
 static void check_same(struct hr_dataset *dataset)
 {
     struct hr_recipe *recipe = plain();
@@ -60,7 +61,7 @@ static void check_same(struct hr_dataset *dataset)
         hr_dataset_path(again, i, path, sizeof path);
         assert_int_equal(path[0], '/');
         hr_dataset_path(dataset, i, other, sizeof other);
-        /* as written or below where it began */
+        /* as written, or below the directory where it was written */
         size_t tail = strlen(other), whole = strlen(path);
         assert_true(whole >= tail);
         assert_string_equal(path + whole - tail, other);
@@ -158,7 +159,7 @@ static void test_lists(void **state)
     assert_non_null(strstr(text, "\"kind\":\"list\""));
     hr__free(text);
     hr_dataset_unref(&dataset);
-    /* what comes through a pipe is known by its lines only */
+    /* data from a pipe is identified by its lines only */
     int pipes[2];
     char path[64];
     assert_int_equal(pipe(pipes), 0);
@@ -194,7 +195,7 @@ static void test_paths(void **state)
     hr_dataset_unref(&dataset);
 }
 
-/* Names are bytes: those that are not UTF-8 arrive as well, as do quotes and newlines. */
+/* Names are bytes: names that are not UTF-8, quotes and newlines are preserved. */
 static void test_odd_names(void **state)
 {
     const char *names[] = {"a\"b\\c\n\x01.jpg", "\xc3\xa4\xf0\x9f\x90\x88.jpg",
@@ -218,7 +219,7 @@ static void test_odd_names(void **state)
     hr_recipe_unref(&recipe);
 }
 
-/* Braces in the name of a directory are part of it, though a pattern was given. */
+/* Braces in the name of a directory are part of the name, even if the path is a pattern. */
 static void test_tars(void **state)
 {
     assert_int_equal(mkdir("{a,b}", 0700), 0);
@@ -285,7 +286,7 @@ static void read_refused(const char *text, int code, const char *words)
     assert_null(recipe);
 }
 
-/* What is there has changed since it was opened. */
+/* The files have changed since the dataset was opened. */
 static void test_stale(void **state)
 {
     const struct tree *t = *state;
@@ -295,7 +296,7 @@ static void test_stale(void **state)
     hr_dataset_unref(&dataset);
     tree_file(t, "photos/dog/4.jpg", 5);
     read_refused(text, -ESTALE, "(3 samples then, 4 for the agent)");
-    /* as many, of another name */
+    /* the same number, with another name */
     assert_int_equal(remove("photos/dog/3.png"), 0);
     read_refused(text, -ESTALE, "is not what it was");
     hr__free(text);
@@ -313,7 +314,7 @@ static void test_stale(void **state)
     hr_recipe_unref(&recipe);
 }
 
-/* Relative paths that begin nowhere any more. */
+/* Relative paths whose directory does not exist any more. */
 static void test_deleted_directory(void **state)
 {
     const struct tree *t = *state;
@@ -334,7 +335,7 @@ static void test_deleted_directory(void **state)
     hr_recipe_unref(&recipe);
 }
 
-/* Every parameter of every operation, none of them at its default. */
+/* Every parameter of every operation, each different from its default. */
 static struct hr_operation odd(enum hr_operation_kind kind)
 {
     struct hr_operation o = op(kind);
@@ -397,14 +398,15 @@ static struct hr_operation odd(enum hr_operation_kind kind)
     return o;
 }
 
-/* Non-zero where the word at `offset` of the odd operation's parameters is not the default. */
+/* Returns non-zero if the word at `offset` of the odd operation's parameters differs from the
+ * default. */
 static int is_parameter(enum hr_operation_kind kind, size_t offset)
 {
     struct hr_operation o = odd(kind), plainly = op(kind);
     return memcmp((char *)&o.u + offset, (char *)&plainly.u + offset, 4) != 0;
 }
 
-/* Every byte of every operation, and of the options. */
+/* Compares every byte of every operation and of the options. */
 static void check_operations(const struct hr_recipe *recipe, const struct hr_recipe *again)
 {
     assert_int_equal(hr__recipe_count(again), hr__recipe_count(recipe));
@@ -434,7 +436,7 @@ static struct hr_recipe *there_and_back(struct hr_recipe *recipe)
     return again;
 }
 
-/* Recipes of several lengths; each compares 12 outputs bit for bit. */
+/* Recipes of several lengths; each comparison runs 12 samples and compares all bits. */
 static void check_recipe(const struct hr_operation *operations, size_t count,
                          const struct hr_recipe_options *options)
 {
@@ -469,7 +471,7 @@ static void test_every_operation(void **state)
     options.layout = HR_NHWC;
     options.apply_exif_orientation = 1;
     options.max_pixels = 12345678901;
-    /* all parameters are odd: nothing that is compared later is so by default */
+    /* no parameter has its default value, so that every comparison below means something */
     const size_t parameter_words[] = {
         [HR_RANDOM_RESIZED_CROP] = 11,
         [HR_RESIZE] = 4,
@@ -516,7 +518,7 @@ static void test_every_operation(void **state)
     }
 }
 
-/* Flags are any number other than 0, limits any number. */
+/* A flag may be any number other than 0, a limit any number. */
 static void test_flags_and_limits(void **state)
 {
     struct hr_recipe_options options;
@@ -527,12 +529,14 @@ static void test_flags_and_limits(void **state)
     options.apply_exif_orientation = -1;
     options.max_pixels = UINT64_MAX;
     options.damaged = HR_DAMAGED_ACCEPT;
+    options.inexact = 3;
     assert_int_equal(hr_recipe_create(&recipe, &o, 1, &options, NULL), 0);
     struct hr_recipe *again = there_and_back(recipe);
     assert_int_equal(hr__recipe_operation(again, 0)->u.random_resized_crop.antialias, 1);
     assert_int_equal(hr__recipe_options(again)->apply_exif_orientation, 1);
     assert_int_equal(hr__recipe_options(again)->max_pixels, INT64_MAX);
     assert_int_equal(hr__recipe_options(again)->damaged, HR_DAMAGED_ACCEPT);
+    assert_int_equal(hr__recipe_options(again)->inexact, 1);
     hr_recipe_unref(&again);
     hr_recipe_unref(&recipe);
 }
@@ -606,6 +610,9 @@ static void test_refused(void **state)
          "more than 8 times"},
         {WITH_RECIPE("7"), "recipe is a number"},
         {WITH_RECIPE("{}"), "recipe.layout is missing"},
+        {WITH_RECIPE("{\"apply_exif_orientation\":false,\"layout\":\"NCHW\",\"max_pixels\":9,"
+                     "\"exact\":0,\"operations\":[]}"),
+         "recipe.exact is"},
         {WITH_OPERATION("7"), "recipe.operations[0] is a number"},
         {WITH_OPERATION("{}"), "operations[0].name is no operation's"},
         {WITH_OPERATION("{\"name\":\"Blur\"}"), "operations[0].name"},
@@ -625,7 +632,7 @@ static void test_refused(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         read_refused(cases[i].text, -EPROTO, cases[i].words);
-    /* the deepest that is allowed, then what the parts themselves refuse */
+    /* the deepest allowed nesting, then what the parts themselves refuse */
     struct hr_dataset *dataset =
         read_text(WITH_DATASET(NEST NEST NEST NEST NEST NEST NEST NEST PATHS "}}}}}}}}"));
     assert_int_equal(hr_dataset_count(dataset), 1);
@@ -640,7 +647,7 @@ static void test_refused(void **state)
         -ENOENT, "/nonexistent");
 }
 
-/* Texts that were cut, and single bytes changed: refused, or opened as something else. */
+/* Truncated texts and texts with one changed byte are refused, or open something else. */
 static void test_damage(void **state)
 {
     struct hr_dataset *dataset = folder("photos"), *some;
@@ -670,7 +677,8 @@ static void test_damage(void **state)
     hr_recipe_unref(&recipe);
 }
 
-/* Every allocation of ours refused in turn, both ways: an error, and nothing is left. */
+/* Every allocation fails in turn, for writing and reading: the result is an error, and nothing
+ * leaks. */
 static void test_out_of_memory(void **state)
 {
     const char *paths[2] = {"photos/cat/1.jpg", "\xff.jpg"};

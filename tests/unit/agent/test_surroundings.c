@@ -1,4 +1,4 @@
-/* What a process runs under, as /proc has it, and what an agent says of it to a job. */
+/* The restrictions of a process, read from /proc, and how an agent reports them to a job. */
 #include "../test.h"
 
 #include "agent/server/surroundings.h"
@@ -27,7 +27,7 @@ static void test_of_processes(void **state)
     assert_int_equal(other.nice, 19);
     assert_int_equal(other.cores, own.cores);
     assert_string_equal(other.group, own.group);
-    hr__surroundings_read(&other, child); /* it is gone */
+    hr__surroundings_read(&other, child); /* it has ended */
     assert_int_equal(other.nice, 0);
     assert_int_equal(other.cores, 0);
 }
@@ -39,7 +39,7 @@ static void test_differences(void **state)
     char text[400];
     hr__surroundings_differ(&agent, &job, text, sizeof text);
     assert_string_equal(text, "");
-    agent.memory_limit = UINT64_C(2) << 30; /* of the same group */
+    agent.memory_limit = UINT64_C(2) << 30; /* of the same control group */
     hr__surroundings_differ(&agent, &job, text, sizeof text);
     assert_string_equal(text, "");
     agent.nice = 10;
@@ -52,7 +52,8 @@ static void test_differences(void **state)
                         "(seccomp), at most 2048 MiB of memory (control group /job_1)");
     hr__surroundings_differ(&agent, &job, text, 10);
     assert_int_equal(strlen(text), 9);
-    hr__surroundings_differ(&job, &agent, text, sizeof text); /* who has more says nothing */
+    hr__surroundings_differ(&job, &agent, text, sizeof text); /* no warning if the job has the same
+                                                                 restrictions or more */
     assert_string_equal(text, "");
 }
 

@@ -1,7 +1,7 @@
 /*
- * Attached loaders and the agent together: the same samples, bit for bit, in the same batches
- * as loaders that prepare for themselves, alone and together with others of different sizes
- * and speed, whatever the jobs write to their batches, keep, and whenever they die.
+ * Attached loaders with a real agent get the same samples, bit for bit, in the same batches as
+ * loaders that prepare for themselves: alone, beside others of different batch sizes and speeds,
+ * while jobs write to batches or keep them, and when jobs are killed.
  */
 #include "peer.h"
 
@@ -50,7 +50,7 @@ static void check_same(const struct hr_batch *a, const struct hr_batch *b)
     assert_memory_equal(x.images, y.images, x.count * x.spec.bytes);
 }
 
-/* Two epochs of both, and one that is resumed in its middle. */
+/* Compares two epochs, and one that is resumed in its middle. */
 static void compare(const struct fixture *f, const struct hr_loader_options *attached)
 {
     struct hr_loader_options own = *attached;
@@ -119,7 +119,8 @@ static void test_same(void **state)
 
 #define BATCH_MOST 12
 
-/* Some batch, of 1 to BATCH_MOST samples, with repeats; the same for the same number. */
+/* Makes batch `number` of 1 to BATCH_MOST samples, with repeats: always the same for the same
+ * number. */
 static size_t some_batch(uint64_t number, const struct fixture *f, int64_t indices[BATCH_MOST])
 {
     uint64_t random = number * UINT64_C(0x9E3779B97F4A7C15) ^ UINT64_C(0xD1B54A32D192ED03);
@@ -140,7 +141,7 @@ static void push_some(struct hr_loader *l, const struct fixture *f, uint64_t num
         fail_msg("%s", error.message);
 }
 
-/* Takes `count` batches of both, pushing `ahead` batches ahead, and keeps those of l. */
+/* Takes `count` batches from both loaders, pushing `ahead` batches ahead, and keeps those of l. */
 static void take_pushed(struct hr_loader *l, struct hr_loader *m, const struct fixture *f,
                         uint64_t from, int count, int ahead, struct hr_batch **kept)
 {
@@ -163,7 +164,8 @@ static void take_pushed(struct hr_loader *l, struct hr_loader *m, const struct f
     }
 }
 
-/* All batches stay what they were while others come, and may be written to. */
+/* Checks that all batches are unchanged although others came, overwrites them, and releases
+ * them. */
 static void give_back(struct hr_batch **kept, int count)
 {
     for (int n = 0; n < count; n++) {
@@ -187,7 +189,7 @@ static void end_both(struct hr_loader *l, struct hr_loader *m)
     assert_int_equal(next(m, &batch), 0);
 }
 
-/* Of the only job. */
+/* of the only job */
 static int batches_copied(const struct served *s)
 {
     json_t *status = served_status(s);
@@ -200,8 +202,8 @@ static int batches_copied(const struct served *s)
     return copied;
 }
 
-/* Batches that the caller pushes, of any size, few or many ahead, kept or given back, in epochs
- * that end, are left, and are resumed: those of a loader of one's own. */
+/* Compares batches that the caller pushes with those of a loader without an agent: of any size, few
+ * or many ahead, kept or released, in epochs that end, are left early, or are resumed. */
 static void compare_pushed(int is_copied)
 {
     struct fixture f;
@@ -229,7 +231,7 @@ static void compare_pushed(int is_copied)
             end_both(l, m);
         give_back(kept, 40);
     }
-    /* What was pushed and not taken is nobody's. */
+    /* Batches that were pushed and not taken are dropped. */
     for (uint64_t n = 0; n < 3; n++)
         push_some(l, &f, 1000 + n);
     struct hr_loader_state at;
@@ -263,20 +265,21 @@ static void test_pushed(void **state)
 static void test_pushed_and_copied(void **state)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    skip(); /* their runtimes let mlockall do nothing */
+    skip(); /* with sanitizers, mlockall does nothing */
 #endif
     if (mlockall(MCL_CURRENT | MCL_FUTURE))
-        skip(); /* it may not */
+        skip(); /* not permitted */
     compare_pushed(1);
     munlockall();
 }
 
-/* A job of its own, as a process: checks all that it sees; 0: all is well. */
+/* A job in a process of its own: checks all of its batches; its exit status is 0 if all are
+ * right. */
 struct together_job {
     int batch, epochs, pause_us, changes;
     enum hr_lag lag;
     enum hr_join join;
-    int counts_alone; /* fails unless some batches were prepared for it alone */
+    int counts_alone; /* fails unless some batches were prepared for this job alone */
 };
 
 static int run_job(const struct fixture *f, const struct served *s, const struct together_job *j)
@@ -337,7 +340,7 @@ static void wait_for(pid_t child, int expected)
     assert_int_equal(status, expected);
 }
 
-/* In a process without threads, from which jobs can be forked. */
+/* Runs the agent in a process without threads, from which jobs can be forked. */
 static pid_t serve_apart(struct served *s)
 {
     int ready[2];
@@ -406,7 +409,8 @@ static uint64_t prepared(const struct served *s)
     return sum;
 }
 
-/* Jobs of different sizes that wait for each other, some of which change their batches. */
+/* Jobs with different batch sizes that wait for each other; some of them overwrite their
+ * batches. */
 static void test_jobs(void **state)
 {
     struct fixture f;
@@ -425,7 +429,8 @@ static void test_jobs(void **state)
     fixture_remove(&f);
 }
 
-/* One is slow: it gets its samples alone, each once, and the others keep their pace. */
+/* One job is slow: its samples are prepared for it alone, each once, and the others keep their
+ * pace. */
 static void test_slow(void **state)
 {
     struct fixture f;
@@ -444,7 +449,7 @@ static void test_slow(void **state)
     fixture_remove(&f);
 }
 
-/* Jobs that are killed and stopped hold nobody up. */
+/* Jobs that are killed or stopped delay no other. */
 static void test_killed(void **state)
 {
     struct fixture f;
@@ -466,7 +471,7 @@ static void test_killed(void **state)
     fixture_remove(&f);
 }
 
-/* The agent is killed: a clear error, and all that was handed out stays valid. */
+/* The agent is killed: the error is clear, and all batches handed out stay valid. */
 static void test_agent_killed(void **state)
 {
     struct fixture f;
@@ -499,7 +504,7 @@ static void test_agent_killed(void **state)
     fixture_remove(&f);
 }
 
-/* Bad files: replaced and told as in a loader of one's own, or the end of the epoch. */
+/* Bad files are replaced and listed as without an agent, or end the epoch. */
 static void test_bad(void **state)
 {
     struct fixture f;
@@ -555,7 +560,7 @@ static void test_bad(void **state)
     fixture_remove(&f);
 }
 
-/* Each sample of an epoch is prepared once for all that take it at the same time. */
+/* Each sample of an epoch is prepared once for all jobs that take it at the same time. */
 static void test_once(void **state)
 {
     struct fixture f;
@@ -572,7 +577,7 @@ static void test_once(void **state)
         o.join = HR_JOIN_NOW;
         l[i] = fixture_loader(&f, &o);
     }
-    /* In step; each is placed before the first has taken anything. */
+    /* In step; all are placed before the first one takes a sample. */
     size_t at[3] = {0};
     for (int i = 0; i < 3; i++)
         start(l[i], 0);
@@ -596,7 +601,7 @@ static void test_once(void **state)
     for (int i = 0; i < 3; i++)
         assert_int_equal(at[i], SIZE_MAX);
     uint64_t count = prepared(&s);
-    /* The first to sit down may have begun before the others came; nothing was twice. */
+    /* The first job may have begun before the others attached; no sample came twice. */
     assert_int_equal(count, SAMPLES);
     for (int i = 0; i < 3; i++)
         hr_loader_destroy(&l[i]);

@@ -1,5 +1,7 @@
-/* The recorder under threads that never stop, and its text: JSON with the events that were
- * there, in a size that has a bound. */
+/*
+ * The trace recorder with threads that never stop, and its output: JSON of bounded size with the
+ * recorded events.
+ */
 #include "../test.h"
 
 #include "agent/server/trace.h"
@@ -16,7 +18,7 @@
 
 #define WORKERS 3
 
-/* Only addresses are used. */
+/* only their addresses are used */
 static char queues[2];
 #define LOADER(i) ((const struct hr_loader *)&queues[i])
 
@@ -44,7 +46,8 @@ static double number(const json_t *event, const char *member)
     return json_number_value(json_object_get(event, member));
 }
 
-/* The only event of that kind and name; fails the test for none or two. */
+/* Returns the only event of that kind and name; fails the test if there is none or more than
+ * one. */
 static const json_t *only(const json_t *root, const char *kind, const char *name)
 {
     const json_t *found = NULL, *e;
@@ -86,7 +89,7 @@ static void test_events(void **state)
     assert_int_equal(hr__trace_create(&t, WORKERS, NULL), 0);
     uint64_t now = hr__now_ns();
     struct hr__crew_event e = {.begin_ns = now, .end_ns = now + 1, .loader = LOADER(0)};
-    hr__trace_watch(t, &e); /* nobody records */
+    hr__trace_watch(t, &e); /* no recording runs */
     hr__trace_published(t, 70, 0, 8);
     look(t, 8, 0, 0, 0);
     assert_int_equal(hr__trace_start(t, NULL), 0);
@@ -105,7 +108,7 @@ static void test_events(void **state)
     look(t, 24, 8, 16, 1500);
     look(t, 24, 8, 16, 1500);
     json_t *root = written(t);
-    assert_int_equal(hr__trace_start(t, NULL), 0); /* it may begin again */
+    assert_int_equal(hr__trace_start(t, NULL), 0); /* it can be started again */
     hr__trace_cancel(t);
     const json_t *sample = only(root, "X", "sample"), *read = only(root, "X", "read");
     assert_int_equal(number(sample, "pid"), getpid());
@@ -127,7 +130,7 @@ static void test_events(void **state)
     assert_int_equal(hr__allocated(HR__TAG_AGENT), 0);
 }
 
-/* A queue's memory may become another queue's. */
+/* A queue's memory may be reused for another queue. */
 static void test_queues_at_one_address(void **state)
 {
     struct hr__trace *t = NULL;
@@ -159,7 +162,7 @@ struct busy {
     struct hr__trace *trace;
     int worker;
     atomic_bool *stop;
-    atomic_int *done; /* events of all */
+    atomic_int *done; /* number of events of all threads */
 };
 
 static void *work(void *arg)
@@ -206,7 +209,7 @@ static void test_threads(void **state)
         json_t *root = written(t);
         const json_t *other = json_object_get(root, "otherData");
         size_t events = json_array_size(json_object_get(root, "traceEvents"));
-        /* What was under way when it began or ended may be in it or not. */
+        /* Events that were under way at the beginning or the end may be missing. */
         assert_true(events + WORKERS * 2 >= (size_t)(1000 * round));
         assert_true(number(other, "length_us") >= 0 && number(other, "lost samples") == 0);
         json_decref(root);
@@ -218,7 +221,7 @@ static void test_threads(void **state)
     assert_int_equal(hr__allocated(HR__TAG_AGENT), 0);
 }
 
-/* The newest are kept, in order; how many were lost is told. */
+/* The newest events are kept, in order, and the number of lost ones is reported. */
 static void test_bound(void **state)
 {
     struct hr__trace *t = NULL;

@@ -1,7 +1,7 @@
 /*
- * What goes wrong between an agent and its jobs: files that outlive what they were for, queues
- * that end early, viewers that stay, children that hold a job's socket, batches that are kept
- * while others are copied. Jobs by hand (peer.h), and loaders that attach.
+ * Faults between an agent and its jobs: files that outlive their use, queues that end early,
+ * viewers that stay connected, children that inherit a job's socket, batches that are kept while
+ * others are copied. Uses jobs by hand (peer.h) and loaders that attach.
  */
 #include "peer.h"
 
@@ -45,7 +45,7 @@ static void pause_ms(int ms)
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
-/* Waits until the status says so many of `key`. */
+/* Waits until `key` of the status has the given value. */
 static void wait_for(const struct served *s, const char *key, int64_t value)
 {
     for (int i = 0;; i++) {
@@ -75,11 +75,11 @@ static struct hr_loader *loader_make(const struct served *s, const struct fixtur
 int __real_hr__wire_send(int socket, const struct hr__wire_message *message);
 int __wrap_hr__wire_send(int socket, const struct hr__wire_message *message);
 
-/* What the agent cannot tell, and how often it fails: each time by the next of `failures`. */
+/* The type of message that the agent cannot send, and its next errors. */
 static struct {
-    _Atomic int type; /* enum hr__wire_type; 0: all can be told */
+    _Atomic int type; /* enum hr__wire_type; 0: all can be sent */
     _Atomic int at;
-    int failures[4]; /* 0 behind the last */
+    int failures[4]; /* ended by 0 */
 } untold;
 
 int __wrap_hr__wire_send(int socket, const struct hr__wire_message *message)
@@ -92,7 +92,7 @@ int __wrap_hr__wire_send(int socket, const struct hr__wire_message *message)
 void __real_hr__capacity_read(struct hr__capacity *out, int directory);
 void __wrap_hr__capacity_read(struct hr__capacity *out, int directory);
 
-static _Atomic uint64_t memory_left; /* 0: what there is */
+static _Atomic uint64_t memory_left; /* 0: the real amount */
 
 void __wrap_hr__capacity_read(struct hr__capacity *out, int directory)
 {
@@ -101,7 +101,8 @@ void __wrap_hr__capacity_read(struct hr__capacity *out, int directory)
         out->available = memory_left;
 }
 
-/* Reading long lists takes many times their length: refused where that is not there. */
+/* Reading long lists takes many times their length: they are refused if there is not enough
+ * memory. */
 static void test_lists_beyond_memory(void **state)
 {
     struct fixture f;
@@ -154,7 +155,7 @@ static void test_unwritable_job(void **state)
     fixture_remove(&f);
 }
 
-/* A job that has the eventfd of a queue may ring it when the queue has long been freed. */
+/* A job that has the eventfd of a queue may signal it long after the queue was freed. */
 static void test_rings_a_queue_that_is_gone(void **state)
 {
     struct fixture f;
@@ -181,7 +182,7 @@ static void test_rings_a_queue_that_is_gone(void **state)
     fixture_remove(&f);
 }
 
-/* Neither one that stays nor many that come keep an agent that was started for jobs. */
+/* Viewers, staying or coming repeatedly, do not keep an agent alive that was started for jobs. */
 static void test_viewers_do_not_keep_it(void **state)
 {
     struct fixture f;
@@ -205,12 +206,12 @@ static void test_viewers_do_not_keep_it(void **state)
     assert_int_equal(peer_receive(&viewer, &message), 0);
     served_join(&s);
     peer_leave(&viewer);
-    /* One that says nothing is waited for, but not in a loop. */
+    /* The agent waits for a viewer that sends nothing, without polling. */
     served_start(&s, &options);
     assert_int_equal(pthread_getcpuclockid(s.thread, &clock), 0);
     peer_connect(&viewer, &s, 0);
     int64_t used_ns;
-    do { /* a thread that polls would never let this end */
+    do { /* a thread that polls would never stop using CPU time */
         clock_gettime(clock, &used[0]);
         pause_ms(200);
         clock_gettime(clock, &used[1]);
@@ -222,8 +223,9 @@ static void test_viewers_do_not_keep_it(void **state)
     fixture_remove(&f);
 }
 
-/* A queue ended with a sample; one job has seen it and goes on to the next epoch, while another is
- * not that far yet: it gets what is before that sample all the same, then the error. */
+/* A queue ended with an error at a sample. One job has seen it and starts the next epoch while
+ * another has not reached that sample: the latter still gets the samples before it, then the
+ * error. */
 static void test_goes_on_after_a_halt(void **state)
 {
     struct fixture f;
@@ -265,8 +267,8 @@ static void test_goes_on_after_a_halt(void **state)
     fixture_remove(&f);
 }
 
-/* A batch that is leased, the last of an epoch, stays as it is while ones that are larger than the
- * ring are copied for more than a ring, and the queue needs memory for what others hold. */
+/* A leased batch, the last of an epoch, does not change while batches larger than the ring are
+ * copied, for more than a round of the ring, and the queue needs memory for held batches. */
 static void test_keeps_lent_one_while_others_are_copied(void **state)
 {
     struct fixture f;
@@ -304,7 +306,7 @@ static void test_keeps_lent_one_while_others_are_copied(void **state)
     fixture_remove(&f);
 }
 
-/* The first batches of many epochs that are broken off. */
+/* Keeps the first batches of many epochs that are left early. */
 static void test_keeps_first_ones(void **state)
 {
     struct fixture f;
@@ -328,7 +330,7 @@ static void test_keeps_first_ones(void **state)
     fixture_remove(&f);
 }
 
-/* A loader that is gone is gone, although a child has its socket, too. */
+/* A loader that has ended counts as ended, although a child has its socket, too. */
 static void test_child_has_the_socket(void **state)
 {
     struct fixture f;

@@ -1,5 +1,7 @@
-/* Viewers against an agent that the test plays: answers, refusals, silence, nonsense and death,
- * each told apart, and nothing waited for longer than is promised. */
+/*
+ * Viewers against a fake agent: answers, refusals, silence, invalid answers and death give
+ * different errors, and no call blocks longer than documented.
+ */
 #include "../test.h"
 
 #include "agent/launch.h"
@@ -22,20 +24,20 @@ static const char text[] = "{\"version\":1,\"threads\":3}";
 
 enum play {
     PLAY_ANSWER,
-    PLAY_MUTE,       /* accepts, and says nothing */
-    PLAY_REFUSE,     /* the question */
-    PLAY_STRANGE,    /* another message than was asked for */
-    PLAY_SHORT,      /* a text of another length than its file has */
+    PLAY_MUTE,       /* accepts, and sends nothing */
+    PLAY_REFUSE,     /* refuses the request */
+    PLAY_STRANGE,    /* sends another message than was requested */
+    PLAY_SHORT,      /* announces another length than the file has */
     PLAY_DIE_FIRST,  /* closes at once */
-    PLAY_DIE_BEFORE, /* closes instead of an answer */
-    PLAY_NOISE,      /* bytes that are no message */
+    PLAY_DIE_BEFORE, /* closes instead of answering */
+    PLAY_NOISE,      /* sends bytes that are not a message */
     PLAY_END_SLOWLY  /* answers END with a text, and closes later */
 };
 
 struct view_agent {
     enum play play;
     int listener;
-    struct hr__wire_message asked; /* the last question */
+    struct hr__wire_message asked; /* the last request */
     pthread_t thread;
 };
 
@@ -86,7 +88,7 @@ static void *serve(void *arg)
     struct hr__wire_message m;
     int fd = accept4(a->listener, NULL, NULL, SOCK_CLOEXEC);
     if (a->play == PLAY_MUTE)
-        recv(fd, &m, sizeof m, 0); /* hello; then until the viewer gives up */
+        recv(fd, &m, sizeof m, 0); /* HELLO; then it waits until the viewer gives up */
     else if (a->play != PLAY_DIE_FIRST && hr__wire_receive(fd, 0, &m, NULL) == 1 &&
              m.type == HR__WIRE_HELLO && m.hello.is_viewer) {
         m = (struct hr__wire_message){.type = HR__WIRE_WELCOME};
@@ -119,7 +121,7 @@ static void end(struct view_agent *a)
     unlink(path);
 }
 
-/* What each way of asking says of each way to answer. */
+/* Checks the result of each request for each kind of answer. */
 static int ask(enum hr__wire_type what, char **json, struct hr_error *error)
 {
     *json = NULL;
@@ -152,7 +154,7 @@ static void test_answers(void **state)
             assert_string_equal(json, text);
         hr_text_free(json);
     }
-    /* By its variable, and by nothing at all. */
+    /* The socket from its environment variable, and none at all. */
     struct view_agent a;
     begin(&a, PLAY_ANSWER);
     setenv("HEADRACE_AGENT", path, 1);

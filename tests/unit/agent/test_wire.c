@@ -1,7 +1,7 @@
 /*
- * Messages between an agent and its jobs: every type there and back over a real socket with
- * its files, and everything that may not be a message: cut, long, of another type, version or
- * number of files, out of range. No file stays open by what was refused.
+ * Messages between an agent and its jobs: every type is sent and received over a real socket with
+ * its files. Messages that are truncated, too long, of another type, version or number of files, or
+ * out of range are refused, and refused messages leave no file open.
  */
 #include "../test.h"
 
@@ -22,7 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Descriptors of this process. */
+/* Returns the number of open descriptors. */
 static int open_files(void)
 {
     DIR *d = opendir("/proc/self/fd");
@@ -45,7 +45,7 @@ static void part(int ends[2])
     close(ends[1]);
 }
 
-/* A message of each type that every check lets pass, all bytes around its values dirty. */
+/* A valid message of each type; all bytes outside its values are set to garbage. */
 static struct hr__wire_message valid(enum hr__wire_type type)
 {
     struct hr__wire_message m;
@@ -156,8 +156,8 @@ static size_t packed(enum hr__wire_type type, char bytes[HR__WIRE_BYTES_MAX])
     return hr__wire_pack(&m, bytes);
 }
 
-/* Both ways, every type; a message has one form, in which nothing is left of what lay
- * around its values. */
+/* Every type in both directions. Packing removes the garbage around the values, so a message has
+ * only one form. */
 static void test_every_type(void **state)
 {
     char bytes[HR__WIRE_BYTES_MAX], again[HR__WIRE_BYTES_MAX];
@@ -202,7 +202,7 @@ static void test_values_arrive(void **state)
     assert_int_equal(m.attach.direct_io, 1);
 }
 
-/* A string of the sender's that has no end is cut. */
+/* A string without an end is truncated. */
 static void test_strings_are_cut(void **state)
 {
     char bytes[HR__WIRE_BYTES_MAX];
@@ -229,7 +229,7 @@ static void test_other_lengths(void **state)
         for (size_t cut = 0; cut < length; cut++)
             refuse(bytes, cut, -EPROTO, "bytes");
         refuse(bytes, length + 1, -EPROTO, "bytes");
-        /* the length that the header says counts too */
+        /* the length in the header must be right, too */
         bytes[12] ^= 1;
         refuse(bytes, length, -EPROTO, "bytes");
     }
@@ -254,7 +254,7 @@ static void test_other_headers(void **state)
     refuse(bytes, length, -EPROTO, "unknown type 4294967295");
 }
 
-/* Bytes that no value has. */
+/* Bytes that belong to no value must be 0. */
 static void test_one_form_only(void **state)
 {
     char bytes[HR__WIRE_BYTES_MAX];
@@ -310,7 +310,7 @@ static void test_out_of_range(void **state)
     REFUSE(HR__WIRE_ATTACH, attach.lag, -1, "lag");
     REFUSE(HR__WIRE_ATTACH, attach.cache_form, HR_FORMS, "cache_form");
     REFUSE(HR__WIRE_ATTACH, attach.cache_form, -2, "cache_form");
-    /* Of a stream and of four ranks, as that message is. */
+    /* This message has a stream and four ranks. */
     REFUSE(HR__WIRE_ATTACH, attach.external_order, 1, "external_order");
     REFUSE(HR__WIRE_ATTACHED, attached.spec.dtype, (enum hr_dtype)4, "dtype");
     REFUSE(HR__WIRE_ATTACHED, attached.spec.layout, (enum hr_layout)2, "layout");
@@ -336,14 +336,14 @@ static void test_out_of_range(void **state)
     REFUSE(HR__WIRE_TRACE, trace.seconds, 601, "seconds");
     REFUSE(HR__WIRE_TRACE, trace.seconds, NAN, "seconds");
     REFUSE(HR__WIRE_TEXT, text.bytes, HR__WIRE_TEXT_BYTES_MAX + 1, "bytes");
-    /* what pack would make right can still be sent by others */
+    /* another sender can send what pack would correct */
     char bytes[HR__WIRE_BYTES_MAX];
     size_t length = packed(HR__WIRE_ATTACH, bytes);
     bytes[16 + offsetof(struct hr__wire_attach, shuffle)] = 2;
     refuse(bytes, length, -EPROTO, "shuffle");
 }
 
-/* Single flipped bits and random tails: refused, or another message in its one form. */
+/* Single flipped bits and random tails are refused, or give another message in its only form. */
 static void test_damage(void **state)
 {
     char bytes[HR__WIRE_BYTES_MAX], again[HR__WIRE_BYTES_MAX];
@@ -409,7 +409,7 @@ static void test_over_a_socket(void **state)
     assert_int_equal(open_files(), before);
 }
 
-/* A datagram with `count` files, whatever it is. */
+/* Sends any datagram with `count` files. */
 static void send_raw(int socket, const void *bytes, size_t length, int count)
 {
     union {
@@ -445,8 +445,8 @@ static void receive_refused(int ends[2], int code, const char *words)
     assert_int_equal(open_files(), before);
 }
 
-/* Each type has its number of files: others are refused and closed, with whatever else
- * is wrong. */
+/* Each type has a fixed number of files: with another number a message is refused and its files are
+ * closed, whatever else is wrong. */
 static void test_other_files(void **state)
 {
     char bytes[HR__WIRE_BYTES_MAX + 1];
@@ -479,7 +479,7 @@ static void test_other_files(void **state)
     part(ends);
 }
 
-/* At the limit of open files nothing is lost silently, nor left open. */
+/* At the limit of open files nothing is lost silently or stays open. */
 static void test_no_room_for_files(void **state)
 {
     struct rlimit old, low;
@@ -492,7 +492,8 @@ static void test_no_room_for_files(void **state)
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
     top = dup(0);
     close(top);
-    /* descriptors up to top + 1 may be used: two of the four, and none for looking */
+    /* descriptors up to top + 1 may be used: room for two of the four files, and none to count
+     * them */
     low = (struct rlimit){.rlim_cur = (rlim_t)top + 2, .rlim_max = old.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
     struct hr_error error = {0};
@@ -505,8 +506,8 @@ static void test_no_room_for_files(void **state)
     part(ends);
 }
 
-/* The other end is gone: what it said before is heard first, also where it did not listen
- * any more itself. */
+/* The other end has closed: messages that it sent before still arrive, even if it no longer
+ * received any. */
 static void test_ends(void **state)
 {
     int ends[2];
@@ -528,8 +529,8 @@ static void test_ends(void **state)
     close(ends[1]);
 }
 
-/* A number of files that does not belong to the type is the sender's mistake; a full
- * socket that does not block says so. */
+/* A number of files that does not fit the type is the sender's error; a full socket that does not
+ * block returns an error. */
 static void test_send_refused(void **state)
 {
     int ends[2], r = 0, sent = 0;
@@ -580,7 +581,7 @@ static void test_interrupted(void **state)
     w.socket = ends[1];
     assert_int_equal(sigaction(SIGUSR1, &action, &old), 0);
     assert_int_equal(pthread_create(&thread, NULL, wait_for_one, &w), 0);
-    /* again and again: the first may come before it waits */
+    /* repeatedly: the first signal may come before it waits */
     while (w.result == 1) {
         assert_int_equal(pthread_kill(thread, SIGUSR1), 0);
         usleep(1000);
@@ -644,7 +645,7 @@ static void test_text_refused(void **state)
     assert_int_equal(hr__wire_text_read(file, 5, &text, NULL), -ENOMEM);
     hr__alloc_fail_at(0, 0);
     close(file);
-    /* what would make a reader wait, or could change while it reads */
+    /* files that would make a reader wait, or could change while it reads */
     assert_int_equal(pipe(pipes), 0);
     assert_int_equal(write(pipes[1], "hello", 5), 5);
     text_refused(pipes[0], 5, "no sealed");

@@ -25,13 +25,13 @@ static void long_messages_are_cut(void **state)
     assert_int_equal(strlen(e.message), HR_ERROR_MESSAGE_BYTES - 1);
 }
 
-/* Names of files are any bytes: what a message makes of them is one line of UTF-8. */
+/* File names are any bytes; in a message they become one line of UTF-8. */
 static void messages_are_one_line_of_utf8(void **state)
 {
     struct hr_error e;
     hr__fail(&e, -ENOENT, "cannot open %s: %s", "a\nb\xE9\x1B[31m.jpg", "gone");
     assert_string_equal(e.message, "cannot open a\\x0Ab\\xE9\\x1B[31m.jpg: gone");
-    /* printable text stays as it is */
+    /* printable text is unchanged */
     hr__fail(&e, -ENOENT, "caf\xC3\xA9 \\x0A");
     assert_string_equal(e.message, "caf\xC3\xA9 \\x0A");
 }

@@ -1,4 +1,7 @@
-/* Reading whole files and parts; files that appear at once or not at all. */
+/*
+ * Reading whole files and parts of them; writing files that become visible either complete or not
+ * at all.
+ */
 #include "../test.h"
 
 #include "base/files.h"
@@ -63,7 +66,7 @@ static void test_read(void **state)
     char text[8];
     assert_int_equal(hr__write_file(in_folder("a"), "0123456789", 10, NULL), 0);
     assert_int_equal(hr__read_text(in_folder("a"), text, sizeof text), 7);
-    assert_string_equal(text, "0123456"); /* as much as fits */
+    assert_string_equal(text, "0123456"); /* as many bytes as fit */
     assert_true(hr__read_text("/proc/self/cmdline", text, sizeof text) > 0);
     assert_int_equal(hr__read_text(in_folder("none"), text, sizeof text), -ENOENT);
     assert_string_equal(text, "");
@@ -98,7 +101,7 @@ static void test_replace(void **state)
     assert_int_equal(hr__write_file(in_folder("a"), "second", 6, &error), 0);
     assert_text(in_folder("a"), "second");
 
-    /* What a link points to is replaced, not the link. */
+    /* The target of a link is replaced, not the link. */
     assert_int_equal(symlink("a", in_folder("link")), 0);
     assert_int_equal(hr__write_file(in_folder("link"), "3", 1, &error), 0);
     assert_text(in_folder("a"), "3");
@@ -107,7 +110,7 @@ static void test_replace(void **state)
     assert_int_equal(entries(), 2);
 }
 
-/* Neither the permissions nor the link of the old file stay. */
+/* The permissions and the link of the old file are not kept. */
 static void test_replace_plainly(void **state)
 {
     struct stat st;
@@ -120,7 +123,7 @@ static void test_replace_plainly(void **state)
     assert_int_equal(hr__replace_file(in_folder("no/such"), "x", 1, 0600), -ENOENT);
     assert_int_equal(hr__replace_file(folder, "x", 1, 0600), -EISDIR);
     assert_int_equal(entries(), 2);
-    /* A name without a folder is one in the current directory. */
+    /* A name without a folder is in the current directory. */
     int kept = open(".", O_RDONLY | O_DIRECTORY);
     assert_int_equal(chdir(folder), 0);
     assert_int_equal(hr__replace_file("link", "again", 5, 0600), 0);
@@ -145,7 +148,7 @@ static void test_refused(void **state)
     assert_int_equal(entries(), 2);
 }
 
-/* Standard output and pipes are written as they are. */
+/* Standard output and pipes are written directly. */
 static void test_streams(void **state)
 {
     struct hr_error error;

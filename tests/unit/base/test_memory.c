@@ -1,4 +1,4 @@
-/* The tagged allocator: accounting, alignment, overflow, asked-for failures. */
+/* The tagged allocator: accounting, alignment, overflow, injected failures. */
 #include "../test.h"
 
 #include "base/memory.h"
@@ -69,7 +69,7 @@ static void arrays_grow(void **state)
         assert_int_equal(array[i], i);
     assert_in_range(moves, 5, 30);
     assert_in_range(hr__allocated(HR__TAG_ORDER) - before, 800000, 1200000);
-    /* What fits changes nothing, and a large step is taken at once. */
+    /* No change if there is room; a large step is made at once. */
     uint64_t *same = array;
     assert_int_equal(hr__reserve(HR__TAG_ORDER, &array, 0), 0);
     assert_int_equal(hr__reserve(HR__TAG_ORDER, &array, 100000), 0);
@@ -86,7 +86,7 @@ static void arrays_stay_without_memory(void **state)
     uint32_t *array = NULL;
     assert_int_equal(hr__reserve(HR__TAG_ORDER, &array, SIZE_MAX / 2), -ENOMEM);
     assert_null(array);
-    /* The array may also be one that hr__alloc made. */
+    /* hr__alloc may have made the array. */
     array = hr__alloc(HR__TAG_ORDER, 2, sizeof *array);
     array[0] = array[1] = 7;
     uint32_t *same = array;
@@ -133,7 +133,7 @@ static void pool_reuses_and_accounts(void **state)
     assert_in_range(one, 100000, 125000);
     hr__free(a);
     assert_int_equal(hr__allocated(HR__TAG_STORAGE), empty + one);
-    char *b = hr__blocks_alloc(pool, 99000); /* the same class: the same block */
+    char *b = hr__blocks_alloc(pool, 99000); /* the same size class: the same block */
     assert_ptr_equal(a, b);
     assert_int_equal(hr__allocated(HR__TAG_STORAGE), empty + one);
     char *c = hr__blocks_alloc(pool, 200000);
@@ -141,7 +141,7 @@ static void pool_reuses_and_accounts(void **state)
     hr__blocks_destroy(&pool);
     assert_null(pool);
     hr__blocks_destroy(&pool);
-    memset(b, 3, 99000); /* blocks outlive their pool */
+    memset(b, 3, 99000); /* blocks stay valid after their pool is gone */
     hr__free(b);
     hr__free(c);
     assert_int_equal(hr__allocated(HR__TAG_STORAGE), 0);
@@ -185,7 +185,7 @@ static void pool_keeps_its_limit(void **state)
     assert_int_equal(hr__allocated(HR__TAG_STORAGE), 0);
 }
 
-/* Blocks allocated by one thread and freed by others. */
+/* One thread allocates blocks, others free them. */
 enum { PASSED = 8192 };
 static void *_Atomic passing[PASSED];
 

@@ -1,4 +1,4 @@
-/* Locks of a process are not kept by its forked children, though they keep its mappings. */
+/* Forked children do not keep the locks of their parent, though they keep its mappings. */
 #include "../test.h"
 
 #include "base/own_fd.h"
@@ -14,7 +14,7 @@
 
 static char path[] = "/tmp/headrace-own-fd-XXXXXX";
 
-/* Whether somebody else's open file has the lock. */
+/* Returns non-zero if another open file has the lock. */
 static int is_locked(void)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
@@ -57,11 +57,11 @@ static void test_child_keeps_no_lock(void **state)
     assert_int_equal(read(pipes[0], &answer, 1), 1);
     assert_int_equal(answer, 'y');
     assert_int_equal(memory[0], 'b');
-    assert_true(is_locked()); /* what the child closed was its own */
+    assert_true(is_locked()); /* the child closed only its own descriptor */
     hr__own_fd_close(&own);
-    assert_true(is_locked()); /* a copy is of the same open file */
+    assert_true(is_locked()); /* a duplicate shares the open file */
     hr__own_fd_close(&copy);
-    assert_false(is_locked()); /* though the child and both mappings live */
+    assert_false(is_locked()); /* although the child and both mappings are alive */
     kill(child, SIGKILL);
     waitpid(child, &status, 0);
     hr__own_fd_unmap(memory, 4096);

@@ -33,8 +33,8 @@ static void pure_function_of_its_key(void **state)
         assert_int_equal(hr__random_u32(&a), hr__random_u32(&b));
 }
 
-/* Streams that differ in any one part of the key must not be related: no equal
- * words at equal places among many neighbours (chance: 2^-32 each). */
+/* Streams that differ in one part of the key must be unrelated: no equal words at equal places
+ * among many neighbours (chance: 2^-32 each). */
 static void neighbours_differ(void **state)
 {
     uint32_t seen[4][64];

@@ -1,4 +1,4 @@
-/* Threads of the library leave signals to the program, and take the faults that they cause. */
+/* Threads of the library block all signals except the faults that they cause themselves. */
 #include "../test.h"
 
 #include "base/thread.h"

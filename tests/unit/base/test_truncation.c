@@ -1,6 +1,6 @@
 /*
- * Guarded mappings of files that are truncated read as zeros; every other SIGBUS does what it
- * would do without the handler. Each case is a process of its own, in which nothing was
+ * Guarded mappings of files that are truncated read as zeros. Every other SIGBUS has the same
+ * effect as without the handler. Each case runs in a process of its own, in which nothing was
  * mapped before.
  */
 #include "../test.h"
@@ -25,7 +25,7 @@
 #define ROUNDS  100
 #define HANDLED 77 /* exit status of the program's own handler */
 
-/* An open file of PAGES pages of 'x', that has no name any more. */
+/* Opens a file of PAGES pages of 'x' without a name. */
 static void make_file(struct hr__own_fd *own)
 {
     char path[] = "/dev/shm/headrace-test-truncation-XXXXXX", bytes[BYTES];
@@ -53,7 +53,7 @@ static void truncate_it(const struct hr__own_fd *own, off_t length)
         _exit(92);
 }
 
-/* The program's own mapping of a file that is truncated; reads it. */
+/* Reads the program's own mapping of a file that is truncated. */
 static void fault_elsewhere(void)
 {
     struct hr__own_fd own;
@@ -70,7 +70,7 @@ static int run(void (*work)(void))
     if (!child) {
         struct rlimit none = {0, 0};
         setrlimit(RLIMIT_CORE, &none);
-        signal(SIGBUS, SIG_DFL); /* cmocka has one of its own */
+        signal(SIGBUS, SIG_DFL); /* cmocka installs a handler of its own */
         work();
         _exit(0);
     }
@@ -105,7 +105,7 @@ static void read_what_was_cut(void)
     for (int i = PAGE; i < BYTES; i++)
         if (memory[i])
             _exit(1);
-    memory[BYTES - 1] = 'y'; /* it may be written to */
+    memory[BYTES - 1] = 'y'; /* it is writable */
     if (memory[0] || memory[BYTES - 1] != 'y' || whole[0] != 'x')
         _exit(2);
     hr__own_fd_unmap(memory, BYTES);
@@ -243,7 +243,7 @@ static void fault_where_it_is_ignored(void)
     fault_elsewhere();
 }
 
-/* What torch does in the workers of its DataLoader. */
+/* As torch does in the workers of its DataLoader. */
 static void use_another_handler_in_a_child(void)
 {
     struct hr__own_fd own;

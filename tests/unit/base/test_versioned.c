@@ -1,4 +1,4 @@
-/* Structs of programs that are older and newer than the library. */
+/* Option and result structs of programs that are older or newer than the library. */
 #include "../test.h"
 
 #include "base/versioned.h"

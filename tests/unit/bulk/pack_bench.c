@@ -24,7 +24,7 @@ void bench_open(struct pack_bench *b)
     struct hr_dataset_options options;
     hr_dataset_options_default(&options);
     options.index = HR_INDEX_NONE;
-    options.wait_sizes = 1; /* no thread behind it: tests fork */
+    options.wait_sizes = 1; /* no background thread, because the tests fork */
     hr_dataset_unref(&b->folder);
     assert_int_equal(hr_dataset_open_folder(&b->folder, bench_at(b, "set"), &options, NULL), 0);
 }

@@ -1,6 +1,6 @@
 /*
- * Packs, written and read back: the same batches, the same bytes for any number of threads,
- * every flipped byte found, what is in them told.
+ * Packs are written and read back: the batches are the same, the bytes do not depend on the number
+ * of threads, every flipped byte is detected, and the contents are reported.
  */
 #include "pack_bench.h"
 
@@ -58,6 +58,14 @@ static void result_says_what_is_in_it(void **state)
     assert_true(items > source / 2 && items < made.pack_bytes);
     assert_int_equal(hr_pack_inspect(bench_at(&b, "p"), &seen, NULL), 0);
     assert_memory_equal(&made, &seen, sizeof made);
+    /* A program compiled before there was the member `forms`. */
+    memset(&seen, 0x55, sizeof seen);
+    seen.size = offsetof(struct hr_pack_result, forms);
+    assert_int_equal(hr_pack_inspect(bench_at(&b, "p"), &seen, NULL), 0);
+    assert_memory_equal(&seen.samples, &made.samples, seen.size - sizeof seen.size);
+    assert_int_equal(seen.samples_of_form[HR_FORM_COEFFICIENTS], SAMPLES);
+    assert_int_equal(seen.forms[0].samples, 0x5555555555555555);
+    seen.size = sizeof seen;
     assert_int_equal(hr_pack_inspect(bench_at(&b, "set/cat/000.jpg"), &seen, NULL), -EBADMSG);
     assert_int_equal(hr_pack_inspect(bench_at(&b, "none"), &seen, NULL), -ENOENT);
     bench_remove(&b);
@@ -76,8 +84,7 @@ static void threads_do_not_matter(void **state)
     bench_remove(&b);
 }
 
-/* More threads than samples, again and again: workers are through before the caller
- * has begun. */
+/* More threads than samples, repeatedly: workers have finished before the caller has begun. */
 static void few_samples_and_many_threads(void **state)
 {
     struct pack_bench b;
@@ -144,7 +151,7 @@ static void bad_samples_raise_or_are_kept(void **state)
         assert_non_null(strstr(error.message, "set/cat/007.jpg"));
         assert_int_equal(told.count, 1);
         assert_int_equal(told.items[0].index, 7);
-        /* the other policy continues what is done */
+        /* another policy continues the finished part */
         options.on_error = HR_ON_ERROR_SKIP;
         told.count = 0;
         bench_write(b.folder, bench_at(&b, "p"), &options, &result);
@@ -264,14 +271,15 @@ static void worth_is_a_pure_function(void **state)
         uint64_t pixels, bytes[HR_FORMS];
         enum hr_form form;
     } cases[] = {
-        /* a photograph; large ones that take little and much more */
+        /* a photograph; a large one whose planes take little more; one whose planes take much
+         * more */
         {500 * 375, {91400, 123000, 345000}, HR_FORM_COEFFICIENTS},
         {1600 * 1200, {307000, 480000, 2900000}, HR_FORM_COEFFICIENTS},
         {1600 * 1200, {200000, 500000, 2900000}, HR_FORM_ENCODED},
         /* nothing else is possible */
         {500 * 375, {91400, 0, 0}, HR_FORM_ENCODED},
         {500 * 375, {91400, 0, 345000}, HR_FORM_ENCODED},
-        /* noise: planes take hardly more than its coefficients, or less */
+        /* noise: planes take hardly more bytes than coefficients, or fewer */
         {500 * 375, {250000, 275000, 282000}, HR_FORM_PLANES},
         {500 * 375, {300000, 330000, 282000}, HR_FORM_PLANES},
         {500 * 375, {91400, 91400 * 9, 91400 * 20}, HR_FORM_ENCODED},

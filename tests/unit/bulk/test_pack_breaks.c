@@ -1,6 +1,6 @@
 /*
- * Packs whose writing breaks off: killed, cancelled, torn, or out of room; continued, each is the
- * pack of an undisturbed run.
+ * Packs whose writing is interrupted: killed, cancelled, torn, or out of space. When it is
+ * continued, each is the same as the pack of an undisturbed run.
  */
 #include "pack_bench.h"
 
@@ -24,8 +24,8 @@ static void slow_read(const char *path)
     nanosleep(&(struct timespec){.tv_nsec = 700000}, NULL);
 }
 
-/* Packs in a process of its own; kills it after `us` microseconds, or lets it run
- * (0). Returns whether it ended by itself. */
+/* Packs in a process of its own and kills it after `us` microseconds; 0: lets it run. Returns
+ * whether it ended by itself. */
 static int pack_in_child(const struct pack_bench *b, const char *name, unsigned us)
 {
     pid_t child = fork();
@@ -51,9 +51,9 @@ static int pack_in_child(const struct pack_bench *b, const char *name, unsigned 
     return 1;
 }
 
-/* Killed at any moment and continued, the pack is the one of an undisturbed run. Each
- * attempt of a round may take longer than the one before, so that a slow machine gets
- * through too; there are rounds until enough was killed and continued. */
+/* Killed at any moment and continued, a pack is the one of an undisturbed run. Each attempt of a
+ * round may take longer than the one before, so that slow machines finish, too; rounds go on until
+ * enough runs were killed and continued. */
 static void kills_change_nothing(void **state)
 {
     struct pack_bench b;
@@ -72,7 +72,7 @@ static void kills_change_nothing(void **state)
                 continued += last != 0;
                 last = (uint64_t)st.st_size;
             }
-            /* or it was killed after the file got its name */
+            /* or it was killed after the file was renamed */
             if (!access(bench_at(&b, "killed"), F_OK))
                 break;
         }
@@ -83,8 +83,7 @@ static void kills_change_nothing(void **state)
     bench_remove(&b);
 }
 
-/* What lies behind the last safe item, and entries that a power cut has torn, are
- * written again. */
+/* Bytes behind the last safe item, and entries that a power cut has torn, are written again. */
 static void torn_tail_is_written_again(void **state)
 {
     struct pack_bench b;
@@ -127,7 +126,7 @@ static void torn_tail_is_written_again(void **state)
     bench_remove(&b);
 }
 
-/* A run may be killed before it has written the front, or a file may be damaged. */
+/* The run was killed before it wrote the front, or the file is damaged. */
 static void a_file_without_a_front_is_begun(void **state)
 {
     struct pack_bench b;
@@ -158,10 +157,10 @@ static void a_file_without_a_front_is_begun(void **state)
     bench_remove(&b);
 }
 
-static atomic_int reads_left; /* before the run is held up */
+static atomic_int reads_left; /* before reads are blocked */
 static atomic_int cancelled;
 
-/* Cancels a run that has come to something. */
+/* Cancels a run after some progress. */
 static int cancel_on_its_way(void *arg, uint64_t done, uint64_t total, const char *stage)
 {
     *(uint64_t *)arg = done;
@@ -169,7 +168,7 @@ static int cancel_on_its_way(void *arg, uint64_t done, uint64_t total, const cha
     return done > 0;
 }
 
-/* The last samples are not read before the run was cancelled, whenever that is. */
+/* The last samples are not read before the run is cancelled, whenever that is. */
 static void held_up_read(const char *path)
 {
     if (atomic_fetch_sub(&reads_left, 1) > 0)
@@ -178,7 +177,7 @@ static void held_up_read(const char *path)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
-/* Leaves an unfinished pack of some samples; returns how many were counted. */
+/* Leaves an unfinished pack of some samples. Returns how many were counted. */
 static uint64_t cancel(const struct pack_bench *b, const char *name,
                        const struct hr_pack_options *given)
 {
@@ -236,7 +235,7 @@ static void changed_inputs_are_noticed(void **state)
     assert_int_equal(hr_dataset_subset(&subset, b.folder, indices, 2, NULL), 0);
     assert_int_equal(hr_pack_write(subset, bench_at(&b, "p"), &options, NULL, &error), -ESTALE);
     hr_dataset_unref(&subset);
-    /* a file that is packed already */
+    /* a file that is already packed */
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1000000000}};
     assert_int_equal(utimensat(AT_FDCWD, bench_at(&b, "set/cat/000.jpg"), times, 0), 0);
     assert_int_equal(hr_pack_write(b.folder, bench_at(&b, "p"), &options, NULL, &error), -ESTALE);
@@ -279,7 +278,7 @@ static void names_are_respected(void **state)
     bench_remove(&b);
 }
 
-/* A disk that fills up, as a limit on the size of files. */
+/* A limit on the size of files stands for a full disk. */
 static void full_disk_keeps_what_is_done(void **state)
 {
     struct pack_bench b;

@@ -1,4 +1,4 @@
-/* The pool: every item once, reuse, many short runs. */
+/* The thread pool: every item is processed once; reuse; many short runs. */
 #include "../test.h"
 
 #include "bulk/pool.h"
@@ -55,7 +55,7 @@ static void many_short_runs(void **state)
 
 struct masks {
     pthread_t caller;
-    _Atomic int open; /* workers that would take SIGINT */
+    _Atomic int open; /* workers that do not block SIGINT */
 };
 
 static void look_at_mask(void *arg, size_t i)

@@ -1,4 +1,4 @@
-/* Opening datasets: background sizes, the index in use, fork, early stops. */
+/* Opening datasets: sizes found in the background, use of the index, fork, early stops. */
 #include "../dataset/tree.h"
 
 #include "base/memory.h"
@@ -104,7 +104,7 @@ static void same_for_any_threads(void **state)
     tree_remove(&t);
 }
 
-/* Gives every directory a time `seconds` from now, which changes it now. */
+/* Sets every directory's time to `seconds` from now; this changes its ctime to now. */
 static void touch_tree(const struct tree *t, time_t seconds)
 {
     static const char *const names[] = {"class000", "class001", "class002", "."};
@@ -134,7 +134,7 @@ static void the_second_open_uses_the_index(void **state)
 {
     struct tree t;
     fill_tree(&t, 3, 20);
-    /* too young to be trusted, however long this takes */
+    /* too young to be trusted, even on a slow machine */
     touch_tree(&t, 3600);
     assert_int_equal(opened_from_index(&t, HR_INDEX_USER_CACHE, 1), 0);
     assert_int_equal(opened_from_index(&t, HR_INDEX_USER_CACHE, 1), 0);
@@ -152,7 +152,7 @@ static void the_second_open_uses_the_index(void **state)
     assert_int_equal(hr_dataset_open(&d, t.root, NULL, NULL), 0);
     assert_int_equal(hr_dataset_count(d), 61);
     hr_dataset_unref(&d);
-    /* damage is no error */
+    /* damage is not an error */
     FILE *f = fopen(tree_path(&t, ".headrace-index"), "r+b");
     fputs("nonsense", f);
     fclose(f);
@@ -244,7 +244,7 @@ static void errors(void **state)
     tree_remove(&t);
 }
 
-/* A child of fork has no background thread: waiting and leaving still work. */
+/* A forked child has no background thread: waiting and closing still work. */
 static void after_fork(void **state)
 {
     struct tree t;

@@ -1,5 +1,6 @@
 /*
- * Packs back to image files, packs of what is no plain folder, and packs of those.
+ * Unpacking packs to image files, packs of sources other than plain folders, and packs of those
+ * packs.
  */
 #include "pack_bench.h"
 
@@ -13,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Whole images of two datasets, decoded. */
+/* Decodes whole images of two datasets and compares them. */
 static void assert_same_pixels(const struct pack_bench *b, struct hr_dataset *x,
                                struct hr_dataset *y)
 {
@@ -104,7 +105,7 @@ static void unpacking_stays_in_its_directory(void **state)
     bench_make(&b);
     bench_options(&options, HR_FORM_ENCODED, 1);
     options.trust = options.overwrite = 1;
-    options.on_error = HR_ON_ERROR_SKIP; /* the files are not there: the items are empty */
+    options.on_error = HR_ON_ERROR_SKIP; /* the files do not exist, so the items are empty */
     for (size_t i = 0; i < sizeof evil / sizeof *evil; i++) {
         struct hr_dataset *d;
         assert_int_equal(hr_dataset_from_paths(&d, &evil[i], NULL, 1, NULL), 0);
@@ -115,7 +116,7 @@ static void unpacking_stays_in_its_directory(void **state)
             -EINVAL);
         assert_non_null(strstr(error.message, "its key is not a path"));
     }
-    /* a link in the place of a class leads nowhere */
+    /* a link in the place of a class folder is not followed */
     bench_pack(&b, "p", HR_FORM_ENCODED, 1);
     assert_int_equal(mkdir(bench_at(&b, "elsewhere"), 0777), 0);
     assert_int_equal(symlink("../elsewhere", bench_at(&b, "out/dog")), 0);
@@ -137,7 +138,7 @@ static void packs_of_subsets_lists_and_packs(void **state)
     bench_write(subset, bench_at(&b, "subset"), &options, NULL);
     assert_int_equal(hr_dataset_open(&packed, bench_at(&b, "subset"), NULL, NULL), 0);
     assert_same_names(subset, packed);
-    /* a pack of a pack in the same form is the same pack, but for times */
+    /* a pack of a pack in the same form is the same, except for times */
     bench_write(packed, bench_at(&b, "again"), &options, NULL);
     assert_same_file(bench_at(&b, "subset"), bench_at(&b, "again"));
     options.form = HR_FORM_ENCODED;
@@ -147,7 +148,7 @@ static void packs_of_subsets_lists_and_packs(void **state)
     hr_dataset_unref(&again);
     hr_dataset_unref(&packed);
     hr_dataset_unref(&subset);
-    /* a list becomes a list again */
+    /* a list becomes the same list again */
     static const char *const relative[] = {"cat/001.jpg", "dog/041.jpg"};
     FILE *list = fopen(bench_at(&b, "set/list"), "w");
     assert_non_null(list);

@@ -1,4 +1,4 @@
-/* Verifying: what is bad is listed by index with a reason, the rest is not. */
+/* Verification lists bad samples by index, with a reason, and no others. */
 #include "../dataset/tree.h"
 
 #include "base/memory.h"
@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <jpeglib.h>
 
-/* A JPEG of 64 x 48 pixels; returns its length. */
+/* Writes a JPEG of 64 x 48 pixels; returns its length. */
 static size_t write_jpeg(const char *path)
 {
     struct jpeg_compress_struct c;

@@ -152,7 +152,7 @@ int fixture_find(struct hr__store *store, uint64_t item)
     return 1;
 }
 
-/* Items are told by their bytes. */
+/* Items are recognised by their bytes. */
 static uint64_t item_of(const struct hr__cache_item *staged)
 {
     uint8_t bytes[32];
@@ -195,7 +195,7 @@ static int compare_extents(const void *a, const void *b)
 
 void fixture_audit(struct hr__segment *s)
 {
-    /* What a killed process began is ended by the next transaction. */
+    /* The next transaction completes what a killed process began. */
     struct hr__books *spare = hr__segment_begin(s);
     assert_non_null(spare);
     struct hr__books books = *spare;

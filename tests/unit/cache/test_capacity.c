@@ -1,4 +1,4 @@
-/* What limits a cache's memory, out of texts as the kernel gives them. */
+/* Memory limits of a cache, computed from texts in the kernel's formats. */
 #include "../test.h"
 
 #include "cache/capacity.h"
@@ -66,7 +66,7 @@ static void test_check(void **state)
     const struct {
         struct hr__capacity have;
         uint64_t bytes, freed;
-        const char *said; /* NULL: there is enough */
+        const char *said; /* the message; NULL: there is enough */
     } cases[] = {
         {HAVE(64 * GIB, 64 * GIB, 64 * GIB, 64 * GIB, "x"), 64 * GIB, 0, NULL},
         {HAVE(UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, ""), 64 * GIB, GIB, NULL},
@@ -105,7 +105,7 @@ static void test_reclaimable(void **state)
     assert_int_equal(hr__capacity_reclaimable("", ""), 0);
 }
 
-/* What may be taken now: something is left for the job itself. */
+/* What may be allocated now: some memory is left for the job itself. */
 static void test_grants(void **state)
 {
     const struct hr__capacity free = {.files_free = UINT64_MAX,
@@ -133,7 +133,7 @@ static void test_grants(void **state)
     assert_int_equal(hr__capacity_grants(&have, UINT64_MAX, why), 1);
 }
 
-/* This machine has some memory, and not a million times as much. */
+/* This machine has some memory, but not a million times as much. */
 static void test_read(void **state)
 {
     struct hr__capacity c;

@@ -1,6 +1,6 @@
 /*
- * The directory of segments: making, sharing, dropping and refusing them, with real
- * processes, some of which are killed.
+ * The directory of segments: making, sharing, dropping and refusing them, with real processes, some
+ * of which are killed.
  */
 #include "../test.h"
 
@@ -26,7 +26,7 @@
 #define MIB (UINT64_C(1) << 20)
 
 static char place[64], own[128];
-static char logged[8192]; /* what was logged since the last look */
+static char logged[8192]; /* messages since it was last cleared */
 
 static void log_line(void *arg, enum hr_log_level level, const char *message)
 {
@@ -45,7 +45,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* Whatever a test does, nothing of it is left: not even a directory. */
+/* No test may leave anything, not even a directory. */
 static int tear_down(void **state)
 {
     return rmdir(place);
@@ -97,7 +97,7 @@ static int refused(const char *text, const char *said)
     return r;
 }
 
-/* The files of a name, NULL: of all, in the owner's directory; how many there are. */
+/* Lists the files of a name (NULL: all) in the owner's directory; returns their number. */
 static size_t files_of(const char *name, struct hr__directory_file out[16])
 {
     struct hr__directory d;
@@ -162,7 +162,8 @@ static void test_kept(void **state)
     assert_string_equal(s->header->dataset, "set 1");
     assert_int_equal(atomic_load(&s->header->last_use), 1);
 
-    /* Another opening is another user of the same; another dataset another segment. */
+    /* A second opening is another user of the same segment; another dataset gets another
+     * segment. */
     struct hr__segment *again = open_one("shm:a?size=1MiB&share=0.5", 1);
     struct hr__segment *other = open_one("shm:a?size=1MiB", 2);
     assert_string_equal(again->file, s->file);
@@ -205,7 +206,7 @@ static void test_private(void **state)
     assert_int_equal(access(own, F_OK), -1);
 }
 
-/* A child that opens it, says so, and waits to be killed. */
+/* Forks a child that opens the segment, reports that, and waits to be killed. */
 static pid_t user_elsewhere(const char *text, int dataset)
 {
     int ready[2];
@@ -230,7 +231,7 @@ static void kill_and_wait(pid_t pid)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-/* Who has no descriptors left cannot tell whether a segment is in use: it stays. */
+/* Without free descriptors a process cannot find out whether a segment is in use, so it stays. */
 static void test_without_descriptors(void **state)
 {
     struct hr__directory_file files[16];
@@ -269,7 +270,7 @@ static void test_killed(void **state)
     assert_non_null(strstr(logged, "2 dropped the cache's segment"));
     assert_non_null(strstr(logged, "its run has ended"));
 
-    /* So does the next opening. */
+    /* Opening removes it, too. */
     kill_and_wait(user_elsewhere("1MiB", 1));
     struct hr__segment *s = open_one("shm:a?size=1MiB", 1);
     assert_int_equal(files_of(NULL, files), 1);
@@ -277,7 +278,7 @@ static void test_killed(void **state)
     drop("a");
 }
 
-/* All open one segment, whoever is first. */
+/* Many processes make a segment at the same time; all open the same one. */
 static void test_creators(void **state)
 {
     enum { CREATORS = 6 };
@@ -291,7 +292,7 @@ static void test_creators(void **state)
         pids[i] = fork();
         if (!pids[i]) {
             close(go[1]);
-            if (read(go[0], bytes, 1)) /* until the parent closes it */
+            if (read(go[0], bytes, 1)) /* until the parent closes the pipe */
                 _exit(1);
             struct hr__segment *s = open_one("shm:a?size=1MiB", 1);
             char slot = (char)s->slot;
@@ -342,7 +343,7 @@ static void test_damaged(void **state)
     assert_int_equal(files_of("a", files), 1);
     assert_int_equal(files[0].code, 0);
 
-    /* In use: its user keeps what it has mapped, and does not grow. */
+    /* A user in possession keeps its mapping, and its segment does not grow. */
     *logged = 0;
     spoil(s);
     struct hr__segment *t = open_one("shm:a?size=1MiB", 1);
@@ -354,7 +355,7 @@ static void test_damaged(void **state)
     assert_int_equal(files_of("a", files), 1);
     hr__directory_close(&t);
 
-    /* Cut off; and never finished. */
+    /* Truncated, and unfinished. */
     t = open_one("shm:a?size=1MiB", 1);
     assert_int_equal(ftruncate(t->own.fd, 10000), 0);
     hr__directory_close(&t);
@@ -371,8 +372,8 @@ static int never(struct hr__segment *s, void *arg)
     return 0;
 }
 
-/* What another version made under a name would never be found: it makes way, unless somebody
- * uses it. */
+/* A segment that another version made under the name would never be found, so it is dropped unless
+ * it is in use. */
 static void test_other_versions(void **state)
 {
     struct hr__directory_file files[16];
@@ -391,7 +392,7 @@ static void test_other_versions(void **state)
     hr__directory_close(&new);
     hr__directory_close(&old);
     new = open_one("shm:versions?size=1MiB", 3);
-    assert_int_equal(files_of("versions", files), 2); /* those of sets 2 and 3 */
+    assert_int_equal(files_of("versions", files), 2); /* the segments of sets 2 and 3 */
     assert_non_null(strstr(logged, "another version of Headrace made it; it is made anew"));
     hr__directory_close(&new);
     drop("versions");
@@ -411,7 +412,7 @@ static void test_room(void **state)
     char first[128], second[128];
     memcpy(first, s[1]->file, sizeof first);
     memcpy(second, s[0]->file, sizeof second);
-    /* The last use counts, not when it ended. */
+    /* The last use counts, not the end of the last user. */
     hr__directory_close(&s[0]);
     s[0] = open_one(spec, 0);
     hr__directory_close(&s[0]);
@@ -419,7 +420,7 @@ static void test_room(void **state)
 
     s[3] = open_one(spec, 3);
     assert_int_equal(grow(s[3], MIB / 4), 0);
-    /* Not for what is only wished for. */
+    /* Optional growth drops nothing. */
     assert_int_equal(hr__directory_make_room(s[3], 4096, 0, never, NULL), -ENOSPC);
     assert_int_equal(files_of("a", files), 4);
     assert_string_equal(logged, "");
@@ -430,7 +431,7 @@ static void test_room(void **state)
     assert_non_null(strstr(logged, "its name's size is used up"));
     assert_null(strstr(logged, second));
 
-    /* What could not do is not dropped. */
+    /* Segments that would not free enough are not dropped. */
     *logged = 0;
     assert_int_equal(grow(s[3], MIB), -ENOSPC);
     assert_int_equal(grow(s[3], MIB / 2), -ENOSPC);
@@ -438,12 +439,12 @@ static void test_room(void **state)
     assert_int_equal(grow(s[3], MIB / 2 - 4096), 0);
     assert_int_equal(files_of("a", files), 2);
     assert_non_null(strstr(logged, second));
-    /* Full of what is in use. */
+    /* Everything is in use. */
     assert_int_equal(grow(s[3], 4096), -ENOSPC);
     assert_int_equal(grow(s[2], 4096), -ENOSPC);
     assert_int_equal(files_of("b", files), 1);
 
-    /* Users in other processes count. */
+    /* Users in other processes count, too. */
     pid_t pid = user_elsewhere(spec, 2);
     hr__directory_close(&s[2]);
     assert_int_equal(grow(s[3], 4096), -ENOSPC);
@@ -467,7 +468,7 @@ static void test_capacity(void **state)
 static void test_refused(void **state)
 {
     static const char spec[] = "shm:a?size=1MiB";
-    /* Planted by somebody. */
+    /* A link made by somebody else. */
     assert_int_equal(symlink("/tmp", own), 0);
     assert_int_equal(refused(spec, "a link or a file that somebody put there"), -EACCES);
     assert_int_equal(unlink(own), 0);
@@ -484,7 +485,7 @@ static void test_refused(void **state)
         assert_int_equal(refused(spec, "belongs to user 12345"), -EACCES);
         assert_int_equal(chown(own, 0, (gid_t)-1), 0);
     }
-    /* A link where a segment should be. */
+    /* A link in place of a segment. */
     struct hr__segment *s = open_one(spec, 1);
     char path[300];
     snprintf(path, sizeof path, "%s/%s", own, s->file);
@@ -493,7 +494,7 @@ static void test_refused(void **state)
     assert_int_equal(symlink("/etc/passwd", path), 0);
     assert_int_equal(refused(spec, "is a link that somebody put there"), -EACCES);
     assert_int_equal(unlink(path), 0);
-    /* A place that is none. */
+    /* A path that does not exist. */
     setenv("HEADRACE_SHM", "/nonexistent/place", 1);
     assert_int_equal(refused(spec, "a file system of memory (tmpfs) must be mounted"), -ENOENT);
     setenv("HEADRACE_SHM", place, 1);
@@ -522,7 +523,7 @@ static void test_group(void **state)
     assert_int_equal(unlink(s->path), 0);
     hr__directory_close(&s);
     hr__directory_close(&t);
-    /* Nothing is made where there is a wrong one. */
+    /* Nothing is created beside a wrong directory. */
     assert_int_equal(mkdir(directory, 0777), -1);
     assert_int_equal(chmod(directory, 02777), 0);
     assert_int_equal(refused(text, "is not of group"), -EACCES);
@@ -540,7 +541,7 @@ static void test_locked(void **state)
     assert_int_equal(hr__directory_make_room(s, 4096, 1, never, NULL), -EAGAIN);
     assert_true(hr__now_ns() - since >= HR__DIRECTORY_HURRY_NS);
     assert_non_null(strstr(logged, "is locked by another process"));
-    /* The second time nobody waits. */
+    /* The second attempt does not wait. */
     struct rusage before, after;
     getrusage(RUSAGE_THREAD, &before);
     for (int i = 0; i < 1000; i++)
@@ -554,7 +555,7 @@ static void test_locked(void **state)
     drop("a");
 }
 
-/* A child forked under the lock does not keep it. */
+/* A child forked while the lock is held does not keep it. */
 static void test_fork(void **state)
 {
     struct hr__directory d;
@@ -565,14 +566,14 @@ static void test_fork(void **state)
         pause();
         _exit(0);
     }
-    /* As if this process were killed: its description goes, and no unlocking. */
+    /* As if this process were killed: its descriptor is closed without unlocking. */
     close(d.own.fd);
     d.own.fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     assert_int_equal(grow(s, 4096), 0);
     hr__directory_unlock(&d);
     kill_and_wait(child);
 
-    /* A child's copies of what its parent has open end quietly. */
+    /* A child can close its copies of its parent's objects. */
     struct hr__segment *t = open_one("1MiB", 1);
     child = fork();
     if (!child) {

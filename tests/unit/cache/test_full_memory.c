@@ -1,7 +1,7 @@
 /*
- * Shared memory that is used up while a cache grows, on a file system of memory that is
- * really full: what was admitted stays a hit, the rest is refused and told once, staging
- * is done without, and no process gets a SIGBUS. Needs to be root, to mount one.
+ * Shared memory fills up while a cache grows, on an in-memory file system that is really full:
+ * admitted items stay hits, others are refused and logged once, the cache works without staging,
+ * and no process gets a SIGBUS. Needs root, to mount the file system.
  */
 #include "segment_fixture.h"
 
@@ -97,7 +97,7 @@ static void test_memory_ends(void **state)
         admitted += (uint64_t)r;
         assert_int_equal(fixture_find(store, i), r);
     }
-    /* About two of the six MiB were to be had. */
+    /* About two of the six MiB were available. */
     assert_true(admitted > 250 && admitted < ITEMS / 2);
     assert_int_equal(count_of("stays at"), 1);
     fixture_audit(hr__store_segment(store));
@@ -107,7 +107,7 @@ static void test_memory_ends(void **state)
             assert_int_equal(found, admitted);
     }
 
-    /* With room again, the next user goes on. */
+    /* With room again, the next user continues. */
     assert_int_equal(unlink(filler), 0);
     struct hr__store *next = open_store();
     uint64_t more = 0;

@@ -1,7 +1,7 @@
 /*
- * Caches in a control group that has little memory: each kind grows up to what the group
- * leaves, says so once, and nobody is killed; also where a kept cache takes most of it from the
- * beginning, and where other memory comes and goes. Needs to be root, to make a group.
+ * Caches in a control group with little memory: each kind grows up to the group's limit and logs
+ * that once, and no process is killed; also if a kept cache takes most of the memory from the
+ * beginning, and if other memory comes and goes. Needs root, to make a group.
  */
 #include "../test.h"
 
@@ -26,7 +26,7 @@
 
 static char group[400], shm[64];
 
-/* Where groups of memory are, and how they say their limit. */
+/* The mount of memory groups, and the name of the file with their limit. */
 struct group_memory_version {
     const char *mount, *controller, *limit;
 };
@@ -43,7 +43,7 @@ static int write_file(const char *folder, const char *name, const char *text)
     return r;
 }
 
-/* A group below this process's, or below the root of version 2. */
+/* Makes a group below this process's group (version 1), or below the root (version 2). */
 static int make_group(void)
 {
     static const struct group_memory_version versions[] = {
@@ -61,7 +61,7 @@ static int make_group(void)
         const struct group_memory_version *v = &versions[i];
         if (!hr__capacity_group_path(text, v->controller, own, sizeof own))
             continue;
-        /* Version 2 allows no processes beside groups below. */
+        /* Version 2 allows no processes in a group that has groups below it. */
         snprintf(group, sizeof group, "%s%s/headrace-test-%d", v->mount, v->controller ? own : "",
                  (int)getpid());
         if (!v->controller)
@@ -95,7 +95,7 @@ static int tear_down(void **state)
     return r;
 }
 
-/* Told to the parent. */
+/* Results for the parent. */
 struct group_memory_seen {
     uint64_t admitted;
     int lines;
@@ -112,7 +112,7 @@ static void log_line(void *arg, enum hr_log_level level, const char *message)
     snprintf(seen->line, sizeof seen->line, "%s", message);
 }
 
-/* Memory that is really there, as a model's weights are. */
+/* Takes memory and writes to it, as a model's weights would be. */
 static void *take(uint64_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -121,7 +121,7 @@ static void *take(uint64_t bytes)
     return memory;
 }
 
-/* Runs in a process of the group: ends with 0, unless the kernel ends it. */
+/* Runs a job in a process of the group, which must exit with 0 and not be killed by the kernel. */
 static void run(void (*job)(void))
 {
     fflush(NULL);
@@ -155,7 +155,7 @@ static void fill_private(int convert)
             .index = i, .bytes = bytes, .length = sizeof bytes, .convert = convert};
         seen->admitted += (uint64_t)hr__cache_offer(cache, &offer);
     }
-    /* What the job needs next. */
+    /* Memory that the job needs next. */
     take(16 * MIB);
     hr__cache_destroy(&cache);
 }
@@ -186,7 +186,7 @@ static struct hr_cache *open_kept(void)
     return cache;
 }
 
-/* The job has memory of its own by then, as it has when it starts again. */
+/* The job already has memory of its own, as after a restart. */
 static void fill_kept(void)
 {
     void *weights = take(48 * MIB);
@@ -231,7 +231,7 @@ static void test_kept(void **state)
     run(fill_kept);
     check(20, 80);
     uint64_t before = seen->admitted;
-    /* What it kept stays charged to the group: the next run fits beside it. */
+    /* Its kept items stay charged to the group; the next run still fits beside them. */
     run(fill_kept);
     assert_in_range(seen->admitted, 0, 128 - before);
     assert_int_equal(hr_cache_drop("group", NULL, 0, NULL, NULL, NULL), 0);

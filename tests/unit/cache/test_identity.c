@@ -1,6 +1,6 @@
 /*
- * What items are known by: equal for the same files by another way, different for what
- * differs; and the shared backing's keys, which cost little and allocate nothing.
+ * The identity of a dataset and the keys of its items: equal for the same files under another path,
+ * different for different files. Computing keys of a shared cache is cheap and allocates nothing.
  */
 #include "../test.h"
 
@@ -41,7 +41,7 @@ static void write_file(int i, const char *text, int seconds)
     assert_int_equal(utimensat(AT_FDCWD, path, (const struct timespec[]){t, t}, 0), 0);
 }
 
-/* Until no file counts as written just now. */
+/* Waits until no file counts as just written. */
 static void settle(void)
 {
     usleep(HR__STAMP_FRESH_NS / 1000 + 20000);
@@ -66,7 +66,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Paths [from, to), through `below`. */
+/* Makes a dataset of the paths [from, to) below `below`. */
 static struct hr_dataset *make_list(const char *below, int from, int to)
 {
     char *paths[FILES];
@@ -112,7 +112,7 @@ static void test_lists(void **state)
     assert_int_equal(hr_dataset_subset(&subset, a, (const int64_t[]){3, 1, 3}, 3, NULL), 0);
     other = identity_of(subset);
     assert_true(same(&of_a, &other));
-    /* Absolute paths are the same from everywhere, relative ones are not. */
+    /* Absolute paths are the same from every directory, relative ones are not. */
     char before[4096];
     assert_non_null(getcwd(before, sizeof before));
     struct hr_dataset *relative = make_list("", 0, 10);
@@ -132,7 +132,7 @@ static void test_lists(void **state)
     hr_dataset_unref(&relative);
 }
 
-/* The key tells samples, sizes, times and datasets apart. */
+/* The key distinguishes samples, sizes, times and datasets. */
 static void test_keys(void **state)
 {
     struct hr_dataset *a = make_list(dir, 0, 10), *subset;
@@ -142,7 +142,7 @@ static void test_keys(void **state)
     assert_int_equal(hr__stamp_now(&stamp, a, 4), 0);
     assert_int_equal(stamp.bytes, 8);
     assert_false(hr__stamp_is_fresh(&stamp));
-    assert_false(hr__stamp_believed(&then, a, 4)); /* nobody has looked yet */
+    assert_false(hr__stamp_believed(&then, a, 4)); /* no file was checked yet */
     assert_int_equal(hr__identity_key(&key, &identity, a, 4, &stamp), 0);
     assert_int_equal(hr_dataset_subset(&subset, a, (const int64_t[]){9, 4}, 2, NULL), 0);
     assert_int_equal(hr__identity_key(&next, &identity, subset, 1, &stamp), 0);
@@ -160,7 +160,7 @@ static void test_keys(void **state)
     write_file(4, "another image", 0);
     assert_int_equal(hr__stamp_now(&then, a, 4), 0);
     assert_int_equal(then.bytes, 13);
-    /* Whatever modification time it was given: lately it has changed. */
+    /* Its ctime shows that it changed recently, whatever its modification time is set to. */
     struct timespec begun, now;
     clock_gettime(CLOCK_REALTIME, &begun);
     write_file(4, "another image", 1000);
@@ -222,8 +222,8 @@ static int find(struct hr__cache *cache, uint64_t index, const char *bytes)
     return 1;
 }
 
-/* A file that changes between claim and offer is not admitted; one that changes later is a
- * miss, in each process. */
+/* A file that changes between claim and offer is not admitted; one that changes later is a miss, in
+ * each process. */
 static void test_changes(void **state)
 {
     struct hr_dataset *a = make_list(dir, 0, FILES);
@@ -237,7 +237,7 @@ static void test_changes(void **state)
         .index = 2, .ticket = &ticket, .bytes = "an image", .length = 8};
     assert_int_equal(hr__cache_offer(first, &offer), 0);
     assert_int_equal(find(first, 2, ""), 0);
-    /* From now on it is known as what it is. */
+    /* From now on its new contents are cached. */
     settle();
     assert_int_equal(admit(first, 2, "another image"), 1);
     assert_int_equal(find(first, 2, "another image"), 1);
@@ -253,8 +253,7 @@ static void test_changes(void **state)
     hr_dataset_unref(&a);
 }
 
-/* What costs most is the look at the file; beside it neither a system call for the key
- * nor memory. */
+/* The check of the file costs most; computing the key takes no system call and no memory. */
 static void test_cost(void **state)
 {
     struct hr_dataset *a = make_list(dir, 0, FILES);
@@ -282,7 +281,7 @@ static void test_cost(void **state)
     hr_dataset_unref(&a);
 }
 
-/* Gives file `i` other bytes, and its size and modification time again. */
+/* Gives file `i` other bytes, with the same size and modification time. */
 static void rewrite(int i, const char *text, int by_rename)
 {
     char path[128], other[140];
@@ -313,8 +312,8 @@ static struct hr__cache *open_private(struct hr_dataset *dataset)
     return cache;
 }
 
-/* A file with the size and the modification time that it had, and other bytes: ctime and inode
- * tell. In every kind of cache, at every hit; and it is kept again as it is now. */
+/* A file with the same size and modification time but other bytes is detected by ctime and inode
+ * number, in every kind of cache, at every hit; then its new contents are cached. */
 static void test_same_times(void **state)
 {
     struct hr_dataset *a = make_list(dir, 0, FILES);
@@ -327,7 +326,7 @@ static void test_same_times(void **state)
             assert_int_equal(find(cache, (uint64_t)i, "an image"), 1);
             rewrite(i, "an IMAGE", by_rename);
             assert_int_equal(find(cache, (uint64_t)i, ""), 0);
-            /* Its read began when it was known as it had been. */
+            /* It was read under the old stamp. */
             if (!admit(cache, (uint64_t)i, "an IMAGE"))
                 assert_int_equal(admit(cache, (uint64_t)i, "an IMAGE"), 1);
             assert_int_equal(find(cache, (uint64_t)i, "an IMAGE"), 1);
@@ -345,7 +344,7 @@ static void test_same_times(void **state)
     hr_dataset_unref(&a);
 }
 
-/* Where a file system keeps no times of changes the content decides. */
+/* If a file system keeps no change times, the content decides. */
 static void test_no_change_times(void **state)
 {
     struct hr_dataset *a = make_list(dir, 0, 10);

@@ -1,4 +1,4 @@
-/* Looking at caches from outside, and dropping them. */
+/* Inspecting and dropping caches. */
 #include "../test.h"
 
 #include "base/memory.h"
@@ -108,14 +108,14 @@ static void test_list(void **state)
     for (int i = 0; i < HR_CACHE_NODES; i++)
         nodes += infos[2].node_bytes[i];
     assert_in_range(nodes, 0, infos[2].allocated_bytes);
-    /* Looking allocates nothing. */
+    /* Listing allocates nothing. */
     struct hr_cache_info again[8];
     assert_int_equal(list(again), 4);
     for (int i = 0; i < 4; i++)
         assert_int_equal(again[i].allocated_bytes, infos[i].allocated_bytes);
     hr_cache_close(&own);
     assert_int_equal(list(infos), 3);
-    /* A program of another age gets as much as it knows. */
+    /* A program of another version gets the members that it knows. */
     struct hr_cache_list *all;
     struct {
         size_t size;
@@ -143,7 +143,7 @@ static void test_drop(void **state)
     make("shm:a?size=128MiB", "y", 2 << 20);
     struct hr_cache *used = open_one("shm:a?size=128MiB", "y", 0);
     assert_int_equal(hr_cache_drop("a", "z", 0, &freed, &left, &error), -ENOENT);
-    assert_non_null(strstr(error.message, "cache a holds nothing of z"));
+    assert_non_null(strstr(error.message, "cache a holds no samples of z"));
     assert_int_equal(hr_cache_drop("a", "x", 0, &freed, &left, &error), 0);
     assert_in_range(freed, 1 << 20, 64 << 20);
     assert_int_equal(left, 0);
@@ -151,7 +151,7 @@ static void test_drop(void **state)
     assert_int_equal(freed, 0);
     assert_int_equal(left, 1);
     assert_int_equal(list(infos), 1);
-    /* By force: who uses it goes on. */
+    /* Dropping by force: its users continue. */
     assert_int_equal(hr_cache_drop("a", NULL, 1, &freed, &left, &error), 0);
     assert_int_equal(freed, 0);
     assert_int_equal(left, 0);
@@ -190,8 +190,8 @@ static void test_damaged(void **state)
     assert_int_equal(list(infos), 0);
 }
 
-/* A killed run's segment goes when somebody looks; a group's directory that is not in order
- * is told of and passed over, the own one is an error. */
+/* Listing removes a killed run's segment. A group's directory with wrong permissions is logged and
+ * skipped; the user's own one is an error. */
 static void test_surroundings(void **state)
 {
     struct hr_cache_info infos[8];
@@ -224,7 +224,8 @@ static void test_surroundings(void **state)
     assert_int_equal(rmdir(path), 0);
 }
 
-/* Whichever allocation fails: an error or success, nothing lost, nothing left locked. */
+/* Each allocation fails in turn: the result is an error or success, nothing leaks, and nothing
+ * stays locked. */
 static void test_no_memory(void **state)
 {
     make("shm:a?size=128MiB", "x", 1000);

@@ -1,7 +1,7 @@
 /*
- * The private cache: what is found is what was offered or settled, the budget is
- * never exceeded and nothing leaves it, an item is a hit at every moment of its
- * conversion, many threads at once, failing allocations, memory given back.
+ * The private cache: lookups find the offered or converted items, the budget is never exceeded and
+ * no item is evicted, an item is a hit at every moment of its conversion; many threads at once,
+ * failing allocations, freed memory.
  */
 #include "../test.h"
 
@@ -30,7 +30,7 @@ static struct hr__cache *make(uint64_t samples, uint64_t budget)
     return cache;
 }
 
-/* What sample `index` is in a form: its length and bytes tell both. */
+/* The length and bytes of sample `index` in a form. */
 static size_t length_of(uint64_t index, enum hr_form form)
 {
     size_t length = 100 + index * 37 % 3000;
@@ -57,7 +57,7 @@ static int offer(struct hr__cache *cache, uint64_t index, int convert, size_t re
     return hr__cache_offer(cache, &o);
 }
 
-/* Non-zero where the sample is cached; then its bytes must be right. */
+/* Returns non-zero if the sample is cached; its bytes must then be right. */
 static int check(struct hr__cache *cache, uint64_t index, enum hr_form *form)
 {
     uint8_t bytes[8192];
@@ -124,7 +124,7 @@ static void test_final_items(void **state)
     assert_int_equal(hr__allocated(HR__TAG_CACHE), 0);
 }
 
-/* Every byte of a budget is used, and not one more; what is in stays in. */
+/* Every byte of a budget can be used, and no more; no item is evicted. */
 static void test_exact_budget(void **state)
 {
     for (int convert = 0; convert < 2; convert++) {
@@ -151,7 +151,7 @@ static void test_exact_budget(void **state)
     }
 }
 
-/* Items that do not fit leave no trace, and may come again. */
+/* Items that do not fit leave no trace, and may be offered again. */
 static void test_larger_than_the_budget(void **state)
 {
     struct hr__cache *cache = make(2, 64);
@@ -201,8 +201,8 @@ static void test_conversion(void **state)
     hr__cache_destroy(&cache);
 }
 
-/* Growth takes what was kept for it, then what is free, and never what must be
- * left; an item that cannot grow stays as it was. */
+/* A larger form takes the space that was reserved for it, then free space, but never the space that
+ * must stay free; an item that cannot grow stays as it was. */
 static void test_growth(void **state)
 {
     uint64_t before = padded(length_of(40, HR_FORM_ENCODED));
@@ -231,7 +231,7 @@ static void test_growth(void **state)
         assert_int_equal(counts.reserved, cases[i].converted ? after : before);
         hr__cache_destroy(&cache);
     }
-    /* A reservation that is not used up is given back. */
+    /* The unused part of a reservation is freed. */
     struct hr__cache *cache = make(SAMPLES, 1 << 20);
     struct hr__cache_counts counts;
     struct hr__cache_item item;
@@ -245,7 +245,7 @@ static void test_growth(void **state)
     hr__cache_destroy(&cache);
 }
 
-/* Bytes that somebody reads stay in place while the item changes its form. */
+/* Bytes that a reader has pinned stay in place while the item changes its form. */
 static void test_pinned_during_settle(void **state)
 {
     struct hr__cache *cache = make(SAMPLES, 1 << 20);
@@ -257,7 +257,7 @@ static void test_pinned_during_settle(void **state)
     assert_true(hr__cache_find(cache, 7, &held));
     for (uint64_t i = 7; i < 9; i++)
         assert_true(settle(cache, hr__cache_take(cache, &item), i, 1, 0));
-    for (uint64_t i = 20; i < 60; i++) /* would be given the space if it were free */
+    for (uint64_t i = 20; i < 60; i++) /* they would get the space if it were free */
         assert_true(offer(cache, i, 1, 0));
     assert_memory_equal(held.bytes, before, held.length);
     enum hr_form form;
@@ -369,7 +369,7 @@ static void test_refusals(void **state)
     assert_null(cache);
 }
 
-/* Bytes of this process that are in memory. */
+/* Returns the resident bytes of this process. */
 static uint64_t resident(void)
 {
     unsigned long long total, pages = 0;
@@ -380,12 +380,12 @@ static uint64_t resident(void)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* A huge budget takes no memory, items do, and destroying gives it back. Staging
- * does too, as its items leave. */
+/* A large budget takes no memory by itself. Items do, and destroying the cache frees it; staging is
+ * freed as its items leave. */
 static void test_memory(void **state)
 {
 #ifdef __SANITIZE_THREAD__
-    skip(); /* it keeps several bytes of its own for each one */
+    skip(); /* sanitizers use several bytes of their own for each byte */
 #endif
     static uint8_t bytes[1 << 20];
     memset(bytes, 1, sizeof bytes);
@@ -421,7 +421,7 @@ static void count_refusals(void *arg, enum hr_log_level level, const char *messa
     refusals += level == HR_LOG_WARNING && strstr(message, "give the process more memory") != NULL;
 }
 
-/* In a process that may have 100 MiB more: 0 where all is as it should be. */
+/* Runs in a process that may allocate 100 MiB more. Returns 0 if everything is right. */
 static int fill_until_refused(int convert)
 {
     static uint8_t bytes[1 << 20];
@@ -447,7 +447,7 @@ static int fill_until_refused(int convert)
             return 3;
         hr__cache_unpin(cache, &item);
     }
-    /* An item that cannot be given a new place stays where it is. */
+    /* An item that cannot get a new place stays where it is. */
     struct hr__cache_item item;
     struct hr__cache_staged *staged;
     uint64_t settled = 0, converted = 0;
@@ -469,11 +469,12 @@ static int fill_until_refused(int convert)
     return 0;
 }
 
-/* What the system refuses is not cached; what is cached stays; it is told once. */
+/* If the system refuses memory, new items are not cached, cached ones stay, and one message is
+ * logged. */
 static void test_memory_refused(void **state)
 {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-    skip(); /* they need more themselves */
+    skip(); /* sanitizers need more memory themselves */
 #endif
     for (int convert = 0; convert < 2; convert++) {
         pid_t pid = fork();
@@ -487,7 +488,7 @@ static void test_memory_refused(void **state)
     }
 }
 
-/* A child does not get the items, and frees what it has of the cache. */
+/* A child does not get the items, and can free its copy of the cache. */
 static void test_fork(void **state)
 {
     struct hr__cache *cache = make(SAMPLES, 1 << 20);
@@ -550,7 +551,7 @@ static void *read_versions(void *arg)
     return NULL;
 }
 
-/* Puts in what the file is now, once that is old enough to be kept. */
+/* Offers the file's current contents once they are old enough to be cached. */
 static void offer_version(struct private_changing *c, int version, int convert)
 {
     uint8_t bytes[8192];
@@ -574,7 +575,7 @@ static void offer_version(struct private_changing *c, int version, int convert)
         hr__cache_settle(c->cache, staged, &(struct hr__cache_final){.bytes = NULL});
 }
 
-/* What is found is of one version whole, and of the one that the file has, or of a later one. */
+/* A hit is always of one whole version: the file's version at the check, or a later one. */
 static void test_changing_file(void **state)
 {
     char root[] = "/tmp/headrace-private-XXXXXX", command[64];
@@ -595,7 +596,7 @@ static void test_changing_file(void **state)
         offer_version(&c, version, version % 2);
     }
     unsigned found = atomic_load(&c.found);
-    while (atomic_load(&c.found) == found) /* the last one is there to stay */
+    while (atomic_load(&c.found) == found) /* the last version stays */
         usleep(1000);
     atomic_store(&c.is_over, 1);
     for (int i = 0; i < 2; i++)

@@ -1,7 +1,7 @@
 /*
- * Segments: made, attached and left; those that are cut, never finished, of another
- * version, open to others or damaged anywhere are refused or found out, never believed
- * and never the end of the process; liveness follows the process, also through a fork.
+ * Segments: making, attaching and leaving them. Segments that are truncated, unfinished, of another
+ * version, open to others, or damaged anywhere are refused or detected; they are never used and
+ * never end the process. A user's liveness follows its process, also after a fork.
  */
 #include "segment_fixture.h"
 
@@ -27,7 +27,7 @@ static struct hr__store *filled(int number, uint64_t count)
     return store;
 }
 
-/* Writes into the file, as a stray program might. */
+/* Overwrites a part of the file, as a faulty program might. */
 static void scribble(int number, uint64_t at, const void *bytes, size_t length)
 {
     int fd = open(fixture_path(number), O_WRONLY | O_CLOEXEC);
@@ -82,7 +82,7 @@ static void test_refused(void **state)
     fixture_drop(1);
 }
 
-/* Every byte of the constant header is under its checksum. */
+/* The checksum covers every byte of the constant header. */
 static void test_a_damaged_header(void **state)
 {
     struct hr__store *store = filled(2, 1);
@@ -106,7 +106,7 @@ static void test_a_damaged_header(void **state)
     fixture_drop(2);
 }
 
-/* Everything that a user does, on a segment that is not what it was. */
+/* Everything that a user does, on a damaged segment. */
 static void use_it(struct hr__store *store)
 {
     for (uint64_t i = 0; i < 120; i++) {
@@ -136,7 +136,7 @@ static void test_cut_while_in_use(void **state)
     }
 }
 
-/* The same, whatever comes first, of an item in hand too. */
+/* The same when the file is truncated before any other operation, also with an item in use. */
 static void test_cut_before_anything(void **state)
 {
     for (int first = 0; first < 5; first++) {
@@ -163,7 +163,7 @@ static void test_cut_before_anything(void **state)
     }
 }
 
-/* A flipped bit in an item is found out; nobody uses the segment any more. */
+/* A flipped bit in an item is detected; from then on nobody uses the segment. */
 static void test_a_damaged_item(void **state)
 {
     struct hr__store *store = filled(4, 50), *other = fixture_open(4, 2 * MIB, 200);
@@ -183,7 +183,8 @@ static void test_a_damaged_item(void **state)
     fixture_drop(4);
 }
 
-/* Keys of two items of equal length exchanged: their bytes are right, but not theirs. */
+/* The keys of two items of equal length are exchanged: the bytes are valid, but belong to another
+ * key. */
 static void test_exchanged_keys(void **state)
 {
     struct hr__store *store = fixture_open(5, 2 * MIB, 200);
@@ -209,7 +210,7 @@ static uint64_t next_random(uint64_t *x)
     return *x >> 17;
 }
 
-/* Random bytes anywhere but in the users' table, whose counters are only told. */
+/* Random bytes anywhere except in the users' table, whose counters are only reported. */
 static void test_scribbled_over(void **state)
 {
     for (uint64_t seed = 1; seed <= 400; seed++) {
@@ -250,7 +251,8 @@ static void test_liveness(void **state)
     pid_t child = fork();
     if (!child) {
         struct hr__store *mine = fixture_open(7, 2 * MIB, 200);
-        /* the parent lives as far as locks say, and not through what this child inherited */
+        /* by the locks, the parent is alive, and not because of the files that this child
+         * inherited */
         int alive = hr__segment_is_alive(hr__store_segment(mine), 0);
         if (write(pipes[1], "x", 1) != 1 || !alive)
             _exit(1);
@@ -268,7 +270,7 @@ static void test_liveness(void **state)
     assert_int_equal(hr__segment_users(s, pids, 4), 0);
     assert_int_equal(hr__segment_is_alive(s, 1), 0);
     fixture_close(&store);
-    /* a child that lives on does not keep its parent's place */
+    /* a child that stays alive does not keep its parent's slot */
     child = fork();
     if (!child) {
         store = fixture_open(7, 2 * MIB, 200);
@@ -319,7 +321,7 @@ static void test_many_users(void **state)
     fixture_drop(8);
 }
 
-/* What a budget is rounded up to is laid out as the budget was, or nobody could attach. */
+/* The rounded budget is laid out like the budget itself, or nobody could attach. */
 static void test_odd_budgets(void **state)
 {
     for (uint64_t budget = 96 * MIB - 70; budget < 96 * MIB + 70; budget++) {
@@ -338,7 +340,7 @@ static void test_odd_budgets(void **state)
 
 static void test_index_bytes(void **state)
 {
-    /* 10 million items, 64 bytes each at most: only the layout is made real */
+    /* 10 million items of at most 64 bytes: only the layout is allocated */
     uint64_t items = 10000000;
     uint64_t bytes = (items + items / 4 + 64) * sizeof(struct hr__entry);
     assert_true(bytes <= 64 * items);

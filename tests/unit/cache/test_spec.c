@@ -1,4 +1,4 @@
-/* Texts that ask for a cache: what is read out of them, and what is said of wrong ones. */
+/* Parsing the texts that describe caches, and the messages for invalid ones. */
 #include "../test.h"
 
 #include "cache/spec.h"
@@ -85,7 +85,7 @@ static void test_kept(void **state)
     }
 }
 
-/* Each message repeats the text and tells the remedy. */
+/* Each message repeats the text and says what to write. */
 static void test_wrong(void **state)
 {
 #define LONG "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -151,7 +151,7 @@ static void test_wrong(void **state)
     }
 }
 
-/* However long the text, the reason is told. */
+/* Even for a long text the message has the reason. */
 static void test_long(void **state)
 {
     static char text[100000] = "shm:x?size=1GiB&";

@@ -1,8 +1,8 @@
 /*
- * Stores on segments: what is found is what was offered or settled, the books agree
- * with the index after everything, the ring passes items on and settles what it
- * overwrites, claims end with their process; and a process that is killed at any step of
- * any operation leaves a segment in which nothing is wrong, lost or leaked.
+ * Stores on segments: lookups find the offered or converted items, the books agree with the index
+ * after every operation, the ring passes items on and moves items to the arena before it overwrites
+ * them, claims end with their process, and a process that is killed at any step of any operation
+ * leaves a segment without errors, lost items or leaked space.
  */
 #include "segment_fixture.h"
 
@@ -100,7 +100,7 @@ static void test_conversions(void **state)
         if (i % 10 == 0)
             fixture_audit(s);
     }
-    /* stays as it is */
+    /* it is unchanged */
     struct hr__cache_item item;
     struct hr__store_staged *staged = hr__store_take(store, &item);
     fixture_audit(s);
@@ -120,8 +120,8 @@ static void test_conversions(void **state)
     fixture_drop(4);
 }
 
-/* More than the ring holds waits for its conversion: what it comes round to is settled
- * as it is, and is a hit all the time; who was converting it finds that out. */
+/* More items than the ring holds wait for their conversion. Items that the ring would overwrite are
+ * settled unconverted and stay hits; a user that was converting one notices that. */
 static void test_the_ring_comes_round(void **state)
 {
     struct hr__store *store = fixture_open(5, 64 * MIB, 5000);
@@ -169,14 +169,14 @@ static void test_growth_beyond_the_budget(void **state)
     fixture_drop(6);
 }
 
-/* What the arena has no room for passes from one user to another. */
+/* Items for which the arena has no room pass from one user to another. */
 static void test_items_pass_by(void **state)
 {
     struct hr__store *a = fixture_open(7, 64 * 1024, 4000);
     for (uint64_t i = 0; i < 100; i++)
         fixture_offer(a, i, 0);
     assert_int_equal(fixture_offer(a, 100, 0), 0);
-    assert_int_equal(fixture_find(a, 100), 0); /* nobody else is there */
+    assert_int_equal(fixture_find(a, 100), 0); /* there is no other user */
     assert_int_equal(hr__store_claim(a, &(struct hr__key){1, 2}), HR__CLAIM_ALONE);
     struct hr__store *b = fixture_open(7, 64 * 1024, 4000);
     atomic_store(&a->others_asked_ns, 0);
@@ -190,7 +190,7 @@ static void test_items_pass_by(void **state)
         assert_int_equal(hr__store_claim(b, &key), HR__CLAIM_FOUND);
         assert_int_equal(fixture_find(b, i), 1);
     }
-    /* the ring has come round several times: what was there first is gone */
+    /* the ring was overwritten several times: the first items are gone */
     assert_true(atomic_load(&hr__store_segment(a)->header->ring_tail) > ring);
     assert_int_equal(fixture_find(b, 101), 0);
     assert_int_equal(fixture_find(b, 2990), 1);
@@ -200,8 +200,8 @@ static void test_items_pass_by(void **state)
     fixture_drop(7);
 }
 
-/* The ring has come round, and the arena cannot grow at the moment: what is offered as it
- * is neither finds room nor takes any that the ring has not made. */
+/* The ring was filled once, and the arena cannot grow at the moment: an unconverted item finds no
+ * room, and takes no room except what the ring frees. */
 static void test_no_growth_just_now(void **state)
 {
     uint64_t budget = 64 * MIB;
@@ -212,7 +212,7 @@ static void test_no_growth_just_now(void **state)
     for (; i < 1200; i++)
         assert_int_equal(fixture_offer(store, i, 1), 1);
     assert_true(atomic_load(&s->header->ring_tail) > 0);
-    /* Somebody who was stopped has the directory's lock. */
+    /* A stopped process holds the directory's lock. */
     int fd = open(getenv("HEADRACE_SHM"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_int_equal(flock(fd, LOCK_EX), 0);
     while (fixture_offer(store, i, 0))
@@ -239,13 +239,13 @@ static void test_claims(void **state)
     struct hr__key key = fixture_key(1);
     assert_int_equal(hr__store_claim(a, &key), HR__CLAIM_YOURS);
     assert_int_equal(hr__store_claim(b, &key), HR__CLAIM_BUSY);
-    hr__store_unclaim(b, &key); /* not its own */
+    hr__store_unclaim(b, &key); /* not b's claim */
     assert_int_equal(hr__store_claim(b, &key), HR__CLAIM_BUSY);
     hr__store_unclaim(a, &key);
     assert_int_equal(hr__store_claim(b, &key), HR__CLAIM_YOURS);
     assert_int_equal(fixture_offer(b, 1, 0), 1);
     assert_int_equal(hr__store_claim(a, &key), HR__CLAIM_FOUND);
-    /* a claim ends with its user, however it ends */
+    /* a claim ends with its user, however the user ends */
     key = fixture_key(2);
     assert_int_equal(hr__store_claim(a, &key), HR__CLAIM_YOURS);
     fixture_close(&a);
@@ -257,7 +257,7 @@ static void test_claims(void **state)
     fixture_drop(8);
 }
 
-/* A user that was stopped, or hangs in a read, is not waited for for long. */
+/* A user that was stopped, or hangs in a read, is waited for only briefly. */
 static void test_a_claimant_that_does_not_get_on(void **state)
 {
     struct hr__store *a = fixture_open(9, MIB, 100), *b = fixture_open(9, MIB, 100);
@@ -274,8 +274,8 @@ static void test_a_claimant_that_does_not_get_on(void **state)
     fixture_drop(9);
 }
 
-/* Of two users with the same order the one that is ahead by more than the ring holds waits
- * for the other, as long as that moves, and not for ever. */
+/* Of two users with the same order, the one that is ahead by more than the ring holds waits for the
+ * other, but only while the other moves, and not for ever. */
 static void test_kept_together(void **state)
 {
     uint64_t items = 4000;
@@ -284,25 +284,26 @@ static void test_kept_together(void **state)
     for (uint64_t i = 0; i < 100; i++)
         fixture_offer(a, i, 0);
     struct hr__key key = fixture_key(5000);
-    /* The ring of 4 MiB holds some 760 of them: half of that is the window. */
+    /* The ring of 4 MiB holds about 760 items; half of that is the window. */
     hr__store_note_place(a, 77, 2000);
     hr__store_note_place(b, 77, 1900);
     assert_int_equal(hr__store_claim(a, &key), HR__CLAIM_YOURS);
     hr__store_unclaim(a, &key);
     hr__store_note_place(b, 77, 1000);
     assert_int_equal(hr__store_claim(a, &key), HR__CLAIM_BUSY);
-    assert_int_equal(hr__store_claim(b, &key), HR__CLAIM_YOURS); /* who is behind never waits */
+    assert_int_equal(hr__store_claim(b, &key), HR__CLAIM_YOURS); /* the user that is behind never
+                                                                    waits */
     hr__store_unclaim(b, &key);
     hr__store_note_place(b, 78, 1000); /* another order */
     assert_int_equal(hr__store_claim(a, &key), HR__CLAIM_YOURS);
     hr__store_unclaim(a, &key);
-    /* One that does not move is not waited for */
+    /* A user that does not move is not waited for, */
     hr__store_note_place(b, 77, 1001);
     assert_int_equal(hr__store_claim(a, &key), HR__CLAIM_BUSY);
     atomic_fetch_sub(&a->place_ns[hr__store_segment(b)->slot], UINT64_C(300000000));
     assert_int_equal(hr__store_claim(a, &key), HR__CLAIM_YOURS);
     hr__store_unclaim(a, &key);
-    /* nor one that is slower for good */
+    /* nor is one that stays slower */
     hr__store_note_place(b, 77, 1002);
     assert_int_equal(hr__store_claim(a, &key), HR__CLAIM_BUSY);
     atomic_store(&a->waited_ns, UINT64_C(60000000000));
@@ -325,7 +326,7 @@ static void die_at_step(int step)
         kill(getpid(), SIGKILL);
 }
 
-/* One of each operation. */
+/* Runs each operation once. */
 static void operate(struct hr__store *store)
 {
     struct hr__key key = fixture_key(1000);
@@ -346,7 +347,7 @@ static void operate(struct hr__store *store)
     key = fixture_key(1001);
     hr__store_claim(store, &key);
     hr__store_unclaim(store, &key);
-    hr__store_take(store, &item); /* and dies with it */
+    hr__store_take(store, &item); /* the process dies while it holds the item */
     key = fixture_key(1002);
     hr__store_claim(store, &key);
 }
@@ -373,7 +374,7 @@ static void test_killed_at_every_step(void **state)
         survived = WIFEXITED(status);
         if (!survived)
             assert_int_equal(WTERMSIG(status), SIGKILL);
-        /* the next user takes the dead one's slot, and clears up after it */
+        /* the next user takes over the dead user's slot and cleans up */
         struct hr__store *next = fixture_open(10, 2 * MIB, 1000);
         assert_int_equal(hr__store_segment(next)->slot, 1);
         fixture_audit(hr__store_segment(next));
@@ -404,7 +405,7 @@ static void test_killed_at_every_step(void **state)
     }
 }
 
-/* A process that was stopped in a transaction holds nobody up for long. */
+/* A process that was stopped in a transaction delays the others only briefly. */
 static void stop_at_step(int step)
 {
     if (step == only_step)
@@ -528,8 +529,8 @@ static void *grow(void *arg)
     return (void *)(uintptr_t)admitted;
 }
 
-/* Where memory is asked for step by step, the room of one is taken by another meanwhile: what
- * the budget has room for is admitted all the same. */
+/* Memory is allocated step by step, and the room of one store may be taken by another meanwhile:
+ * items within the budget are admitted all the same. */
 static void test_many_grow(void **state)
 {
     struct hr__store *store = fixture_open(15, 256 * MIB, 1000);

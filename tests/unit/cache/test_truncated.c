@@ -1,7 +1,7 @@
 /*
  * A segment's file is truncated while it is in use, at every step of a transaction and under
- * readers of several processes, left short or made as long as it was: nobody dies, no wrong byte
- * counts, and one line says so.
+ * readers of several processes; it stays short or is made as long as before. No process dies, no
+ * wrong byte is used, and one line is logged.
  */
 #include "segment_fixture.h"
 
@@ -20,7 +20,7 @@
 #define THREADS 2
 #define ROUNDS  24
 
-static _Atomic int lines; /* that said that the file was cut */
+static _Atomic int lines; /* log lines that report the truncation */
 
 static void count_lines(void *arg, enum hr_log_level level, const char *message)
 {
@@ -28,7 +28,7 @@ static void count_lines(void *arg, enum hr_log_level level, const char *message)
         atomic_fetch_add(&lines, 1);
 }
 
-/* Each test of cmocka begins with handlers of cmocka's own. */
+/* cmocka installs its own handlers at the beginning of each test. */
 static struct sigaction handler;
 
 static struct hr__store *filled(int number)
@@ -40,7 +40,7 @@ static struct hr__store *filled(int number)
     return store;
 }
 
-/* How the file is cut: each part of it, and in the middle of an item. */
+/* Lengths to which the file is truncated: at each part of it, and in the middle of an item. */
 static uint64_t length_of(const struct hr__segment_layout *l, int kind)
 {
     const uint64_t lengths[] = {
@@ -65,7 +65,8 @@ static void cut(int number, const struct hr__segment_layout *l, int kind, int ag
         _exit(90);
 }
 
-/* 1: found, and right; 0: not found, or not to be believed; -1: wrong bytes that count. */
+/* Returns 1 if the item was found and is right; 0 if it was not found, or must be discarded; -1 if
+ * wrong bytes would be used. */
 static int use_item(struct hr__store *store, uint64_t item)
 {
     struct hr__key key = fixture_key(item);
@@ -83,7 +84,7 @@ static int use_item(struct hr__store *store, uint64_t item)
     return memcmp(bytes, expected, length) ? -1 : 1;
 }
 
-/* Everything that a user does; non-zero where bytes were wrong. */
+/* Everything that a user does. Returns non-zero if wrong bytes would be used. */
 static int use_all(struct hr__store *store)
 {
     int is_wrong = 0;
@@ -103,7 +104,7 @@ static int use_all(struct hr__store *store)
     return is_wrong;
 }
 
-/* Under an item that was found and is being used. */
+/* The file is truncated while a found item is in use. */
 static void test_in_hand(void **state)
 {
     for (int kind = 0; kind < KINDS; kind++)
@@ -131,7 +132,7 @@ static void test_in_hand(void **state)
         }
 }
 
-/* At every step of transactions. */
+/* The file is truncated at every step of transactions. */
 static struct {
     const struct hr__segment_layout *layout;
     int step, after, kind, again;
@@ -158,7 +159,7 @@ static void test_in_transactions(void **state)
                 plan.again = again;
                 hr__segment_test_step = cut_at_step;
                 int is_wrong = use_all(store);
-                assert_null(hr__segment_test_step); /* it was cut */
+                assert_null(hr__segment_test_step); /* the truncation happened */
                 assert_int_equal(is_wrong, 0);
                 assert_int_equal(hr__segment_is_sound(hr__store_segment(store)), 0);
                 fixture_close(&store);

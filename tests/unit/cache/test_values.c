@@ -1,4 +1,4 @@
-/* Values by key: got, put, waited for, and what a forked child may do. */
+/* Values by key: put, get, waiting for another process, and the rules for forked children. */
 #include "../test.h"
 
 #include "cache/directory.h"
@@ -96,7 +96,7 @@ static void test_put_and_get(void **state)
     assert_int_equal(hr_cache_put(cache, "c", 1, pieces, 40), 1);
     assert_int_equal(has(cache, "c", text, 0), 1);
 
-    /* What no value can be. */
+    /* Impossible values. */
     pieces[0].length = pieces[1].length = UINT64_C(1) << 31;
     assert_int_equal(hr_cache_put(cache, "d", 1, pieces, 2), -EFBIG);
     pieces[1].length = SIZE_MAX;
@@ -118,7 +118,7 @@ static void test_put_and_get(void **state)
     assert_true(info.huge_bytes <= info.allocated_bytes);
     assert_int_equal(info.damaged, 0);
 
-    /* Kept, with what was counted. */
+    /* The values and the counters stay. */
     hr_cache_close(&cache);
     assert_null(cache);
     hr_cache_close(&cache);
@@ -130,7 +130,7 @@ static void test_put_and_get(void **state)
     drop();
 }
 
-/* A large value lies where it is, a full cache refuses. */
+/* A large value is read in place; a full cache refuses values. */
 static void test_full(void **state)
 {
     struct hr_cache *cache = open_spec(SPEC);
@@ -163,14 +163,14 @@ static void test_full(void **state)
     drop();
 }
 
-/* A wait that only ends what hangs. */
+/* A limit that only ends waits that would hang. */
 #define LONG_MS 300000
 
-/* What a maker waits for that was made with `ms` below 0; closed by tell(). */
+/* A maker made with `ms` below 0 waits until tell() closes this pipe. */
 static int told = -1;
 
-/* A child that claims `key`, says so, and after `ms`, or when it is told, does what `then`
- * says: puts a value, gives up or is killed. */
+/* Forks a child that claims `key` and reports that. After `ms`, or when it is told to, it does what
+ * `then` says: puts a value, gives up or is killed. */
 static pid_t maker(const char *key, int ms, char then)
 {
     int ready[2], go[2];
@@ -236,7 +236,7 @@ static void test_waiting(void **state)
     assert_int_equal(has(cache, "k", "", LONG_MS), 0);
     assert_int_equal(put(cache, "k", "own"), 1);
     assert_int_equal(WTERMSIG(status_of(pid)), SIGKILL);
-    /* No longer than was said: the maker has not even begun. */
+    /* No longer than `wait_ms`: the maker has not even begun. */
     pid = maker("w", -1, 'p');
     assert_int_equal(has(cache, "w", "", 20), 0);
     assert_int_equal(has(cache, "w", "", 0), 0);
@@ -256,7 +256,7 @@ static void test_interrupted(void **state)
     struct hr_cache *cache = open_spec(SPEC);
     pid_t pid = maker("i", -1, 'p');
     signal(SIGALRM, on_alarm);
-    ualarm(50000, 20000); /* again, should it come between two sleeps */
+    ualarm(50000, 20000); /* repeatedly, in case a signal comes between two sleeps */
     assert_int_equal(has(cache, "i", "", LONG_MS), -EINTR);
     ualarm(0, 0);
     signal(SIGALRM, SIG_DFL);
@@ -267,7 +267,7 @@ static void test_interrupted(void **state)
     drop();
 }
 
-/* In a forked child nothing is found and nothing is kept, and its parent's cache stays. */
+/* A forked child finds and stores nothing, and its parent's cache stays intact. */
 static void test_fork(void **state)
 {
     struct hr_cache *cache = open_spec("4MiB");
@@ -287,7 +287,7 @@ static void test_fork(void **state)
     hr_cache_close(&cache);
 }
 
-/* Those of one run share; it ends with the last of them. */
+/* Processes of one run share a cache, which ends with the last of them. */
 static void test_runs(void **state)
 {
     char one[HR_CACHE_RUN], two[HR_CACHE_RUN];
@@ -320,7 +320,7 @@ static void test_runs(void **state)
 
 enum { THREADS = 4, KEYS = 300 };
 
-/* Gets each key, or makes it, in an order of its own. */
+/* Gets or makes each key, in an order of its own. */
 static void *use_all(void *arg)
 {
     struct hr_cache *cache = arg;
@@ -342,7 +342,7 @@ static void *use_all(void *arg)
     return NULL;
 }
 
-/* Threads of one process, one of which looks on, and of another process. */
+/* Threads of this process, one of which only inspects, and threads of another process. */
 static void test_threads(void **state)
 {
     struct hr_cache *cache = open_spec(SPEC);

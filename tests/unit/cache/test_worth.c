@@ -1,4 +1,4 @@
-/* When a conversion repays, by tables: costs and a moment, and what is decided. */
+/* When a conversion pays off: tables of costs and the expected decisions. */
 #include "../test.h"
 
 #include "cache/worth.h"
@@ -32,14 +32,14 @@ static void test_mean(void **state)
     for (int i = 1; i <= 100; i++)
         hr__mean_add(&mean, i);
     assert_true(fabs(mean.value - 50.5) < 1e-9);
-    /* It follows: after many values of another kind the old ones are forgotten. */
+    /* The mean follows: after many other values the old ones hardly count. */
     for (int i = 0; i < 3000; i++)
         hr__mean_add(&mean, 7);
     assert_true(fabs(mean.value - 7) < 0.01);
     assert_int_equal(mean.count, 3100);
 }
 
-/* A conversion of 3 ms that saves 450 us a use repays at the seventh. */
+/* A conversion of 3 ms that saves 450 us per use pays off at the seventh use. */
 static void test_repays(void **state)
 {
     struct hr__worth worth = photographs(100);
@@ -50,7 +50,7 @@ static void test_repays(void **state)
     assert_true(hr__worth_repays(&worth, HR_FORM_PLANES, 3));
     assert_true(hr__worth_repays(&worth, HR_FORM_COEFFICIENTS, HR__WORTH_FOREVER));
     assert_false(hr__worth_repays(&worth, HR_FORM_ENCODED, 100));
-    /* A form that is no faster never repays. */
+    /* A form that is not faster never pays off. */
     worth.prepare_ns[HR_FORM_COEFFICIENTS].value = 600e3;
     assert_false(hr__worth_repays(&worth, HR_FORM_COEFFICIENTS, 1000000));
     assert_false(hr__worth_repays(&worth, HR_FORM_COEFFICIENTS, HR__WORTH_FOREVER));
@@ -64,36 +64,36 @@ static void test_when(void **state)
         struct hr__worth_moment moment;
         int coefficients;
     } cases[] = {
-        /* Idle workers may while there are uses, whatever it cost so far. */
-        {{known, 1, idle, 0, 0}, 1},
-        {{known, 1, idle, 100 * ms, 100 * ms}, 1},
-        {{known, 0, idle, 100 * ms, 0}, 0},
-        {{unknown, 0, idle, 100 * ms, 50 * ms}, 1},
-        /* Busy ones only when it repays, on a tenth of their time. */
-        {{unknown, 0, busy, 1000 * ms, 0}, 0},
-        {{known, 6, busy, 1000 * ms, 0}, 0},
-        {{known, 7, busy, 1000 * ms, 0}, 1},
-        {{known, 90, busy, 29 * ms, 0}, 0},
-        {{known, 90, busy, 30 * ms, 0}, 1},
-        {{known, 90, busy, 1000 * ms, 97 * ms}, 1},
-        {{known, 90, busy, 1000 * ms, 98 * ms}, 0},
-        {{known, HR__WORTH_FOREVER, busy, 1000 * ms, 97 * ms}, 1},
-        {{known, HR__WORTH_FOREVER, busy, 1000 * ms, 98 * ms}, 0},
-        {{known, HR__WORTH_FOREVER, idle, 0, 0}, 1},
+        /* Idle workers may convert while there are uses left, whatever it has cost so far. */
+        {{known, 1, idle, 0, 0, 0}, 1},
+        {{known, 1, idle, 100 * ms, 100 * ms, 0}, 1},
+        {{known, 0, idle, 100 * ms, 0, 0}, 0},
+        {{unknown, 0, idle, 100 * ms, 50 * ms, 0}, 1},
+        /* Busy workers may convert only if it pays off, and spend a tenth of their time on it. */
+        {{unknown, 0, busy, 1000 * ms, 0, 0}, 0},
+        {{known, 6, busy, 1000 * ms, 0, 0}, 0},
+        {{known, 7, busy, 1000 * ms, 0, 0}, 1},
+        {{known, 90, busy, 29 * ms, 0, 0}, 0},
+        {{known, 90, busy, 30 * ms, 0, 0}, 1},
+        {{known, 90, busy, 1000 * ms, 97 * ms, 0}, 1},
+        {{known, 90, busy, 1000 * ms, 98 * ms, 0}, 0},
+        {{known, HR__WORTH_FOREVER, busy, 1000 * ms, 97 * ms, 0}, 1},
+        {{known, HR__WORTH_FOREVER, busy, 1000 * ms, 98 * ms, 0}, 0},
+        {{known, HR__WORTH_FOREVER, idle, 0, 0, 0}, 1},
     };
     struct hr__worth worth = photographs(100), none = {0};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (hr__worth_convert(&worth, HR_FORM_COEFFICIENTS, &cases[i].moment) !=
             cases[i].coefficients)
             fail_msg("case %zu", i);
-        /* Settling it as it is takes no time. */
+        /* Settling an item unconverted takes no time. */
         assert_int_equal(hr__worth_convert(&worth, HR_FORM_ENCODED, &cases[i].moment),
                          !cases[i].moment.uses_known || cases[i].moment.uses);
         assert_false(hr__worth_convert(&none, HR_FORM_COEFFICIENTS, &cases[i].moment));
     }
 }
 
-/* Before a form was measured, its costs are in proportion to encoded items. */
+/* Before a form has been measured, its costs are estimated from those of encoded items. */
 static void test_before_measuring(void **state)
 {
     struct hr__worth worth = {0};
@@ -102,12 +102,12 @@ static void test_before_measuring(void **state)
     assert_true(hr__worth_repays(&worth, HR_FORM_COEFFICIENTS, 11));
     assert_false(hr__worth_repays(&worth, HR_FORM_INDEXED, 4));
     assert_true(hr__worth_repays(&worth, HR_FORM_INDEXED, 6));
-    /* One odd measurement changes nothing yet. */
+    /* One outlier changes nothing yet. */
     hr__mean_add(&worth.prepare_ns[HR_FORM_COEFFICIENTS], 50e6);
     assert_true(hr__worth_repays(&worth, HR_FORM_COEFFICIENTS, 11));
 }
 
-/* Nothing is kept for conversions that will not come. */
+/* No space is reserved for conversions that will not happen. */
 static void test_reserve(void **state)
 {
     struct hr__worth worth = photographs(100);
@@ -123,8 +123,8 @@ static void test_reserve(void **state)
     assert_int_equal(hr__worth_reserve(&worth, HR_FORM_COEFFICIENTS, 100, &space, &moment), 135);
 }
 
-/* The form that was asked for takes what encoded items need only where its saving is worth
- * the fetches; auto chooses by what there is for a sample. */
+/* A requested form takes space that encoded items need only if it saves more than their fetches
+ * cost; `auto` chooses by the space per sample. */
 static void test_choice(void **state)
 {
     static const int E = HR_FORM_ENCODED, C = HR_FORM_COEFFICIENTS, P = HR_FORM_PLANES,
@@ -137,12 +137,12 @@ static void test_choice(void **state)
         int form;
         uint64_t leave_free;
     } cases[] = {
-        /* Everything fits in planes; some of it; none; some in coefficients. */
+        /* Everything fits as planes; a part does; nothing does; a part fits as coefficients. */
         {4000, 20e3, A, 0, 1, 90, P, 1350},
         {2000, 20e3, A, 0, 1, 90, P, 1350},
         {1350, 20e3, A, 0, 1, 90, C, 0},
         {500, 20e3, A, 0, 1, 90, C, 0},
-        /* Reads that cost more than a form saves come first. */
+        /* Reads that cost more than a form saves have priority. */
         {4000, 5e6, A, 0, 1, 90, P, 1350},
         {1360, 5e6, A, 0, 1, 90, P, 1350},
         {1340, 5e6, A, 0, 1, 90, C, 1000},
@@ -150,8 +150,8 @@ static void test_choice(void **state)
         {1000, 5e6, A, 0, 1, 90, E, 0},
         {1010, 20e3, A, 1, 1, 90, C, 1000},
         {1000, 20e3, A, 1, 1, 90, E, 0},
-        /* Where 510 us are saved for three times the bytes: planes are as good as more
-         * samples up to reads of 170 us. */
+        /* A form that saves 510 us for three times the bytes: planes are as good as more cached
+         * samples if reads take up to 170 us. */
         {1000, 160e3, P, 0, 1, 1000000, P, 0},
         {1000, 180e3, P, 0, 1, 1000000, E, 0},
         {1001, 180e3, P, 0, 1, 1000000, P, 1000},
@@ -159,7 +159,7 @@ static void test_choice(void **state)
         {1000, 1.3e6, C, 0, 1, 1000000, E, 0},
         {9000, 20e3, C, 0, 1, 90, C, 0},
         {9000, 20e3, E, 0, 1, 90, E, 0},
-        /* Too few uses to repay. */
+        /* Too few uses to pay off. */
         {4000, 20e3, A, 0, 1, 1, E, 0},
         {4000, 20e3, A, 0, 1, 0, E, 0},
         {1350, 20e3, C, 0, 1, 2, E, 0},
@@ -179,7 +179,7 @@ static void test_choice(void **state)
         uint64_t leave_free = hr__worth_leave_free(&worth, form, &space, &moment);
         if ((int)form != cases[i].form || leave_free != cases[i].leave_free)
             fail_msg("case %zu: form %d, %d bytes left free", i, form, (int)leave_free);
-        /* It is what is left that counts. */
+        /* Only the remaining space counts. */
         space.budget_bytes += 7000;
         space.settled_bytes = 7000;
         assert_int_equal(hr__worth_choose(&worth, 0, &space, &moment), cases[i].form);
@@ -270,6 +270,13 @@ static void test_choice_of_an_index(void **state)
         if ((int)form != cases[i].form || leave_free != cases[i].leave_free)
             fail_msg("case %zu: form %d, %d bytes left free", i, form, (int)leave_free);
     }
+    /* One use repays an index that is made while the file is decoded: 100 - 40 us. */
+    struct hr__worth_space all = {.budget_bytes = 9000, .missing_bytes = 1000, .asked = A};
+    struct hr__worth_moment passing = {.uses_known = 1, .uses = 1, .in_passing = 1};
+    struct hr__worth costs = photographs_with_index(20e3);
+    assert_int_equal(hr__worth_choose(&costs, 0, &all, &passing), I);
+    passing.uses = 0;
+    assert_int_equal(hr__worth_choose(&costs, 0, &all, &passing), E);
     /* A conversion of 0.2 ms fits into a tenth of the time much sooner than one of 2.4 ms. */
     struct hr__worth worth = photographs_with_index(20e3);
     struct hr__worth_moment moment = {.uses_known = 1, .uses = 90, .working_ns = 3000000};
@@ -365,9 +372,9 @@ static void test_against_all_choices(void **state)
 }
 
 /*
- * A cache that fills by the rules, in numbers: samples come by chance, are admitted or
- * not, and are converted later. What an epoch takes with the mix that it ends with is held
- * against the best of all mixes.
+ * A model of a cache that fills by these rules: samples come in random order, are admitted or
+ * refused, and are converted later. The time of an epoch with the final mix of forms is compared
+ * with the best of all mixes.
  */
 #define COUNT 4000
 
@@ -377,7 +384,7 @@ struct worth_model {
     double growth[HR_FORMS];
     uint64_t sizes[COUNT], total;
     uint64_t budget;
-    /* as it is */
+    /* unconverted */
     uint64_t settled, staged_bytes, reserved, missing, converted;
     uint64_t items[HR_FORMS];
     struct {
@@ -426,7 +433,7 @@ static void admit(struct worth_model *m, uint64_t length)
     m->staged[m->staged_last++].reserve = reserve;
 }
 
-/* Returns 0 where there is nothing to convert. */
+/* Returns 0 if there is nothing to convert. */
 static int convert(struct worth_model *m)
 {
     struct hr__worth_space space = space_of(m, 1);
@@ -449,8 +456,8 @@ static int convert(struct worth_model *m)
     return 1;
 }
 
-/* `lag`: items are converted when so many wait. Three epochs; idle ones after the
- * first convert the rest. */
+/* Runs three epochs; items are converted once `lag` of them wait. Idle workers convert the rest
+ * after the first epoch. */
 static void fill(struct worth_model *m, size_t lag)
 {
     static unsigned char cached[COUNT];
@@ -472,7 +479,8 @@ static void fill(struct worth_model *m, size_t lag)
     }
 }
 
-/* Of a mix, by the model: CPU time of all samples; items may be fractions. */
+/* Returns the CPU time of all samples for a mix, by the model; numbers of items may be
+ * fractions. */
 static double epoch_ns(const struct worth_model *m, const double items[HR_FORMS])
 {
     double ns = 0, missing = COUNT;
@@ -486,8 +494,8 @@ static double epoch_ns(const struct worth_model *m, const double items[HR_FORMS]
     return ns + missing * (m->worth.prepare_ns[0].value + m->worth.read_ns.value);
 }
 
-/* The best of all mixes of two forms, in steps of a 200th. More than two are never better, because
- * only their number and their bytes are limited. */
+/* Returns the time of the best mix of two forms, in steps of a 200th. More than two are never
+ * better, because only their number and their bytes are limited. */
 static double best_ns(const struct worth_model *m)
 {
     const int steps = 200;

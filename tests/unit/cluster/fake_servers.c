@@ -13,14 +13,14 @@
 struct fake_entry {
     struct fake_entry *next;
     char key[HR__PEER_KEY + 1];
-    char *text; /* with an end */
+    char *text; /* zero-terminated */
     size_t length;
 };
 
 #define BUCKETS 1024
 
 static struct {
-    pthread_mutex_t lock; /* guards all of it */
+    pthread_mutex_t lock; /* guards all members */
     struct fake_entry *buckets[BUCKETS];
     int is_down;
     struct fake_counts counts;
@@ -147,7 +147,7 @@ static void fake_close(struct hr__peer_client **client)
     *client = NULL;
 }
 
-/* Whether a request is answered; its server's lock is held then. */
+/* Returns whether the server answers a request, with its lock then held. */
 static int enter(struct hr__peer_client *client, struct hr_error *error)
 {
     if (atomic_load(&client->is_cancelled))

@@ -1,6 +1,6 @@
 /*
- * Servers in this process's memory for tests of what talks to several: reached by their port,
- * shared by all clients, and with the faults of real ones.
+ * In-memory servers for tests of clients of several servers: addressed by port, shared by all
+ * clients, with the faults of real servers.
  */
 #ifndef HR_TEST_FAKE_SERVERS_H
 #define HR_TEST_FAKE_SERVERS_H
@@ -11,23 +11,24 @@
 
 #define FAKE_SERVERS 8
 
-/* The table that hr__peers_create is given; a wish's port is the server's number, plus one. */
+/* The table for hr__peers_create. The port of a server is its number plus one. */
 extern const struct hr__peer_ops fake_peer_ops;
 
-/* All of them empty and well. */
+/* Makes all servers empty and available. */
 void fake_servers_reset(void);
 
-/* As a server that is restarted. */
+/* Empties a server, as a restart does. */
 void fake_server_empty(int server);
 
-/* Refuses connections from now on, or no longer. */
+/* Makes a server refuse connections, or accept them again. */
 void fake_server_set_down(int server, int is_down);
 
-/* What is there under a key, a copy for free(); NULL: nothing. Stores it, NULL removes it. */
+/* Get: returns a copy of the value under a key, for free(), or NULL. Set: stores a value; NULL
+ * removes it. */
 char *fake_server_get(int server, const char *key);
 void fake_server_put(int server, const char *key, const char *text);
 
-/* Requests and keys of them since the reset. */
+/* Numbers of requests, and of their keys, since the reset. */
 struct fake_counts {
     uint64_t gets, keys, puts;
 };

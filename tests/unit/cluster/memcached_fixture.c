@@ -1,7 +1,7 @@
 /*
- * See the header. As root a memcached wants to be told whom to be, and its socket's folder is
- * open to that user; becoming it drops the kernel's own way of ending a child with its parent,
- * so a guard waits for the end of a pipe instead.
+ * See the header. As root, memcached needs a user to switch to, and its socket's folder must be
+ * open to that user. Switching cancels the kernel's signal on a parent's death, so a guard process
+ * waits for the end of a pipe instead.
  */
 #include "memcached_fixture.h"
 
@@ -30,9 +30,10 @@ static void nap(void)
 }
 
 /*
- * Of either family; 0: this machine has no such address. Below the ports that the kernel gives
- * out by itself, for two reasons: none of these can take it while the server is not running,
- * and a client that connects to its own port by chance would be connected to itself.
+ * Returns a free port of an address family; 0: this machine has no such address. The port is below
+ * those that the kernel assigns by itself, for two reasons: no other socket can get it while the
+ * server is not running, and a client that gets its server's port by chance would be connected to
+ * itself.
  */
 static uint16_t free_port(const char *address)
 {
@@ -109,7 +110,7 @@ static void run(const struct memcached *server)
     if (server->extra)
         argv[n++] = (char *)(uintptr_t)server->extra;
     argv[n] = NULL;
-    /* Who reads what the test prints is not to wait for a server. */
+    /* A process that reads the test's output must not wait for a server. */
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     dup2(nothing, 1);
     dup2(nothing, 2);
@@ -212,7 +213,7 @@ void memcached_kill(struct memcached *server, int signal)
     if (!server->pid)
         return;
     kill(server->pid, signal);
-    /* Its threads stop one by one. */
+    /* The server's threads stop one by one. */
     if (signal == SIGSTOP)
         waitpid(server->pid, NULL, WUNTRACED);
     if (signal == SIGSTOP || signal == SIGCONT)

@@ -1,6 +1,6 @@
 /*
- * What items are known by on all hosts: the same for copies of a dataset under other paths,
- * different for all that may have other bytes.
+ * The keys of items on servers: equal for copies of a dataset under other paths, different for
+ * everything that may have other bytes.
  */
 #include "../test.h"
 
@@ -63,7 +63,7 @@ static void make_copy(const char *copy)
         write_file(copy, i, 100 + i, i);
 }
 
-/* What is known of a dataset. */
+/* The descriptions of a dataset. */
 struct known {
     struct hr__host_digest digest;
     uint64_t with[FILES][2], without[FILES][2];
@@ -130,7 +130,7 @@ static void test_copies(void **state)
         }
 }
 
-/* Another time is another item, but where times do not count. */
+/* Another modification time means another item, unless times do not count. */
 static void test_time(void **state)
 {
     make_copy("c");
@@ -158,8 +158,8 @@ static void test_size_and_names(void **state)
     assert_true(same(before.digest.names, after.digest.names));
     assert_false(same(before.digest.sizes, after.digest.sizes));
     assert_true(same(before.digest.times, after.digest.times));
-    /* Another dataset, whose files may have the names, sizes and times of this one by chance:
-     * none of its items is taken for one of this. */
+    /* Another dataset whose files have the same names, sizes and times by chance: no item of one is
+     * used for the other. */
     for (int i = 0; i < FILES; i++) {
         assert_false(same(before.with[i], after.with[i]));
         assert_false(same(before.without[i], after.without[i]));
@@ -172,7 +172,7 @@ static void test_size_and_names(void **state)
     assert_true(same(after.digest.sizes, renamed.digest.sizes));
 }
 
-/* A subset's items are its parent's; its samples are others. */
+/* A subset's items have the keys of its parent's; its digest of samples differs. */
 static void test_subset(void **state)
 {
     struct hr_dataset *subset, *parent = open_at("a");
@@ -197,7 +197,7 @@ static void write_text(const char *path, const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
-/* Labels are part of what hosts compare, not of what the bytes are. */
+/* Hosts compare labels, but keys do not depend on them. */
 static void test_labels(void **state)
 {
     char path[160], text[512];
@@ -214,7 +214,7 @@ static void test_labels(void **state)
     assert_true(same(of[0].with[0], of[1].with[0]));
 }
 
-/* Pieces of a tar: the same in a copy of it, others in one with other files. */
+/* Ranges of a tar file: the same keys for a copy of it, other keys if it has other files. */
 static void test_tars(void **state)
 {
     char command[1024];

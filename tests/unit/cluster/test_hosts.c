@@ -1,4 +1,6 @@
-/* Lists of hosts: what is read out of them, what is said of wrong ones, and who this is. */
+/*
+ * Lists of hosts: parsing, messages for invalid lists, and finding the host that this machine is.
+ */
 #include "../test.h"
 
 #include "base/memory.h"
@@ -115,7 +117,7 @@ static void test_options(void **state)
     hr__hosts_clear(&hosts);
 }
 
-/* Each message begins with the text and tells the remedy. */
+/* Each message begins with the text and says what to write. */
 static void test_wrong(void **state)
 {
 #define A50  "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -218,13 +220,13 @@ static void test_wrong(void **state)
         assert_non_null(strstr(error.message, expected));
         assert_non_null(strstr(error.message, "-Y FILE"));
     }
-    /* Where hosts make no sense the message says so. */
+    /* Where hosts are not supported, the message says so. */
     struct hr__cache_spec spec;
     assert_int_equal(hr__cache_spec_parse(&spec, "memcached:a?size=1GiB", &error), -EINVAL);
     assert_non_null(strstr(error.message, "several hosts are for loaders"));
 }
 
-/* Paths: servers of this machine alone. */
+/* Paths: servers of this machine only. */
 static void test_paths(void **state)
 {
     struct hr__hosts hosts;
@@ -275,7 +277,7 @@ static void text_of(char *out, size_t room, const char *text)
     hr__hosts_clear(&hosts);
 }
 
-/* What is compared: equal texts are equal lists, also where they are cut. */
+/* The compared texts: equal texts are equal lists, also if they are truncated. */
 static void test_texts(void **state)
 {
     char a[512], b[512];
@@ -299,7 +301,7 @@ static void test_ids(void **state)
     assert_int_not_equal(hr__host_id(&hosts.hosts[0]), hr__host_id(&hosts.hosts[2]));
     uint64_t first = hr__host_id(&hosts.hosts[0]);
     hr__hosts_clear(&hosts);
-    /* Neither size nor place matters: a list that grows leaves the others where they are. */
+    /* Ids depend on neither size nor position: if a list grows, the other hosts keep theirs. */
     parse(&hosts, "memcached:c,a=3GiB?size=1GiB");
     assert_int_equal(hr__host_id(&hosts.hosts[1]), first);
     hr__hosts_clear(&hosts);
@@ -318,7 +320,7 @@ static void test_self(void **state)
 {
     struct hr_error error;
     unsetenv("HEADRACE_HOST");
-    /* 192.0.2.0/24 and 2001:db8::/32 are for documentation: nobody has them. */
+    /* 192.0.2.0/24 and 2001:db8::/32 are reserved for documentation, so no machine has them. */
     assert_int_equal(self_of("memcached:192.0.2.1,[2001:db8::1]?size=1GiB", &error), -1);
     assert_int_equal(self_of("memcached:192.0.2.1,127.0.0.1:5?size=1GiB", &error), 1);
     assert_int_equal(self_of("memcached:192.0.2.1,127.0.0.2:5?size=1GiB", &error), 1);
@@ -331,7 +333,7 @@ static void test_self(void **state)
     assert_int_equal(self_of("memcached:127.0.0.1:1,[::1]:1?size=1GiB", &error), 1);
     setenv("HEADRACE_HOST", "192.0.2.1", 1);
     assert_int_equal(self_of("memcached:127.0.0.1:1,192.0.2.1?size=1GiB", &error), 1);
-    /* The text says it more nearly than the environment. */
+    /* The text takes precedence over the environment. */
     assert_int_equal(self_of("memcached:127.0.0.1:1,192.0.2.1?size=1GiB&self=0", &error), 0);
     setenv("HEADRACE_HOST", "node9", 1);
     assert_int_equal(self_of("memcached:127.0.0.1:1?size=1GiB", &error), -EINVAL);

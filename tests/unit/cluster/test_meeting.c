@@ -1,6 +1,7 @@
 /*
- * Meetings of ranks, as threads that see servers in memory: all come, come late, not at all,
- * twice, once more; with other inputs; on servers that are down, come up, and forget.
+ * Meetings of ranks, as threads that share in-memory servers: ranks that arrive in time, late,
+ * never, twice or again; with different inputs; on servers that are down, start later, or lose
+ * their items.
  */
 #include "../test.h"
 
@@ -32,7 +33,7 @@ struct meeting_rank {
     struct hr__meeting_input inputs[INPUTS];
     const char *hosts;
     useconds_t late_us;
-    int again; /* how many meetings more, one after another */
+    int again; /* number of further meetings, one after the other */
     atomic_int stop;
     /* out */
     int result;
@@ -50,7 +51,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* So many ranks on so many hosts, all alike. */
+/* Makes `count` ranks with the same inputs on `hosts` hosts. */
 static void make(int count, int hosts)
 {
     fake_servers_reset();
@@ -148,7 +149,7 @@ static void test_all_come(void **state)
         }
 }
 
-/* Two of eight differ: whichever input it is, all ranks say the same of it. */
+/* Two of eight ranks differ: for each input, all ranks report the same. */
 static void test_differences(void **state)
 {
     static const char *const text[INPUTS] = {
@@ -183,7 +184,7 @@ static void test_several_differences(void **state)
             "the seed: 0 at rank 0 (alpha:1), 1 (alpha:1) and 1 more; 1 at rank 3 (beta:2): "
             "make them equal. They differ, too, in the batch size, the dataset");
     }
-    /* One that has an input which the others do not know: another version of the library. */
+    /* One rank has an input that the others do not know: another version of the library. */
     make(3, 1);
     ranks[1].inputs[3].name = "the weather";
     meet(3);
@@ -193,7 +194,7 @@ static void test_several_differences(void **state)
                       "nothing at rank 1 (alpha:1)");
         assert_failed(r, -EINVAL, "They differ, too, in the weather");
     }
-    /* All different. */
+    /* All ranks differ. */
     make(8, 1);
     static const char *const values[] = {"10", "11", "12", "13", "14", "15", "16", "17"};
     for (int r = 0; r < 8; r++)
@@ -203,7 +204,7 @@ static void test_several_differences(void **state)
         assert_failed(r, -EINVAL, "10 at rank 0 (alpha:1); 11 at rank 1 (alpha:1); 12 at rank 2");
 }
 
-/* What is long is cut, and told apart all the same. */
+/* Long values are truncated in messages, and distinguished nevertheless. */
 static void test_long_values(void **state)
 {
     char values[2][4000];
@@ -225,7 +226,7 @@ static void test_long_values(void **state)
         assert_failed(r, -EINVAL, "the batch size: xxxxxxxxxx xxx");
 }
 
-/* What earlier runs left is not in the way of later ones, whatever became of those. */
+/* Records of earlier runs do not disturb later ones, however those ended. */
 static void test_stale(void **state)
 {
     make(4, 2);
@@ -236,7 +237,7 @@ static void test_stale(void **state)
         ranks[r].inputs[0].value = "8";
     meet(4);
     assert_met(0, 4);
-    /* One that three of four ranks came to. */
+    /* A meeting that three of four ranks attended. */
     for (int r = 0; r < 4; r++) {
         ranks[r].inputs[0].value = "9";
         ranks[r].wish.limit_s = 1;
@@ -251,7 +252,7 @@ static void test_stale(void **state)
     }
     meet(4);
     assert_met(0, 4);
-    /* Then with another world. */
+    /* Then a meeting with another number of ranks. */
     for (int r = 0; r < 3; r++)
         ranks[r].wish.world_size = 3;
     start(0, 3);
@@ -259,7 +260,7 @@ static void test_stale(void **state)
     assert_met(0, 3);
 }
 
-/* The same job at once again and again, each rank at its own pace: nobody is left behind. */
+/* The same job meets several times in a row, each rank at its own pace: no rank is left behind. */
 static void test_again(void **state)
 {
     make(5, 2);
@@ -280,7 +281,7 @@ static void test_servers_down(void **state)
     fake_server_set_down(2, 1);
     meet(6);
     assert_met(0, 6);
-    /* A world of one needs none. */
+    /* A single rank needs no server. */
     make(1, 3);
     for (int s = 0; s < 3; s++)
         fake_server_set_down(s, 1);
@@ -302,7 +303,7 @@ static void test_all_down(void **state)
                   "rank 1 (alpha:1) waited 1 s before the first batch for ranks 0, 2");
 }
 
-/* Servers that come up while ranks wait, or lose what they had. */
+/* Servers that start while ranks wait, or lose their items. */
 static void test_servers_come_up(void **state)
 {
     make(4, 2);
@@ -345,7 +346,7 @@ static void test_missing(void **state)
     assert_failed(5, -ETIMEDOUT, "&meet= gives them more time");
 }
 
-/* Ranks that see no server in common do not meet, and say what they see. */
+/* Ranks without a common server do not meet, and report the servers that they can reach. */
 static void test_apart(void **state)
 {
     make(2, 2);
@@ -357,7 +358,7 @@ static void test_apart(void **state)
     meet(2);
     assert_failed(0, -ETIMEDOUT, "for rank 1 of 2; servers that do not answer: beta:7");
     assert_failed(1, -ETIMEDOUT, "for rank 0 of 2; servers that do not answer: alpha:8");
-    /* With one in common they do, though their own servers differ. */
+    /* With one server in common they meet, though their own servers differ. */
     make(3, 3);
     for (int s = 3; s < 6; s++)
         fake_server_set_down(s, 1);
@@ -379,7 +380,7 @@ static void test_cancel(void **state)
     atomic_store(&ranks[1].stop, 1);
     join(1, 2);
     assert_int_equal(ranks[1].result, -ECANCELED);
-    /* One that was cancelled is not in the way of the next. */
+    /* A cancelled meeting does not disturb the next. */
     make(1, 1);
     atomic_store(&ranks[0].stop, 1);
     meet(1);
@@ -394,7 +395,7 @@ static void test_twice(void **state)
     for (int r = 0; r < 3; r++)
         ranks[r].wish.limit_s = 1;
     meet(3);
-    /* The one whose place was taken says so; the other waits for the rank that is missing. */
+    /* The rank whose number was taken reports that; the other waits for the missing rank. */
     int which = ranks[1].result == -EINVAL ? 1 : 2;
     assert_failed(which, -EINVAL, "two processes are rank 1 of this job, on ");
 }
@@ -413,8 +414,8 @@ static void test_other_world(void **state)
     assert_failed(1, -EINVAL, "8 at rank 1 (alpha:1), 4 at rank ");
 }
 
-/* A dead rank of another world has left other writings on other servers, and one that arrives
- * late: that is nobody who counts another world. */
+/* A dead rank of a job with another number of ranks has left other records on other servers, and
+ * one such rank arrives late: records with another number of ranks are ignored. */
 static void test_left_by_another_world(void **state)
 {
     struct hr__meeting_record stale = {
@@ -437,7 +438,7 @@ static void test_left_by_another_world(void **state)
     assert_met(0, 2);
 }
 
-/* Whatever is found where a record should be is nobody's. */
+/* Anything else in place of a record is ignored. */
 static void test_garbage(void **state)
 {
     struct hr__meeting_record stale = {.world_size = 2,
@@ -472,7 +473,7 @@ static void test_garbage(void **state)
     assert_failed(0, -ETIMEDOUT, "for rank 1 of 2");
 }
 
-/* One that waits long asks seldom; many that come at once do not ask too often. */
+/* A rank that waits long asks rarely; many ranks that come at once do not ask too often. */
 static void test_cost(void **state)
 {
     make(2, 1);

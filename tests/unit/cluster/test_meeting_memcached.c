@@ -1,4 +1,4 @@
-/* Meetings on real memcached servers: whole, full of items, killed and started again. */
+/* Meetings on real memcached servers: in order, full of items, killed and started again. */
 #include "../test.h"
 
 #include "base/memory.h"
@@ -124,7 +124,7 @@ static void test_meet(void **state)
             fail_msg("rank %d: %s", r, others[r].error.message);
 }
 
-/* A server that is full, as it is in the second run on a dataset, still takes records. */
+/* A full server, as in the second run on a dataset, still takes records. */
 static void test_full(void **state)
 {
     struct memcached_rank ranks[RANKS] = {{0}};
@@ -154,8 +154,8 @@ static void test_full(void **state)
     free(bytes);
 }
 
-/* One that dies in the meeting and comes back empty, while the last rank has yet to come; and
- * one that hangs. */
+/* A server dies during the meeting and comes back empty before the last rank arrives; another one
+ * hangs. */
 static void test_faults(void **state)
 {
     struct memcached_rank ranks[RANKS] = {{0}}, again[RANKS] = {{0}};

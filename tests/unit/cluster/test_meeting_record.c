@@ -1,4 +1,4 @@
-/* What ranks write for each other: read as it was written, or refused; and a job's name. */
+/* The records that ranks write for each other are read as written or refused; the name of a job. */
 #include "../test.h"
 
 #include "cluster/meeting.h"
@@ -22,7 +22,7 @@ static const struct hr__meeting_record example = {.world_size = 1024,
                                                   .before_agreed = 4,
                                                   .place = "/run/my memcached.sock"};
 
-/* A record whose numbers nobody has looked at. */
+/* Seals a record with unchecked numbers. */
 static void seal(char out[HR__MEETING_RECORD], const char *rest)
 {
     snprintf(out, HR__MEETING_RECORD, "hr1 %08" PRIx32 " %s", hr__meeting_record_check(rest), rest);
@@ -45,7 +45,7 @@ static void test_record(void **state)
     assert_int_equal(hr__meeting_record_write(text, &none), 0);
     assert_int_equal(hr__meeting_record_read(&back, text), 0);
     assert_memory_equal(&back, &none, sizeof back);
-    /* The longest there may be. */
+    /* The longest possible place. */
     memset(none.place, 'x', sizeof none.place - 1);
     none.inputs = none.agreed = none.before_number = none.before_inputs = none.before_agreed =
         UINT64_MAX;
@@ -96,7 +96,7 @@ static void test_refused(void **state)
     assert_int_equal(hr__meeting_record_read(&record, text), -EBADMSG);
 }
 
-/* Whatever bit of a record is turned. */
+/* Flips each bit of a record. */
 static void test_damaged(void **state)
 {
     char text[HR__MEETING_RECORD];
@@ -132,7 +132,7 @@ static void test_inputs(void **state)
     assert_int_equal(hr__meeting_inputs_next(&at, &value), 1);
     assert_memory_equal(value.value, "y", 1);
     assert_int_equal(hr__meeting_inputs_next(&at, &value), 0);
-    /* As many and as long as there may be; the last byte still counts. */
+    /* As many inputs as possible, as long as possible; the last byte counts. */
     struct hr__meeting_input many[HR__MEETING_INPUTS];
     for (int i = 0; i < 3; i++) {
         memset(longest[i], 'n', sizeof longest[i] - 1);
@@ -195,10 +195,10 @@ static void test_job(void **state)
     expect("pmix prterun-node1-1@1 node1 29500");
     setenv("TORCHELASTIC_RUN_ID", "none", 1);
     setenv("TORCHELASTIC_RESTART_COUNT", "1", 1);
-    expect("torchrun none node1 29500"); /* agents count restarts apart */
+    expect("torchrun none node1 29500"); /* torchrun's agents count restarts separately */
     setenv("HEADRACE_JOB", "mine", 1);
     expect("HEADRACE_JOB mine");
-    /* One that has no room is told from others all the same. */
+    /* A text that is too long is still distinguished from others. */
     memset(text, 'j', sizeof text - 1);
     text[sizeof text - 1] = 0;
     setenv("HEADRACE_JOB", text, 1);

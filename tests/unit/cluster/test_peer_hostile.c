@@ -1,7 +1,7 @@
 /*
- * Servers that hang, trickle, lie or close: a request ends with an error that names the server,
- * nothing is taken that was not asked for, no memory is lost, and the next request is made on a
- * new connection and answered.
+ * Servers that hang, trickle, lie or close the connection: a request ends with an error that names
+ * the server, values that were not requested are ignored, no memory leaks, and the next request
+ * uses a new connection and succeeds.
  */
 #include "../test.h"
 
@@ -24,18 +24,19 @@
 
 #define MS UINT64_C(1000000)
 
-/* Of requests that a server lets hang, and of those that it answers: no busy machine needs that. */
+/* Time limits: SHORT_MS for requests to a server that hangs; LONG_MS for requests that it answers,
+ * more than any busy machine needs. */
 #define SHORT_MS 150
 #define LONG_MS  120000
 
-/* What the server does with its first connection; all later ones it serves: "get" with END,
+/* What the server does with its first connection. It serves later ones correctly: "get" with END,
  * "set" with STORED, "stats" with nothing. */
 struct script {
     const char *name;
     const char *answer; /* sent after the request; NULL: nothing */
     size_t length;      /* of the answer; 0: strlen */
-    int repeat;         /* sends the answer until the client goes */
-    int step_ms;        /* sends one byte of it at a time, so long apart */
+    int repeat;         /* sends the answer until the client disconnects */
+    int step_ms;        /* sends it one byte at a time, with this pause */
     int then_close;
     int deaf;    /* reads nothing */
     int no_wait; /* answers before the request */
@@ -56,7 +57,7 @@ static void nap_ms(int ms)
     nanosleep(&pause, NULL);
 }
 
-/* Non-zero: something can be read; 0: it is over. */
+/* Returns non-zero if data can be read; 0 at the end of the test. */
 static int readable(struct hostile_server *s, int fd)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -66,7 +67,7 @@ static int readable(struct hostile_server *s, int fd)
     return 0;
 }
 
-/* Sends until it is all gone, the client is, or the test is over. */
+/* Sends until everything is sent, the client has disconnected, or the test is over. */
 static int say(struct hostile_server *s, int fd, const char *text, size_t length, int step_ms)
 {
     for (size_t i = 0; i < length && !atomic_load(&s->stop);) {
@@ -97,7 +98,7 @@ static void act(struct hostile_server *s, int fd)
     }
     if (script->then_close)
         return;
-    /* Until the client goes. */
+    /* Until the client disconnects. */
     while (!atomic_load(&s->stop)) {
         struct pollfd gone = {.fd = fd};
         if (script->deaf && poll(&gone, 1, 10) > 0)
@@ -173,7 +174,7 @@ static struct hr__peer_client *client_of(const struct hostile_server *s, const c
 
 enum verb { GET, PUT, ABOUT };
 
-/* One request, with so many milliseconds; what came is freed, and *values counts it. */
+/* Makes one request with a time limit. Frees the received values; *values is their number. */
 static int request(struct hr__peer_client *client, enum verb verb, int ms, struct hr_error *error,
                    int *values)
 {
@@ -190,7 +191,7 @@ static int request(struct hr__peer_client *client, enum verb verb, int ms, struc
         return hr__peer_ops.about(client, &about, deadline, error);
     if (verb == PUT) {
         r = hr__peer_ops.put(client, stores, 2, deadline, error);
-        /* None is left without a result. */
+        /* Each store has a result. */
         assert_true(stores[0].result <= 0 && stores[1].result <= 0);
         *values = !stores[0].result + !stores[1].result;
         return r;
@@ -215,7 +216,7 @@ static void play(const struct script *script, enum verb verb, const char *user, 
         values > 1)
         fail_msg("%s: %d instead of %d, %d values, \"%s\"", script->name, r, expected, values,
                  error.message);
-    /* The server is well again: so is the client, on a new connection. */
+    /* The server answers again, and so the client works, on a new connection. */
     for (int again = 0; again < 2; again++) {
         if (verb == PUT || user)
             break;
@@ -301,7 +302,7 @@ static void test_about(void **state)
     play_all(scripts, COUNT(scripts), ABOUT, NULL);
 }
 
-/* What answers the question whether a user is asked for. */
+/* The answer to the question whether the server asks for a login. */
 #define ASKS "CLIENT_ERROR unauthenticated\r\n"
 
 static const struct script logins[] = {
@@ -336,7 +337,8 @@ static void test_login(void **state)
     play_all(logins, COUNT(logins), ABOUT, "me");
 }
 
-/* A server for the binary protocol alone closes connections: the message says what to do. */
+/* A server that supports only the binary protocol closes connections: the message says what to
+ * do. */
 static void test_binary(void **state)
 {
     static const struct script script = {.name = "closes", .then_close = 1};
@@ -353,7 +355,7 @@ static void test_binary(void **state)
     }
 }
 
-/* What comes behind a good answer is no part of the next one. */
+/* Bytes after a valid answer are not part of the next one. */
 static void test_too_much(void **state)
 {
     static const struct script script = {.name = "more",
@@ -371,7 +373,7 @@ static void test_too_much(void **state)
     stop(&s);
 }
 
-/* A server that accepts nobody: connections wait in its backlog, then are not even taken. */
+/* A server that does not accept: connections wait in its backlog until it is full. */
 static void test_no_accept(void **state)
 {
     struct hostile_server s;
@@ -388,7 +390,7 @@ static void test_no_accept(void **state)
     stop(&s);
 }
 
-/* Allocations that fail are errors, wherever they are. */
+/* Allocations that fail anywhere are errors. */
 static void test_no_memory(void **state)
 {
     static const struct script scripted[] = {

@@ -1,6 +1,6 @@
 /*
- * Addresses of names: those in digits without a thread, others within their time, after which
- * the search goes on behind and its answer serves the next call.
+ * Name lookups: numeric addresses need no thread. Other lookups return within their time limit;
+ * after that the search continues in the background, and its answer serves the next call.
  */
 #include "../test.h"
 
@@ -31,7 +31,7 @@ static void test_digits(void **state)
 {
     struct hr__peer_lookup lookup = {NULL};
     struct addrinfo *list;
-    /* No time is needed, and nothing is left behind. */
+    /* Needs no time, and leaves nothing behind. */
     assert_int_equal(look(&lookup, "127.0.0.1", 0, &list), 0);
     assert_int_equal(list->ai_family, AF_INET);
     assert_int_equal(((struct sockaddr_in *)(void *)list->ai_addr)->sin_port, htons(11211));
@@ -84,7 +84,7 @@ static void test_stop(void **state)
     hr__peer_lookup_clear(&lookup);
 }
 
-/* The thread lets go of its search soon after. */
+/* The thread ends soon after its lookup. */
 static int nothing_left(void **state)
 {
     const struct timespec pause = {0, 5 * MS};

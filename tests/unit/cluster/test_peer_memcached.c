@@ -1,7 +1,7 @@
 /*
- * Clients of a real memcached, over a Unix socket and over TCP: what is stored comes back, in
- * bulk and singly; refusals are told apart and leave the connection in step; restarts, stops
- * and cancels end requests as the contract says.
+ * Clients of a real memcached, over a Unix socket and over TCP: stored values come back, in bulk
+ * and singly; each kind of refusal has its own error and leaves the connection usable; restarts,
+ * stops and cancels end requests as documented.
  */
 #include "../test.h"
 
@@ -34,7 +34,7 @@ static uint64_t in_ms(uint64_t ms)
     return hr__now_ns() + ms * MS;
 }
 
-/* Of tests with an authfile: the server's option, and who logs in. */
+/* For tests with an authfile: the server's option, and the user who logs in. */
 static const char *option, *user, *password;
 
 static int begin(struct peer_memcached_fixture *f, int is_tcp, int mebibytes)
@@ -101,7 +101,7 @@ static void ask(struct hr__peer_value *values, unsigned first, unsigned count)
         snprintf(values[i].key, sizeof values[i].key, "hr1:%032x", first + i);
 }
 
-/* Lengths around those of buffers, and of some megabytes. */
+/* Lengths around the sizes of buffers, and up to some megabytes. */
 static size_t length_of(unsigned i)
 {
     static const size_t lengths[] = {1,    2,    31,    32,     33,     4096,    8100,
@@ -154,7 +154,7 @@ static void test_tcp6(void **state)
     round_trip(6);
 }
 
-/* Large values one behind the other: the answers come while the rest is being sent. */
+/* Large values one after the other: answers arrive while the rest is still being sent. */
 static void test_bulk_put(void **state)
 {
     struct peer_memcached_fixture f;
@@ -182,8 +182,8 @@ static void test_bulk_put(void **state)
     end(&f);
 }
 
-/* -M: a full server refuses; -I: so does one that keeps no item as large. Either way the next
- * requests on the connection are answered, and what had been stored is there. */
+/* With -M a full server refuses items, with -I items that are too large. Either way the
+ * connection's next requests are answered, and items stored before are there. */
 static void test_refusals(void **state)
 {
     struct peer_memcached_fixture f;
@@ -192,7 +192,7 @@ static void test_refusals(void **state)
     if (begin(&f, 0, 16))
         skip();
     for (unsigned i = 0; i < 40; i++) {
-        /* Of memcached's slabs and of its chained chunks, which have words of their own. */
+        /* Both memcached's slabs and its chained chunks, which refuse with different messages. */
         int r = put_one(&f, i, i % 2 ? 900000 : 90000);
         assert_true(!r || r == -ENOSPC);
         stored += !r;
@@ -212,7 +212,7 @@ static void test_refusals(void **state)
     expect(&value, 0, 90000);
     hr__free(value.bytes);
 
-    /* Mixed in one request. */
+    /* Stored and refused items in one request. */
     uint8_t *bytes = pattern(20 << 20, 5);
     struct hr__peer_store stores[3] = {
         {.key = "a", .bytes = bytes, .length = 100, .tail = "", .result = 1},
@@ -266,7 +266,7 @@ static void test_expiry(void **state)
     end(&f);
 }
 
-/* A server that is restarted between two requests costs neither of them. */
+/* A server that restarts between two requests makes neither fail. */
 static void restarted(int is_tcp)
 {
     struct peer_memcached_fixture f;
@@ -343,7 +343,7 @@ static void test_cancel(void **state)
     end(&f);
 }
 
-/* The file of a server's -Y. */
+/* The file for a server's -Y. */
 static char authfile[64], with_authfile[72];
 
 static void begin_authfile(void)
@@ -366,7 +366,7 @@ static void end_authfile(void)
     option = user = password = NULL;
 }
 
-/* A get by another user of the same server, and what is said of it. */
+/* A get by another user of the same server, and the message. */
 static void refused(const char *name, const char *word, const char *expected)
 {
     struct peer_memcached_fixture f;
@@ -404,7 +404,7 @@ static void test_user(void **state)
     refused("nobody", "se:cret", "refuses the user");
     refused(NULL, NULL, "user= and password-file= name one");
     end_authfile();
-    /* A user where none is asked for: the password is not even sent. */
+    /* A user on a server without logins: the password is not even sent. */
     refused("me", "se:cret", "knows no users");
     user = password = NULL;
 }
@@ -413,7 +413,7 @@ static unsigned count_threads(void)
 {
     struct stat tasks;
     assert_int_equal(stat("/proc/self/task", &tasks), 0);
-    return (unsigned)tasks.st_nlink - 2; /* less itself and its parent */
+    return (unsigned)tasks.st_nlink - 2; /* without itself and its parent */
 }
 
 static void *do_nothing(void *arg)
@@ -421,25 +421,25 @@ static void *do_nothing(void *arg)
     return arg;
 }
 
-/* As many threads as this process has besides those of its test. */
+/* Counts the threads of this process, except those of its test. */
 static unsigned count_own_threads(void)
 {
     pthread_t thread;
-    /* A sanitizer starts a thread of its own with the first one. */
+    /* A sanitizer starts a thread of its own with the first thread. */
     assert_int_equal(pthread_create(&thread, NULL, do_nothing, NULL), 0);
     pthread_join(thread, NULL);
     return count_threads();
 }
 
-/* Waits for the thread that looks a name up: if the process ended meanwhile, what the C library
- * holds for it would look like a leak. */
+/* Waits for the thread that looks a name up: if the process ended before that, memory of the C
+ * library would be reported as a leak. */
 static void wait_for_lookup(unsigned own_threads)
 {
     for (int i = 0; i < 20000 && count_threads() > own_threads; i++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
-/* No server is needed for these. */
+/* Needs no server. */
 static void test_wrong_wishes(void **state)
 {
     struct hr__peer_client *client = NULL;

@@ -1,8 +1,7 @@
 /*
- * The servers of a list: items with their trailers, what is damaged, servers that fail and come
- * back, bounds of a bulk request, counters, cancelling, fork. Servers are tables in memory, in
- * which failures are made; a last test has many threads on a real memcached that dies and comes
- * back.
+ * The servers of a list: items with their trailers, damaged items, servers that fail and recover,
+ * bounds of a bulk request, counters, cancelling, fork. Servers are tables in memory with injected
+ * failures; in the last test many threads use a real memcached that dies and is started again.
  */
 #include "../test.h"
 
@@ -39,11 +38,11 @@ struct fake {
     pthread_mutex_t lock; /* guards the entries */
     struct peers_entry entries[ROOM];
     int count;
-    atomic_int fails;   /* what requests end with */
-    atomic_int refuses; /* what stores end with */
-    atomic_int hangs;   /* gets wait for their deadline or a cancel */
-    atomic_int each_ms; /* that a value takes, either way */
-    atomic_int slow_ms; /* of a get */
+    atomic_int fails;   /* result of requests */
+    atomic_int refuses; /* result of stores */
+    atomic_int hangs;   /* gets wait until their deadline or a cancel */
+    atomic_int each_ms; /* duration per value, in either direction */
+    atomic_int slow_ms; /* duration of a get */
     atomic_int gets, puts, opened, closed, at_once, most_at_once;
     atomic_int largest_bulk;
 };
@@ -104,7 +103,7 @@ static void enter(struct fake *f, size_t count)
         atomic_store(&f->largest_bulk, (int)count);
 }
 
-/* The next value goes through, at the server's own speed, or -ETIMEDOUT. */
+/* Waits until the next value has passed, at the server's speed, or returns -ETIMEDOUT. */
 static int pass(struct fake *f, uint64_t deadline_ns)
 {
     int ms = atomic_load(&f->each_ms);
@@ -275,7 +274,7 @@ static int store(struct hr__peers *peers, int host, unsigned i, size_t length)
     return item.result;
 }
 
-/* 1: it came, and is right; 0: a miss. */
+/* Returns 1 if the item came and is right, 0 for a miss. */
 static int fetch(struct hr__peers *peers, int host, unsigned i, size_t length)
 {
     struct hr__peer_item item = {.key = {0x1234567890abcdef, i}, .bytes = (uint8_t *)"junk"};
@@ -321,7 +320,7 @@ static void test_items(void **state)
     end(peers);
 }
 
-/* Whatever bit is not as it was stored: a miss, and told. */
+/* Any flipped bit makes a miss, which is logged. */
 static void test_damage(void **state)
 {
     struct hr__peers *peers = begin();
@@ -350,7 +349,7 @@ static void test_damage(void **state)
     end(peers);
 }
 
-/* A sample that has another length on storage by now. */
+/* A sample that now has another length on storage. */
 static void test_other_source(void **state)
 {
     struct hr__peers *peers = begin();
@@ -380,7 +379,7 @@ static void test_bulk(void **state)
     assert_int_equal(hr__peers_fetch(peers, 0, items, 300), 300);
     assert_int_equal(fakes[0].gets, 5);
     assert_int_equal(fakes[0].largest_bulk, 64);
-    /* 3 MB each: two at a time; one that is larger than a bulk goes alone. */
+    /* 3 MB each: two per request; an item larger than the limit of a request goes alone. */
     for (unsigned i = 0; i < 300; i++) {
         hr__free(items[i].bytes);
         items[i].key[1] += 1000;
@@ -411,7 +410,7 @@ static void test_refusals(void **state)
     end(peers);
 }
 
-/* Fails at 0, is asked again 0.5 s later, then 1 s, and is up again with its first answer. */
+/* Fails at 0, is tried again 0.5 s later, then 1 s after that, and is up with its first answer. */
 static void test_backoff(void **state)
 {
     struct hr__peers *peers = begin();
@@ -441,7 +440,7 @@ static void test_backoff(void **state)
     }
     assert_true(second - first >= 1000 * MS);
     assert_int_equal(store(peers, 0, 1, 100), -EHOSTDOWN);
-    /* Who asks what is wrong is not put off, and its answer counts. */
+    /* A question for the state is sent at once, and its answer counts. */
     struct hr__peer_about about;
     struct hr_error error = {0, ""};
     assert_int_equal(hr__peers_about(peers, 0, &about, &error), -ECONNREFUSED);
@@ -462,7 +461,7 @@ static void log_line(void *arg, enum hr_log_level level, const char *message)
     snprintf(logged + used, sizeof logged - used, "%d %s\n", (int)level, message);
 }
 
-/* One that fails every other time is logged once, not with each request that fails. */
+/* A server that fails every other time is logged once, not for each failure. */
 static void test_failing_on_and_off(void **state)
 {
     struct hr__peers *peers = begin();
@@ -487,8 +486,8 @@ static void test_failing_on_and_off(void **state)
     end(peers);
 }
 
-/* A server that manages 10 items of 400 KB in the time of a bulk of 20 is slow, but neither
- * down nor asked in vain: bulks become smaller, and all items go through. */
+/* A server that sends 10 items of 400 KB in the time limit for 20 is slow, but not down, and its
+ * answers are used: requests become smaller, and all items arrive. */
 static void test_slow(void **state)
 {
     struct hr__peers *peers = begin_with(300);
@@ -512,7 +511,8 @@ static void test_slow(void **state)
     hr__peers_counts(peers, 0, &counts);
     assert_int_equal(counts.failures, 0);
     assert_int_equal(counts.is_up, 1);
-    /* Fast again: as large as at first after some more; this machine may be slow, too. */
+    /* The server is fast again: after some requests they are as large as at first. This machine may
+     * be slow, too. */
     atomic_store(&fakes[0].each_ms, 0);
     atomic_store(&fakes[0].largest_bulk, 0);
     for (int round = 0; round < 200 && atomic_load(&fakes[0].largest_bulk) < 20; round++) {
@@ -521,7 +521,7 @@ static void test_slow(void **state)
             hr__free(items[i].bytes);
     }
     assert_int_equal(fakes[0].largest_bulk, 20);
-    /* Not even one of them in time: that is a failure. */
+    /* Not one item arrives in time: that is a failure. */
     atomic_store(&fakes[0].each_ms, 500);
     assert_int_equal(hr__peers_fetch(peers, 0, items, 32), 0);
     assert_false(hr__peers_is_up(peers, 0));
@@ -553,7 +553,7 @@ static void start_all(struct peers_worker *workers, int count, struct hr__peers 
     }
 }
 
-/* As many connections as requests at once, but no more than 8; all get their turn. */
+/* As many connections as simultaneous requests, but at most 8; all requests are served. */
 static void test_clients(void **state)
 {
     struct hr__peers *peers = begin();
@@ -592,7 +592,7 @@ static void test_cancel(void **state)
     end(peers);
 }
 
-/* Several requests that hang end together, and are one failure to the backoff. */
+/* Several hanging requests end together, and count as one failure. */
 static void test_hanging(void **state)
 {
     struct hr__peers *peers = begin();
@@ -652,7 +652,7 @@ static void test_records(void **state)
     end(peers);
 }
 
-/* A child has its parent's sockets and uses none of them; its parent goes on. */
+/* A child has its parent's sockets and uses none of them; its parent continues. */
 static void test_fork(void **state)
 {
     struct hr__peers *peers = begin();
@@ -731,7 +731,7 @@ static void test_no_memory(void **state)
     assert_true(failed >= 2);
 }
 
-/* Stores and fetches items of its own and of the others for as long as the test lasts. */
+/* Stores and fetches its own items and those of others during the whole test. */
 static void *work(void *arg)
 {
     struct peers_worker *w = arg;
@@ -795,7 +795,7 @@ static void test_storm(void **state)
         found += workers[i].found;
     }
     assert_true(found > 0);
-    /* Well again at last. */
+    /* The server works again in the end. */
     while (store(peers, 0, 1, 20001))
         nap_ms(20);
     assert_true(fetch(peers, 0, 1, 20001));

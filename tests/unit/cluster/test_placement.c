@@ -1,5 +1,7 @@
-/* Placement: shares follow the budgets within statistics and never exceed them, what need
- * not move stays, and the table is the same on every machine. */
+/*
+ * Placement: shares follow the budgets within statistical limits and never exceed them, items move
+ * only if they have to, and the table is the same on every machine.
+ */
 #include "../test.h"
 
 #include "base/memory.h"
@@ -14,7 +16,7 @@
 
 enum { HOSTS = 40 };
 
-/* Inputs of a placement, and what came of them. */
+/* Inputs and results of a placement. */
 struct trial {
     struct hr__placement_host hosts[HOSTS];
     struct hr__placement_wish wish;
@@ -51,7 +53,7 @@ static void budgets(struct trial *t, uint64_t each)
         t->hosts[h].budget_bytes = each;
 }
 
-/* Makes the placement and checks what holds of any: shares add up and fit. */
+/* Makes the placement and checks what every placement must satisfy: shares add up and fit. */
 static void place(struct trial *t)
 {
     struct hr_error error = {0};
@@ -88,7 +90,8 @@ static void end(struct trial *t)
     free(t->bytes);
 }
 
-/* Items of host h against `expected`, within five standard deviations of a binomial. */
+/* Compares the items of host h with `expected`, within five standard deviations of a binomial
+ * distribution. */
 static void expect_items(const struct trial *t, int h, double expected)
 {
     double items = (double)hr__placement_share(t->placement, h).items;
@@ -119,8 +122,8 @@ static void shares_follow_unequal_budgets(void **state)
     (void)state;
     struct trial t;
     begin(&t, 7, 200000, 0);
-    /* Some alike and some not, in proportions that are no powers of two; from a host
-     * with 1/700 of all to one with 3/7. */
+    /* Some equal and some different, in proportions that are no powers of two: from a host with
+     * 1/700 of all items to one with 3/7. */
     static const uint64_t weights[] = {1, 300, 100, 49, 100, 50, 100};
     for (int h = 0; h < 7; h++)
         t.hosts[h].budget_bytes = weights[h] * t.total;
@@ -131,8 +134,8 @@ static void shares_follow_unequal_budgets(void **state)
     end(&t);
 }
 
-/* A pair of hosts shares items in the same proportion beside others: the scores of one host
- * do not hang together with those of another. */
+/* Two hosts share items in the same proportion whatever other hosts there are: scores of different
+ * hosts are independent. */
 static void second_choices_are_independent(void **state)
 {
     (void)state;
@@ -158,7 +161,7 @@ static void second_choices_are_independent(void **state)
     end(&t);
 }
 
-/* Without a host, its items move and no others; with it back, the same ones return. */
+/* Without a host, only its items move; when it returns, the same items return. */
 static void only_what_must_moves(void **state)
 {
     (void)state;
@@ -168,7 +171,7 @@ static void only_what_must_moves(void **state)
         begin(&without, 9, 50000, 5000);
         for (int h = 0; h < 9; h++)
             with.hosts[h].budget_bytes = (uint64_t)(2 + unequal * h) * with.total;
-        /* Another order of the list too, as ownership goes by ids. */
+        /* In another order of the list, too, because ownership depends on ids. */
         without.wish.host_count = 8;
         for (int h = 0; h < 8; h++)
             without.hosts[h] = with.hosts[h < 4 ? 8 - h : 7 - h];
@@ -202,8 +205,8 @@ static void a_little_more_than_all_is_enough(void **state)
     }
 }
 
-/* Where budgets do not suffice, they are filled to the last item that fits, the first
- * samples are kept, and each of these with the first host of its own order that has room. */
+/* If budgets do not suffice, they are filled to the last item that fits. The first samples are
+ * kept, each by the first host of its own order that has room. */
 static void full_hosts_pass_items_on(void **state)
 {
     (void)state;
@@ -224,7 +227,7 @@ static void full_hosts_pass_items_on(void **state)
     for (uint64_t i = 0; i < t.wish.samples; i++)
         assert_true(t.owners[i] != HR__NOBODY || t.bytes[i] > room);
 
-    /* The same by hand: the placement of sample i by itself, among the hosts with room. */
+    /* The same computed directly: the placement of sample i alone, among the hosts with room. */
     uint64_t used[5] = {0};
     for (uint64_t i = 0; i < 20000; i++) {
         struct hr__placement_host hosts[5];
@@ -270,7 +273,7 @@ static void hosts_without_budget_and_items_without_bytes(void **state)
     assert_int_equal(hr__placement_share(t.placement, 1).items, 900);
     assert_int_equal(hr__placement_share(t.placement, 0).items, 0);
     assert_int_equal(hr__placement_share(t.placement, 3).items, 0);
-    /* Room for none, and for all but too few bytes. */
+    /* Room for no item, and for all items but a few bytes. */
     t.hosts[1].budget_bytes = 999;
     place(&t);
     assert_int_equal(unowned(&t), 1000);
@@ -282,7 +285,7 @@ static void hosts_without_budget_and_items_without_bytes(void **state)
     end(&t);
 }
 
-/* Budgets at the ends of their range: nothing overflows. */
+/* Budgets at the limits of their range: nothing overflows. */
 static void extreme_budgets(void **state)
 {
     (void)state;
@@ -308,8 +311,8 @@ static uint64_t digest_of(const uint16_t *owners, uint64_t samples)
     return digest;
 }
 
-/* What runs of other versions, compilers and machines have computed: a difference would
- * make hosts look for items where they are not. */
+/* Results of other versions, compilers and machines: a difference would make hosts request items
+ * from the wrong server. */
 static void the_table_is_the_same_everywhere(void **state)
 {
     (void)state;

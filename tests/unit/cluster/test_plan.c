@@ -1,5 +1,8 @@
-/* Plans: whatever the owners and rates, the samples of a global batch are exact's and counts
- * are equal; hits are the most possible; predicted times come close to the best there are. */
+/*
+ * Plans: for any owners and rates, a global batch has the same samples as with `exact`, and ranks
+ * have equal counts; the number of hits is the largest possible; predicted times are close to the
+ * optimum.
+ */
 #include "../test.h"
 
 #include "base/memory.h"
@@ -14,7 +17,7 @@
 
 enum { HOSTS = 16, RANKS = 64, SAMPLES = 20000, PLACES = 8192 };
 
-/* A job: what a plan is made of, kept by a test on the heap. */
+/* A job: the inputs of a plan, on the heap. */
 struct plan_job {
     struct hr__plan_wish wish;
     struct hr__order *order;
@@ -68,7 +71,7 @@ static void start_epoch(struct plan_job *job, uint64_t epoch)
     assert_int_equal(hr__plan_create(&job->plan, &job->wish, NULL), 0);
 }
 
-/* Owners as a placement has them whose budgets are `percent` of all bytes. */
+/* Assigns owners as a placement does with budgets of `percent` of all bytes. */
 static void own(struct plan_job *job, int percent, uint64_t seed)
 {
     struct hr__placement_host hosts[HOSTS];
@@ -93,7 +96,8 @@ static void own(struct plan_job *job, int percent, uint64_t seed)
     hr__placement_destroy(&placement);
 }
 
-/* Sizes like photographs': most within a factor of two of the median, some ten times it. */
+/* Draws sizes like those of photographs: most within a factor of two of the median, some ten times
+ * as large. */
 static void vary_sizes(struct plan_job *job, uint64_t seed)
 {
     struct hr__random random;
@@ -104,7 +108,7 @@ static void vary_sizes(struct plan_job *job, uint64_t seed)
     }
 }
 
-/* The batch's ranks by the plan, and its positions by place from exact's batches. */
+/* Gets the batch's ranks from the plan, and its positions by place from exact's batches. */
 static void look_at(struct plan_job *job, uint64_t number)
 {
     struct hr__cut cut = job->wish.cut;
@@ -120,7 +124,8 @@ static void look_at(struct plan_job *job, uint64_t number)
     }
 }
 
-/* This rank's own answer against everybody's: its places, ascending, padding last. */
+/* Compares this rank's own result with the plan of all ranks: its places in ascending order,
+ * padding last. */
 static void check_rank(const struct plan_job *job, struct hr__plan *plan, uint64_t rank,
                        uint64_t number)
 {
@@ -148,7 +153,7 @@ static uint64_t sample_at(const struct plan_job *job, size_t place)
     return hr__order_at(job->order, job->positions[place]);
 }
 
-/* How many samples of the batch each host owns. */
+/* Counts how many samples of the batch each host owns. */
 static void count_owned(const struct plan_job *job, uint64_t owned[HOSTS + 1])
 {
     memset(owned, 0, (HOSTS + 1) * sizeof *owned);
@@ -183,7 +188,7 @@ static uint64_t most_hits(const struct plan_job *job)
     return hits;
 }
 
-/* Bytes that other hosts' servers send, and all bytes, summed over an epoch. */
+/* Returns the share of bytes that other hosts' servers send, over an epoch. */
 static double remote_share(struct plan_job *job)
 {
     uint64_t remote = 0, all = 0;
@@ -200,7 +205,7 @@ static double remote_share(struct plan_job *job)
     return (double)remote / (double)all;
 }
 
-/* Predicted times of the hosts for the batch, with ranks[place] as given. */
+/* Returns the longest predicted time of a host for the batch, with ranks[place] as given. */
 static double largest_time(const struct plan_job *job, const uint16_t *ranks)
 {
     double times[HOSTS] = {0}, largest = 0;
@@ -331,7 +336,7 @@ static void little_travels_when_all_is_cached(void **state)
     }
 }
 
-/* Of what has to move, the smallest does. */
+/* Of the samples that must move, the smallest do. */
 static void the_smallest_move(void **state)
 {
     (void)state;
@@ -367,7 +372,7 @@ static void set_rates(struct plan_job *job, struct hr__plan_rates rates)
         job->rates[h] = rates;
 }
 
-/* The least possible largest time over all deals with equal counts, by trying them. */
+/* Returns the minimum of the longest time over all assignments with equal counts, by trying all. */
 static double best_time(const struct plan_job *job, uint16_t *ranks, uint64_t *room, size_t place)
 {
     if (place == job->places)
@@ -385,7 +390,7 @@ static double best_time(const struct plan_job *job, uint16_t *ranks, uint64_t *r
     return best;
 }
 
-/* The plan's largest time over the best one's; the worst batch of some, and the mean. */
+/* Compares the plan's longest time with the minimum: the worst batch of some, and the mean. */
 static double against_best(struct plan_job *job, int batches, double *mean)
 {
     double worst = 0;
@@ -429,7 +434,7 @@ static void a_slow_storage_gets_the_small_ones(void **state)
     }
 }
 
-/* Half of the samples cached: the slow host reads fewer, and fetches from others instead. */
+/* Half of the samples are cached: the slow host reads fewer, and fetches from others instead. */
 static void a_slow_storage_is_relieved_over_the_network(void **state)
 {
     (void)state;
@@ -450,10 +455,10 @@ static void a_slow_storage_is_relieved_over_the_network(void **state)
         look_at(job, b);
         without += largest_time(job, job->ranks);
     }
-    /* Speeds 4, 1, 4, 4 in all against four times the slow one's. */
+    /* Speeds 4, 1, 4, 4 together against four times the slow one's. */
     assert_true(with < without / 2);
 
-    /* A network that is slower than all storages: nothing that is cached moves for it. */
+    /* A network slower than all storages: no cached sample moves to relieve a host. */
     set_rates(job, (struct hr__plan_rates){100, 400000, 40000, 1000});
     job->rates[2].storage_ns *= 4;
     start_epoch(job, 0);
@@ -479,7 +484,7 @@ static void small_mixed_batches_are_near_the_best(void **state)
     job_destroy(job);
 }
 
-/* A host whose processors are slow gives its largest samples away, others their smallest. */
+/* A host with slow processors gives its largest samples away, the others their smallest. */
 static void a_late_host_gives_large_ones_away(void **state)
 {
     (void)state;
@@ -518,7 +523,7 @@ static void a_late_host_gives_large_ones_away(void **state)
     assert_true(times[1] < times[0] * 0.98);
 }
 
-/* How far apart the ranks' bytes are, over their mean; the mean of an epoch's batches. */
+/* Returns the spread of the ranks' bytes over their mean: the mean over an epoch's batches. */
 static double spread_of_bytes(struct plan_job *job)
 {
     double spread = 0, batches = (double)hr__cut_batches(&job->wish.cut);
@@ -568,7 +573,7 @@ static void ranks_on_no_host_fetch_and_read(void **state)
         struct plan_job *job = job_create(SAMPLES, 3, 2, 50);
         own(job, percent, 10);
         job->host_of_rank[1] = job->host_of_rank[4] = -1;
-        /* Host 1 has three ranks, host 2 one, host 0 none any more. */
+        /* Host 1 now has three ranks, host 2 one, host 0 none. */
         job->host_of_rank[0] = 1;
         start_epoch(job, 3);
         uint64_t fetched = 0, read = 0;
@@ -588,7 +593,7 @@ static void ranks_on_no_host_fetch_and_read(void **state)
     }
 }
 
-/* What other versions, compilers and machines have computed: ranks that differ here train on
+/* Results of other versions, compilers and machines: ranks with different plans would train on
  * samples twice. */
 static void the_plan_is_the_same_everywhere(void **state)
 {

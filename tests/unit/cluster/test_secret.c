@@ -1,6 +1,6 @@
 /*
- * Tags are those of the published function; key files are taken where they are secret; with
- * one, what others put into a segment or a server is no item.
+ * Tags equal the published test vectors. Key files that others can read are refused. With a key
+ * file, items that others put into a segment or on a server are not used.
  */
 #include "../test.h"
 
@@ -67,7 +67,7 @@ static void test_vectors(void **state)
     for (size_t length = 0; length < sizeof known / sizeof *known; length++)
         assert_true(tag_of(&secret, bytes, length, 100) == known[length]);
     assert_true(tag_of(&secret, bytes, 15, 100) == UINT64_C(0xa129ca6149be45e5));
-    /* In whatever pieces. */
+    /* In pieces of any size. */
     for (size_t step = 1; step < 40; step++)
         for (size_t length = 0; length < sizeof bytes; length += 7)
             assert_true(tag_of(&secret, bytes, length, step) ==
@@ -130,8 +130,7 @@ static void test_files(void **state)
     refused(link, -ENOENT, "cannot open");
 }
 
-/* An item that somebody without the secret made is none, and one that was put under another
- * key. */
+/* An item made without the secret, or put under another key, is refused. */
 static void test_server_items(void **state)
 {
     static uint8_t bytes[1000 + HR__PEER_TRAILER];
@@ -190,7 +189,7 @@ static int holds(struct hr_cache *cache, int key, const char *text)
     return 1;
 }
 
-/* Writes over a text wherever it is in the segments. */
+/* Overwrites a text wherever it is in the segments. */
 static void scribble(const char *text, const char *over)
 {
     char command[400];
@@ -204,7 +203,7 @@ static void scribble(const char *text, const char *over)
     assert_int_equal(system(command), 0);
 }
 
-/* Times that users of a segment met an item with a wrong tag. */
+/* Returns how often users of a segment found an item with a wrong tag. */
 static uint64_t foreign(struct hr_cache *cache)
 {
     struct hr_cache_info info = {.size = sizeof info};
@@ -222,7 +221,7 @@ static void test_segments(void **state)
     put(cache, 2, "another value!!");
     put(plain, 1, "a plain value..");
     assert_true(holds(cache, 1, "the first value"));
-    /* Others have segments of their own. */
+    /* Users with another key file have segments of their own. */
     assert_false(holds(other, 1, ""));
     assert_true(holds(plain, 1, "a plain value.."));
     hr_cache_close(&other);
@@ -238,17 +237,17 @@ static void test_segments(void **state)
     assert_null(strstr(strstr(logged, "nobody with") + 1, "nobody with"));
     const uint64_t met = foreign(cache);
     assert_true(met >= 3);
-    /* The others are as good as before. */
+    /* The other items are unaffected. */
     assert_true(holds(cache, 2, "another value!!"));
     hr_cache_close(&cache);
-    /* The count outlives who met them. */
+    /* The count stays after the users that found them have left. */
     cache = open_with(path);
     assert_int_equal(foreign(cache), met);
     hr_cache_close(&cache);
     assert_int_equal(hr_cache_drop("secret", NULL, 0, NULL, NULL, NULL), 0);
 }
 
-/* Nothing of the file is in a message. */
+/* No message contains anything from the file. */
 static void test_texts(void **state)
 {
     struct hr_cache *cache = NULL;

@@ -1,5 +1,4 @@
-/* Packs by hand: a catalog and items put together in memory, without the library's
- * writer. */
+/* Makes packs by hand: assembles a catalog and items in memory, without the library's writer. */
 #ifndef HR_TEST_PACKS_H
 #define HR_TEST_PACKS_H
 
@@ -11,9 +10,9 @@
 
 #include <xxhash.h>
 
-/* One file in memory. */
+/* A file in memory. */
 struct pack_image {
-    uint8_t *bytes; /* free */
+    uint8_t *bytes; /* free() it */
     size_t length;
 };
 
@@ -27,14 +26,14 @@ static inline struct hr__catalog_header *pack_catalog(struct pack_image *p)
     return (struct hr__catalog_header *)(p->bytes + HR__PACK_SUPERBLOCK_BYTES);
 }
 
-/* Puts both checksums right. */
+/* Corrects both checksums. */
 static inline void pack_seal(struct pack_image *p)
 {
     pack_catalog(p)->checksum = hr__catalog_checksum(pack_catalog(p));
     hr__pack_seal(pack_super(p));
 }
 
-/* A complete pack of `dataset` with these items. */
+/* Makes a complete pack of `dataset` with these items. */
 static inline void pack_make(struct pack_image *p, struct hr_dataset *dataset,
                              const uint8_t *const *items, const size_t *lengths, int form)
 {
@@ -68,7 +67,7 @@ static inline void pack_make(struct pack_image *p, struct hr_dataset *dataset,
     hr__catalog_destroy(&c);
 }
 
-/* The first `length` bytes of it as a file. */
+/* Writes the first `length` bytes to a file. */
 static inline void pack_write(const struct pack_image *p, size_t length, const char *path)
 {
     FILE *f = fopen(path, "we");

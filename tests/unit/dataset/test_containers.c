@@ -1,4 +1,4 @@
-/* Containers: opened once, bounded in number, checked, by many threads at once. */
+/* Containers: opened once, limited in number, checked for changes, used by many threads at once. */
 #include "tree.h"
 
 #include "base/memory.h"
@@ -21,7 +21,7 @@ static int open_files(void)
     return count;
 }
 
-/* `count` shards of 100 bytes, two samples in each, and their dataset. */
+/* Makes `count` shards of 100 bytes with two samples each, and their dataset. */
 static struct hr_dataset *make(struct tree *t, size_t count)
 {
     struct hr__catalog_shape shape = {.directories = 1,
@@ -149,7 +149,7 @@ static void no_descriptor_left(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
     refuse(d, 0, -EMFILE, "raise the limit (ulimit -n)");
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
-    struct hr__range range; /* and it is no lasting verdict */
+    struct hr__range range; /* the next attempt may succeed */
     assert_int_equal(hr__dataset_range(d, 0, 0, &range, NULL), 1);
     hr_dataset_unref(&d);
     tree_remove(&t);
@@ -198,7 +198,7 @@ static void many_threads(void **state)
     tree_remove(&t);
 }
 
-/* A catalog from outside: ranges lie in a container, and inside it. */
+/* Catalogs from files: ranges must name a container and be inside it. */
 static void catalogs_with_ranges_are_checked(void **state)
 {
     struct hr__catalog_shape shape = {
@@ -241,7 +241,7 @@ static void catalogs_with_ranges_are_checked(void **state)
         if (r != cases[i].code)
             fail_msg("case %zu: %d", i, r);
         if (!r)
-            made->header = NULL; /* now c's */
+            made->header = NULL; /* now owned by c */
         hr__catalog_destroy(&c);
         hr__catalog_destroy(&made);
     }

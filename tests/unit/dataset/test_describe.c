@@ -1,5 +1,7 @@
-/* What datasets were made of: digests tell other names, labels and orders apart, whatever the
- * block that they end in; and relative paths stay where they began. */
+/*
+ * Descriptions of datasets: digests distinguish names, labels and orders, whichever block of the
+ * hash they end in; relative paths keep referring to the directory in which the dataset was opened.
+ */
 #include "tree.h"
 
 #include "base/memory.h"
@@ -9,7 +11,7 @@
 
 #define SAMPLES 1000
 
-/* A dataset of `count` paths "/i"; sample `odd` has another name or label. */
+/* Makes a dataset of `count` paths "/i"; sample `odd` has another name or label. */
 static struct hr_dataset *make(size_t count, size_t odd, int renamed, int64_t relabelled)
 {
     static char names[SAMPLES][16];
@@ -45,7 +47,7 @@ static void test_digests(void **state)
     }
     for (size_t count = SAMPLES - 200; count < SAMPLES; count++)
         assert_true(is_other(whole, make(count, 0, 0, 7)));
-    /* a subset's is that of all */
+    /* a subset has its parent's digest */
     assert_int_equal(hr_dataset_subset(&some, whole, &index, 1, NULL), 0);
     assert_false(is_other(whole, some));
     hr_dataset_unref(&whole);
@@ -83,7 +85,7 @@ static void test_digests_of_names(void **state)
         list_of("/data/one/a/1.jpg", "/data/one/a/2.jpg", "/data/one/b/1.jpg", 0);
     assert_false(is_named_otherwise(
         list, list_of("/data/one/a/1.jpg", "/data/one/a/2.jpg", "/data/one/b/1.jpg", 0)));
-    /* elsewhere they are the same samples */
+    /* in another directory they are the same samples */
     assert_false(
         is_named_otherwise(list, list_of("/data/two/more/a/1.jpg", "/data/two/more/a/2.jpg",
                                          "/data/two/more/b/1.jpg", 0)));
@@ -94,7 +96,7 @@ static void test_digests_of_names(void **state)
         list, list_of("/data/one/a/2.jpg", "/data/one/a/1.jpg", "/data/one/b/1.jpg", 0)));
     assert_true(is_named_otherwise(
         list, list_of("/data/one/a/1.jpg", "/data/one/a/2.jpg", "/data/one/b/2.jpg", 0)));
-    /* a subset's are its own */
+    /* a subset has a digest of names of its own */
     assert_true(is_named_otherwise(list, subset_of(list, 0, 1)));
     struct hr_dataset *some = subset_of(list, 2, 0);
     assert_false(is_named_otherwise(some, subset_of(list, 2, 0)));
@@ -141,7 +143,7 @@ static void test_sources(void **state)
     hr__alloc_fail_at(0, 0);
     assert_int_equal(source->kind, HR__SOURCE_FOLDER);
     hr_dataset_unref(&dataset);
-    /* at the root no slash is doubled */
+    /* at the root the slash is not doubled */
     dataset = make(1, 0, 0, 0);
     assert_int_equal(hr__source_absolute(&path, &dataset->source, "a"), 0);
     assert_string_equal(path, "/a");

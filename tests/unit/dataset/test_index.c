@@ -1,4 +1,4 @@
-/* The index file: kept, believed only while true, safe against any bytes. */
+/* The index file: written, used only while the folder is unchanged, safe against any bytes. */
 #include "tree.h"
 
 #include "base/memory.h"
@@ -40,7 +40,7 @@ static int setup(void **state)
     tree_file(&f->tree, "cat/deep/3.jpg", 30);
     tree_file(&f->tree, "dog/4.jpg", 40);
     fixture_scan(f);
-    /* the folder is younger than the clock step; the tests do not race with it */
+    /* the folder is younger than the clock step; the tests must not depend on that */
     f->catalog->untrusted = 0;
     assert_int_equal(hr__index_locate(&f->path, f->tree.root, HR_INDEX_BESIDE_DATA), 0);
     *state = f;
@@ -116,24 +116,24 @@ static void every_change_is_seen(void **state)
     tree_file(&f->tree, "eel/", 0); /* only the root changes */
     stale_after(f);
     usleep(20000);
-    /* a change whose time was put back, as rsync -t does: ctime tells */
+    /* a change whose modification time was set back, as by rsync -t: ctime shows it */
     assert_int_equal(utimensat(AT_FDCWD, tree_path(&f->tree, "cat"), old, 0), 0);
     stale_after(f);
     usleep(20000);
     tree_file(&f->tree, "cat/6.jpg", 1);
     assert_int_equal(utimensat(AT_FDCWD, tree_path(&f->tree, "cat"), old, 0), 0);
     stale_after(f);
-    /* a file rewritten in place moves no directory time */
+    /* a file rewritten in place changes no directory's time */
     tree_file(&f->tree, "cat/1.jpg", 11);
     stale_after(f);
-    /* the same with the size and the time that it had */
+    /* the same with the file's old size and time */
     struct stat was;
     assert_int_equal(stat(tree_path(&f->tree, "cat/1.jpg"), &was), 0);
     tree_file(&f->tree, "cat/1.jpg", 11);
     const struct timespec again[2] = {was.st_atim, was.st_mtim};
     assert_int_equal(utimensat(AT_FDCWD, tree_path(&f->tree, "cat/1.jpg"), again, 0), 0);
     stale_after(f);
-    /* a file directly under the root is nothing to us */
+    /* a file directly under the root does not matter */
     tree_file(&f->tree, "notes.txt", 1);
     assert_int_equal(load(f), 0);
 }
@@ -142,7 +142,7 @@ static void young_folders_are_not_trusted(void **state)
 {
     struct index_fixture *f = *state;
     struct timespec later[2] = {{.tv_sec = time(NULL) + 3600}, {.tv_sec = time(NULL) + 3600}};
-    /* young for as long as this takes */
+    /* young, however long this takes */
     assert_int_equal(utimensat(AT_FDCWD, tree_path(&f->tree, "cat"), later, 0), 0);
     fixture_scan(f);
     assert_int_equal(f->catalog->untrusted, 1);
@@ -157,7 +157,7 @@ static void names_without_sizes_are_not_kept(void **state)
     assert_int_equal(hr__index_save(f->catalog, f->path, HR_INDEX_BESIDE_DATA), -ESTALE);
 }
 
-/* Sizes that are unknown because this process had no descriptors left. */
+/* Sizes that are unknown because the process had no free descriptors. */
 static void lack_of_descriptors_is_not_kept(void **state)
 {
     struct index_fixture *f = *state;
@@ -166,7 +166,8 @@ static void lack_of_descriptors_is_not_kept(void **state)
     int last = open("/dev/null", O_RDONLY | O_CLOEXEC);
     hr__progress_init(&progress, NULL, NULL);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
-    for (rlim_t more = 0; more < 2; more++) { /* not even the root; the root only */
+    for (rlim_t more = 0; more < 2; more++) { /* not enough for the root; enough for the root
+                                                 only */
         fixture_scan(f);
         f->catalog->untrusted = 0;
         few = (struct rlimit){(rlim_t)last + 1 + more, before.rlim_max};
@@ -189,13 +190,13 @@ static int count_entries(const char *folder)
     return count;
 }
 
-/* A process that dies while it writes leaves nothing behind. */
+/* A process that dies while it writes leaves nothing. */
 static void death_in_mid_write(void **state)
 {
     struct index_fixture *f = *state;
     int probe = open(f->tree.root, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600), status;
     if (probe < 0)
-        skip(); /* this file system has no files without a name */
+        skip(); /* this file system has no unnamed files */
     close(probe);
     int before = count_entries(f->tree.root);
     pid_t child = fork();
@@ -228,7 +229,7 @@ static void places_by_policy(void **state)
     snprintf(expected, sizeof expected, "%s/headrace/index/", cache);
     assert_int_equal(strncmp(path, expected, strlen(expected)), 0);
     assert_int_equal(strlen(path), strlen(expected) + 32 + 4);
-    /* directories are made, owner only */
+    /* directories are made, for the owner only */
     struct stat st;
     assert_int_equal(hr__index_save(f->catalog, path, HR_INDEX_USER_CACHE), 0);
     assert_int_equal(stat(expected, &st), 0);
@@ -273,11 +274,11 @@ static void damaged_files_are_refused(void **state)
     assert_int_equal(load(f), 0);
     free(copy);
     assert_int_equal(unlink(f->path), 0);
-    assert_int_equal(mkfifo(f->path, 0600), 0); /* must not block */
+    assert_int_equal(mkfifo(f->path, 0600), 0); /* opening it must not block */
     assert_int_equal(load(f), -EBADMSG);
 }
 
-/* Touches everything that a catalog leads to, as the library would. */
+/* Reads everything that a catalog refers to, as the library would. */
 static size_t use(const struct hr__catalog *c)
 {
     size_t sum = strlen(hr__catalog_at(c, c->header->root));
@@ -295,7 +296,7 @@ static size_t use(const struct hr__catalog *c)
     return sum;
 }
 
-/* Random damage under a right checksum: the checks behind it must hold. */
+/* Random damage with a correct checksum: the checks after it must detect it. */
 static void mutations_with_a_right_checksum(void **state)
 {
     struct index_fixture *f = *state;

@@ -1,4 +1,4 @@
-/* List files, given paths, subsets, keys and paths. */
+/* List files, datasets of given paths, subsets, keys and paths. */
 #include "tree.h"
 
 #include "base/memory.h"
@@ -61,7 +61,7 @@ static void wrong_lines_are_named(void **state)
     assert_int_equal(hr__allocated(HR__TAG_DATASET), 0);
 }
 
-/* Any bytes: a list or an error, never a read beyond the text (ASan watches). */
+/* Any bytes give a list or an error, and no read beyond the text (checked by ASan). */
 static void mutations(void **state)
 {
     static const char good[] = "a/b.jpg\t1\n# c\nd e.jpg 22\r\n\nf\t-3\n";
@@ -103,7 +103,7 @@ static void long_files_and_missing_ones(void **state)
     assert_int_equal(c->header->samples, 50000);
     assert_string_equal(hr__catalog_at(c, c->names[49999]), "images/49999.jpg");
     assert_int_equal(c->labels[49999], 49999 % 7);
-    /* promised: at most about 48 bytes and the name for a sample */
+    /* documented: at most about 48 bytes per sample plus its name */
     assert_true(c->header->bytes / 50000 < 48 + 17);
     hr__catalog_destroy(&c);
     assert_int_equal(hr__list_read(&c, tree_path(&t, "none.txt"), &error), -ENOENT);
@@ -129,7 +129,7 @@ static void keys_and_paths(void **state)
         assert_string_equal(text, cases[i].path);
         assert_int_equal(hr_dataset_key(d, 0, text, sizeof text), strlen(cases[i].key));
         assert_string_equal(text, cases[i].key);
-        /* cut, and only counted */
+        /* truncated; only the length is returned */
         memset(text, 'x', sizeof text);
         assert_int_equal(hr_dataset_path(d, 0, text, 3), strlen(cases[i].path));
         assert_int_equal(strlen(text), 2);

@@ -1,4 +1,4 @@
-/* Names: Python's order, torchvision's extensions, the sorted set. */
+/* Names: Python's sort order, torchvision's extensions, the sorted set. */
 #include "../test.h"
 
 #include "dataset/names.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What CPython prints for sorted(map(os.fsdecode, ...)) of these, in order. */
+/* The output of CPython's sorted(map(os.fsdecode, ...)) for these names, in order. */
 static const char *const python_order[] = {
     "",
     "1.jpg",
@@ -75,7 +75,7 @@ static void sorted_set(void **state)
 {
     struct hr__names names = {0};
     assert_int_equal(hr__names_sort(&names), 0);
-    /* backwards in, also through several growths of the text */
+    /* in reverse order, while the text grows several times */
     for (size_t i = COUNT; i-- > 1;)
         assert_int_equal(hr__names_add(&names, python_order[i], strlen(python_order[i])), 0);
     assert_int_equal(hr__names_sort(&names), 0);

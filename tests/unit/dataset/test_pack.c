@@ -1,4 +1,4 @@
-/* Packs: the reader against hand-made files, right and damaged in every way. */
+/* Packs: the reader with hand-made files, valid and damaged in every way. */
 #include "packs.h"
 
 #include "dataset/list.h"
@@ -63,7 +63,7 @@ static int open_files(void)
     return count;
 }
 
-/* Writes the first `length` bytes of the image and opens that. */
+/* Writes the first `length` bytes of the image and opens that file. */
 static int open_cut(struct pack_fixture *f, size_t length, struct hr_error *error)
 {
     struct hr_dataset *d = NULL;
@@ -102,7 +102,7 @@ static void tells_what_the_source_does(void **state)
     assert_int_equal(open_files(), before + 1);
     assert_int_equal(hr_dataset_count(d), SAMPLES);
     assert_int_equal(hr_dataset_class_count(d), 0);
-    assert_int_equal(unlink(f->path), 0); /* what is open stays readable */
+    assert_int_equal(unlink(f->path), 0); /* an open pack stays readable */
     assert_int_equal(hr_dataset_subset(&subset, d, picks, 3, NULL), 0);
     hr_dataset_unref(&d);
     d = subset;
@@ -143,7 +143,7 @@ static void folders_and_subsets_keep_their_order(void **state)
     struct pack_fixture *f = *state;
     struct hr_error error = {0};
     static const char class_name[] = "cat";
-    /* a folder's catalog by hand: two classes, directories, a name in each */
+    /* a folder's catalog by hand: two classes, with a directory and a name in each */
     struct hr__catalog_shape shape = {
         .classes = 2, .directories = 2, .samples = 2, .arena_bytes = 64};
     struct hr__catalog *c;
@@ -249,7 +249,7 @@ static void states_and_versions(void **state)
     assert_int_equal(hr__pack_dataset(&d, f->tree.root, &error), -EISDIR);
 }
 
-/* Catalogs with a right checksum that point where no item can be. */
+/* Catalogs with a correct checksum that place items where none can be. */
 static void items_out_of_place(void **state)
 {
     struct pack_fixture *f = *state;
@@ -301,7 +301,7 @@ static void items_out_of_place(void **state)
     pack_seal(&f->image);
     refused(f, -EBADMSG, "catalog is damaged");
     *r = good;
-    c.containers[0].path = c.names[0]; /* a file of the writer's choice */
+    c.containers[0].path = c.names[0]; /* a file that the pack's author chose */
     pack_seal(&f->image);
     refused(f, -EBADMSG, "catalog is damaged");
     c.containers[0].path = c.header->root;
@@ -310,7 +310,7 @@ static void items_out_of_place(void **state)
     refused(f, -EBADMSG, "catalog is damaged");
 }
 
-/* Bytes that this program has read, by any call but a mapping. */
+/* Returns the bytes that this program has read, except through mappings. */
 static uint64_t bytes_read(void)
 {
     unsigned long long bytes = 0;
@@ -321,7 +321,7 @@ static uint64_t bytes_read(void)
     return bytes;
 }
 
-/* Many samples open at once: the catalog is read, no item is. */
+/* Many samples: opening reads the catalog but no item. */
 static void opens_at_once(void **state)
 {
     enum { MANY = 40000 };

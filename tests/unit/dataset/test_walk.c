@@ -1,4 +1,4 @@
-/* The walk: torchvision's classes, samples and order; links; errors. */
+/* The walk of a folder: torchvision's classes, samples and order; links; errors. */
 #include "tree.h"
 
 #include "base/memory.h"
@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <sys/resource.h>
 
-/* Runs items last to first: the result must not show it. */
+/* Runs items from last to first: the result must be the same. */
 static void run_backwards(void *self, size_t n, void (*fn)(void *arg, size_t i), void *arg)
 {
     while (n--)
@@ -25,7 +25,7 @@ static int walk(struct hr__catalog **out, const struct tree *t, const struct hr_
     return hr__walk(out, t->root, executor, &progress, error);
 }
 
-/* The samples as "path=label" lines. */
+/* Writes the samples as lines "path=label". */
 static void describe(const struct hr__catalog *c, char *out, size_t capacity)
 {
     size_t at = 0;
@@ -71,7 +71,7 @@ static void order_of_nested_folders(void **state)
     tree_file(&t, "Bird/only.webp", 1);
     tree_file(&t, ".dot/5.jpeg", 1);
     tree_file(&t, "loose.jpg", 1);
-    tree_file(&t, "dir.jpg/6.tiff", 1); /* a class in spite of its name */
+    tree_file(&t, "dir.jpg/6.tiff", 1); /* a class despite its name */
     tree_file(&t, "cat/sub.jpg/7.jpg", 1);
     expect(&t,
            ".dot/5.jpeg=0\nBird/only.webp=1\ncat/a.PNG=2\ncat/z.jpg=2\ncat/.hidden/4.jpg=2\n"
@@ -89,10 +89,10 @@ static void links_are_followed_and_loops_left_out(void **state)
     tree_file(&t, "elsewhere/data/9.png", 1);
     tree_link(&t, "1.jpg", "cat/2.jpg");
     tree_link(&t, "../elsewhere/data", "cat/more");
-    tree_link(&t, "cat", "copy");    /* a class by link */
-    tree_link(&t, ".", "cat/self");  /* into itself */
-    tree_link(&t, "..", "cat/up");   /* into the root */
-    tree_link(&t, ".", "rootagain"); /* a class that is the root */
+    tree_link(&t, "cat", "copy");    /* a class that is a link */
+    tree_link(&t, ".", "cat/self");  /* a link to its own directory */
+    tree_link(&t, "..", "cat/up");   /* a link to the root */
+    tree_link(&t, ".", "rootagain"); /* a class that is the root itself */
     tree_link(&t, "ring.jpg", "cat/ring.jpg");
     expect(&t,
            "cat/1.jpg=0\ncat/2.jpg=0\ncat/more/9.png=0\ncopy/1.jpg=1\ncopy/2.jpg=1\n"
@@ -101,7 +101,7 @@ static void links_are_followed_and_loops_left_out(void **state)
     tree_remove(&t);
 }
 
-/* A link above the root leads back to the root through plain directories. */
+/* A link above the root that leads back to it through plain directories. */
 static void loop_through_the_parent(void **state)
 {
     struct tree t;
@@ -116,7 +116,7 @@ static void loop_through_the_parent(void **state)
     tree_remove(&t);
 }
 
-/* As torchvision: what is no directory and has the extension is a sample. */
+/* As in torchvision, everything with the extension that is not a directory is a sample. */
 static void dangling_links_are_samples(void **state)
 {
     struct tree t;
@@ -164,7 +164,7 @@ static void errors_say_what_and_where(void **state)
     fail_with(tree_path(&t, "file"), -ENOTDIR, "/file");
     fail_with(tree_path(&t, "absent"), -ENOENT, "/absent");
     tree_file(&t, "cat/closed/1.jpg", 1);
-    if (geteuid()) { /* root may read everything */
+    if (geteuid()) { /* root can read everything */
         assert_int_equal(chmod(tree_path(&t, "cat/closed"), 0), 0);
         fail_with(t.root, -EACCES, "cat/closed");
         assert_int_equal(chmod(tree_path(&t, "cat/closed"), 0755), 0);
@@ -237,7 +237,7 @@ static void empty_classes_are_reported(void **state)
     tree_remove(&t);
 }
 
-/* Whatever the process lacks descriptors for, the remedy is not chmod. */
+/* If descriptors run out anywhere, the message does not suggest chmod. */
 static void lack_of_descriptors_is_reported(void **state)
 {
     struct tree t;

@@ -1,4 +1,4 @@
-/* Throw-away folders for tests: made under TMPDIR, removed with all in them. */
+/* Temporary folders for tests: made below TMPDIR, removed with their contents. */
 #ifndef HR_TEST_TREE_H
 #define HR_TEST_TREE_H
 
@@ -40,8 +40,8 @@ static inline const char *tree_path(const struct tree *t, const char *name)
     return path;
 }
 
-/* Makes the directories that lead to `name`, and `name` itself as a file of
- * `bytes` bytes; a name that ends with '/' is only directories. */
+/* Makes the directories above `name`, and `name` as a file of `bytes` bytes. A name that ends with
+ * '/' is a directory. */
 static inline void tree_file(const struct tree *t, const char *name, size_t bytes)
 {
     char path[4096];

@@ -1,11 +1,11 @@
 /*
- * A program that knows nothing of the guard: it changes files in its working directory by every
- * way that there is, and checks that it sees what it did. It has to pass without the guard as
- * well. PART says what.
+ * A program that knows nothing of the guard: it changes files in its working directory in every
+ * possible way and checks that it sees its own changes. It passes without the guard, too. PART
+ * selects the changes.
  *
- * The directory has: old (5 bytes "old-1"), other ("old-2"), kept ("old-3"), tree/a, tree/sub/b,
- * and link, a symbolic link to tree. Hidden: .first and
- * .b, symbolic links to old and tree/sub/b, and .pipe.
+ * The directory contains: old (5 bytes "old-1"), other ("old-2"), kept ("old-3"), tree/a,
+ * tree/sub/b, and link, a symbolic link to tree. Hidden: .first and .b, symbolic links to old and
+ * tree/sub/b, and .pipe.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -53,7 +53,7 @@ static int is_gone(const char *path)
            open(path, O_RDONLY) < 0 && errno == ENOENT;
 }
 
-/* Names in a folder, sorted, with a blank behind each. */
+/* Returns the names in a folder, sorted, with a blank after each. */
 static const char *list(const char *path)
 {
     static char text[4096];
@@ -75,7 +75,7 @@ static const char *list(const char *path)
     return text;
 }
 
-/* Through symbolic links with names of which nothing was changed. */
+/* Through symbolic links whose names were not changed. */
 static void see_behind_links(void)
 {
     char text[8] = "";
@@ -104,7 +104,7 @@ static void use_files(void)
     CHECK(!truncate("kept", 2) && holds("kept", "Xl"));
     CHECK(!chmod("kept", 0600) && !stat("kept", &st) && (st.st_mode & 07777) == 0600);
     struct timespec times[2] = {{.tv_sec = 5}, {.tv_sec = 7}};
-    CHECK(!chmod(".pipe", 0640)); /* that nobody writes to: it must not be opened */
+    CHECK(!chmod(".pipe", 0640)); /* a FIFO without a writer: it must not be opened */
     CHECK(!utimensat(AT_FDCWD, "kept", times, 0) && !stat("kept", &st) && st.st_mtime == 7);
     CHECK(open("old", O_WRONLY | O_CREAT | O_EXCL, 0600) < 0 && errno == EEXIST);
     CHECK(open("nowhere/x", O_WRONLY | O_CREAT, 0600) < 0 && errno == ENOENT);
@@ -182,7 +182,7 @@ static void use_folders(void)
     CHECK(is_gone("a"));
 }
 
-/* What asks the kernel by itself, also where all signals are blocked. */
+/* System calls without the C library, also while all signals are blocked. */
 static void *use_kernel(void *unused)
 {
     sigset_t all;
@@ -203,7 +203,7 @@ static void use_threads(void)
     CHECK(!pthread_create(&thread, NULL, use_kernel, NULL) && !pthread_join(thread, NULL));
 }
 
-/* A program with an environment of its own; a child that is forked. */
+/* A program with an environment of its own, and a forked child. */
 static void use_children(const char *program)
 {
     int status;
@@ -224,7 +224,7 @@ static void use_children(const char *program)
     CHECK(holds("child", "c") && is_gone("old"));
 }
 
-/* A socket in a folder of the program's own, with a path that is long already. */
+/* A socket in the program's own folder, whose path is already long. */
 static void use_sockets(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "sockets/listener"};

@@ -1,7 +1,7 @@
 /*
- * The guard before a program that changes files (guarded.c): the program sees what it did, and
- * its folder is as it was. Without the guard it sees the same. The arguments: the library and
- * the program.
+ * Runs a program that changes files (guarded.c) with the guard preloaded: the program sees its
+ * changes, and its folder is unchanged afterwards. Without the guard it sees the same. Arguments:
+ * the library and the program.
  */
 #include "../test.h"
 
@@ -72,7 +72,7 @@ static int tear_down(void **unused)
     return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Adds what a file is and holds to the state. */
+/* Adds the kind and contents of a file to the state. */
 static int add_one(const char *path, const struct stat *st, int kind, struct FTW *at)
 {
     char text[64] = "";
@@ -126,7 +126,7 @@ static void check_part(const char *part)
     assert_int_equal(run(part, 1), 0);
     look(after);
     assert_string_equal(before, after);
-    /* What is checked there is what holds without the guard. */
+    /* The program's checks must also pass without the guard. */
     assert_int_equal(run(part, 0), 0);
     look(after);
     assert_string_not_equal(before, after);
@@ -151,7 +151,7 @@ static void test_sockets(void **unused)
     assert_int_equal(run("sockets", 0), 0);
 }
 
-/* A scratch folder that takes nothing, as on a full disk: refused, and nothing is changed. */
+/* The scratch folder is full: changes fail, and the original files stay unchanged. */
 static void test_no_room(void **unused)
 {
     static char before[sizeof state], after[sizeof state];
@@ -171,7 +171,7 @@ static void test_no_room(void **unused)
     assert_string_equal(before, after);
 }
 
-/* A program that is started when the run is over does not run unguarded. */
+/* A program that is started after the run has ended does not run unguarded. */
 static void test_run_is_over(void **unused)
 {
     char path[128], moved[136];

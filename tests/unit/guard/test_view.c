@@ -1,6 +1,6 @@
 /*
- * The guard's view of paths in this process, without its place before the C library: what can
- * be built with sanitizers.
+ * The guard's view of paths, in this process and without the wrappers of the C library's functions,
+ * so that the test can be built with sanitizers.
  */
 #include "../test.h"
 
@@ -71,7 +71,7 @@ static void test_unchanged(void **unused)
     (void)unused;
     assert_int_equal(stat(at("scratch/state"), &st), 0);
     assert_true(st.st_blocks * 512 >=
-                (off_t)sizeof *hr__guard_state); /* none is to be found later */
+                (off_t)sizeof *hr__guard_state); /* so that no later test finds it */
     assert_int_equal(hr__guard_see(AT_FDCWD, at("tree/a"), 1, &place), HR__GUARD_AS_IS);
     assert_int_equal(hr__guard_may_differ(at("tree/../a")), 0);
     assert_int_equal(kind_of(at("tree/a")), HR__GUARD_ORIGINAL);
@@ -100,12 +100,12 @@ static void test_changes(void **unused)
     assert_int_equal(hr__guard_remove(AT_FDCWD, at("tree/new"), 0), 0);
     assert_int_equal(hr__guard_remove(AT_FDCWD, at("tree"), 1), 0);
     assert_int_equal(kind_of(at("tree")), HR__GUARD_ABSENT);
-    /* Originals are all there. */
+    /* The original files are all there. */
     assert_int_equal(access(at("tree/a"), F_OK), 0);
     assert_int_equal(access(at("tree/b"), F_OK), 0);
 }
 
-/* In the temporary folder: what was there is guarded, what is made is let through and noted. */
+/* In the temporary folder: existing files are guarded; new files are made there and recorded. */
 static void test_temporary(void **unused)
 {
     struct hr__guard_path path;

@@ -1,7 +1,7 @@
 /*
- * What the loader's tests share: a temporary folder of small JPEG files made by
- * libjpeg, a recipe with random parameters, the reference for a batch, and hooks
- * around the calls that a worker makes (the tests are linked with --wrap).
+ * Helpers for tests of the loader: a temporary folder of small JPEG files made by libjpeg, a recipe
+ * with random parameters, the expected contents of a batch, and hooks around the calls that a
+ * worker makes (the tests are linked with --wrap).
  */
 #ifndef HR_TEST_ENGINE_FIXTURE_H
 #define HR_TEST_ENGINE_FIXTURE_H
@@ -23,18 +23,20 @@ struct fixture {
     void *expected; /* one sample */
 };
 
-/* Waits until no file counts as written just now: caches do not keep such files
+/* Waits until no file counts as just written: caches do not admit such files
  * (HR__STAMP_FRESH_NS). */
 void fixture_settle(void);
 
-/* `count` files of different sizes and pictures, settled; label = index % 7. */
+/* Makes `count` files of different sizes and pictures, and waits until they may be cached; label =
+ * index % 7. */
 void fixture_make(struct fixture *f, size_t count);
 void fixture_remove(struct fixture *f);
 
-/* Removes it; fails the test where the loader, its slots or a watch still have memory. 0. */
+/* Removes the fixture. Fails the test if the loader, its slots or a watch still hold memory.
+ * Returns 0. */
 int fixture_end(struct fixture *f);
 
-/* A fixture of `count` files that each test of a program finds anew, with cmocka's setup and
+/* A fixture of `count` files that is made anew for each test of a program, with cmocka's setup and
  * teardown. */
 #define FIXTURE(count)                                                                             \
     static struct fixture fixture;                                                                 \
@@ -56,21 +58,21 @@ void fixture_options(struct hr_loader_options *options);
 
 struct hr_loader *fixture_loader(const struct fixture *f, const struct hr_loader_options *options);
 
-/* Fails the test unless every sample of the batch is what hr_preparer_run gives
- * for its index. `external`: with the draw keys of external orders, whose first
- * sample of this batch is at `position`. */
+/* Fails the test unless every sample of the batch equals hr_preparer_run's result for its index.
+ * `external`: with the draw keys of external orders, if the first sample of this batch is at
+ * `position`. */
 void fixture_check(const struct fixture *f, const struct hr_batch *batch, int external,
                    uint64_t position);
 
-/* The next batch, which must exist. */
+/* Returns the next batch, which must exist. */
 struct hr_batch *fixture_next(struct hr_loader *loader);
 
 /* Hooks, called in the worker before the real function; NULL: none. */
 extern void (*fixture_before_prepare)(uint64_t index);
 extern void (*fixture_before_read)(const char *path);
-extern void (*fixture_before_bytes)(const void *bytes, size_t length); /* of before_prepare */
+extern void (*fixture_before_bytes)(const void *bytes, size_t length); /* for before_prepare */
 
-/* A pseudo-random sleep of up to 2 ms, for either hook. */
+/* Sleeps for a pseudo-random time of up to 2 ms; for either hook. */
 void fixture_delay(uint64_t index);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * A stand-in for NVIDIA's driver: one device whose copies from host memory are
- * performed late by a thread, in order, as a busy GPU does it.
+ * A stand-in for NVIDIA's driver: one device whose copies from host memory are performed late by a
+ * thread, in order, as on a busy GPU.
  *
- * The driver's functions that the loader uses behave as the reference says; what
- * a test needs besides begins with standin_. A copy reads its source when it is
- * performed, so that a slot reused too early shows in the bytes that arrive.
+ * The driver's functions that the loader uses behave as NVIDIA's reference documents; functions for
+ * the tests begin with standin_. A copy reads its source only when it is performed, so a slot that
+ * is reused too early shows in the copied bytes.
  */
 #include <pthread.h>
 #include <stddef.h>
@@ -26,11 +26,11 @@ struct copy {
 };
 
 struct event {
-    uint64_t after; /* copies that must be performed */
+    uint64_t after; /* number of copies that must be performed */
 };
 
 static struct {
-    pthread_mutex_t lock; /* guards all */
+    pthread_mutex_t lock; /* guards all members */
     pthread_cond_t changed;
     pthread_t thread;
     int running;
@@ -38,17 +38,17 @@ static struct {
     uint64_t enqueued, performed;
     int context_active, contexts_held;
     int capturing;
-    int held; /* no copy is performed */
+    int held; /* non-zero: no copy is performed */
     int recorded, events, queries;
     void *pinned[MAX_PINNED];
     int pinned_count;
-    int unpinned_in_use; /* memory unlocked while a copy from it was pending */
+    int unpinned_in_use; /* memory that was unlocked while a copy from it was pending */
 } gpu = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static char the_context;
 
-/* As a device reads: no thread of the program, and invisible to its race
- * detector, because one test reuses memory under a copy on purpose. */
+/* Reads as a device does, not as a thread of the program: hidden from the race detector, because
+ * one test reuses memory under a copy on purpose. */
 __attribute__((no_sanitize("thread"))) static void transfer(const struct copy *copy)
 {
     volatile uint64_t *to = copy->to;
@@ -252,7 +252,7 @@ int cuEventCreate(void **event, unsigned flags)
 int cuEventQuery(void *event)
 {
     int code;
-    /* A query in the global mode would invalidate a capture. */
+    /* In the global mode, a query would invalidate a capture. */
     LOCKED(gpu.queries++; code = gpu.capturing && capture_mode != 2                ? CAPTURING
                                  : gpu.performed >= ((struct event *)event)->after ? 0
                                                                                    : NOT_READY);
@@ -266,7 +266,7 @@ int cuEventDestroy_v2(void *event)
     return 0;
 }
 
-/* A driver before CUDA 12.5 has none of this. */
+/* Drivers before CUDA 12.5 have none of these functions. */
 #ifndef STANDIN_OLD_DRIVER
 EXPORT int cuCtxRecordEvent(void *context, void *event);
 

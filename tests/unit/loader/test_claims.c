@@ -1,7 +1,7 @@
 /*
- * Claims: a loader whose cache says that other processes read what it wants. The cache
- * is a stand-in around the private one, which plays those others, and sees to it that
- * no claim is forgotten, doubled or ended twice, whatever becomes of the samples.
+ * Claims: a loader whose cache reports that other processes are reading the samples it wants. The
+ * cache wraps the private one, plays those other processes, and checks that no claim is forgotten,
+ * made twice or ended twice, whatever happens to the samples.
  */
 #include "fixture.h"
 
@@ -24,22 +24,22 @@
 
 static struct fixture fixture;
 
-/* The others, and what is known of claims; for all loaders of a test. */
+/* The other processes, and the state of claims; for all loaders of a test. */
 static struct {
-    int asks;            /* so often a sample is busy before it is answered */
-    int deliver;         /* every so many samples the others then have cached; 0: none */
-    int lie;             /* non-zero: samples are said to be cached that are not */
+    int asks;            /* number of times that a sample is reported as busy */
+    int deliver;         /* every so many samples, the others have cached one; 0: never */
+    int lie;             /* non-zero: samples are reported as cached but are not */
     int refuse;          /* non-zero: offers are refused */
-    int truncate;        /* non-zero: what is found turns into zeros while it is used */
-    atomic_int for_ever; /* non-zero: everything is busy, always; ended by the test */
-    atomic_int held;     /* claims now */
+    int truncate;        /* non-zero: found bytes turn into zeros while they are used */
+    atomic_int for_ever; /* non-zero: all samples stay busy until the test ends that */
+    atomic_int held;     /* claims held now */
     atomic_int yours, busy, errors;
 } others;
 
 struct claims_standin {
     struct hr__cache cache;
     struct hr__cache *inside;
-    pthread_mutex_t lock; /* guards the rest */
+    pthread_mutex_t lock; /* guards the members below */
     int asked[SAMPLES];
     int claimed[SAMPLES];
 };
@@ -83,7 +83,7 @@ static int fake_has(struct hr__cache *cache, uint64_t index)
     return hr__cache_has(of(cache)->inside, index);
 }
 
-/* What another process would have done. */
+/* Stores an item as another process would. */
 static void deliver(struct claims_standin *s, uint64_t index)
 {
     struct hr__read read = {.path = fixture.paths[index], .expected = -1};
@@ -207,7 +207,7 @@ int __wrap_hr__cache_create(struct hr__cache **out, const struct hr__cache_optio
     s->cache.backend = &fake;
     s->cache.budget_bytes = options->budget_bytes;
     *out = &s->cache;
-    /* Files do not change here, and offers come without a ticket of the private cache's. */
+    /* Files do not change here, and items are offered without a ticket of the private cache. */
     struct hr__cache_options inside = *options;
     inside.dataset = NULL;
     return __real_hr__cache_create(&s->inside, &inside, error);
@@ -227,7 +227,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* The ways in which samples are read: who does it, and with how many threads. */
+/* Ways to read samples: the reading threads, and their number. */
 #define WAYS 8
 
 static void way_options(struct hr_loader_options *options, int way)
@@ -237,7 +237,7 @@ static void way_options(struct hr_loader_options *options, int way)
     options->cache = "1000000000";
     options->cache_form = HR_FORM_ENCODED;
     options->threads = threads[way % 4];
-    options->direct_io = way / 4; /* fetchers read */
+    options->direct_io = way / 4; /* the fetchers read */
     options->no_io_uring = way % 2;
     options->batches_ahead = 1 + way % 3;
     options->staging_bytes = way % 3 ? 16 << 20 : 6000;
@@ -260,8 +260,8 @@ static struct hr_loader_stats stats_of(const struct hr_loader *loader)
     return stats;
 }
 
-/* Busy for a while, then ours or there: the batches are right, each sample is read once
- * by somebody, and every claim ends. */
+/* Busy for a while, then claimed or cached: the batches are right, each sample is read once by
+ * someone, and every claim ends. */
 static void test_busy_for_a_while(void **state)
 {
     for (int way = 0; way < WAYS; way++) {
@@ -288,7 +288,7 @@ static void test_busy_for_a_while(void **state)
     }
 }
 
-/* What does not fit is claimed anew in each epoch. */
+/* Items that do not fit are claimed again in each epoch. */
 static void test_refused_offers(void **state)
 {
     for (int way = 0; way < WAYS; way++) {
@@ -307,7 +307,7 @@ static void test_refused_offers(void **state)
     }
 }
 
-/* Said to be there, and not found: it is read all the same. */
+/* Reported as cached and not found: the sample is read. */
 static void test_found_and_not_there(void **state)
 {
     for (int way = 0; way < WAYS; way++) {
@@ -322,7 +322,7 @@ static void test_found_and_not_there(void **state)
     }
 }
 
-/* Bytes that are taken away while a sample is made of them: its file is read. */
+/* Bytes disappear while a sample is prepared from them: its file is read. */
 static void test_truncated_while_used(void **state)
 {
     for (int way = 0; way < WAYS; way++) {
@@ -339,7 +339,7 @@ static void test_truncated_while_used(void **state)
     }
 }
 
-/* Samples that fail, and those that stand in for them. */
+/* Samples that fail, and their stand-ins. */
 static void test_bad_samples(void **state)
 {
     fixture_spoil(&fixture, 3, "no image");
@@ -371,7 +371,7 @@ static void test_bad_samples(void **state)
     }
 }
 
-/* Epochs that are dropped, and loaders that end, in the middle. */
+/* Epochs that are dropped halfway, and loaders that end then. */
 static void test_dropped_epochs(void **state)
 {
     for (int way = 0; way < WAYS; way++) {
@@ -397,8 +397,8 @@ static void test_dropped_epochs(void **state)
     }
 }
 
-/* Samples of a dropped epoch wait for others, and hold slots that the next epoch needs:
- * who has them in hand must not wait for these slots. */
+/* Samples of a dropped epoch wait for other processes and hold slots that the next epoch needs; the
+ * threads that hold them must not wait for these slots. */
 static void test_slots_of_dropped_epochs(void **state)
 {
     for (int way = 0; way < WAYS; way++) {
@@ -429,8 +429,8 @@ static void test_slots_of_dropped_epochs(void **state)
     }
 }
 
-/* Others that never end: the consumer can still be interrupted, begin anew, and end,
- * all at once; and goes on when they have ended. */
+/* Other processes that never finish: the consumer can still be interrupted, start another epoch and
+ * destroy the loader at once; it continues when they finish. */
 static void test_busy_for_ever(void **state)
 {
     for (int way = 0; way < WAYS; way++) {
@@ -461,13 +461,13 @@ static void test_busy_for_ever(void **state)
         hr_loader_destroy(&loader);
         assert_int_equal(others.errors, 0);
         assert_int_equal(others.held, 0);
-        /* Asking keeps no core busy: 8 at a time, and then a rest. */
+        /* Asking keeps no core busy: 8 at a time, then a pause. */
         assert_true((uint64_t)others.busy < 5000 + (hr__now_ns() - start_ns) / 10000);
     }
 }
 
-/* The same sample several times in a batch: the second waits for the first, which the
- * same thread may have to finish. */
+/* The same sample several times in a batch: the second waits for the first, which the same thread
+ * may have to finish. */
 static void test_repeats(void **state)
 {
     for (int way = 0; way < WAYS; way++) {

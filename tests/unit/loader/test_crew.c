@@ -1,6 +1,6 @@
 /*
- * Crews: which publisher gets the workers, that none is forgotten or left in use, that figures add
- * up, and that idle workers sleep.
+ * Crews: the choice of the publisher that gets the next worker; no publisher is forgotten or stays
+ * in use; counters add up; idle workers sleep.
  */
 #include "yard.h"
 
@@ -20,7 +20,7 @@
 static struct fixture fixture;
 static struct yard yards[4];
 
-/* What the crew's watch was told, in order. */
+/* Calls of the crew's watch, in order. */
 static struct {
     pthread_mutex_t lock;
     const struct hr_loader *loader[EVENTS];
@@ -29,10 +29,10 @@ static struct {
     int is_wrong;
 } seen = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The gate: the first sample that a worker begins with waits here. */
+/* The gate: the first sample of a worker waits here. */
 static atomic_int gate_used, gate_open;
 
-/* Where caches lie, apart from those of other programs. */
+/* A folder for caches, separate from other programs'. */
 static char shm[64];
 
 static int setup(void **state)
@@ -59,7 +59,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Segments of caches that are there. */
+/* Returns the number of cache segments. */
 static int segments(void)
 {
     char command[160];
@@ -114,7 +114,7 @@ static void wait_for_gate(void)
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
-/* Two publishers with work for the one worker, who is held until both have. */
+/* Starts two publishers with work for the one worker, which is held until both have some. */
 static void start_two(struct hr__crew *crew, double ahead0, double ahead1)
 {
     struct hr_loader_options o;
@@ -147,7 +147,7 @@ static void test_due_first(void **state)
     struct hr__crew *crew = watched_crew(1);
     start_two(crew, 5, 0);
     const struct hr_loader *late = yards[0].publisher, *due = yards[1].publisher;
-    /* The sample that the worker was held with, then all of the publisher that is due. */
+    /* The sample with which the worker was held, then all of the publisher that is due. */
     assert_ptr_equal(seen.loader[0], late);
     for (size_t i = 1; i <= SAMPLES; i++)
         assert_ptr_equal(seen.loader[i], due);
@@ -156,7 +156,7 @@ static void test_due_first(void **state)
     end_two(crew);
 }
 
-/* What is due is asked for anew before each sample. */
+/* The crew compares the publishers again before each sample. */
 static void test_equals_take_turns(void **state)
 {
     (void)state;
@@ -167,7 +167,7 @@ static void test_equals_take_turns(void **state)
     end_two(crew);
 }
 
-/* A publisher whose chunks nobody makes room for leaves the workers to the others, however due. */
+/* A publisher without room for chunks leaves the workers to the others, however due it is. */
 static void test_publisher_without_room_holds_nobody_up(void **state)
 {
     (void)state;
@@ -198,7 +198,7 @@ static uint64_t count_seen(const struct hr_loader *loader)
     return n;
 }
 
-/* Publishers of different recipes of reading, joined and left while others work. */
+/* Publishers with different ways of reading are added and removed while others work. */
 static void test_many_publishers(void **state)
 {
     (void)state;
@@ -255,7 +255,7 @@ static void *destroy_publisher(void *arg)
     return NULL;
 }
 
-/* Waits until the thread that destroys a publisher waits itself. */
+/* Waits until the thread that destroys a publisher is waiting itself. */
 static void wait_for_destroyer(void)
 {
     char path[64], state = 0;
@@ -270,7 +270,7 @@ static void wait_for_destroyer(void)
     } while (state != 'S');
 }
 
-/* Who leaves waits for the sample in hand, and nobody else does. */
+/* Removing a publisher waits for the sample in preparation, and delays no other. */
 static void test_leaving_waits_for_the_sample_in_hand(void **state)
 {
     (void)state;
@@ -321,7 +321,7 @@ static void test_idle_workers_sleep(void **state)
     yard_wait(&yards[1], 16);
     yard_wait(&yards[2], 8);
     uint64_t before;
-    do { /* workers that poll would never let this end */
+    do { /* workers that poll would never stop using CPU time */
         before = cpu_ns();
         nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     } while (cpu_ns() - before > 2000000);
@@ -330,7 +330,7 @@ static void test_idle_workers_sleep(void **state)
     hr__crew_destroy(&crew);
 }
 
-/* Idle workers convert what waits; how many are worth it is measured. */
+/* Idle workers convert waiting items; measured costs decide how many. */
 static void wait_for_conversions(void)
 {
     struct hr_loader_stats one = {.size = sizeof one}, two = {.size = sizeof two};
@@ -344,8 +344,8 @@ static void wait_for_conversions(void)
     assert_int_equal(one.cache_encoded + one.cache_coefficients, SAMPLES);
 }
 
-/* Publishers of a process share an unnamed cache, whatever their ranks: what one has read, the
- * others find; and idle workers convert it. */
+/* Publishers of a process share an unnamed cache, whatever their ranks: the others find what one
+ * has read, and idle workers convert it. */
 static void check_shared_cache(int form)
 {
     struct hr_loader_options o, embedded;
@@ -355,7 +355,7 @@ static void check_shared_cache(int form)
     publisher_options(&o);
     o.cache = "64MiB";
     o.cache_form = form;
-    o.epochs = 40; /* enough that converting pays by the typical costs */
+    o.epochs = 40; /* enough that converting pays off by the typical costs */
     for (int i = 0; i < 2; i++)
         yard_make(&yards[i], crew, &fixture, &o);
     yard_wait(&yards[0], yard_start(&yards[0], 0, 0));
@@ -370,7 +370,7 @@ static void check_shared_cache(int form)
     if (form == HR_FORM_COEFFICIENTS)
         wait_for_conversions();
     assert_int_equal(segments(), 1);
-    /* At the same time, from nothing but what is there. */
+    /* Simultaneously, from cached items only. */
     for (uint64_t epoch = 4; epoch < 7; epoch++) {
         for (int i = 0; i < 2; i++)
             yard_start(&yards[i], epoch, 0);
@@ -389,9 +389,10 @@ static void test_publishers_share_a_cache(void **state)
     (void)state;
     check_shared_cache(HR_FORM_ENCODED);
     check_shared_cache(HR_FORM_COEFFICIENTS);
+    check_shared_cache(HR_FORM_INDEXED);
 }
 
-/* Publishers that begin together read each sample once between them. */
+/* Publishers that start together read each sample once between them. */
 static void test_publishers_read_each_sample_once(void **state)
 {
     (void)state;
@@ -405,7 +406,7 @@ static void test_publishers_read_each_sample_once(void **state)
         o.cache_form = HR_FORM_ENCODED;
         o.direct_io = fetchers_read;
         for (int i = 0; i < 3; i++) {
-            o.seed = (uint64_t)i / 2; /* two with one order, and one with another */
+            o.seed = (uint64_t)i / 2; /* two with the same order, and one with another */
             yard_make(&yards[i], crew, &fixture, &o);
         }
         for (int i = 0; i < 3; i++)

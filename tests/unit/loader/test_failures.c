@@ -1,7 +1,7 @@
 /*
- * Bad samples: raising at the batch's turn, skipping with stand-ins that do not
- * depend on threads, the list and the share that stops the run; and allocation
- * failures everywhere.
+ * Bad samples: `raise` fails when the sample's batch is due; the stand-ins of `skip` do not depend
+ * on threads; the list of skipped samples, and the share that stops the run. Also fails each
+ * allocation.
  */
 #include "fixture.h"
 
@@ -31,7 +31,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Position in the epoch's order at which `index` comes. */
+/* Returns the position of `index` in the epoch's order. */
 static uint64_t position_of(uint64_t index, uint64_t epoch)
 {
     struct hr__order *order = NULL;
@@ -80,7 +80,7 @@ static void check_raise(size_t index, int code, const char *word, int threads, i
     assert_int_equal(state.position, at * 8);
     assert_int_equal(hr_loader_next(loader, &batch, &error), 0);
     assert_int_equal(hr_loader_skipped_count(loader), 0);
-    /* Another epoch fails at its own place, or not yet: the loader still works. */
+    /* Another epoch fails at its own bad sample: the loader still works. */
     assert_int_equal(hr_loader_start_epoch(loader, 5, &error), 0);
     assert_int_equal(hr_loader_failed_get(loader, &failed), -ENOENT);
     hr_loader_destroy(&loader);
@@ -108,8 +108,8 @@ static void test_raise_deleted_file(void **state)
     check_raise(3, -ENOENT, "No such file", 2, 1);
 }
 
-/* Of several bad samples in one batch the one with the lowest place is told,
- * whoever was first. */
+/* Of several bad samples in a batch, the error names the one at the lowest place, whichever failed
+ * first. */
 static void test_raise_lowest(void **state)
 {
     struct hr_loader_options options;
@@ -133,7 +133,7 @@ static void test_raise_lowest(void **state)
     }
 }
 
-/* What one epoch gave, for comparing runs. */
+/* The results of one epoch, for comparing runs. */
 struct failures_epoch {
     int64_t indices[SAMPLES + 8];
     size_t count, replaced;
@@ -201,7 +201,7 @@ static void test_skip(void **state)
             assert_memory_equal(&first, &other, sizeof first);
         }
     }
-    /* Good samples keep their places; bad ones have the order's stand-in. */
+    /* Good samples keep their places; bad ones are replaced by the order's stand-in. */
     struct hr__order *order = NULL;
     struct hr_error error;
     assert_int_equal(hr__order_create(&order, SAMPLES, 1, FIXTURE_SEED, 1, &error), 0);
@@ -236,7 +236,7 @@ static void test_skip_nothing_good(void **state)
     hr_loader_destroy(&loader);
 }
 
-/* Batches until the end or an error, which is returned. */
+/* Reads batches to the end or an error; returns the error. */
 static int drain(struct hr_loader *loader, int *batches, struct hr_error *error)
 {
     struct hr_batch *batch;
@@ -259,7 +259,7 @@ static void test_bad_share(void **state)
     options.shuffle = 0;
     fixture_spoil(&fixture, 1, "text");
     fixture_spoil(&fixture, 9, NULL);
-    /* Fewer than 100 samples: judged at the epoch's end. 2 of 61 are 3.3 %. */
+    /* Fewer than 100 samples: checked at the epoch's end. 2 of 61 are 3.3 %. */
     struct hr_loader *loader = fixture_loader(&fixture, &options);
     assert_int_equal(hr_loader_start_epoch(loader, 0, &error), 0);
     assert_int_equal(drain(loader, &batches, &error), -EOVERFLOW);
@@ -276,7 +276,7 @@ static void test_bad_share(void **state)
     hr_loader_destroy(&loader);
 }
 
-/* From the 100th sample on the judgement comes in the middle of the epoch. */
+/* From the 100th sample on the share is checked within the epoch. */
 static void test_bad_share_midway(void **state)
 {
     struct hr_loader_options options;
@@ -297,8 +297,8 @@ static void test_bad_share_midway(void **state)
     hr_loader_destroy(&loader);
 }
 
-/* A run with one allocation failing, at each place in turn: an error or the
- * whole epoch, never a hang, a leak or a wrong batch. */
+/* Runs with each allocation failing in turn: the result is an error or the whole epoch, never a
+ * hang, a leak or a wrong batch. */
 static int run_failing(uint64_t n, int onwards)
 {
     struct hr_loader_options options;

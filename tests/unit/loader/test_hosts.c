@@ -1,6 +1,6 @@
 /*
- * Loaders whose items lie on several hosts: real memcached servers, ranks as threads. What comes
- * is compared with what a plain loader gives; what is read from files is counted.
+ * Loaders with items on several hosts: real memcached servers, ranks as threads. Batches are
+ * compared with those of a plain loader, and reads of files are counted.
  */
 #include "world.h"
 
@@ -36,12 +36,12 @@ static void test_two_hosts_keep_all(void **state)
         assert_int_equal(read_so_far(&w), bytes);
     }
     world_stats(&w, &s);
-    /* What one rank has too much of in a batch moves. */
+    /* Only the surplus of a rank in a batch moves. */
     assert_true(s.own_hits > s.peer_hits * 2);
     world_remove(&w);
 }
 
-/* Global batches are the same sets whoever computes them. */
+/* Global batches have the same samples, whichever rank computes them. */
 static void fill_sets(struct world *w, uint64_t *sets)
 {
     for (int i = 0; i < w->ranks; i++)
@@ -68,7 +68,7 @@ static void test_global_batches_are_the_same_sets(void **state)
     world_remove(&w);
 }
 
-/* D - C, and not a byte more. */
+/* Reads are exactly D - C bytes. */
 static void test_what_nobody_keeps_is_read(void **state)
 {
     struct world w;
@@ -135,15 +135,15 @@ static void test_ranks_share_a_host(void **state)
     world_remove(&w);
 }
 
-/* Forms are converted on the way; pixels are the same. */
+/* Items are converted before they are stored; pixels are the same. */
 static void test_forms(void **state)
 {
     struct world w;
     struct hr_loader_stats s;
     world_make(&w, &fixture, 2, 2);
     uint64_t bytes = world_bytes(&w);
-    for (int form = 0; form < 2; form++) {
-        strcpy(w.rest, form ? "size=16MiB&form=planes" : "size=16MiB&form=coefficients");
+    for (int form = HR_FORM_ENCODED + 1; form < HR_FORMS; form++) {
+        snprintf(w.rest, sizeof w.rest, "size=16MiB&form=%s", hr_form_name((enum hr_form)form));
         for (int i = 0; i < 2; i++) {
             memcached_kill(&w.servers[i], SIGKILL);
             memcached_restart(&w.servers[i]);
@@ -160,7 +160,7 @@ static void test_forms(void **state)
     world_remove(&w);
 }
 
-/* The consumer is slow: storage reads what comes later, each file once. */
+/* The consumer is slow: samples of later batches are read ahead, each file once. */
 static void be_slow(struct world_rank *rank)
 {
     usleep(20000);
@@ -185,7 +185,7 @@ static void test_later_batches_are_read_ahead(void **state)
     world_remove(&w);
 }
 
-/* Another run finds what the one before it stored. */
+/* The next run finds the items that the one before it stored. */
 static void test_servers_outlive_a_run(void **state)
 {
     struct world w;
@@ -273,7 +273,7 @@ static void test_a_difference_is_named(void **state)
     strcpy(w.rest, "size=17MiB");
     world_open(&w);
     run_and_fail(&w, -EINVAL, (const char *const[]){"16", "17", NULL});
-    /* It was told, and is not for ever. */
+    /* The difference was reported, and is not permanent. */
     world_close(&w);
     world_run(&w, 0, UINT64_MAX);
     world_check(&w, 0);
@@ -298,7 +298,7 @@ static void test_rank_that_does_not_come(void **state)
     assert_int_equal(r, -ETIMEDOUT);
     assert_non_null(strstr(error.message, "1"));
     assert_int_equal(hr_loader_next(loader, &batch, &error), 0);
-    /* Destroyed while it waits. */
+    /* The loader is destroyed while it waits. */
     assert_int_equal(hr_loader_start_epoch(loader, 0, &error), 0);
     assert_int_equal(hr_loader_next(loader, &batch, &error), -EINTR);
     world_remove(&w);
@@ -344,7 +344,7 @@ static void test_other_hosts_from_an_epoch_on(void **state)
     world_check(&w, 0);
     assert_int_equal(hr_loader_host_count(w.all[0].loader), 3);
     uint64_t moved = read_so_far(&w) - bytes;
-    /* About a third has another owner. */
+    /* About a third of the items have another owner. */
     assert_in_range(moved, bytes / 5, bytes / 2);
     world_run(&w, 3, UINT64_MAX);
     world_check(&w, 0);
@@ -372,7 +372,7 @@ static void test_rates(void **state)
         assert_true(rates[i].wait_s > 0 && rates[i].wait_s < 10);
     }
     assert_int_equal(hr_loader_set_rates(w.all[0].loader, 2, rates, 1, &error), -EINVAL);
-    /* One's storage is far slower: the other one reads what nobody keeps. */
+    /* One host has much slower storage: the other reads the samples that no host keeps. */
     rates[0].storage_bytes_per_s = 1e9;
     rates[1].storage_bytes_per_s = 1e4;
     for (int i = 0; i < 2; i++) {
@@ -395,7 +395,7 @@ static void test_rates(void **state)
     world_remove(&w);
 }
 
-/* Options that do not go together. */
+/* Options that exclude each other. */
 static void test_refusals(void **state)
 {
     struct hr_loader_options options;

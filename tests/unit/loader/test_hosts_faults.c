@@ -1,6 +1,6 @@
 /*
- * Hosts whose servers die, hang, forget or fill up in the middle of an epoch: what comes is right,
- * within bounded time, and things mend by themselves.
+ * Servers that die, hang, restart empty or fill up in the middle of an epoch: batches are correct,
+ * arrive within a bounded time, and the loaders recover by themselves.
  */
 #include "world.h"
 
@@ -25,8 +25,8 @@ static uint64_t read_so_far(const struct world *w)
     return s.bytes_read;
 }
 
-/* Rank 0 does something to server 1 after its third batch; consumers are slow enough for the
- * others to see it in the middle of their epoch. */
+/* Rank 0 calls this for server 1 after its third batch; consumers are slow enough that the other
+ * ranks see the fault in the middle of their epoch. */
 static void (*fault)(struct memcached *server);
 
 static void hurt(struct world_rank *rank)
@@ -68,7 +68,7 @@ static void make(struct world *w)
     world_run(w, 0, UINT64_MAX);
 }
 
-/* Waits until the ranks ask the server again. */
+/* Waits until the ranks use the server again. */
 static void wait_until_up(struct world *w, uint64_t *epoch)
 {
     struct hr_loader_host host = {.size = sizeof host};
@@ -145,7 +145,7 @@ static void test_hangs(void **state)
     world_remove(&w);
 }
 
-/* Files that decode as before and are so much longer. */
+/* Makes files longer that decode as before. */
 static void lengthen_files(size_t bytes)
 {
     int64_t labels[300];
@@ -185,7 +185,7 @@ static uint64_t largest_file(void)
     return largest;
 }
 
-/* Its memory is too small for what it is to keep: the rest is read in every epoch, once. */
+/* A server has too little memory for its items: the rest is read once in every epoch. */
 static void test_full(void **state)
 {
     struct world w;
@@ -199,7 +199,7 @@ static void test_full(void **state)
         world_check(&w, 0);
         uint64_t now = read_so_far(&w);
         world_stats(&w, &s);
-        /* Only what was read ahead before the first refusal may be read again, and once. */
+        /* Only samples read ahead before the first refusal may be read again, once. */
         uint64_t again = epoch ? 0 : s.read_ahead * largest_file();
         assert_in_range(now - before, bytes / 5, bytes + (again < bytes ? again : bytes));
         before = now;
@@ -210,7 +210,8 @@ static void test_full(void **state)
     world_remove(&w);
 }
 
-/* Some are larger than an item may be: they are nobody's, and nothing is tried with them. */
+/* Some items are larger than the server's limit: no host owns them, and nobody tries to store
+ * them. */
 static void test_too_large(void **state)
 {
     struct world w;
@@ -227,7 +228,7 @@ static void test_too_large(void **state)
     world_remove(&w);
 }
 
-/* All servers are gone before the first batch: a lone rank goes on without. */
+/* No server runs at the first batch: a single rank continues without them. */
 static void test_none_is_there(void **state)
 {
     struct world w;
@@ -240,7 +241,7 @@ static void test_none_is_there(void **state)
     world_remove(&w);
 }
 
-/* Epochs that are left in the middle, again and again. */
+/* Epochs that are left in the middle, repeatedly. */
 static void test_epochs_are_dropped(void **state)
 {
     struct world w;
@@ -263,7 +264,7 @@ static void test_epochs_are_dropped(void **state)
     world_remove(&w);
 }
 
-/* What a server has fits its checksum and is no picture. */
+/* Items with a correct checksum that are not images. */
 static void test_wrong_items(void **state)
 {
     struct world w;
@@ -303,7 +304,7 @@ static void test_wrong_items(void **state)
     world_remove(&w);
 }
 
-/* Memory that is refused while a loader is made leaves nothing behind. */
+/* Allocations that fail while a loader is made leave nothing behind. */
 static void test_no_memory(void **state)
 {
     struct hr_loader_options options;
@@ -323,7 +324,7 @@ static void test_no_memory(void **state)
     hr_loader_destroy(&loader);
 }
 
-/* Nor does memory that is refused in an epoch: it ends with that error, or comes whole. */
+/* An allocation fails during an epoch: the epoch ends with that error, or is complete. */
 static void test_no_memory_in_an_epoch(void **state)
 {
     struct world w;
@@ -351,7 +352,7 @@ static void test_no_memory_in_an_epoch(void **state)
     world_remove(&w);
 }
 
-/* A child of fork cannot use the loader, and can end it. */
+/* A forked child cannot use the loader, but can destroy it. */
 static void test_fork(void **state)
 {
     struct world w;

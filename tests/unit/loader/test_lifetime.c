@@ -1,6 +1,6 @@
 /*
- * Who holds what for how long: batches beyond the ring and beyond the loader,
- * stopping at any moment, forks, signals, options that are refused.
+ * Lifetimes: batches that outlive the ring or the loader, stopping at any moment, forks, signals,
+ * options that are refused.
  */
 #include "fixture.h"
 
@@ -26,7 +26,7 @@ static void sleep_ms(long ms)
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
-/* A gate that workers stop at while it is shut. */
+/* A gate: workers wait while it is closed. */
 static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t gate_opens = PTHREAD_COND_INITIALIZER;
 static int gate_shut;
@@ -75,8 +75,8 @@ static uint64_t slots_of(const struct hr_loader *loader, uint64_t *grown)
     return stats.slots;
 }
 
-/* list(loader): everything held, nothing overwritten, warned of once, and the
- * ring shrinks again. */
+/* list(loader): all batches are held, none is overwritten, one warning is logged, and the ring
+ * shrinks again. */
 static void test_hold_everything(void **state)
 {
     struct hr_loader_options options;
@@ -101,7 +101,7 @@ static void test_hold_everything(void **state)
     }
     assert_int_equal(slots_of(loader, &grown), 4);
     hr_log_set(NULL, NULL);
-    /* Two held at a time need no more than was planned. */
+    /* A consumer that holds two at a time needs no more than was planned. */
     assert_int_equal(hr_loader_start_epoch(loader, 1, &error), 0);
     struct hr_batch *last = fixture_next(loader);
     for (int i = 1; i < 21; i++) {
@@ -115,7 +115,7 @@ static void test_hold_everything(void **state)
     hr_loader_destroy(&loader);
 }
 
-/* A consumer that always holds three makes the ring grow by one, once. */
+/* A consumer that always holds three makes the ring grow by one slot, once. */
 static void test_hold_three(void **state)
 {
     struct hr_loader_options options;
@@ -147,7 +147,7 @@ static void *release_later(void *arg)
     return NULL;
 }
 
-/* Released by other threads, some after the loader is gone. */
+/* Other threads release batches, some after the loader is gone. */
 static void test_release_elsewhere(void **state)
 {
     struct hr_loader_options options;
@@ -185,8 +185,8 @@ static void test_batch_outlives_loader(void **state)
     hr_batch_release(&b);
 }
 
-/* Destroyed unstarted, just started, midway after any number of batches, at the
- * end, and while workers are at work. */
+/* Destroys a loader that was not started, was just started, has given any number of batches, or is
+ * at its end, and while workers work. */
 static void test_destroy_anytime(void **state)
 {
     struct hr_loader_options options;
@@ -211,7 +211,7 @@ static void test_destroy_anytime(void **state)
     }
 }
 
-/* Epochs started over and over, at every stage of preparation. */
+/* Epochs restarted repeatedly, at every stage of preparation. */
 static void test_start_over(void **state)
 {
     struct hr_loader_options options;
@@ -241,8 +241,8 @@ static void test_start_over(void **state)
     }
 }
 
-/* A dropped epoch's samples are still with the workers: the next epoch waits
- * for their slots instead of growing. */
+/* Workers still have samples of a dropped epoch: the next epoch waits for their slots instead of
+ * making new ones. */
 static void test_start_over_at_work(void **state)
 {
     struct hr_loader_options options;
@@ -265,8 +265,8 @@ static void test_start_over_at_work(void **state)
     hr_loader_destroy(&loader);
 }
 
-/* An epoch that ends before a thread has finished with one that was dropped: the
- * thread waits for a slot of the dropped epoch when the consumer begins to wait. */
+/* An epoch ends before a thread has finished with a dropped one: when the consumer begins to wait,
+ * that thread waits for a slot of the dropped epoch. */
 static void test_empty_epoch_after_a_dropped_one(void **state)
 {
     static const int64_t index[] = {1, 2, 3};
@@ -277,7 +277,7 @@ static void test_empty_epoch_after_a_dropped_one(void **state)
     options.external_order = 1;
     options.threads = 2;
     options.batches_ahead = 1;
-    options.wait_ms = 60000; /* only so that a hang ends as a failure */
+    options.wait_ms = 60000; /* only makes a hang a failure */
     struct hr_loader *loader = fixture_loader(&fixture, &options);
     for (uint64_t epoch = 0; epoch < 40; epoch += 4) {
         assert_int_equal(hr_loader_start_epoch(loader, epoch, &error), 0);
@@ -303,7 +303,7 @@ static void test_empty_epoch_after_a_dropped_one(void **state)
     hr_loader_destroy(&loader);
 }
 
-/* The child: a clear error from everything, and no hang in destroy. */
+/* In the child every call returns a clear error, and destroy does not hang. */
 static int child(struct hr_loader *loader, struct hr_batch *held)
 {
     struct hr_error error;
@@ -359,7 +359,7 @@ static void test_fork(void **state)
             _exit(child(loader, batch));
         }
         expect_exit(pid, 0);
-        /* The parent goes on. */
+        /* The parent continues. */
         fixture_check(&fixture, batch, 0, 0);
         hr_batch_release(&batch);
         batch = fixture_next(loader);
@@ -384,7 +384,7 @@ static int use_in_child(struct hr_loader *loader)
     return batches == 8 ? 0 : 2;
 }
 
-/* Made before the fork and first used after it, on both sides. */
+/* Made before the fork and first used after it, by parent and child. */
 static void test_fork_before_use(void **state)
 {
     struct hr_loader_options options;
@@ -408,13 +408,13 @@ static void on_signal(int signal)
 {
 }
 
-/* Who gets the signals, and how many of its waits they have ended. */
+/* The thread that receives the signals, and how many of its waits they have ended. */
 struct lifetime_waiter {
     pthread_t thread;
     atomic_int interrupted;
 };
 
-/* Signals go on until they were seen: one that comes between two waits ends none. */
+/* Sends signals until they were noticed: a signal between two waits ends none. */
 static void *send_signals(void *arg)
 {
     struct lifetime_waiter *waiter = arg;
@@ -426,7 +426,7 @@ static void *send_signals(void *arg)
     return NULL;
 }
 
-/* A handler that ran ends the wait, with SA_RESTART too; nothing is lost. */
+/* A handler that ran ends the wait, even with SA_RESTART; nothing is lost. */
 static void test_signal_interrupts(void **state)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
@@ -481,7 +481,7 @@ static void test_wait_limit(void **state)
     hr_loader_destroy(&loader);
 }
 
-/* Processor time of the whole process during 200 ms in which the caller sleeps. */
+/* Returns the CPU time of the whole process during 200 ms in which the caller sleeps. */
 static int64_t used_asleep_ns(void)
 {
     struct timespec before, after;
@@ -491,8 +491,8 @@ static int64_t used_asleep_ns(void)
     return (after.tv_sec - before.tv_sec) * INT64_C(1000000000) + after.tv_nsec - before.tv_nsec;
 }
 
-/* Threads with nothing to do use no processor time, as soon as they have done what there
- * was: threads that poll would never let this end. */
+/* Idle threads use no CPU time once they have finished their work: threads that poll would never
+ * let this end. */
 static void test_idle_costs_nothing(void **state)
 {
     struct hr_loader_options options;
@@ -580,7 +580,7 @@ static void test_refusals(void **state)
     struct hr_error error;
     struct hr_batch *batch;
     struct hr_loader *loader = NULL;
-    /* a program that knows nothing behind batch_size */
+    /* an older program, whose struct ends after batch_size */
     struct hr_loader_options old;
     memset(&old, 0x55, sizeof old);
     hr_loader_options_init(&old, offsetof(struct hr_loader_options, shuffle));

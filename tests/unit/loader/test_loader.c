@@ -1,7 +1,7 @@
 /*
- * What batches hold: every sample is what the preparer makes of it alone, in the
- * order that the order room gives, whatever the number of threads, who reads
- * the files, and how long anything takes; resuming and ranks included.
+ * The contents of batches: every sample equals the preparer's result for it alone, in the order of
+ * the order room, for any number of threads, any thread that reads the files, and any delays;
+ * resuming and ranks included.
  */
 #include "fixture.h"
 
@@ -19,7 +19,7 @@
 
 FIXTURE(SAMPLES)
 
-/* Reads a whole epoch and holds it against the order. */
+/* Reads a whole epoch and compares it with the order. */
 static void check_epoch(struct hr_loader *loader, const struct hr_loader_options *o, uint64_t epoch)
 {
     struct hr_error error;
@@ -65,7 +65,7 @@ static void check_options(const struct hr_loader_options *options)
     assert_null(loader);
 }
 
-/* direct_io sends every read through the fetchers, whatever the page cache. */
+/* With direct_io every read goes through the fetchers, whatever is in the page cache. */
 static void test_threads_and_readers(void **state)
 {
     static const int threads[] = {1, 2, 5};
@@ -130,7 +130,7 @@ static void blocking_read(const char *path)
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
-/* Reads that block a worker are handed to the fetchers, after a few. */
+/* When reads block a worker several times, the fetchers take over. */
 static void test_blocking_reads_go_to_fetchers(void **state)
 {
     struct hr_loader_options options;
@@ -172,7 +172,7 @@ static void test_ranks(void **state)
     assert_int_equal(padding, 2); /* 61 samples over 3 ranks: 63 places */
 }
 
-/* The batches after a restore are bit for bit those that would have come. */
+/* After a restore the batches are the same, bit for bit, as without it. */
 static void test_resume(void **state)
 {
     struct hr_loader_options options;
@@ -189,7 +189,7 @@ static void test_resume(void **state)
         assert_int_equal(hr_loader_get_state(first, &saved, &error), 0);
         assert_int_equal(saved.position, done < 8 ? done * 8 : SAMPLES);
         struct hr_loader_options others = options;
-        others.seed = 7; /* the state's counts */
+        others.seed = 7; /* the state's seed replaces it */
         others.shuffle = 0;
         others.threads = 1;
         struct hr_loader *second = fixture_loader(&fixture, &others);
@@ -214,7 +214,7 @@ static void test_resume(void **state)
     }
 }
 
-/* With other ranks and another batch size, the rest of the epoch comes once. */
+/* With other ranks and another batch size, the rest of the epoch comes exactly once. */
 static void test_resume_cut_anew(void **state)
 {
     struct hr_loader_options options;
@@ -311,7 +311,7 @@ static void test_external_order(void **state)
     assert_int_equal(hr_loader_push_end(loader, &error), 0);
     assert_int_equal(hr_loader_push(loader, pushed[0], 4, &error), -EINVAL);
     assert_int_equal(hr_loader_next(loader, &batch, &error), 0);
-    /* Restored after the first batch: the owner replays the rest. */
+    /* Restored after the first batch: the caller pushes the rest again. */
     assert_int_equal(saved.position, 4);
     assert_int_equal(hr_loader_restore(loader, &saved, &error), 0);
     assert_int_equal(hr_loader_push(loader, pushed[1], 4, &error), 0);
@@ -370,7 +370,7 @@ static void test_stats_add_up(void **state)
         check_histogram(&stats.prepare, 2 * SAMPLES);
         check_histogram(&stats.wait, 18);
         assert_int_equal(stats.wait.sum_ns, stats.wait_ns);
-        /* A caller of an older version gets what it knows. */
+        /* A caller of an older version gets the members that it knows. */
         struct hr_loader_stats old = {.size = offsetof(struct hr_loader_stats, wait_ns),
                                       .wait_ns = 77};
         hr_loader_get_stats(loader, &old);
@@ -420,7 +420,7 @@ static void test_first_rank_suggests_an_agent(void **state)
     hr_log_set(NULL, NULL);
 }
 
-/* Without `threads` each of a host's ranks has its part of the cores, and stays with it. */
+/* Without `threads`, each rank of a host gets a fixed part of the cores. */
 static void test_ranks_divide_the_cores(void **state)
 {
     for (int ranks = 1; ranks < 4; ranks++) {
@@ -440,7 +440,7 @@ static void test_ranks_divide_the_cores(void **state)
     }
 }
 
-/* This program is linked without the room above, as a library built without agents is. */
+/* This program is linked without the agent's room, like a library built without agents. */
 static void test_agent_needs_its_room(void **state)
 {
     (void)state;
@@ -458,7 +458,7 @@ static void test_agent_needs_its_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        /* First: a process logs it once. */
+        /* This test comes first, because a process logs the line only once. */
         cmocka_unit_test_setup_teardown(test_first_rank_suggests_an_agent, setup, teardown),
         cmocka_unit_test_setup_teardown(test_agent_needs_its_room, setup, teardown),
         cmocka_unit_test_setup_teardown(test_threads_and_readers, setup, teardown),

@@ -1,8 +1,7 @@
 /*
- * Page-locked batches and asynchronous copies: with a stand-in driver whose
- * copies are performed late, every byte that arrives is that of the batch it was
- * copied from, however early the batch was released; and the same run without
- * fences shows that the test would notice.
+ * Page-locked batches and asynchronous copies: with a stand-in driver that performs copies late,
+ * every copied byte is that of the batch it was copied from, however early the batch was released.
+ * The same run without fences shows that the test would detect an error.
  */
 #include "fixture.h"
 
@@ -70,7 +69,7 @@ static int setup(void **state)
     return 0;
 }
 
-/* Nothing stays behind in the driver. */
+/* Nothing stays registered with the driver. */
 static int teardown(void **state)
 {
     gpu.set_capturing(0);
@@ -94,7 +93,7 @@ static struct hr_loader *make_loader(void)
     return fixture_loader(&fixture, &options);
 }
 
-/* "Device" memory and what must be in it. */
+/* "Device" memory and its expected contents. */
 struct pinned_device {
     char *memory, *expected;
     size_t bytes; /* of one batch */
@@ -115,7 +114,7 @@ static void device_free(struct pinned_device *d)
     free(d->expected);
 }
 
-/* Enqueues the copy of a batch, and releases it before it is performed. */
+/* Enqueues the copy of a batch, and releases the batch before the copy is performed. */
 static void copy_and_release(struct pinned_device *d, struct hr_batch *batch, long delay_ns)
 {
     struct hr_batch_view view;
@@ -151,8 +150,8 @@ static void test_copies_are_whole(void **state)
     hr_loader_destroy(&loader);
 }
 
-/* The same consumer with a loader that does not pin: slots are reused under the
- * copies, and the bytes that arrive are wrong. */
+/* The same consumer with a loader that does not pin: slots are reused while copies read them, and
+ * the copied bytes are wrong. */
 static void test_would_notice(void **state)
 {
     struct pinned_device d;
@@ -173,7 +172,7 @@ static void test_would_notice(void **state)
     hr_loader_destroy(&loader);
 }
 
-/* The loader goes, and the last batch after it, while copies are in flight. */
+/* The loader is destroyed, and then the last batch released, while copies are in flight. */
 static void test_destroy_under_copies(void **state)
 {
     struct pinned_device d;
@@ -191,8 +190,8 @@ static void test_destroy_under_copies(void **state)
     device_free(&d);
 }
 
-/* Releases while a stream is captured: those slots stay out of the ring until a
- * later release can record. */
+/* Batches released while a stream is captured: their slots stay out of the ring until a later
+ * release can record a fence. */
 static void test_capture(void **state)
 {
     struct pinned_device d;
@@ -213,7 +212,7 @@ static void test_capture(void **state)
         copy_and_release(&d, fixture_next(loader), 3000000);
     gpu.synchronize();
     assert_memory_equal(d.memory, d.expected, BATCHES * d.bytes);
-    /* The slots that stood in are gone again. */
+    /* The additional slots are gone again. */
     assert_int_equal(hr_loader_start_epoch(loader, 1, &error), 0);
     struct hr_batch *batch = fixture_next(loader);
     hr_batch_release(&batch);
@@ -223,7 +222,7 @@ static void test_capture(void **state)
     device_free(&d);
 }
 
-/* A device that is never done: the ring grows after a while, never a hang. */
+/* A device that never finishes: after a while the ring grows; nothing hangs. */
 static void test_endless_copy(void **state)
 {
     struct pinned_device d;
@@ -251,8 +250,8 @@ static void wait_for_device(void *calls)
     ++*(int *)calls;
 }
 
-/* Replayed batches are copied from while they are handed out again; loaded ones are
- * released before they have been copied. */
+/* Replayed batches are handed out again while copies read them; loaded ones are released before
+ * they have been copied. */
 static void test_watched_loop(void **state)
 {
     struct hr_loader_options options;
@@ -286,7 +285,7 @@ static void test_watched_loop(void **state)
     }
     if (r)
         fail_msg("%s", error.message);
-    /* Both ends of the segments of two rounds at least, each of four batches or more. */
+    /* Called at both ends of the segments of at least two rounds, each of at least four batches. */
     assert_true(synchronized >= 8 && steps >= 16);
     gpu.synchronize();
     hr_stalls_watch_close(&watch);

@@ -1,7 +1,7 @@
 /*
- * Publishers: their samples are those of an embedded loader, bit for bit, whatever the chunks'
- * size, the number of threads and the moments at which there is room or a restart; chunks are
- * published in order and each that was acquired is published or dropped, once.
+ * Publishers: their samples equal those of an embedded loader, bit for bit, for any size of chunks
+ * and number of threads, and whenever the ring gets room or the queue is restarted. Chunks are
+ * published in order, and each acquired chunk is published or dropped exactly once.
  */
 #include "yard.h"
 
@@ -39,7 +39,7 @@ static void publisher_options(struct hr_loader_options *o, int chunk_samples)
     o->batches_ahead = 4;
 }
 
-/* A whole rest of an epoch, compared with an embedded loader's. */
+/* Compares the rest of an epoch with an embedded loader's. */
 static void check_epoch(struct hr__crew *crew, const struct hr_loader_options *o, uint64_t epoch,
                         uint64_t position)
 {
@@ -83,7 +83,7 @@ static void test_samples_are_those_of_a_loader(void **state)
             check_epoch(crew, &whole, 3, 0);
             check_epoch(crew, &whole, 4, 41);
             if (o.drop_last) {
-                /* A publisher drops none. */
+                /* A publisher drops no sample. */
                 yard_make(&yard, crew, &fixture, &o);
                 uint64_t samples = yard_start(&yard, 0, 0);
                 assert_int_equal(samples,
@@ -121,7 +121,7 @@ static unsigned step(unsigned *random)
     return *random >> 8;
 }
 
-/* Two publishers over one crew, started again at random moments. */
+/* Restarts two publishers of one crew at random moments. */
 static void check_restarts(int threads, int fetchers_read, unsigned random)
 {
     struct hr_loader_options o, embedded;
@@ -145,7 +145,7 @@ static void check_restarts(int threads, int fetchers_read, unsigned random)
     }
     for (int i = 0; i < 2; i++) {
         uint64_t first, samples = yard_start(yards[i], 50, 10);
-        /* The first of this start; none was dropped since. */
+        /* The first chunk since this start; none was dropped since. */
         yard_wait(yards[i], samples);
         first = yard_read(yards[i], &yards[i]->shown) - (samples + 6) / 7;
         embedded_options(&embedded, &o);
@@ -178,7 +178,7 @@ static void test_room_wakes_the_publisher(void **state)
         yard_make(&yard, crew, &fixture, &o);
         yard.limit = 0;
         uint64_t samples = yard_start(&yard, 0, 0);
-        /* One chunk at a time, and told once each. */
+        /* One chunk at a time, each published once. */
         for (uint64_t n = 1; n <= (samples + 7) / 8; n++) {
             yard_open(&yard, n);
             yard_wait(&yard, n * 8 < samples ? n * 8 : samples);
@@ -190,8 +190,7 @@ static void test_room_wakes_the_publisher(void **state)
     hr__crew_destroy(&crew);
 }
 
-/* Room that comes while a worker is being told that there is none, and the others have seen it
- * asking. */
+/* Room becomes free while a worker is being refused, and the others have seen it asking. */
 static void test_room_comes_during_a_refusal(void **state)
 {
     (void)state;
@@ -207,7 +206,7 @@ static void test_room_comes_during_a_refusal(void **state)
         for (uint64_t n = 1, refused = 0; n <= (samples + 7) / 8; n++) {
             while (yard_read(&yard, &yard.refused) == refused)
                 nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
-            /* Somebody looks, finds an opening under way, and sleeps. */
+            /* A worker finds that a batch is being opened, and sleeps. */
             pthread_mutex_lock(&yard.publisher->lock);
             hr__wake_claimers_locked(yard.publisher);
             pthread_mutex_unlock(&yard.publisher->lock);
@@ -238,7 +237,7 @@ static void test_bad_samples_are_replaced(void **state)
     embedded_options(&embedded, &o);
     samples_make(&expected, &fixture, &embedded, 2, 0);
 
-    /* The order in which an embedded loader tells them. */
+    /* The order in which an embedded loader reports them. */
     struct hr_loader *loader = fixture_loader(&fixture, &embedded);
     struct hr_batch *batch;
     assert_int_equal(hr_loader_start_epoch(loader, 2, NULL), 0);
@@ -265,7 +264,7 @@ static void test_bad_samples_are_replaced(void **state)
     samples_free(&expected);
 }
 
-/* What an embedded loader says when it meets the first bad sample of the epoch, and how many
+/* Returns the error of an embedded loader for the first bad sample of the epoch, and how many
  * samples come before it, one at a time. */
 static uint64_t embedded_failure(const struct hr_loader_options *publisher, struct hr_error *error,
                                  struct hr_skipped_sample *failed)

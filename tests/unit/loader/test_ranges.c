@@ -1,7 +1,6 @@
 /*
- * Samples that are pieces of a pack: the loader gives the batches of the files they
- * were made from, damage is noticed before decoding and told, verification too; and
- * what happens when the process has no descriptors left.
+ * Samples that are ranges of a pack: the loader gives the batches of the original files; damage is
+ * detected before decoding and reported, in verification, too; behaviour without free descriptors.
  */
 #include "../dataset/packs.h"
 #include "fixture.h"
@@ -139,7 +138,7 @@ static void one_sample_is_read(void **state)
     hr_dataset_unref(&d);
 }
 
-/* Where in the pack the bytes of sample `index` are. */
+/* Returns the place of sample `index` in the pack. */
 static struct hr__range range_of(struct hr_dataset *d, size_t index)
 {
     struct hr__range range;
@@ -155,7 +154,7 @@ static void flip(const struct packed *p, uint64_t offset)
     close(fd);
 }
 
-/* Goes through epoch 0; the error's code at its end. */
+/* Reads epoch 0; returns the error at its end. */
 static int run_epoch(struct hr_loader *loader, size_t *batches, struct hr_error *error)
 {
     struct hr_batch *batch;
@@ -199,7 +198,8 @@ static void damaged_items_are_bad_samples(void **state)
     struct packed *p = *state;
     struct hr_dataset *d = open_pack(p);
     struct hr__range range = range_of(d, 17);
-    flip(p, range.offset + range.bytes - 30); /* in the image's data: it would still decode */
+    flip(p, range.offset + range.bytes - 30); /* in the image's data: the image would still
+                                                 decode */
     expect_failure(p, d, 17, -EBADMSG, "its checksum differs");
     struct hr_loader_options options;
     struct hr_error error;
@@ -244,7 +244,7 @@ static void no_descriptors(const struct packed *p, struct hr_dataset *d)
     size_t batches;
     fixture_options(&options);
     options.threads = 2;
-    options.on_error = HR_ON_ERROR_SKIP; /* which is for samples, not for this */
+    options.on_error = HR_ON_ERROR_SKIP; /* `skip` applies to bad samples, not to this error */
     struct hr_loader *loader = make_loader(p, d, &options);
     assert_int_equal(hr_loader_start_epoch(loader, 0, &error), 0);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);

@@ -1,7 +1,7 @@
 /*
- * Loaders whose batches somebody else prepares: the options, and what the loader does around an
- * attachment. A stand-in plays the agent's room: its batches hold one sample, whose index is the
- * position, in memory of its own.
+ * Loaders whose batches another process prepares: the options, and the loader's use of an
+ * attachment. A stand-in replaces the agent's client: its batches hold one sample, whose index is
+ * the position, in memory of its own.
  */
 #include "fixture.h"
 
@@ -18,18 +18,18 @@
 
 static struct fixture fixture;
 
-/* What the stand-in saw. */
+/* Calls that the stand-in received. */
 static struct {
     int created, destroyed, abandoned, released;
-    int refuse;    /* create fails with it */
-    int restored;  /* the last start was a restore */
-    int pushed;    /* indices that came */
-    int ended;     /* push_end came */
-    uint64_t bad;  /* every so many'th sample is bad; 0: none */
+    int refuse;    /* the error with which create fails */
+    int restored;  /* non-zero: the last start was a restore */
+    int pushed;    /* number of indices received */
+    int ended;     /* push_end was called */
+    uint64_t bad;  /* every so many-th sample is bad; 0: none */
     uint64_t stop; /* the sample that ends the epoch; 0: none */
 } seen;
 
-/* The stand-in's own, in loader->attached. */
+/* The stand-in's own state, in loader->attached. */
 struct remote_standin {
     struct hr_loader_state at;
 };
@@ -98,7 +98,7 @@ static struct hr_batch *make_batch(struct hr_loader *l, uint64_t position)
     return batch;
 }
 
-/* As an implementation does at a batch's turn. */
+/* Called when a batch is due, as in an implementation. */
 static int take_turn(struct hr_loader *l, struct hr_batch *batch, struct hr_error *error)
 {
     int is_bad = seen.bad && batch->number % seen.bad == 0;
@@ -387,7 +387,7 @@ static void test_bad_samples_are_kept_and_judged(void **state)
     seen.bad = 5;
     struct hr_loader *loader = fixture_loader(&fixture, &o);
     assert_int_equal(hr_loader_start_epoch(loader, 3, &error), 0);
-    /* A fifth is bad, which is judged from the 100th sample on. */
+    /* A fifth is bad, which is checked from the 100th sample on. */
     for (int i = 0; i < 99; i++) {
         batch = fixture_next(loader);
         hr_batch_release(&batch);
@@ -400,7 +400,7 @@ static void test_bad_samples_are_kept_and_judged(void **state)
     assert_int_equal(skipped.index, 10);
     assert_int_equal(skipped.epoch, 3);
     assert_string_equal(skipped.path, fixture.paths[10]);
-    /* A new start counts from none. */
+    /* A new start counts from 0 again. */
     seen.bad = 0;
     seen.stop = 100;
     assert_int_equal(hr_loader_start_epoch(loader, 4, &error), 0);

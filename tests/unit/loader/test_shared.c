@@ -1,10 +1,10 @@
 /*
- * Loaders whose cache other processes share: each sample is read once by one of them,
- * batches are those of a loader without a cache, files that change are misses, and who
- * is killed leaves nothing that others wait for.
+ * Loaders that share a cache with other processes: each sample is read once, by one of them;
+ * batches equal those of a loader without a cache; changed files are misses; and no process waits
+ * for one that was killed.
  *
- * Processes are forked before there are threads, run whole epochs, and leave digests of
- * their batches and what they read in memory that all see.
+ * Processes are forked before any thread starts, run whole epochs, and leave digests of their
+ * batches and counts of their reads in shared memory.
  */
 #include "fixture.h"
 
@@ -37,24 +37,24 @@
 static struct fixture fixture;
 static char shm[64];
 
-/* What a process did, and where it stands. */
+/* The task and results of a process. */
 struct shared_job {
-    /* what it is to do */
+    /* task */
     char cache[96];
     uint64_t seed;
     int form, threads, direct, rank, world;
     uint64_t epochs;
-    /* what came of it */
+    /* results */
     uint64_t digest[EPOCHS], read[EPOCHS], hits;
     uint64_t kept[EPOCHS]; /* source bytes in the cache when the epoch began */
-    char message[256];     /* "" where all went well */
+    char message[256];     /* the error; "": none */
     _Atomic int batches;
 };
 
-/* Seen by all processes. */
+/* Memory of all processes. */
 static struct {
     struct shared_job jobs[JOBS];
-    _Atomic int here; /* processes that have come to the line */
+    _Atomic int here; /* processes that are ready to start */
 } * common;
 
 static uint64_t file_bytes(size_t index)
@@ -72,7 +72,7 @@ static uint64_t all_bytes(void)
     return bytes;
 }
 
-/* A file of one minute in the past, plus some seconds. */
+/* Sets a file's time to a minute ago plus some seconds. */
 static void set_time(size_t index, int seconds)
 {
     struct timespec t;
@@ -97,7 +97,7 @@ static int setup(void **state)
     return 0;
 }
 
-/* Removes what kept caches left. */
+/* Removes the segments of kept caches. */
 static int remove_all(void)
 {
     char command[128];
@@ -114,7 +114,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* How many segments there are. */
+/* Returns the number of segments. */
 static int segments(void)
 {
     char command[160];
@@ -175,7 +175,7 @@ static void digest_batch(uint64_t *digest, const struct hr_batch *batch)
     *digest = XXH3_64bits_withSeed(view.indices, view.count * sizeof *view.indices, *digest);
 }
 
-/* Runs the epochs of a job; what goes wrong is in its message. */
+/* Runs the epochs of a job; stores an error in its message. */
 static void run(struct shared_job *job)
 {
     struct hr_loader_options options;
@@ -208,7 +208,7 @@ static void run(struct shared_job *job)
     hr_loader_destroy(&loader);
 }
 
-/* Several processes come to the line, and go. */
+/* Starts a process; it waits until all have started. */
 static pid_t spawn(int i, int of)
 {
     pid_t pid = fork();
@@ -246,7 +246,7 @@ static void run_one(int i)
     wait_for(spawn(i, 1), i);
 }
 
-/* What a job must have seen: that of the same one without a cache. */
+/* Compares a job's results with those of the same job without a cache. */
 static void check(int i)
 {
     static struct shared_job plain;
@@ -267,15 +267,17 @@ static uint64_t read_of(int count, int epoch)
     return bytes;
 }
 
-/* All fits: two processes read each file once, whatever their orders, their forms, their
- * threads and who reads. */
+/* Everything fits: two processes read each file once, for any orders, forms, threads and
+ * readers. */
 static void test_all_fits(void **state)
 {
     uint64_t bytes = all_bytes();
     for (int way = 0; way < 8; way++) {
         for (int i = 0; i < 2; i++) {
-            struct shared_job *job = job_of(i, way % 2 ? "shm:all?size=64MiB&form=planes"
-                                                       : "shm:all?size=64MiB&form=encoded");
+            static const char *const texts[] = {"shm:all?size=64MiB&form=encoded",
+                                                "shm:all?size=64MiB&form=planes",
+                                                "shm:all?size=64MiB&form=indexed"};
+            struct shared_job *job = job_of(i, texts[way % 3]);
             job->seed += way / 2 % 2 ? (uint64_t)i : 0;
             job->direct = way / 4;
             job->threads = 1 + (way + i) % 3;
@@ -288,7 +290,7 @@ static void test_all_fits(void **state)
         check(0);
         check(1);
         assert_int_equal(segments(), 1);
-        /* The next run starts warm. */
+        /* The next run starts with a full cache. */
         common->jobs[0].batches = 0;
         memset(common->jobs[0].digest, 0, sizeof common->jobs[0].digest);
         run_one(0);
@@ -300,8 +302,7 @@ static void test_all_fits(void **state)
     }
 }
 
-/* Half fits: it is kept, and none of several processes reads it again, however far apart
- * they are. */
+/* Half fits: it is cached, and no process reads it again, however far apart the processes are. */
 static void test_half_fits(void **state)
 {
     uint64_t bytes = all_bytes();
@@ -329,7 +330,7 @@ static void test_half_fits(void **state)
     }
 }
 
-/* Ranks share a private cache, which goes with the last of them. */
+/* Ranks share a private cache, which ends with the last of them. */
 static void test_ranks(void **state)
 {
     for (int i = 0; i < 2; i++) {
@@ -347,7 +348,7 @@ static void test_ranks(void **state)
     assert_int_equal(segments(), 0);
 }
 
-/* Another picture in a file's place. */
+/* Replaces a file by another picture. */
 static void replace_file(size_t index, size_t by, int seconds)
 {
     char command[512];
@@ -358,7 +359,7 @@ static void replace_file(size_t index, size_t by, int seconds)
     fixture_settle();
 }
 
-/* A file that changes between two runs is a miss, once. */
+/* A file that changes between two runs is one miss. */
 static void test_changed_files(void **state)
 {
     for (int direct = 0; direct < 2; direct++) {
@@ -377,14 +378,14 @@ static void test_changed_files(void **state)
 
 static atomic_int to_replace;
 
-/* Changes a file just before it is read, after it was looked at. */
+/* Changes a file after its check and just before it is read. */
 static void replace_before_read(const char *path)
 {
     if (!strcmp(path, fixture.paths[5]) && atomic_exchange(&to_replace, 0))
         replace_file(5, 6, 30);
 }
 
-/* A file that changes while it is read is served, and not kept under its old name. */
+/* A file that changes while it is read is used, but not cached under its old stamp. */
 static void test_changed_while_read(void **state)
 {
     char copy[128], command[300];
@@ -409,7 +410,7 @@ static void test_changed_while_read(void **state)
     assert_int_equal(to_replace, 0);
     hr_loader_destroy(&loader);
     fixture_before_read = NULL;
-    /* As it was, to the nanosecond. */
+    /* With its old times, to the nanosecond. */
     snprintf(command, sizeof command, "mv %s %s", copy, fixture.paths[5]);
     assert_int_equal(system(command), 0);
     job_of(0, "shm:race?size=64MiB");
@@ -427,19 +428,22 @@ static void test_fresh_files(void **state)
     nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
     job_of(0, "shm:fresh?size=64MiB");
     run_one(0);
-    /* It may have taken so long that it was old by then. */
+    /* The test may have taken so long that the file was old by then. */
     assert_true(read_of(1, 0) == file_bytes(11) || !read_of(1, 0));
     assert_int_equal(read_of(1, 1), 0);
     check(0);
 }
 
-/* Who is killed in the middle of an epoch is not waited for, and leaves no wrong byte. */
+/* The others do not wait for a process that was killed in the middle of an epoch, and it leaves no
+ * wrong byte. */
 static void test_killed(void **state)
 {
     for (int round = 0; round < 8; round++) {
         int when = 1 + round * 3;
-        job_of(0, "shm:killed?size=64MiB&form=coefficients")->direct = round % 2;
-        job_of(1, "shm:killed?size=64MiB&form=coefficients")->direct = round / 2 % 2;
+        const char *text = round % 3 ? "shm:killed?size=64MiB&form=coefficients"
+                                     : "shm:killed?size=64MiB&form=indexed";
+        job_of(0, text)->direct = round % 2;
+        job_of(1, text)->direct = round / 2 % 2;
         common->here = 0;
         pid_t victim = spawn(0, 2), other = spawn(1, 2);
         while (common->jobs[0].batches < when)
@@ -449,7 +453,7 @@ static void test_killed(void **state)
         assert_int_equal(waitpid(victim, &status, 0), victim);
         wait_for(other, 1);
         check(1);
-        job_of(0, "shm:killed?size=64MiB&form=coefficients");
+        job_of(0, text);
         run_one(0);
         assert_int_equal(read_of(1, 1), 0);
         check(0);
@@ -458,7 +462,7 @@ static void test_killed(void **state)
     }
 }
 
-/* What killed ranks leave, the next start removes, also one that has no segment itself. */
+/* The next start removes the segments of killed ranks, even if it makes no segment itself. */
 static void test_killed_ranks(void **state)
 {
     common->here = 0;
@@ -479,7 +483,7 @@ static void test_killed_ranks(void **state)
         assert_int_equal(waitpid(ranks[rank], &status, 0), ranks[rank]);
         killed += WIFSIGNALED(status);
     }
-    /* They may have ended before that. */
+    /* The ranks may have ended before they were killed. */
     assert_true(there == 1 || killed < 2);
     assert_int_equal(segments(), there);
     job_of(0, "64MiB")->epochs = 1;
@@ -488,7 +492,7 @@ static void test_killed_ranks(void **state)
     assert_int_equal(segments(), 0);
 }
 
-/* A subset and its parent, in two loaders of one process, share. */
+/* A subset and its parent share items in two loaders of one process. */
 static void test_subset(void **state)
 {
     struct hr_error error;
@@ -525,7 +529,7 @@ static void count_lines(void *arg, enum hr_log_level level, const char *message)
     snprintf(line, sizeof line, "%d %s", (int)level, message);
 }
 
-/* Who leaves a kept cache behind is told so, once, by the last one. */
+/* The last process that leaves a kept cache logs one line about it. */
 static void test_kept_is_logged(void **state)
 {
     struct hr_loader *loaders[2] = {NULL, NULL};
@@ -550,11 +554,11 @@ static void test_kept_is_logged(void **state)
     hr_log_set(NULL, NULL);
 }
 
-/* In a forked child an inherited loader that has run is empty; one that has not opens the
- * segment for itself. */
+/* In a forked child, the cache of a loader that has run is empty; a loader that has not run opens
+ * the segment for itself. */
 static void test_fork(void **state)
 {
-/* Their runtimes do not survive a fork while other threads allocate. */
+/* Sanitizers' runtimes do not survive a fork while other threads allocate. */
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
     struct hr_loader_options options;
     struct hr_error error;
@@ -593,7 +597,7 @@ static void test_fork(void **state)
 #endif
 }
 
-/* Memory that is refused anywhere is an error or costs a hit, and nothing leaks. */
+/* An allocation that fails anywhere is an error or costs a hit; nothing leaks. */
 static void test_allocation_failures(void **state)
 {
     int failures = 0;
@@ -620,21 +624,22 @@ static int warm(const char *spec, struct hr_cache_warm_report *report, hr_progre
     return r;
 }
 
-/* A cache that was filled ahead of the run, in any form: the run reads nothing. */
+/* A cache that was filled before the run, in any form: the run reads nothing. */
 static void test_warm(void **state)
 {
-    static const char *const forms[] = {"encoded", "coefficients", "planes", "auto"};
     struct hr_cache_warm_report report;
     uint64_t bytes = all_bytes();
-    for (int f = 0; f < 4; f++) {
+    for (int f = HR_FORM_AUTO; f < HR_FORMS; f++) {
         char spec[96];
-        snprintf(spec, sizeof spec, "shm:warm%d?size=64MiB&form=%s", f, forms[f]);
+        snprintf(spec, sizeof spec, "shm:warm%d?size=64MiB&form=%s", f + 1,
+                 f == HR_FORM_AUTO ? "auto" : hr_form_name((enum hr_form)f));
         assert_int_equal(warm(spec, &report, NULL), 0);
         assert_int_equal(report.samples, SAMPLES);
         assert_int_equal(report.cached, SAMPLES);
         assert_int_equal(report.read_bytes, bytes);
         assert_int_equal(report.bad, 0);
-        assert_int_equal(report.items[f < 3 ? f : HR_FORM_COEFFICIENTS], SAMPLES);
+        assert_int_equal(report.items_of_form[f == HR_FORM_AUTO ? HR_FORM_COEFFICIENTS : f],
+                         SAMPLES);
         assert_true(report.used_bytes > bytes / 2);
         assert_int_equal(warm(spec, &report, NULL), 0);
         assert_int_equal(report.cached, SAMPLES);
@@ -647,8 +652,8 @@ static void test_warm(void **state)
     }
 }
 
-/* What does not fit is not read over and over; all that fits is there, and what is left
- * over makes some of it larger. */
+/* Samples that do not fit are not read repeatedly. Those that fit are there, and the rest of the
+ * space is used for larger forms. */
 static void test_warm_part(void **state)
 {
     struct hr_cache_warm_report report;
@@ -669,7 +674,7 @@ static void test_warm_part(void **state)
     }
 }
 
-/* Called before the first sample, and every some: the third call says stop. */
+/* Called before the first sample and then now and then: the third call cancels. */
 static int cancel(void *arg, uint64_t done, uint64_t total, const char *stage)
 {
     assert_int_equal(total, SAMPLES);

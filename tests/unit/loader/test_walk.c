@@ -1,7 +1,7 @@
 /*
- * Random walks over everything a consumer can do in any order: epochs dropped
- * and restored midway, batches held and released late, loaders replaced, slow
- * workers and readers. What comes is held against the order at every step.
+ * Random walks over everything that a consumer can do, in any order: epochs dropped and restored
+ * halfway, batches held and released late, loaders replaced, slow workers and readers. Every batch
+ * is compared with the order.
  */
 #include "fixture.h"
 
@@ -29,7 +29,7 @@ struct walk_counts {
 
 static uint32_t draw(struct walk_counts *w, uint32_t below)
 {
-    /* Numerical Recipes' linear congruence: enough for choosing steps. */
+    /* The linear congruential generator of Numerical Recipes, good enough to choose steps. */
     w->random = w->random * 1664525u + 1013904223u;
     return (uint32_t)((uint64_t)(w->random >> 8) * below >> 24);
 }
@@ -56,7 +56,7 @@ static void start(struct walk_counts *w)
     expect_from(w, epoch, 0);
 }
 
-/* Another loader, of another shape, in the place of this one. */
+/* Replaces the loader by one with other options. */
 static void replace(struct walk_counts *w, int keep_place)
 {
     struct hr_error error;
@@ -121,7 +121,7 @@ static void walk(uint32_t seed, int steps)
         else if (choice < 6)
             replace(&w, choice == 5);
         else if (choice < 12 && *place)
-            /* Held for whatever time: still what it was. */
+            /* It was held for any time, and is unchanged. */
             fixture_check(&fixture, *place, 0, 0);
         else if (choice < 20)
             hr_batch_release(place);

@@ -152,7 +152,7 @@ void world_run(struct world *w, uint64_t epoch, uint64_t most)
             fail_msg("rank %d: %s", i, w->all[i].error.message);
 }
 
-/* The images of an epoch, by index, as a plain loader gives them. */
+/* Returns the images of an epoch, by index, from a plain loader. */
 static const uint8_t *reference_of(struct world *w, uint64_t epoch)
 {
     size_t bytes = w->fixture->spec.bytes;

@@ -70,7 +70,7 @@ static void drop(void *self, uint64_t number)
     if (chunk->state != YARD_ACQUIRED)
         wrong_locked(y, "drop: of a chunk that is not acquired");
     chunk->state = YARD_DROPPED;
-    /* A sanitizer tells who writes to it still. */
+    /* A sanitizer reports any later write to it. */
     free_memory(chunk);
     y->dropped++;
     pthread_cond_broadcast(&y->moved);
@@ -205,7 +205,7 @@ uint64_t yard_start(struct yard *y, uint64_t epoch, uint64_t position)
 {
     struct hr_error error;
     uint64_t samples = 0;
-    /* Nothing is acquired until the counts are those of this start. */
+    /* No chunk is acquired before the counters are those of this start. */
     pthread_mutex_lock(&y->lock);
     uint64_t first = y->next, limit = y->limit;
     y->limit = 0;
@@ -251,7 +251,7 @@ void yard_wait(struct yard *y, uint64_t samples)
         hr__publisher_room(y->publisher);
         pthread_mutex_lock(&y->lock);
     }
-    /* The last callback has returned. */
+    /* Until the last callback has returned. */
     while (y->publishing)
         pthread_cond_wait(&y->moved, &y->lock);
     pthread_mutex_unlock(&y->lock);

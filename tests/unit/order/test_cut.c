@@ -1,5 +1,7 @@
-/* Cuts: the deal of torch's DistributedSampler, equal counts on all ranks, and
- * every sample exactly once over an epoch whatever the restores in between. */
+/*
+ * Cuts: the assignment of torch's DistributedSampler, equal counts on all ranks, and every sample
+ * exactly once in an epoch, for any restores in between.
+ */
 #include "../test.h"
 
 #include "base/random.h"
@@ -12,7 +14,7 @@
 
 enum { MOST = 512 };
 
-/* One line of the golden file against our batches, as the same text. */
+/* Compares a line of the golden file with the same line written from our batches. */
 static void check_line(const char *line)
 {
     struct hr__cut cut = {0};
@@ -52,14 +54,14 @@ static void deals_as_torch_does(void **state)
     assert_int_equal(lines, 104);
 }
 
-/* What the ranks take from [start, number of batches) on, counted by position. */
+/* The positions that the ranks take from [start, number of batches) on, counted. */
 struct tally {
     unsigned taken[MOST];
     unsigned padded;
 };
 
-/* Runs `batches` batches (or to the end) of all ranks; checks what holds for
- * each batch; returns the position after them. */
+/* Runs `batches` batches (or to the end) on all ranks; checks the properties of each batch; returns
+ * the position after them. */
 static uint64_t run(struct hr__cut cut, uint64_t batches, struct tally *tally)
 {
     uint64_t all = hr__cut_batches(&cut);
@@ -118,8 +120,8 @@ static void every_position_once(void **state)
                 }
 }
 
-/* Random chains of stops and restores, each with another number of ranks and
- * another batch size: still every position exactly once. */
+/* Random chains of stops and restores, each with another number of ranks and another batch size:
+ * every position still comes exactly once. */
 static void restores_lose_and_repeat_nothing(void **state)
 {
     struct hr__random random;
@@ -137,8 +139,7 @@ static void restores_lose_and_repeat_nothing(void **state)
     }
 }
 
-/* With the shape unchanged, the batches after a restore are those that would
- * have come. */
+/* With the same ranks and batch size, the batches after a restore are the same as without it. */
 static void restore_continues(void **state)
 {
     for (int drop_last = 0; drop_last < 2; drop_last++)
@@ -161,7 +162,7 @@ static void restore_continues(void **state)
         }
 }
 
-/* More ranks than samples: padding goes round the order. */
+/* More ranks than samples: padding repeats the order. */
 static void padding_cycles(void **state)
 {
     for (uint64_t rank = 0; rank < 8; rank++) {

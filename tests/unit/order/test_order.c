@@ -1,5 +1,7 @@
-/* Orders: permutations, uniform, pure, unchanged since they were first made;
- * and the stand-ins for bad samples. */
+/*
+ * Orders: permutations, uniform, pure functions, unchanged between versions; and the stand-ins for
+ * bad samples.
+ */
 #include "../test.h"
 
 #include "base/memory.h"
@@ -59,8 +61,8 @@ static void four_bytes_a_sample(void **state)
     hr__order_destroy(&order);
 }
 
-/* All 120 orders of five samples, over the epochs of two seeds: chi-square with
- * 119 degrees of freedom below its 1 - 10^-6 quantile (202). */
+/* All 120 orders of five samples, over the epochs of two seeds: chi-square with 119 degrees of
+ * freedom below its 1 - 10^-6 quantile (202). */
 static void orders_are_uniform(void **state)
 {
     enum { N = 5, ORDERS = 120, DRAWS = 60000 };
@@ -82,12 +84,12 @@ static void orders_are_uniform(void **state)
         for (int i = 0; i < ORDERS; i++)
             chi += (count[i] - expected) * (count[i] - expected) / expected;
         assert_true(chi < 202);
-        assert_true(chi > 60); /* too even would be as wrong */
+        assert_true(chi > 60); /* too even would be wrong, too */
     }
 }
 
-/* A sample's position over the epochs is uniform in larger orders too: every
- * cell of the 40 x 40 table, chi-square with 39 x 39 degrees of freedom. */
+/* In larger orders, too, a sample's position over the epochs is uniform: every cell of the 40 x 40
+ * table, chi-square with 39 x 39 degrees of freedom. */
 static void positions_are_uniform(void **state)
 {
     enum { N = 40, EPOCHS = 20000 };
@@ -137,8 +139,8 @@ static uint64_t digest(const struct hr__order *order, uint64_t samples)
     return hash;
 }
 
-/* An order that changes between versions breaks every resume: these digests
- * came from tests/golden/order_reference.py, which shares no code with us. */
+/* An order that changes between versions breaks every resume. These digests come from
+ * tests/golden/order_reference.py, which shares no code with the library. */
 static void golden_digests(void **state)
 {
     static const struct {
@@ -198,7 +200,7 @@ static void replacement_walks_all_others(void **state)
         }
     assert_int_equal(hr__order_replacement(1, 3, 4, 0, 0), 0);
     assert_int_equal(hr__order_replacement(1, 3, 4, 0, 7), 0);
-    /* Numbers near the end of 64 bits neither overflow nor leave the range. */
+    /* Numbers near 2^64 neither overflow nor leave the range. */
     for (uint32_t attempt = 0; attempt < 100; attempt++) {
         uint64_t n = UINT64_MAX;
         uint64_t other = hr__order_replacement(n, 1, 2, n - 1, UINT32_MAX - attempt);
@@ -206,7 +208,7 @@ static void replacement_walks_all_others(void **state)
     }
 }
 
-/* First tries are uniform over the others, and depend on seed and epoch. */
+/* First attempts are uniform over the other samples, and depend on seed and epoch. */
 static void replacement_is_uniform(void **state)
 {
     enum { N = 20, DRAWS = 40000 };

@@ -1,7 +1,6 @@
 /*
- * What the recipe room's tests share: short ways to write operations, synthetic
- * images, and running a recipe with all of the image instead of the region, or
- * on the general path instead of the fused one.
+ * Helpers for tests of recipes: short ways to write operations, synthetic images, and running a
+ * recipe on the whole image instead of the region, or on the general path instead of the fused one.
  */
 #ifndef HR_TEST_RECIPE_CASES_H
 #define HR_TEST_RECIPE_CASES_H
@@ -10,6 +9,7 @@
 
 #include "base/memory.h"
 #include "recipe/operation.h"
+#include "recipe/orient.h"
 #include "recipe/scratch.h"
 
 #include <errno.h>

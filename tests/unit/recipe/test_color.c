@@ -1,6 +1,6 @@
 /*
- * Colour kernels against torchvision's definitions written down in double
- * (clamped blends, HSV with six sectors): at most 0.02/255, hue 0.1/255.
+ * Colour kernels against torchvision's definitions in double precision (clamped blends, HSV with
+ * six sectors): at most 0.02/255, hue 0.1/255.
  */
 #include "recipe_cases.h"
 

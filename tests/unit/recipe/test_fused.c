@@ -1,7 +1,7 @@
 /*
- * The tensor pass: the same bits from every instruction set, on images and
- * outputs between guard pages; distance from the float resize and from the
- * definition in double; casts; memory failures.
+ * The fused pass: the same bits from every instruction set, on images and outputs between guard
+ * pages; its distance from the float resize and from the definition in double precision; casts;
+ * failed allocations.
  *
  * With --time it prints microseconds per crop of each version instead.
  */

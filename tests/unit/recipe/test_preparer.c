@@ -1,6 +1,6 @@
 /*
- * The public preparer on a JPEG that the test encodes: header, regions, a
- * recipe from bytes to tensor, and its errors.
+ * The public preparer with a JPEG that the test encodes: header, regions, a recipe from bytes to
+ * tensor, and its errors.
  */
 #include "recipe_cases.h"
 

@@ -1,4 +1,4 @@
-/* Making recipes: defaults, output shapes, and every refusal with its words. */
+/* Making recipes: defaults, output shapes, and the message of every refusal. */
 #include "recipe_cases.h"
 
 static void refused(const struct hr_operation *operations, size_t count, const char *words)
@@ -269,6 +269,31 @@ static void options(void **state)
     o.max_pixels = 0;
     assert_int_equal(hr_recipe_create(&recipe, list, 1, &o, &error), -EINVAL);
     assert_non_null(strstr(error.message, "max_pixels 0"));
+    hr_recipe_options_default(&o);
+    assert_int_equal(o.inexact, 0);
+    o.inexact = 1;
+    assert_int_equal(hr_recipe_create(&recipe, list, 1, &o, &error), -EINVAL);
+    assert_non_null(strstr(error.message, "exact=False"));
+    struct hr_operation shrinking = sized(HR_RANDOM_RESIZED_CROP, 8, 8);
+    shrinking.u.random_resized_crop.antialias = 0;
+    assert_int_equal(hr_recipe_create(&recipe, &shrinking, 1, &o, &error), -EINVAL);
+    shrinking.u.random_resized_crop.antialias = 1;
+    /* a program that does not know inexact yet, with padding of any value */
+    o.size = offsetof(struct hr_recipe_options, inexact);
+    o.reserved = 77;
+    assert_int_equal(hr_recipe_create(&recipe, &shrinking, 1, &o, &error), 0);
+    assert_int_equal(hr__recipe_options(recipe)->inexact, 0);
+    hr_recipe_unref(&recipe);
+    o.size = sizeof o;
+    assert_int_equal(hr_recipe_create(&recipe, &shrinking, 1, &o, &error), 0);
+    assert_int_equal(hr__recipe_options(recipe)->inexact, 1);
+    int form = HR_FORM_AUTO;
+    assert_int_equal(hr__recipe_cache_form(recipe, &form, &error), 0);
+    assert_int_equal(form, HR_FORM_ENCODED);
+    form = HR_FORM_PLANES;
+    assert_int_equal(hr__recipe_cache_form(recipe, &form, &error), -EINVAL);
+    assert_non_null(strstr(error.message, "planes"));
+    hr_recipe_unref(&recipe);
     hr_recipe_options_default(&o);
     o.layout = HR_NHWC;
     assert_int_equal(hr_recipe_create(&recipe, list, 1, &o, &error), 0);

@@ -1,7 +1,6 @@
 /*
- * Running recipes on synthetic images: the region against the whole image, the
- * fused pass against the general path, padding, orientation and types against
- * plain loops, and every allocation failing once.
+ * Recipes on synthetic images: the region against the whole image, the fused pass against the
+ * general path, padding, orientation and types against plain loops; each allocation fails once.
  */
 #include "recipe_cases.h"
 

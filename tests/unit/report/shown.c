@@ -1,4 +1,4 @@
-/* What reports wrote, looked at; see shown.h. */
+/* Parses reports and checks their contents; see shown.h. */
 #include "shown.h"
 
 #include "../test.h"

@@ -1,4 +1,4 @@
-/* The kit of reports: numbers for people, wrapped text, escapes, growing texts, events. */
+/* The report kit: numbers for people, wrapped text, escapes, growing texts, events. */
 #include "../test.h"
 
 #include "base/memory.h"
@@ -71,7 +71,7 @@ static void test_escapes(void **state)
     assert_int_equal(hr__allocated(HR__TAG_REPORT), 0);
 }
 
-/* Texts longer than what is there at first, and the end of one. */
+/* Texts longer than the initial memory, and the end of one. */
 static void test_grows(void **state)
 {
     struct hr__draft d = {.text = NULL};

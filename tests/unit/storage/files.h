@@ -1,5 +1,7 @@
-/* Files for the storage tests: a directory of their own, contents that are a
- * function of the seed and the offset, and counting of open descriptors. */
+/*
+ * Files for the storage tests: a temporary directory, contents that are a function of seed and
+ * offset, and the number of open descriptors.
+ */
 #ifndef HR_TEST_STORAGE_FILES_H
 #define HR_TEST_STORAGE_FILES_H
 
@@ -21,7 +23,7 @@ static inline uint8_t files_byte(unsigned seed, size_t offset)
     return (uint8_t)(x >> 40 ^ x >> 53);
 }
 
-/* In the build folder, not in /tmp, which may be a tmpfs: O_DIRECT shall be real. */
+/* In the build folder, not in /tmp, which may be a tmpfs without O_DIRECT. */
 static inline int files_setup(void **state)
 {
     const char *build = getenv("HEADRACE_BUILD_ROOT");
@@ -41,14 +43,14 @@ static inline int files_teardown(void **state)
     return rmdir(files_root);
 }
 
-/* A path below the root; the caller's to free. */
+/* Returns a path below the root; the caller frees it. */
 static inline char *files_path(const char *name)
 {
     char *path;
     return asprintf(&path, "%s/%s", files_root, name) < 0 ? NULL : path;
 }
 
-/* Makes (or replaces) a file; returns its path, the caller's to free. */
+/* Makes or replaces a file; returns its path, which the caller frees. */
 static inline char *files_make(const char *name, unsigned seed, size_t size)
 {
     char *path = files_path(name);
@@ -64,7 +66,7 @@ static inline char *files_make(const char *name, unsigned seed, size_t size)
     return path;
 }
 
-/* First offset at which the bytes are not those of `seed`; size when all are. */
+/* Returns the first offset at which the bytes differ from those of `seed`; size if none does. */
 static inline size_t files_differ(const uint8_t *bytes, size_t size, unsigned seed)
 {
     size_t i = 0;

@@ -1,4 +1,4 @@
-/* System calls that a seccomp filter refuses, as containers do. */
+/* Makes a seccomp filter refuse system calls, as containers do. */
 #ifndef HR_TEST_STORAGE_REFUSE_H
 #define HR_TEST_STORAGE_REFUSE_H
 
@@ -8,7 +8,8 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-/* From now on the system call fails with `code`. Not to be undone: for a child process. */
+/* From now on the system call fails with `code`. This cannot be undone, so call it in a child
+ * process. */
 static inline int refuse(int number, int code)
 {
     struct sock_filter filter[] = {

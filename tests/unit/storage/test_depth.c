@@ -1,8 +1,7 @@
 /*
- * The search for the depth, on simulated devices: of a latency that overlaps and a
- * bandwidth that does not; throttled as control groups do it, in ticks; slower the
- * more it is asked. What is found is compared with what each depth really gives, which
- * the same simulation measures.
+ * The search for the depth, on simulated devices: with a latency that overlaps and a bandwidth that
+ * does not; throttled in ticks, as control groups do; slower with more reads in flight. The depth
+ * found is compared with the rates of all depths in the same simulation.
  */
 #include "../test.h"
 
@@ -13,14 +12,14 @@
 #define TICK_NS   UINT64_C(4000000)
 #define SECOND_NS UINT64_C(1000000000)
 
-/* What a device does. Rates in bytes per ns, which is GB/s. */
+/* Properties of a device. Rates are in bytes per ns, that is, GB/s. */
 struct device {
     double rate;
     double latency_ns;
-    double throttle;     /* bytes per ns that are let through; 0: all */
-    unsigned crowd;      /* reads in flight beyond which it gets slower; 0: never */
-    double crowd_cost;   /* share of the rate that each of them costs */
-    double noise;        /* latencies are stretched by up to this, randomly */
+    double throttle;     /* limit in bytes per ns; 0: none */
+    unsigned crowd;      /* number of reads in flight beyond which it gets slower; 0: never */
+    double crowd_cost;   /* share of the rate that each further read costs */
+    double noise;        /* latencies are extended at random by up to this share */
     uint64_t file_bytes; /* on average; 0.5 to 1.5 times that */
 };
 
@@ -35,7 +34,7 @@ struct simulation {
     double now_ns, free_ns, allowed_ns;
     struct depth_flight flights[MOST];
     unsigned in_flight;
-    uint64_t bytes; /* that have come back */
+    uint64_t bytes; /* bytes of completed reads */
 };
 
 static void simulation_init(struct simulation *s, const struct device *device)
@@ -66,8 +65,8 @@ static void submit(struct simulation *s)
     s->flights[s->in_flight++] = (struct depth_flight){s->free_ns, (uint64_t)bytes};
 }
 
-/* Time passes until something is back, and with it all of the next `together_ns`. How many;
- * their bytes are added up. */
+/* Advances time until a read completes, and collects all that complete in the next `together_ns`.
+ * Returns their number, and adds up their bytes. */
 static unsigned collect(struct simulation *s, double together_ns, uint64_t *bytes)
 {
     double first = s->flights[0].end_ns;
@@ -90,7 +89,7 @@ static unsigned collect(struct simulation *s, double together_ns, uint64_t *byte
     return count;
 }
 
-/* Reads for so many seconds, as deep as `depth` says. */
+/* Reads for so many seconds, with as many reads in flight as `depth` says. */
 static void run(struct simulation *s, struct hr__depth *depth, double seconds)
 {
     double end_ns = s->now_ns + seconds * 1e9;
@@ -106,10 +105,10 @@ static void run(struct simulation *s, struct hr__depth *depth, double seconds)
     }
 }
 
-/* What a device gives at each depth, in bytes per ns. */
+/* A device's rate at each depth, in bytes per ns. */
 struct truth {
     double rates[MOST + 1];
-    double best; /* of them */
+    double best; /* the highest of them */
 };
 
 static void measure(struct truth *truth, const struct device *device)
@@ -128,7 +127,7 @@ static void measure(struct truth *truth, const struct device *device)
     }
 }
 
-/* The least depth with this share of the best bandwidth. */
+/* Returns the smallest depth with this share of the best bandwidth. */
 static unsigned least_with(const struct truth *truth, double share)
 {
     unsigned depth = 1;
@@ -137,7 +136,7 @@ static unsigned least_with(const struct truth *truth, double share)
     return depth;
 }
 
-/* Runs until it rests. */
+/* Runs until the search rests. */
 static void settle(struct simulation *s, struct hr__depth *depth)
 {
     for (int i = 0; i < 600 && depth->searching; i++)
@@ -145,11 +144,12 @@ static void settle(struct simulation *s, struct hr__depth *depth)
     assert_false(depth->searching);
 }
 
-/* It rests where nearly all of the bandwidth is, and not much deeper than need be. */
+/* The search rests where nearly all of the bandwidth is reached, and not much deeper than
+ * necessary. */
 static void check_rest(const struct truth *truth, const struct hr__depth *depth)
 {
     unsigned now = hr__depth_now(depth), plenty = least_with(truth, 0.98);
-    /* The next rung of the ladder is up to 1.5 times as deep, and twice for 1. */
+    /* The next step of the search is up to 1.5 times as deep, or twice for depth 1. */
     assert_in_range(now, least_with(truth, 0.92), plenty + (plenty + 1) / 2);
     assert_true(truth->rates[now] >= 0.92 * truth->best);
 }
@@ -165,7 +165,7 @@ static void finds(const struct device *device)
     assert_int_equal(hr__depth_now(&depth), MOST);
     settle(&s, &depth);
     check_rest(&truth, &depth);
-    /* Later too, with all the searching in between, and without much loss by it. */
+    /* Later, too, including all further searches, and without much loss through them. */
     uint64_t bytes = s.bytes;
     double begin_ns = s.now_ns;
     run(&s, &depth, 60);
@@ -195,7 +195,7 @@ static void noisy_latency(void **state)
     finds(&device);
 }
 
-/* More than the deepest would give more: it stays the deepest. */
+/* More reads than the limit would give more bandwidth: it stays at the limit. */
 static void never_deep_enough(void **state)
 {
     (void)state;
@@ -208,7 +208,7 @@ static void never_deep_enough(void **state)
     assert_int_equal(hr__depth_now(&depth), MOST);
 }
 
-/* Few reads are as good as many, down to those of one tick. */
+/* Few reads give as much as many, down to those of one tick. */
 static void throttled(void **state)
 {
     (void)state;
@@ -245,7 +245,7 @@ static void follows_the_device(void **state)
     run(&s, &depth, 100);
     settle(&s, &depth);
     assert_true(depth.rest_ns >= 30 * SECOND_NS);
-    /* Twenty times slower: soon, whatever it meant to wait. */
+    /* Twenty times slower: a new search soon, however long it meant to rest. */
     device.throttle = 0.05;
     measure(&slow, &device);
     s.device = device;
@@ -258,7 +258,8 @@ static void follows_the_device(void **state)
     check_rest(&fast, &depth);
 }
 
-/* Who reads less than is allowed measures himself: nothing is learnt of the device. */
+/* With fewer reads than allowed, the demand limits the rate: nothing is learned about the
+ * device. */
 static void demand_teaches_nothing(void **state)
 {
     (void)state;
@@ -270,7 +271,7 @@ static void demand_teaches_nothing(void **state)
     assert_int_equal(hr__depth_now(&depth), MOST);
     assert_int_equal(depth.window.ns, 0);
 
-    /* At rest, idle time counts neither for the bandwidth nor for the rest. */
+    /* At rest, idle time counts neither for the bandwidth nor for the rest's length. */
     struct simulation s;
     simulation_init(&s, &fast_disk);
     hr__depth_init(&depth, MOST);
@@ -286,7 +287,7 @@ static void demand_teaches_nothing(void **state)
     assert_int_equal(depth.rested_ns, before.rested_ns);
 }
 
-/* No time, no rate: nothing is concluded. */
+/* If the clock stands still there is no rate, and nothing is concluded. */
 static void a_clock_that_stands(void **state)
 {
     (void)state;
@@ -298,7 +299,7 @@ static void a_clock_that_stands(void **state)
     assert_int_equal(depth.window.bytes, 0);
 }
 
-/* Every greatest depth has a ladder that ends in it, and a search that ends. */
+/* For every limit there is a sequence of depths that ends at it, and a search that ends. */
 static void all_ladders(void **state)
 {
     (void)state;
@@ -308,7 +309,7 @@ static void all_ladders(void **state)
         hr__depth_init(&depth, most);
         assert_int_equal(hr__depth_now(&depth), most);
         assert_int_equal(depth.searching, most > 1);
-        /* The same at all depths: one suffices. */
+        /* The same rate at all depths: one read suffices. */
         for (int i = 0; i < 400000 && depth.searching; i++) {
             assert_in_range(hr__depth_now(&depth), 1, most);
             hr__depth_note(&depth, hr__depth_now(&depth), 1, 100000, now_ns += 100000);

@@ -1,6 +1,4 @@
-/*
- * Kinds of file systems, from magic numbers and from lists of mounts as they really look.
- */
+/* Kinds of file systems, from magic numbers and from real lists of mounts. */
 #include "../test.h"
 
 #include "storage/filesystem.h"
@@ -37,17 +35,17 @@ static void mounts_give_the_name(void **state)
     check_mount(mounts, sizeof mounts - 1, 41, "overlay");
     check_mount(mounts, sizeof mounts - 1, 52, "fuse.sshfs");
     check_mount(mounts, sizeof mounts - 1, 53, "nfs4");
-    check_mount(mounts, sizeof mounts - 1, 54, "ext4"); /* the last one is on top */
+    check_mount(mounts, sizeof mounts - 1, 54, "ext4"); /* the last mount is on top */
     check_mount(mounts, sizeof mounts - 1, 99, "");
     char name[4] = "";
     FILE *file = fmemopen((void *)mounts, sizeof mounts - 1, "r");
     assert_int_equal(hr__filesystem_from_mounts(file, makedev(254, 0), name, sizeof name), 1);
-    assert_string_equal(name, "ext"); /* cut to the room there is */
+    assert_string_equal(name, "ext"); /* truncated to the buffer */
     fclose(file);
 }
 
-/* Every beginning of the list, and a line that does not fit, with something in it that looks
- * like another line. */
+/* Every prefix of the list, and a line that does not fit and contains something that looks like
+ * another line. */
 static void strange_mounts_do_no_harm(void **state)
 {
     for (size_t length = 1; length < sizeof mounts; length++) {
@@ -93,7 +91,7 @@ static void magic_gives_the_kind(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct hr__filesystem now;
         const struct hr__filesystem *want = &cases[i].expected;
-        hr__filesystem_of_magic(&now, (long)(int)cases[i].magic); /* negative where 32 bits are */
+        hr__filesystem_of_magic(&now, (long)(int)cases[i].magic); /* negative in 32 bits */
         assert_string_equal(now.name, want->name);
         assert_int_equal(now.in_memory, want->in_memory);
         assert_int_equal(now.network, want->network);

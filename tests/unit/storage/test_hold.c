@@ -1,7 +1,7 @@
 /*
- * Files that are held stay in memory when they are dropped, and go once they are released;
- * as much is held as the limits allow, and the rest is read. Where the build folder itself
- * lies in memory nothing can be seen to go.
+ * Held files stay in memory when they are dropped, and can be evicted once they are released; as
+ * much is held as the limits allow, and the rest is read. If the build folder itself is in memory,
+ * eviction cannot be tested.
  */
 #include "../test.h"
 
@@ -19,7 +19,7 @@
 #define FILES 6
 #define LOTS  UINT64_MAX
 
-/* Sanitizers map whatever they like, and let mlock do nothing. */
+/* Sanitizers make mappings of their own, and make mlock do nothing. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
 #else
@@ -136,7 +136,7 @@ static void files_are_added(void **state)
     assert_int_equal(take(twice, 2, LOTS, &hold).held_bytes, 2 * sizes[2]);
     assert_int_equal(take(all(&f), FILES, LOTS, &hold).held_bytes, 2 * sizes[2] + f.bytes);
     assert_string_equal(look(hold).problem[0] ? "a problem" : "", "");
-    /* Whatever fails leaves it as it was. */
+    /* A failure leaves the hold unchanged. */
     struct hr_storage_hold *same = hold;
     assert_int_equal(hr_storage_hold(wrong, 2, LOTS, &hold, &error), -EINVAL);
     const char *many[8 * FILES]; /* so that the list must grow */
@@ -164,7 +164,7 @@ static void files_are_added(void **state)
     remove_files(&f);
 }
 
-/* What there is no room for is read, and can be dropped. */
+/* Files beyond the limit are read, and can be dropped. */
 static void no_more_than_asked(void **state)
 {
     struct files f;
@@ -245,7 +245,7 @@ static void in_child(int (*body)(const struct files *f))
     remove_files(&f);
 }
 
-/* Somebody without the right to lock more than `bytes`; they may still read the files. */
+/* Becomes a user who may not lock more than `bytes` but may still read the files. */
 static int become_limited(rlim_t bytes)
 {
     struct rlimit limit = {bytes, bytes};
@@ -273,7 +273,7 @@ static int nothing_may_be_locked(const struct files *f)
     return 0;
 }
 
-/* Files of 300,000 and 20,000 bytes fit into the half of 700,000; the large one does not. */
+/* Files of 300,000 and 20,000 bytes fit into half of 700,000; the large one does not. */
 static int half_is_locked(const struct files *f)
 {
     struct hr_storage_hold *hold = NULL;
@@ -314,7 +314,7 @@ static int mapping_is_refused(const struct files *f)
     struct hr_storage_held held = {.size = sizeof held};
     struct hr_storage_residency now = {.size = sizeof now};
     struct hr_error error;
-    /* Beyond what there is now, and the buffer that files are read through. */
+    /* Above the present use, plus the buffer that files are read through. */
     struct rlimit limit = {0, 0};
     long pages = 0;
     FILE *file = fopen("/proc/self/statm", "re");
@@ -343,7 +343,7 @@ static void limits_are_kept(void **state)
     }
 }
 
-/* A child that lives on does not keep what its parent held. */
+/* A child that lives on does not hold its parent's files. */
 static void children_hold_nothing(void **state)
 {
     struct files f;

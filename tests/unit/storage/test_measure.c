@@ -1,6 +1,6 @@
 /*
- * Measuring storage: every file is read once and wholly, at any depth, by either way; what
- * was in memory stays there or not, but nothing gets there; what cannot be read is counted.
+ * Measuring storage: every file is read once and completely, at any depth, in either way; reading
+ * makes no file resident; files that cannot be read are counted.
  */
 #include "../test.h"
 
@@ -19,7 +19,7 @@ enum { FILES = 60 };
 static char *paths[FILES + 1];
 static uint64_t total;
 
-/* Small ones, an empty one, and some that are read in pieces. */
+/* Makes small files, an empty one, and some that are read in pieces. */
 static void make_files(void)
 {
     char name[32];
@@ -40,7 +40,7 @@ static void remove_files(void)
     }
 }
 
-/* The line that failed; 0: all is well. */
+/* Returns the line that failed; 0: everything is right. */
 static int measure_all(int depth)
 {
     const char *const *all = (const char *const *)paths;
@@ -83,7 +83,7 @@ static void every_file_once(void **state)
     remove_files();
 }
 
-/* In a container that refuses io_uring, and where cachestat is not there either. */
+/* In a container that refuses io_uring, and also without cachestat. */
 static void without_io_uring(void **state)
 {
     make_files();
@@ -103,7 +103,7 @@ static void without_io_uring(void **state)
     remove_files();
 }
 
-/* Many times the same files are more than fits into the time. */
+/* The same files many times, more than can be read in the time. */
 static void time_ends_it(void **state)
 {
     enum { MANY = 200000 };
@@ -118,7 +118,7 @@ static void time_ends_it(void **state)
     assert_false(rate.exhausted);
     assert_true(rate.elapsed_s >= 0.3 && took >= rate.elapsed_s);
     assert_true(rate.reads > 0 && rate.bytes > 0);
-    /* What was read in four parts of 75 ms, all but what was in flight at the end. */
+    /* The bytes of four parts of 75 ms, except those of reads in flight at the end. */
     double in_parts = 0;
     assert_int_equal(rate.part_count, HR_STORAGE_PARTS);
     for (int i = 0; i < rate.part_count; i++) {
@@ -167,7 +167,7 @@ static void wrong_arguments(void **state)
     assert_int_equal(hr_storage_measure(&path, 1, 1, 1, &rate, &error), -EINVAL);
 }
 
-/* Whichever allocation fails: an error or a result, and nothing is lost. */
+/* Each allocation fails once: the result is an error or a result, and nothing leaks. */
 static void no_memory_is_reported(void **state)
 {
     char *good = files_make("good", 1, 10000);

@@ -1,6 +1,6 @@
 /*
- * io_uring refused by a seccomp filter, as containers do: at its setup, or only
- * at its use. The reader falls back to pread, says so once, and reads.
+ * A seccomp filter refuses io_uring, as containers do, at its setup or only at its use. The reader
+ * falls back to pread, logs that once, and reads.
  */
 #include "../test.h"
 
@@ -18,7 +18,7 @@ static void count_message(void *arg, enum hr_log_level level, const char *messag
     messages += level == HR_LOG_INFO && strstr(message, "io_uring") != NULL;
 }
 
-/* The line that failed, as exit status; 0: all is well. */
+/* Returns the line that failed, as exit status; 0: everything is right. */
 static int read_when_refused(const char *path, int number, int code)
 {
     hr_log_set(count_message, NULL);
@@ -42,8 +42,8 @@ static int read_when_refused(const char *path, int number, int code)
     return messages == 1 && !hr__allocated(HR__TAG_STORAGE) ? 0 : __LINE__;
 }
 
-/* The filter comes while reads are in the kernel: destroy ends, and frees no
- * memory that the kernel may still write. */
+/* The filter is installed while reads are in the kernel: destroy ends, and frees no memory that the
+ * kernel may still write to. */
 static int destroy_when_refused(const char *path, int number, int code)
 {
     struct hr__reader *reader;
@@ -52,7 +52,7 @@ static int destroy_when_refused(const char *path, int number, int code)
     if (hr__reader_create(&reader, &options, NULL))
         return __LINE__;
     if (!hr__reader_is_io_uring(reader))
-        return 0; /* refused on this machine anyway */
+        return 0; /* this machine refuses it anyway */
     for (int i = 0; i < 4; i++) {
         reads[i] = (struct hr__read){.path = path, .expected = -1};
         if (hr__reader_submit(reader, &reads[i]))

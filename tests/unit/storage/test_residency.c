@@ -1,7 +1,7 @@
 /*
- * What lies in memory is told as the kernel does it: after writing, reading, dropping, with
- * pages mapped, on memory file systems, and of what is no readable file. Where the build
- * folder itself lies in memory, dropping is only seen to do nothing.
+ * Residency is reported as the kernel has it: after writing, reading and dropping, with mapped
+ * pages, on in-memory file systems, and for files that cannot be read. If the build folder itself
+ * is in memory, dropping has no effect, and the test expects that.
  */
 #include "../test.h"
 
@@ -78,7 +78,7 @@ static void written_dropped_read(void **state)
     now = call(hr_storage_check, all + 4, 1);
     assert_int_equal(now.resident_bytes, 300000);
 
-    /* what was dropped is whole again when it is read */
+    /* a dropped file is complete again when it is read */
     call(hr_storage_drop, all, FILES);
     for (int i = 0; i < FILES; i++) {
         uint8_t *bytes = malloc(sizes[i] + 1);
@@ -110,7 +110,7 @@ static void mapped_pages_stay_and_are_counted(void **state)
     for (int i = 0; i < HELD; i++)
         sum += map[i * PAGE];
     struct hr_storage_residency now = call(hr_storage_drop, (const char *const *)&path, 1);
-    /* the kernel may hold more than was touched, in one large page */
+    /* one large page may hold more than was touched */
     assert_true(now.resident_bytes >= HELD * PAGE && now.resident_bytes <= PAGES * PAGE);
     assert_int_equal(now.files, 1);
     munmap((void *)map, PAGES * PAGE);
@@ -150,7 +150,7 @@ static void what_is_no_file_is_counted(void **state)
     free(good), free(fifo), free(directory), free(missing), free(link), free(loop);
 }
 
-/* A long path is cut at its beginning: its end is what tells files apart. */
+/* A long path is cut at its beginning, because its end identifies the file. */
 static void long_paths_fit(void **state)
 {
     char path[2000];
@@ -225,7 +225,7 @@ static void tmpfs_is_memory(void **state)
     assert_int_equal(now.resident_bytes, 10);
 }
 
-/* In a child, with a line number where something is wrong; 0: all is well. */
+/* Runs in a child; its exit status is the number of the line that failed, or 0. */
 static void in_child(int (*body)(const char *path), const char *path)
 {
     pid_t child = fork();
@@ -241,8 +241,8 @@ static void in_child(int (*body)(const char *path), const char *path)
     assert_int_equal(status, 0);
 }
 
-/* Somebody who may read the file and neither owns it nor may write to it is not told, and so
- * does not claim to know; dropping works all the same. */
+/* A user who may read the file, but neither owns it nor may write to it, cannot see its residency,
+ * and the result says that it is unknown; dropping works all the same. */
 static int as_somebody_else(const char *path)
 {
     struct hr_storage_residency now = {.size = sizeof now};
@@ -252,7 +252,7 @@ static int as_somebody_else(const char *path)
         return __LINE__;
     if (now.files != 1 || now.bytes != 50000 || now.failed)
         return __LINE__;
-    if (now.unknown) { /* newer kernels; older ones tell everybody */
+    if (now.unknown) { /* newer kernels; older ones tell every user */
         if (now.unknown != 1 || now.resident_bytes || !strstr(now.problem, "only its owner"))
             return __LINE__;
         if (refuse(451, ENOSYS) || hr_storage_check(&path, 1, &now, NULL) || now.unknown != 1)
@@ -275,7 +275,7 @@ static void others_files(void **state)
 {
     if (geteuid())
         skip();
-    /* where everybody may go */
+    /* a folder that everybody can enter */
     char path[] = "/var/tmp/headrace-test-XXXXXX";
     int fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -291,7 +291,8 @@ static void others_files(void **state)
     unlink(path);
 }
 
-/* Without cachestat, as on kernels before 6.5 and in older containers: the same by mappings. */
+/* Without cachestat, as on kernels before 6.5 and in older containers: mappings give the same
+ * result. */
 static int without_cachestat(const char *path)
 {
     struct hr_storage_residency now = {.size = sizeof now};
@@ -316,15 +317,15 @@ static void mappings_agree(void **state)
     free(path);
 }
 
-/* An overlay's files have their pages below, where cachestat does not see them. In a mount
- * namespace of the child's own. */
+/* An overlay's files have their pages in the layer below, where cachestat does not see them. Runs
+ * in a mount namespace of the child. */
 static int on_overlay(const char *root)
 {
     char options[1000], path[600];
     const char *one = path;
     struct hr_storage_residency now = {.size = sizeof now};
     if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
-        return 0; /* not allowed here */
+        return 0; /* not permitted here */
     snprintf(options, sizeof options, "lowerdir=%s/lower,upperdir=%s/upper,workdir=%s/work", root,
              root, root);
     snprintf(path, sizeof path, "%s/merged", root);
@@ -352,7 +353,7 @@ static void overlays_are_looked_through(void **state)
         assert_int_equal(mkdir(path, 0755), 0);
     }
     char *lower = files_make("overlay/lower/file", 6, 200000);
-    /* what is dirty below is not written through an overlay */
+    /* dirty pages below are not written through an overlay */
     call(hr_storage_drop, (const char *const *)&lower, 1);
     free(lower);
     in_child(on_overlay, root);
@@ -361,7 +362,7 @@ static void overlays_are_looked_through(void **state)
     free(root);
 }
 
-/* 1,000 files of a usual size are gone in a moment; the time is for the record. */
+/* Drops 1,000 files of usual size; the time is only printed. */
 static void many_files(void **state)
 {
     enum { FILES = 1000, BYTES = 20000 };

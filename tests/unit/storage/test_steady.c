@@ -1,6 +1,6 @@
 /*
- * The rate of storage that delivers in lumps, as a throttled disk does: it is found within a
- * per cent wherever the lumps fall, where bytes over time are off by one of them.
+ * The rate of storage that delivers in bursts, as a throttled disk does: it is found within one per
+ * cent for any phase of the bursts, while bytes over time is off by one burst.
  */
 #include "../test.h"
 #include "storage/steady.h"
@@ -36,7 +36,7 @@ static void test_lumps(void **state)
         memset(bins, 0, sizeof bins);
         for (int k = -1; k < 16; k++)
             put((k + phase / 40.0) * LUMP_S, LUMP);
-        /* What was saved up while the disk idled comes first. */
+        /* First, the burst that was saved up while the disk was idle. */
         put(0.001, LUMP);
         double found = hr__steady_rate(bins, BINS, SECONDS / BINS);
         worst = fmax(worst, fabs(found / rate - 1));

@@ -1,7 +1,6 @@
 /*
- * The transfer's state machine, fed with what kernels give rarely: short reads,
- * interruptions, would-block, files that change between open and read, O_DIRECT
- * refused at each point.
+ * The transfer's state machine with results that kernels rarely return: short reads, interruptions,
+ * would-block, files that change between open and read, O_DIRECT refused at each step.
  */
 #include "../test.h"
 
@@ -116,7 +115,7 @@ static void interruptions_pass(void **state)
     assert_true(fcntl(d.t.fd, F_GETFL) & O_NONBLOCK);
     d.step = hr__transfer_got(&d.t, -EAGAIN);
     assert_int_equal(d.t.length, 2000);
-    /* It would fail for ever with O_NONBLOCK on a file system that must wait. */
+    /* On a file system that must wait, it would fail for ever with O_NONBLOCK. */
     assert_true(d.t.blocking);
     assert_false(fcntl(d.t.fd, F_GETFL) & O_NONBLOCK);
     do_read(&d, SIZE_MAX);
@@ -196,7 +195,7 @@ static void too_large(void **state)
     while (d.step == HR__STEP_READ)
         do_read(&d, SIZE_MAX);
     end(&d, 0, 1 << 20, 6);
-    /* Grown beyond the limit after it was opened. */
+    /* The file grew beyond the limit after it was opened. */
     assert_int_equal(truncate(path, 1000), 0);
     begin(&d, path, 0);
     do_open(&d);
@@ -230,7 +229,7 @@ static void direct_is_given_up(void **state)
     do_read(&d, SIZE_MAX);
     end(&d, 0, 10000, 7);
 
-    begin(&d, path, 1); /* a short read off the grid */
+    begin(&d, path, 1); /* a short read that ends between blocks */
     do_open(&d);
     if (d.step == HR__STEP_READ) {
         assert_int_equal(hr__transfer_request(&d.t) % 4096, 0);
@@ -243,7 +242,7 @@ static void direct_is_given_up(void **state)
     free(path);
 }
 
-/* A refusal that has nothing to do with O_DIRECT is not tried again. */
+/* An error unrelated to O_DIRECT is not tried again. */
 static void invalid_without_direct_is_an_error(void **state)
 {
     char *path = files_make("einval", 8, 100);
@@ -258,8 +257,8 @@ static void invalid_without_direct_is_an_error(void **state)
     free(path);
 }
 
-/* Kernels that cannot keep a read out of the page cache: what is in memory is taken
- * from there, the rest is read directly. */
+/* On kernels that cannot keep a read out of the page cache, resident data is read from there, and
+ * the rest directly. */
 static void uncached_in_other_ways(void **state)
 {
     char *path = files_make("uncached", 6, 10000);
@@ -276,7 +275,7 @@ static void uncached_in_other_ways(void **state)
         assert_int_equal(d.step, HR__STEP_READ);
         assert_true(d.t.rw_flags != 0 && d.t.rw_flags != first);
         if (i / 2 == 0) {
-            do_read(&d, SIZE_MAX); /* all of it is in memory */
+            do_read(&d, SIZE_MAX); /* everything is resident */
         } else {
             if (i / 2 == 1)
                 d.step = hr__transfer_got(&d.t, -EAGAIN); /* nothing is */
@@ -284,7 +283,7 @@ static void uncached_in_other_ways(void **state)
                 do_read(&d, 4096); /* a part is */
             assert_int_equal(d.step, HR__STEP_OPEN);
             assert_true(hr__transfer_open_flags(&d.t) & O_DIRECT);
-            d.step = hr__transfer_opened(&d.t, -EINVAL); /* not even that is to be had */
+            d.step = hr__transfer_opened(&d.t, -EINVAL); /* that fails, too */
             assert_false(hr__transfer_open_flags(&d.t) & O_DIRECT);
             do_open(&d);
             do_read(&d, SIZE_MAX);
@@ -294,7 +293,8 @@ static void uncached_in_other_ways(void **state)
     free(path);
 }
 
-/* Not in memory, where the kernel tells; 0 where the page cache is where files live. */
+/* Evicts the file. Returns non-zero if the kernel reports that none of it is resident any more; 0
+ * if the file system is in memory. */
 static int make_cold(const char *path)
 {
     uint64_t all[2] = {0}, pages[5] = {0};
@@ -306,8 +306,8 @@ static int make_cold(const char *path)
     return !r && !pages[0];
 }
 
-/* Begins a read of a file that is not in memory, of a part of it if `length` is not 0; it is
- * direct by itself. */
+/* Begins a read of a non-resident file, of `length` bytes of it if that is not 0; such a read
+ * chooses O_DIRECT by itself. */
 static void begin_cold(struct transfer_driver *d, const char *path, int64_t length)
 {
     assert_true(make_cold(path));
@@ -341,7 +341,7 @@ static void uncached_and_cold(void **state)
     do_read(&d, SIZE_MAX);
     end(&d, 0, 5000, 4);
 
-    /* Refused: once more, uncached in the usual way, and not asked again. */
+    /* Refused: reads again, uncached in the usual way, and does not try it again. */
     begin_cold(&d, path, 0);
     d.step = hr__transfer_got(&d.t, -EINVAL);
     do_open(&d);
@@ -350,7 +350,7 @@ static void uncached_and_cold(void **state)
     do_read(&d, SIZE_MAX);
     end(&d, 0, 10000, 4);
 
-    /* And nothing else works either: it ends with a plain read. */
+    /* If nothing else works either, it ends with a plain read. */
     begin_cold(&d, path, 0);
     d.step = hr__transfer_got(&d.t, -EINVAL);
     do_open(&d);
@@ -365,7 +365,7 @@ static void uncached_and_cold(void **state)
     do_read(&d, SIZE_MAX);
     end(&d, 0, 10000, 4);
 
-    /* Grown and shrunk since it was opened. */
+    /* Grew, or shrank, after it was opened. */
     begin_cold(&d, path, 0);
     free(files_make("cold", 4, 30000));
     while (d.step != HR__STEP_DONE)
@@ -398,7 +398,7 @@ static void no_memory(void **state)
     free(path);
 }
 
-/* An empty file where the kernel says would-block, as some do under O_NONBLOCK. */
+/* An empty file for which the kernel returns would-block, as some do with O_NONBLOCK. */
 static void would_block_on_an_empty_file(void **state)
 {
     char *path = files_make("empty", 10, 0);
@@ -410,7 +410,7 @@ static void would_block_on_an_empty_file(void **state)
     free(path);
 }
 
-/* Begins to read `bytes` at `offset` of the file; by_path: nothing is open yet. */
+/* Begins to read `bytes` at `offset` of the file; by_path: the file is not open yet. */
 static void begin_range(struct transfer_driver *d, const char *path, int by_path, int direct,
                         uint64_t offset, int64_t bytes)
 {
@@ -424,8 +424,7 @@ static void begin_range(struct transfer_driver *d, const char *path, int by_path
         assert_int_equal(d->step, by_path ? HR__STEP_OPEN : HR__STEP_READ);
 }
 
-/* As `end`, of bytes that begin at the range's offset; a descriptor that was given
- * is still open. */
+/* Like `end`, for bytes that begin at the range's offset; a given descriptor must still be open. */
 static void end_range(struct transfer_driver *d, int result, unsigned seed)
 {
     assert_int_equal(d->step, HR__STEP_DONE);
@@ -509,8 +508,8 @@ static void ranges_beyond_the_end(void **state)
     free(path);
 }
 
-/* The first read directly from a given descriptor is refused: the file is opened
- * for reading through the page cache, the descriptor stays as it is. */
+/* The first direct read from a given descriptor is refused: the file is opened again for reading
+ * through the page cache, and the given descriptor stays unchanged. */
 static void ranges_give_up_direct(void **state)
 {
     char *path = files_make("rdirect", 13, 10000);

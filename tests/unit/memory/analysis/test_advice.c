@@ -1,4 +1,4 @@
-/* Advice, intervals and iterations of records whose answers are known. */
+/* Advice, intervals and iterations of records with known answers. */
 #include "written.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ static size_t count_of(const struct hr__memory *m, enum hr__advice_kind kind)
     return count;
 }
 
-/* The next call reads a block, or writes it. */
+/* Begins a call that reads or writes a block. */
 static void call(struct written *w, enum hr_memory_kind kind, uint64_t ns, uint64_t address,
                  uint32_t op)
 {
@@ -31,15 +31,16 @@ static void call(struct written *w, enum hr_memory_kind kind, uint64_t ns, uint6
     written_access(w, kind, ns, address, op);
 }
 
-/* Three blocks of 6 MB wait for 5 ms over the peak: at 12 GB/s both ways a block of 6 MB needs
- * 1 ms. One of 60 MB does not fit into its 8 ms. One is accessed by the call that runs then. */
+/* Three blocks of 6 MB stay unused for 5 ms over the peak: at 12 GB/s each way a block of 6 MB
+ * needs 1 ms. A block of 60 MB cannot be moved in its 8 ms. One block is accessed by the call that
+ * runs at the peak. */
 static void test_swap(void **state)
 {
     struct written *w = *state;
     struct hr__record *record;
     uint32_t op = written_name(w, "op"), shape = written_name(w, "[3] float32");
     w->phase = HR_MEMORY_FORWARD;
-    /* Before: many long intervals of larger blocks, that have nothing to do with the peak. */
+    /* Before: many long intervals of larger blocks, unrelated to the peak. */
     written_put(w, HR_MEMORY_ALLOC, 10, 64, 30 * MB, 0);
     for (uint64_t k = 0; k < 600; k++)
         call(w, k ? HR_MEMORY_READ : HR_MEMORY_WRITE, 1000 + k * 100000000, 64, op);
@@ -52,7 +53,7 @@ static void test_swap(void **state)
     }
     written_put(w, HR_MEMORY_ALLOC, t + 20, 4096, 60 * MB, 0);
     call(w, HR_MEMORY_WRITE, t + 30, 4096, op);
-    /* The call that runs at the peak reads this one before, and it is read again. */
+    /* The call that runs at the peak has read this block before, and it is read again. */
     written_put(w, HR_MEMORY_ALLOC, t + 40, 8192, 7 * MB, 0);
     call(w, HR_MEMORY_WRITE, t + 50, 8192, op);
     call(w, HR_MEMORY_READ, t + 60, 8192, op);
@@ -78,7 +79,7 @@ static void test_swap(void **state)
     hr__record_close(&record);
 }
 
-/* Small blocks that are alike count together; a hundred kinds of them: the 40 best are told. */
+/* Small blocks of one kind count together; of a hundred kinds, the 40 best are reported. */
 static void test_best(void **state)
 {
     struct written *w = *state;
@@ -91,7 +92,7 @@ static void test_best(void **state)
         call(w, HR_MEMORY_WRITE, 2000 + k, 64 + 64 * k, op);
         sum += 10000 + 100 * kind;
     }
-    /* Not by the call that runs at the peak. */
+    /* Not made by the call that runs at the peak. */
     written_put(w, HR_MEMORY_ALLOC, 8000, 1 << 21, 5, 0);
     call(w, HR_MEMORY_WRITE, 9000, 1 << 21, op);
     written_put(w, HR_MEMORY_ALLOC, 10000, 1 << 20, 5, 0);
@@ -137,7 +138,7 @@ static void test_late_free(void **state)
     assert_non_null(late);
     assert_int_equal(late->begin_ns, 100);
     assert_int_equal(late->ns, 400);
-    /* Of two that nobody touches one is known as a tensor; the other is workspace. */
+    /* Of two untouched blocks, one is known to be a tensor; the other is workspace. */
     assert_int_equal(count_of(m, HR__ADVICE_UNTOUCHED), 1);
     assert_non_null(advice_of(m, HR__ADVICE_UNTOUCHED, 14 * MB));
     assert_int_equal(m->found.blocks[3].category, HR_MEMORY_WORKSPACE);
@@ -146,7 +147,7 @@ static void test_late_free(void **state)
     hr__record_close(&record);
 }
 
-/* Made within 10 us, needed 10 ms later: cheap. Made within 5 ms: not. */
+/* Computed in 10 us and used 10 ms later: cheap. Computed in 5 ms: not cheap. */
 static void test_recompute(void **state)
 {
     struct written *w = *state;
@@ -168,14 +169,14 @@ static void test_recompute(void **state)
     assert_int_equal(count_of(m, HR__ADVICE_RECOMPUTE), 1);
     const struct hr__advice *again = advice_of(m, HR__ADVICE_RECOMPUTE, 900 * MB);
     assert_non_null(again);
-    /* From 1000 to 13000, less what recording takes. */
+    /* From 1000 to 13000, less the time of recording. */
     assert_true(fabs(again->cost_ns - 10000) < 1e-6);
     assert_int_equal(again->ns, 19999000 - 4 * 2000);
     hr__memory_destroy(&m);
     hr__record_close(&record);
 }
 
-/* In iterations of 2 ms: four blocks at 30 us each are too dear, one at 5 us is not. */
+/* In iterations of 2 ms: four blocks at 30 us each cost too much, one at 5 us does not. */
 static void test_recompute_of_iterations(void **state)
 {
     struct written *w = *state;
@@ -231,8 +232,8 @@ static void test_within_call(void **state)
     hr__record_close(&record);
 }
 
-/* Numbers of calls go down where threads take turns: nothing is taken off then, and what is
- * taken off leaves nothing below nothing. */
+/* Call numbers go down when threads take turns: then nothing is subtracted. No difference becomes
+ * negative. */
 static void test_order_of_calls(void **state)
 {
     struct written *w = *state;
@@ -249,9 +250,9 @@ static void test_order_of_calls(void **state)
     w->call = 19;
     written_access(w, HR_MEMORY_READ, 3000, 64, op); /* 500 less 2400 */
     w->call = UINT32_MAX;
-    written_access(w, HR_MEMORY_WRITE, 4000, 64, op); /* of another thread: far back */
+    written_access(w, HR_MEMORY_WRITE, 4000, 64, op); /* of another thread: much earlier */
     w->call = 1;
-    written_access(w, HR_MEMORY_WRITE, 5000, 64, op); /* the number came round: two calls */
+    written_access(w, HR_MEMORY_WRITE, 5000, 64, op); /* the number wrapped around: two calls */
     struct hr__memory *m = written_analyse(w, &record);
     assert_int_equal(m->intervals.of[HR__WRITE_READ].sum_ns, 400);
     assert_int_equal(m->intervals.of[HR__READ_READ].sum_ns, 500);
@@ -276,18 +277,18 @@ static void test_device_times(void **state)
     uint32_t op = written_name(w, "op");
     hr_memory_fact(w->recorder, "probe ns per call", "100");
     w->flags = HR_MEMORY_HOST_TIME;
-    w->device = 2; /* its times are known, all of them */
+    w->device = 2; /* the times of all of its calls are known */
     written_put(w, HR_MEMORY_ALLOC, 10, 64, 100, 0);
     written_put(w, HR_MEMORY_ALLOC, 11, 128, 90, 0);
     call(w, HR_MEMORY_WRITE, 20, 64, op);
     ran(w, w->call, 1000, 6000);
     call(w, HR_MEMORY_WRITE, 30, 128, op);
     ran(w, w->call, 6000, 7000);
-    written_put(w, HR_MEMORY_ALLOC, 40, 256, 1, 0); /* the peak, long before any of it */
+    written_put(w, HR_MEMORY_ALLOC, 40, 256, 1, 0); /* the peak, long before any access */
     call(w, HR_MEMORY_READ, 50, 64, op);
     ran(w, w->call, 26000, 27000);
     call(w, HR_MEMORY_READ, 60, 128, op);
-    ran(w, w->call, 6500, 26500); /* of another stream: before the end of the other */
+    ran(w, w->call, 6500, 26500); /* on another stream: before the end of the other call */
     w->device = 1;                /* not known */
     written_put(w, HR_MEMORY_ALLOC, 70, 64, 1000, 0);
     call(w, HR_MEMORY_WRITE, 80, 64, op);
@@ -295,12 +296,13 @@ static void test_device_times(void **state)
     call(w, HR_MEMORY_READ, 100000000, 64, op);
     struct hr__memory *m = written_analyse(w, &record);
     assert_int_equal(m->intervals.seen, 3);
-    /* 20,000 from end to beginning, nothing taken off; 0; the host's 99,999,920 less 100. */
+    /* 20,000 from the end to the beginning, nothing subtracted; 0; the host's 99,999,920 less
+     * 100. */
     assert_int_equal(m->intervals.of[HR__WRITE_READ].sum_ns, 20000 + 99999920 - 100);
     assert_int_equal(m->device_count, 2);
     assert_true(m->devices[0].host_timed && !m->devices[1].host_timed);
     assert_true(m->no_swap_advice && !m->is_device_clock);
-    /* 100 bytes can leave and return in 20 us. On the other device nobody can say. */
+    /* 100 bytes can leave and return in 20 us. For the other device that is unknown. */
     assert_int_equal(count_of(m, HR__ADVICE_SWAP), 1);
     const struct hr__advice *swap = advice_of(m, HR__ADVICE_SWAP, 100);
     assert_non_null(swap);
@@ -311,7 +313,8 @@ static void test_device_times(void **state)
     hr__record_close(&record);
 }
 
-/* One call in 300 whose times were lost: intervals of two clocks are left out, all else stays. */
+/* The times of one call in 300 were lost: intervals between two clocks are left out, all others
+ * stay. */
 static void test_lost_times(void **state)
 {
     struct written *w = *state;
@@ -336,8 +339,8 @@ static void test_lost_times(void **state)
 
 /* ---- iterations ---- */
 
-/* Iterations of 40 behaviours; a bit of `odd` set: one more access in it. `at_end`: how many
- * accesses come after the last mark, of another iteration; -1: blocks are freed. */
+/* Writes iterations of 40 behaviours; a bit of `odd` adds one access to that iteration. `at_end`:
+ * number of accesses after the last mark, in another iteration; -1: blocks are freed. */
 static void put_iterations(struct written *w, int count, uint64_t odd, int at_end)
 {
     uint32_t op = written_name(w, "op"), other = written_name(w, "other");
@@ -405,12 +408,12 @@ static void test_marked(void **state)
     check_iterations(state, 50, UINT64_C(1) << 49, -1, 50);   /* the last */
     check_iterations(state, 50, UINT64_C(3) << 40, -1, 50);   /* two together */
     check_iterations(state, 3, 1, -1, 3);                     /* few */
-    check_iterations(state, 20, 0, 1000, 21);                 /* without a mark at its end */
-    check_iterations(state, 20, UINT64_C(1) << 20, 1000, 21); /* nor that, and odd */
-    check_iterations(state, 20, 0, 13, 20);                   /* cut off */
+    check_iterations(state, 20, 0, 1000, 21);                 /* without a mark at the end */
+    check_iterations(state, 20, UINT64_C(1) << 20, 1000, 21); /* the same, with an odd one */
+    check_iterations(state, 20, 0, 13, 20);                   /* incomplete */
 }
 
-/* Sizes change from iteration to iteration: none is the same, but there they are. */
+/* Sizes change in every iteration: no two are the same, but the iterations are found. */
 static void test_none_alike(void **state)
 {
     struct written *w = *state;
@@ -434,7 +437,7 @@ static void test_none_alike(void **state)
     hr__record_close(&record);
 }
 
-/* An optimizer's step: a block of the parameters of this optimizer is written. */
+/* An optimizer's step: writes a block of this optimizer's parameters. */
 static void put_step(struct written *w, uint64_t *now, uint64_t optimizer, uint64_t number)
 {
     w->phase = HR_MEMORY_OPTIMIZER;
@@ -443,7 +446,7 @@ static void put_step(struct written *w, uint64_t *now, uint64_t optimizer, uint6
     written_put(w, HR_MEMORY_MARK, (*now)++, 0, number, written_name(w, "iteration"));
 }
 
-/* Twelve layers that are alike, of blocks of a size. */
+/* Twelve equal layers, with blocks of the given size. */
 static void put_layers(struct written *w, uint64_t *now, uint64_t bytes)
 {
     uint32_t op = written_name(w, "mm");
@@ -466,7 +469,7 @@ static void begin_steps(struct written *w, uint64_t *now)
     written_put(w, HR_MEMORY_MARK, (*now)++, 0, 0, written_name(w, "iteration"));
 }
 
-/* Layers repeat more often than steps do, and each step is another: iterations are the steps. */
+/* Layers repeat more often than steps, and no two steps are the same: iterations are the steps. */
 static void test_steps_not_layers(void **state)
 {
     struct written *w = *state;
@@ -485,7 +488,7 @@ static void test_steps_not_layers(void **state)
     hr__record_close(&record);
 }
 
-/* Two optimizers take turns: an iteration is a step of each. */
+/* Two optimizers take turns: an iteration has a step of each. */
 static void test_optimizers_in_turn(void **state)
 {
     struct written *w = *state;

@@ -1,4 +1,4 @@
-/* Blocks, live bytes, intervals and the period of records whose answers are known. */
+/* Blocks, live bytes, intervals and the period of records with known answers. */
 #include "../../test.h"
 
 #include "memory/analysis/intervals.h"
@@ -55,12 +55,12 @@ static void test_blocks(void **state)
     put(HR_MEMORY_ALLOC, 12, 0x2000, 100, 0);
     put(HR_MEMORY_WRITE, 13, 0x2000, 0, op);
     put(HR_MEMORY_DESCRIBE, 13, 0x2000, HR_MEMORY_ACTIVATION, shape);
-    put(HR_MEMORY_READ, 15, 0x3000, 0, op); /* nobody told of it */
+    put(HR_MEMORY_READ, 15, 0x3000, 0, op); /* unknown: no event announced it */
     put(HR_MEMORY_READ, 20, 0x2000, 0, op);
     put(HR_MEMORY_FREE, 22, 0x2000, 100, 0);
-    put(HR_MEMORY_FREE, 23, 0x9000, 8, 0); /* never seen */
+    put(HR_MEMORY_FREE, 23, 0x9000, 8, 0); /* unknown */
     put(HR_MEMORY_MARK, 24, 0, 1, it);
-    put(HR_MEMORY_ALLOC, 25, 0x2000, 200, 0); /* the address again: another block */
+    put(HR_MEMORY_ALLOC, 25, 0x2000, 200, 0); /* the same address: another block */
     put(HR_MEMORY_ALLOC, 26, 0x2000, 300, 0); /* its free was lost */
     put(HR_MEMORY_FREE, 27, 0x3000, 77, 0);
     put(HR_MEMORY_FAILED, 28, 0, 12345, 0);
@@ -101,8 +101,8 @@ static uint64_t next_random(uint64_t *state)
     return *state;
 }
 
-/* Random lives; the peak and the bytes at each moment are counted by hand, from the end to the
- * beginning. */
+/* Random blocks; the peak and the live bytes at each moment are counted separately, from the end to
+ * the beginning. */
 static void test_timeline(void **state)
 {
     enum { LIVES = 3000 };
@@ -153,7 +153,7 @@ static void test_timeline(void **state)
         assert_int_equal(highest, peak);
         hr__timeline_clear(&t);
     }
-    /* Backwards: what lives at the end, and undone from there. */
+    /* Backwards: begins with what is live at the end and undoes each event. */
     uint64_t back = live, back_peak = live;
     uint32_t a = found.count, b = found.freed_count;
     while (a || b) {
@@ -180,11 +180,11 @@ static void test_intervals(void **state)
     static struct hr__intervals i;
     struct hr__blocks_found found;
     hr__intervals_init(&i, 6.3e9, 6.4e9, 0);
-    /* The paper's own: 25 us at 6.4 and 6.3 GB/s are 79.37 KB. */
+    /* The paper's example: 25 us at 6.4 and 6.3 GB/s are 79.37 KB. */
     assert_true(fabs(hr__swap_bytes(&i, 25000) - 79370.08) < 0.01);
     assert_true(isnan(hr__intervals_quantile(&i, -1, 0.5)));
     uint32_t op = hr_memory_name(recorder, "op");
-    /* 100 blocks: written, read 25 us after, written 1 ms after that; one waits for a second. */
+    /* 100 blocks: written, read 25 us later, written 1 ms after that; one waits for a second. */
     for (uint64_t k = 0; k < 100; k++) {
         uint64_t at = 1000 + k * 2000000, address = 64 + k * 64;
         put(HR_MEMORY_ALLOC, at, address, k == 7 ? 1u << 30 : 60000, 0);
@@ -218,7 +218,7 @@ static void test_intervals(void **state)
     hr__record_close(&record);
 }
 
-/* Many intervals: the scatter thins out evenly, outliers are the greatest of all. */
+/* Many intervals: the scatter plot keeps an even selection; outliers are the largest of all. */
 static void test_many_intervals(void **state)
 {
     static struct hr__intervals i;
@@ -252,8 +252,8 @@ static void test_many_intervals(void **state)
     hr__record_close(&record);
 }
 
-/* `count` iterations of the same 40 behaviours, with a loop of its own in each; iteration
- * `odd` has one access more, -1: none. */
+/* Writes `count` iterations of the same 40 behaviours, each with a loop; iteration `odd` has one
+ * more access; -1: none. */
 static void put_iterations(int count, int odd)
 {
     uint32_t op = hr_memory_name(recorder, "op"), other = hr_memory_name(recorder, "other");
@@ -337,7 +337,7 @@ static void test_no_period(void **state)
     assert_int_equal(p.behaviours, 0);
     hr__period_clear(&p);
     hr__behaviours_clear(&b);
-    /* Nor of nothing. */
+    /* Also without any access. */
     assert_int_equal(hr__period_find(&p, &b, NULL), 0);
     assert_int_equal(p.behaviours, 0);
     hr__period_clear(&p);

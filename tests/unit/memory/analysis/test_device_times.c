@@ -1,5 +1,7 @@
-/* A record of an accelerator, analysed: intervals are those between kernels where these are
- * known, and where they are not no swap is advised. */
+/*
+ * Analysis of an accelerator's record: intervals are those between kernels if their times are
+ * known; otherwise no swap is advised.
+ */
 #include "../../test.h"
 
 #include <headrace/memory.h>
@@ -44,7 +46,7 @@ static void put(uint64_t ns, uint8_t kind, uint64_t address, uint64_t bytes, con
     hr_memory_record(recorder, &event);
 }
 
-/* An access by the host's clock, and when the device did it, where `ran_ns` is not 0. */
+/* Records an access by the host's clock, and the device's time for it unless `ran_ns` is 0. */
 static void put_access(uint64_t ns, uint8_t kind, uint64_t address, uint32_t call, uint64_t ran_ns)
 {
     put(ns, kind, address, hr_memory_access(call, 0), kind == HR_MEMORY_READ ? "mm" : "relu");
@@ -53,8 +55,8 @@ static void put_access(uint64_t ns, uint8_t kind, uint64_t address, uint32_t cal
         hr_memory_record_ran(recorder, &ran, 1);
 }
 
-/* Iterations in which the host asks for all within microseconds, and the device works for a
- * second: one block is written first and read last, others come and go between. */
+/* Iterations in which the host issues all work within microseconds, and the device runs it for a
+ * second. One block is written first and read last; others are made and freed in between. */
 static void record(int with_times)
 {
     uint32_t call = 1;
@@ -118,12 +120,12 @@ static void test_known(void **state)
     record(1);
     json_t *found = analyse();
     assert_string_equal(clock_of(found), "device");
-    /* From the end of one piece of work to the beginning of the next: 9 ms and 599 ms, as
-     * bins of a logarithmic scale tell it. */
+    /* From the end of one kernel to the beginning of the next: 9 ms and 599 ms, in bins of a
+     * logarithmic scale. */
     double low = quantile(found, "p10"), high = quantile(found, "p90");
     if (low < 8.5 * MS || low > 9.5 * MS || high < 550.0 * MS || high > 650.0 * MS)
         fail_msg("intervals of %.2f and %.2f ms", low / MS, high / MS);
-    /* 64 MiB go out and come back at 12 GB/s each way in 11.2 ms. */
+    /* 64 MiB can leave and return in 11.2 ms, at 12 GB/s each way. */
     assert_true(swaps(found) > 0);
     json_decref(found);
 }

@@ -1,4 +1,4 @@
-/* Categories, parts of the model, fragmentation, batch sizes, notes, and the JSON of it all. */
+/* Categories, parts of the model, fragmentation, batch sizes, notes, and their JSON. */
 #include "written.h"
 
 #include "base/memory.h"
@@ -35,7 +35,7 @@ static json_t *json_of(struct written *w)
     return root;
 }
 
-/* What is at a path of names and numbers of places: "devices.0.peak". */
+/* Returns the value at a path of names and indices: "devices.0.peak". */
 static json_t *at(json_t *root, const char *path)
 {
     char name[128];
@@ -66,7 +66,7 @@ static const char *text_at(json_t *root, const char *path)
 
 /* ---- categories ---- */
 
-/* One iteration of a block that is an activation and one that is temporary. */
+/* One iteration with an activation and a temporary block. */
 static uint64_t iterate(struct written *w, uint64_t now, int is_cut)
 {
     uint32_t relu = written_name(w, "relu"), mul = written_name(w, "mul");
@@ -80,7 +80,7 @@ static uint64_t iterate(struct written *w, uint64_t now, int is_cut)
         return now + 5;
     written_put(w, HR_MEMORY_FREE, now + 6, 128, 0, 0);
     w->phase = HR_MEMORY_BACKWARD;
-    written_put(w, HR_MEMORY_ALLOC, now + 7, 192, 25, 0); /* what checkpointing makes again */
+    written_put(w, HR_MEMORY_ALLOC, now + 7, 192, 25, 0); /* recomputed by checkpointing */
     call(w, HR_MEMORY_WRITE, now + 8, 192, relu);
     call(w, HR_MEMORY_READ, now + 9, 192, mul);
     written_put(w, HR_MEMORY_FREE, now + 10, 192, 0, 0);
@@ -89,7 +89,7 @@ static uint64_t iterate(struct written *w, uint64_t now, int is_cut)
     return now + 13;
 }
 
-/* Blocks whose life is cut off are what others of their kind are. */
+/* Blocks that are still live at the end have the category of other blocks of their kind. */
 static void test_cut(void **state)
 {
     struct written *w = *state;
@@ -108,8 +108,8 @@ static void test_cut(void **state)
     hr__record_close(&record);
 }
 
-/* Refused memory in the first forward pass: what it holds waits for the backward pass, though
- * all is freed when the script ends. */
+/* An allocation fails in the first forward pass: live blocks wait for the backward pass, although
+ * all are freed when the script ends. */
 static void test_refused(void **state)
 {
     struct written *w = *state;
@@ -123,7 +123,8 @@ static void test_refused(void **state)
     json_decref(root);
 }
 
-/* A gradient that the optimizer's step tells is one from its allocation on: at the peak, too. */
+/* A block that the optimizer's step describes as a gradient is one from its allocation on: at the
+ * peak, too. */
 static void test_described_late(void **state)
 {
     struct written *w = *state;
@@ -180,7 +181,7 @@ static void test_parts(void **state)
     assert_string_equal(text_at(root, "devices.0.parts.1.part"), "layer1");
     assert_true(json_is_null(at(root, "devices.0.parts.2.part")));
     assert_int_equal(integer_at(root, "devices.0.parts.2.bytes.parameter"), 2100);
-    /* The innermost of the user's lines first; of a library's all. */
+    /* The innermost of the user's lines first; for a library, all lines. */
     assert_int_equal(json_array_size(at(root, "devices.0.peak_blocks")), 6);
     assert_int_equal(json_array_size(at(root, "devices.0.peak_blocks.0.stack")), 0);
     for (size_t i = 0; i < 6; i++) {
@@ -218,7 +219,7 @@ static void test_fragments(void **state)
 {
     struct written *w = *state;
     put_segments(w);
-    written_put(w, HR_MEMORY_ALLOC, 170, 11100, 200, 0); /* 600 allocated: the most then */
+    written_put(w, HR_MEMORY_ALLOC, 170, 11100, 200, 0); /* 600 allocated: the most at that time */
     written_put(w, HR_MEMORY_FREE, 180, 11100, 0, 0);
     written_put(w, HR_MEMORY_SEGMENT_FREE, 190, 20000, 1000, 0);
     written_put(w, HR_MEMORY_ALLOC, 200, 10500, 400, 0);
@@ -231,7 +232,7 @@ static void test_fragments(void **state)
     assert_int_equal(integer_at(f, "allocated_bytes"), 600);
     assert_int_equal(integer_at(f, "segments"), 3);
     assert_int_equal(integer_at(f, "largest_free_bytes"), 1000); /* the whole of the second */
-    /* 600 of the first and 300 of the third; the second could be given back. */
+    /* 600 of the first and 300 of the third; the second could be returned. */
     assert_int_equal(integer_at(f, "unusable_bytes"), 900);
     size_t points = json_array_size(at(f, "timeline.ns"));
     assert_int_equal(points, json_array_size(at(f, "timeline.reserved")));
@@ -242,7 +243,7 @@ static void test_fragments(void **state)
     json_decref(root);
 }
 
-/* A block over the border of two segments: they are one, and so is what is free behind it. */
+/* A block across the border of two segments: they count as one, with the free space after it. */
 static void test_crossing(void **state)
 {
     struct written *w = *state;
@@ -278,7 +279,8 @@ static void test_fit(void **state)
     assert_true(fit.batch_that_fits == 99);
     hr__memory_fit(&fit, &one, 1, NAN);
     assert_true(isnan(fit.batch_that_fits) && is_near(fit.bytes_per_sample, 100));
-    /* Of two, the line through them: what does not grow is not told as fixed by either. */
+    /* With two points, the line through them: what does not grow is not reported as fixed for
+     * either. */
     const struct hr__fit_point two[] = {{10, 1000, 1500}, {30, 1000, 2500}};
     hr__memory_fit(&fit, two, 2, 12000);
     assert_true(is_near(fit.bytes_per_sample, 50) && is_near(fit.fixed_bytes, 2000));
@@ -288,7 +290,7 @@ static void test_fit(void **state)
     hr__memory_fit(&fit, more, 4, 800);
     assert_true(is_near(fit.bytes_per_sample, 7) && is_near(fit.fixed_bytes, 100));
     assert_true(fit.batch_that_fits == 100);
-    /* The same batch twice, nothing that grows, and nothing at all. */
+    /* The same batch size twice, nothing that grows, and no points. */
     const struct hr__fit_point same[] = {{8, 10, 80}, {8, 10, 160}};
     hr__memory_fit(&fit, same, 2, 1000);
     assert_true(is_near(fit.bytes_per_sample, 15) && is_near(fit.fixed_bytes, 10));
@@ -308,7 +310,7 @@ static int has_note(json_t *root, const char *words)
     return 0;
 }
 
-/* Blocks that lie in no segment that is told of: shares of segments would be more than all. */
+/* Blocks outside all recorded segments: shares of segments would exceed 1. */
 static void test_partial_segments(void **state)
 {
     struct written *w = *state;
@@ -341,7 +343,7 @@ static void test_batch(void **state)
     assert_true(json_number_value(at(root, "batch.fixed_bytes")) == 1000);
     assert_true(json_number_value(at(root, "batch.that_fits")) == 40);
     assert_string_equal(text_at(root, "batch.devices.0.device"), "cpu");
-    /* Of the host's memory, which others use too, nothing is said. */
+    /* For the host's memory, which other programs use, there is no statement. */
     assert_true(json_is_null(at(root, "batch.devices.0.that_fits")));
     assert_true(json_is_null(at(root, "batch.devices.0.capacity_bytes")));
     json_decref(root);
@@ -372,7 +374,7 @@ static void test_notes(void **state)
     json_decref(root);
 }
 
-/* Without accesses nothing is known of what blocks are for, and nothing is advised. */
+/* Without accesses the purpose of blocks is unknown, and there is no advice. */
 static void test_imported(void **state)
 {
     struct written *w = *state;
@@ -388,7 +390,7 @@ static void test_imported(void **state)
     json_decref(root);
 }
 
-/* A process that was killed: no end of the record. */
+/* A process that was killed: the record has no end. */
 static void test_unended(void **state)
 {
     struct written *w = *state;
@@ -404,7 +406,7 @@ static void test_unended(void **state)
     hr__record_close(&record);
 }
 
-/* The iterations that are drawn, and medians. */
+/* The drawn iterations, and medians. */
 static void test_lifetimes(void **state)
 {
     struct written *w = *state;
@@ -427,7 +429,7 @@ static void test_lifetimes(void **state)
     json_decref(root);
 }
 
-/* Whichever allocation fails, it is told, and nothing is left behind. */
+/* Whichever allocation fails, it is reported, and nothing leaks. */
 static void test_out_of_memory(void **state)
 {
     struct written *w = *state;

@@ -1,7 +1,7 @@
 /*
- * The analysis of random records against a model of a few lines that does everything the slow
- * and simple way: what lives after each event, the peak and what lives at it, intervals between
- * accesses, the blocks that are not touched over the peak.
+ * The analysis of random records against a short and slow reference: live blocks after each event,
+ * the peak and its blocks, intervals between accesses, and the blocks that are not touched during
+ * the peak.
  */
 #include "written.h"
 
@@ -66,7 +66,7 @@ static void end(struct model *m, int device, int place, uint64_t now)
     m->of_place[device][place] = -1;
 }
 
-/* One event of the record, and what it means. */
+/* Writes one event to the record, and applies it to the model. */
 static void act(struct model *m, struct written *w, uint64_t *random, uint64_t now,
                 const uint32_t *ops)
 {
@@ -101,7 +101,7 @@ static void act(struct model *m, struct written *w, uint64_t *random, uint64_t n
         }
         return;
     case 3:
-        w->call++; /* what is not counted is between accesses all the same */
+        w->call++; /* it is between accesses, although it is not counted */
         return;
     default:
         w->call += next_random(random) % 3 == 0;
@@ -128,7 +128,7 @@ static uint64_t live_at(const struct model *m, int device, uint64_t ns)
     return bytes;
 }
 
-/* The first moment of the most bytes; events are at most as many as moments. */
+/* Returns the peak and its first moment; there are at most as many events as moments. */
 static uint64_t peak_of(const struct model *m, int device, uint64_t *ns)
 {
     uint64_t most = live_at(m, device, FIRST_NS - 1);
@@ -181,7 +181,7 @@ static void compare_live(const struct hr__memory *found, const struct model *m)
     }
 }
 
-/* How many intervals there are of each behaviour, and their sum. */
+/* Compares the number and the sum of the intervals of each behaviour. */
 static void compare_intervals(const struct hr__memory *found, const struct model *m)
 {
     uint64_t counts[HR__BEHAVIOURS] = {0}, sums[HR__BEHAVIOURS] = {0}, swappable = 0;
@@ -195,7 +195,7 @@ static void compare_intervals(const struct hr__memory *found, const struct model
             uint64_t ns = b->accesses[k] - b->accesses[k - 1];
             counts[behaviour]++;
             sums[behaviour] += ns;
-            /* 12 GB/s both ways: 6 bytes a nanosecond. */
+            /* 12 GB/s each way: 6 bytes per nanosecond. */
             swappable += b->bytes && b->bytes <= 6 * ns;
         }
     }
@@ -207,7 +207,8 @@ static void compare_intervals(const struct hr__memory *found, const struct model
     assert_int_equal(found->intervals.left_out, 0);
 }
 
-/* Bytes that could be swapped out over the peaks, that are freed late, by the model. */
+/* Computes from the model the bytes that could be swapped out over the peaks, and those freed
+ * late. */
 static void compare_advice(const struct hr__memory *found, const struct model *m)
 {
     uint64_t swaps = 0, late = 0, listed_swaps = 0, described_late = 0;
@@ -248,7 +249,7 @@ static void compare_advice(const struct hr__memory *found, const struct model *m
             found->advice[k].kind == HR__ADVICE_LATE_FREE ? found->advice[k].bytes : 0;
         assert_true(!k || found->advice[k - 1].bytes >= found->advice[k].bytes);
     }
-    /* Where there are more than are kept, or small ones, they are part of it. */
+    /* If more were found than are kept, or small ones, the kept ones are a part of them. */
     if (found->advice_count < HR__ADVICE_MOST) {
         uint64_t peaks = 0;
         for (size_t i = 0; i < found->device_count; i++)
@@ -300,8 +301,8 @@ static void test_against_model(void **state)
     }
 }
 
-/* Where many events are of one moment the record's order counts: replayed from the end it gives
- * the same, and nothing is ever below nothing. */
+/* If many events have the same time, their order in the record counts: a replay from the end gives
+ * the same, and live bytes are never negative. */
 static void test_ties(void **state)
 {
     for (uint64_t seed = 1; seed <= 12; seed++) {

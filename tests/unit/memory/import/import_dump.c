@@ -1,8 +1,8 @@
 /*
- * What test_import.py asks: the values of a pickle, or the events of an imported file, as text.
+ * The program that test_import.py runs: prints the values of a pickle, or the events of an imported
+ * file, as text.
  *
- *   import_dump pickle FILE        one line, as Python's repr without spaces; times of dicts as
- *                                  they come
+ *   import_dump pickle FILE        one line, as Python's repr without blanks; dicts in their order
  *   import_dump import FILE TO     facts, then events
  */
 #include "memory/import/pickle.h"

@@ -1,6 +1,8 @@
-/* What importers are made of: pieces of address space against a map of bytes, JSON element by
- * element wherever the buffer ends, want of memory at any moment; and that an opened import leaves
- * nothing behind. test_import.py has the formats themselves. */
+/*
+ * Parts of the importers: pieces of address space against a map of bytes, JSON elements with a
+ * buffer that ends anywhere, failed allocations at any moment; and an opened import frees
+ * everything. test_import.py tests the formats themselves.
+ */
 #include "../../test.h"
 
 #include "base/memory.h"
@@ -29,7 +31,7 @@ static int set_up(void **state)
     return setenv("TMPDIR", folder, 1);
 }
 
-/* Names in the folder. */
+/* Counts the files in the folder. */
 static int count_files(void)
 {
     int count = 0;
@@ -59,10 +61,10 @@ static uint32_t next_random(uint32_t *state)
 #define BYTES 200
 
 struct map {
-    uint8_t is_in[BYTES];     /* as it ought to be */
-    uint8_t reported[BYTES];  /* pieces that were told and did not go: their bytes */
-    uint16_t ends[BYTES + 1]; /* of a told piece, by its beginning; 0: none begins there */
-    int missing;              /* bytes that were to go and were not there */
+    uint8_t is_in[BYTES];     /* the expected state */
+    uint8_t reported[BYTES];  /* bytes of pieces reported as new and not yet as gone */
+    uint16_t ends[BYTES + 1]; /* end of a reported piece, by its beginning; 0: none */
+    int missing;              /* bytes to be removed that were not there */
 };
 
 static int note_change(void *arg, enum hr__piece_change change, struct hr__memory_piece piece)
@@ -73,7 +75,7 @@ static int note_change(void *arg, enum hr__piece_change change, struct hr__memor
         map->missing += (int)(piece.end - piece.begin);
         return 0;
     }
-    /* What goes is exactly a piece that came. */
+    /* Only whole pieces are removed. */
     if (change == HR__PIECE_GONE)
         assert_int_equal(map->ends[piece.begin], piece.end);
     map->ends[piece.begin] = change == HR__PIECE_NEW ? (uint16_t)piece.end : 0;
@@ -116,7 +118,6 @@ static void test_pieces(void **state)
 static void test_places(void **state)
 {
     struct hr__memory_places places = {0};
-    assert_null(hr__places_look(&places, 1, 5));
     for (uint64_t i = 0; i < 20000; i++)
         for (uint8_t device = 0; device < 2; device++) {
             struct hr__memory_place *place = hr__places_find(&places, device, i * 512);
@@ -127,9 +128,10 @@ static void test_places(void **state)
         }
     for (uint64_t i = 0; i < 20000; i++)
         for (uint8_t device = 0; device < 2; device++)
-            assert_int_equal(hr__places_look(&places, device, i * 512)->bytes, i * 2 + device);
-    assert_null(hr__places_look(&places, 2, 512));
+            assert_int_equal(hr__places_find(&places, device, i * 512)->bytes, i * 2 + device);
     assert_int_equal(places.count, 40000);
+    assert_false(hr__places_find(&places, 2, 512)->is_known);
+    assert_int_equal(places.count, 40001);
     hr__places_clear(&places);
 }
 
@@ -143,7 +145,7 @@ static void write_file(const char *path, const char *bytes, size_t length)
     assert_int_equal(fclose(f), 0);
 }
 
-/* Elements around the place where the buffer ends, in each position to it. */
+/* Elements around the end of the buffer, in each position relative to it. */
 static void test_json_over_buffers(void **state)
 {
     static const char elements[] = "{\"a\": [1, \"]\\\"}\", {}]} ,-12.5e3 , \"x\\\\\" ,[ ],true]";
@@ -204,9 +206,9 @@ static void test_json_members(void **state)
 
 /* ---- whole files ---- */
 
-/* A snapshot, as pickle writes it: a block from before that is freed, one that is allocated, a
- * segment that goes in part. \214 and a length begin a text, M and K a number of two bytes and of
- * one; ]( .. e is a list, }( .. u a dict. */
+/* A snapshot, as pickle writes it: a block from before it that is freed, one that is allocated, a
+ * segment that is partly freed. \214 and a length begin a text, M and K a number of two bytes and
+ * of one; ]( .. e is a list, }( .. u a dict. */
 static const char snapshot[] =
     "\200\004}(\214\010segments]("
     "}(\214\007addressM\000\020\214\012total_sizeM\000\040"
@@ -231,7 +233,7 @@ static const char timeline[] =
 static const struct {
     const char *bytes;
     size_t length;
-    uint64_t blocks_bytes; /* live in the end */
+    uint64_t blocks_bytes; /* live at the end */
 } files[] = {
     {snapshot, sizeof snapshot - 1, 512 + 7},
     {kineto, sizeof kineto - 1, 900},
@@ -253,7 +255,7 @@ static uint64_t live_bytes(struct hr__record *record)
     return live;
 }
 
-/* Opened as they are; nothing stays in TMPDIR. */
+/* Opened directly; no file stays in TMPDIR. */
 static void test_open(void **state)
 {
     struct hr_error error = {0};
@@ -271,7 +273,7 @@ static void test_open(void **state)
             fail_msg("%s", error.message);
         assert_non_null(strstr(hr_memory_json(memory), "\"imported\""));
         hr_memory_destroy(&memory);
-        /* Cut anywhere it is refused, and leaves nothing either. */
+        /* Truncated anywhere, the file is refused, and leaves nothing either. */
         for (size_t cut = 0; cut < files[i].length; cut += 5) {
             write_file(file, files[i].bytes, cut);
             assert_int_equal(hr_memory_open(&memory, file, NULL, &error), -EBADMSG);
@@ -287,8 +289,8 @@ static void test_open(void **state)
     assert_int_equal(setenv("TMPDIR", folder, 1), 0);
 }
 
-/* Wherever memory runs out: an error and no file, or, of a name, a record without it; nothing
- * is kept. */
+/* Wherever an allocation fails: the result is an error and no file, or, if it was for a name, a
+ * record without that name; nothing leaks. */
 static void test_no_memory(void **state)
 {
     const uint64_t before = hr__allocated(HR__TAG_MEMORY);
@@ -317,12 +319,12 @@ static void test_where_it_cannot_be_written(void **state)
     write_file(file, kineto, sizeof kineto - 1);
     assert_int_equal(hr_memory_import(file, "/nowhere/at/all", &error), -ENOENT);
     assert_non_null(strstr(error.message, "/nowhere/at/all"));
-    /* Onto itself: it is left as it is. */
+    /* Onto itself: the file is unchanged. */
     assert_int_equal(hr_memory_import(file, file, &error), -EEXIST);
     struct stat status, after;
     assert_int_equal(stat(file, &status), 0);
     assert_int_equal(status.st_size, sizeof kineto - 1);
-    /* What is there stays until the whole of another is imported. */
+    /* An existing record stays until the import is complete. */
     assert_int_equal(hr_memory_import(file, to, &error), 0);
     assert_int_equal(stat(to, &status), 0);
     write_file(file, kineto, sizeof kineto / 2);

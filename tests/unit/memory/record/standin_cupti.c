@@ -1,13 +1,13 @@
 /*
- * A stand-in for NVIDIA's CUPTI and for what of its driver is used beside it.
+ * A stand-in for NVIDIA's CUPTI and the part of the driver that is used with it.
  *
- * It makes activity records of the sizes and with the members' places of CUDA 12.9
- * (CUpti_ActivityKernel9, Memcpy6, MemcpyPtoP4, Memset4, GraphTrace2, ExternalCorrelation, API)
- * and hands them over in buffers that it requests, as the reference says: an API call in a
- * thread that has pushed an external id is told with that id, work with the API call's number.
- * When buffers are full, in which order records come, what is dropped and which clock is used,
- * a test says by the functions that begin with standin_. Built with STANDIN_OLD it has neither
- * a clock to be registered nor a flush period.
+ * It makes activity records with the sizes and layouts of CUDA 12.9 (CUpti_ActivityKernel9,
+ * Memcpy6, MemcpyPtoP4, Memset4, GraphTrace2, ExternalCorrelation, API) and delivers them in
+ * buffers that it requests, as the reference documents: the record of an API call contains the
+ * external id that its thread has pushed, the record of work the number of its API call. Functions
+ * that begin with standin_ let a test choose when buffers are full, the order of records, which
+ * records are dropped, and the clock. Built with STANDIN_OLD, it has no function to register a
+ * clock and no flush period.
  */
 #include <pthread.h>
 #include <stddef.h>
@@ -35,12 +35,12 @@ struct buffer {
 };
 
 static struct {
-    pthread_mutex_t lock; /* guards all */
+    pthread_mutex_t lock; /* guards all members */
     void (*requested)(uint8_t **, size_t *, size_t *);
     void (*completed)(void *, uint32_t, uint8_t *, size_t, size_t);
     uint64_t (*clock)(void);
     struct buffer now;
-    struct buffer held[BUFFERS]; /* full ones, that were not handed over yet */
+    struct buffer held[BUFFERS]; /* full ones that were not delivered yet */
     int held_count, is_holding;
     size_t limit; /* bytes of a buffer that are used; 0: all */
     struct work later[LATER];
@@ -96,14 +96,14 @@ static size_t size_of(uint32_t kind)
 
 /* ---- buffers ---- */
 
-/* Hands over what is full; without the lock, as callbacks come from no thread of the program. */
+/* Delivers full buffers, without the lock, because callbacks come from no thread of the program. */
 static void hand_over(struct buffer buffer)
 {
     if (buffer.bytes)
         cupti.completed(NULL, 0, buffer.bytes, buffer.size, buffer.used);
 }
 
-/* The next buffer in place of the one that is full, which is returned; empty: it is held. */
+/* Replaces the full buffer and returns it; empty: it is held. */
 static struct buffer turn_locked(void)
 {
     struct buffer full = cupti.now;
@@ -143,7 +143,7 @@ static void set(uint8_t *record, size_t offset, uint64_t value, size_t bytes)
 static void put_work(const struct work *w)
 {
     uint8_t record[208];
-    memset(record, 0xa5, sizeof record); /* what is not told is not zero */
+    memset(record, 0xa5, sizeof record); /* unset members are not zero */
     set(record, 0, (uint64_t)w->kind, 4);
     int is_graph = w->kind == GRAPH;
     set(record, is_graph ? 8 : 16, w->begin ? to_clock(w->begin) : 0, 8);
@@ -156,7 +156,7 @@ static void put_work(const struct work *w)
 
 /* ---- for tests ---- */
 
-/* A call of the API in this thread: its number. */
+/* Makes an API call in this thread; returns its number. */
 EXPORT uint32_t standin_api(void);
 EXPORT uint32_t standin_api(void)
 {
@@ -177,7 +177,7 @@ EXPORT uint32_t standin_api(void)
     return correlation;
 }
 
-/* Work of an API call, on device `device` from 0; times of the monotonic clock. */
+/* Work of an API call, on device `device` from 0; times by the monotonic clock. */
 EXPORT void standin_work(int kind, uint32_t correlation, uint32_t device, uint64_t begin,
                          uint64_t end);
 EXPORT void standin_work(int kind, uint32_t correlation, uint32_t device, uint64_t begin,
@@ -187,14 +187,14 @@ EXPORT void standin_work(int kind, uint32_t correlation, uint32_t device, uint64
     put_work(&work);
 }
 
-/* The same, that has ended only when somebody waits for the device. */
+/* The same, but it ends only when the program waits for the device. */
 EXPORT void standin_later(uint32_t correlation, uint64_t begin, uint64_t end);
 EXPORT void standin_later(uint32_t correlation, uint64_t begin, uint64_t end)
 {
     cupti.later[cupti.later_count++] = (struct work){KERNEL, correlation, 0, begin, end};
 }
 
-/* Hands over what there is, held buffers in the order of their backs to their fronts. */
+/* Delivers all buffers; held ones from the last to the first. */
 EXPORT void standin_turn(void);
 EXPORT void standin_turn(void)
 {
@@ -231,7 +231,8 @@ EXPORT void standin_clock(int64_t ahead_ns, double rate)
     cupti.clock_rate = rate;
 }
 
-/* Subscribers, enabled kinds, ids that this thread has pushed, waits for the device. */
+/* Returns the number of subscribers, enabled kinds, ids pushed by this thread, and waits for the
+ * device. */
 EXPORT void standin_state(int *subscribers, int *enabled, int *pushed, int *waits);
 EXPORT void standin_state(int *subscribers, int *enabled, int *pushed, int *waits)
 {

@@ -1,5 +1,7 @@
-/* The offsets by which activity records are read are those of the CUPTI header of this machine:
- * built only where there is one. */
+/*
+ * Compares the offsets used to read activity records with the CUPTI header of this machine; built
+ * only if there is one.
+ */
 #include "memory/record/cupti.h"
 
 #include <cuda.h>
@@ -41,7 +43,7 @@ _Static_assert((int)CUPTI_ACTIVITY_KIND_MEMCPY == HR__CUPTI_MEMCPY &&
                    (int)CUPTI_ACTIVITY_KIND_GRAPH_TRACE == HR__CUPTI_GRAPH,
                "kinds");
 
-/* What is compared above is what is used. */
+/* The offsets compared above are those that the library uses. */
 int main(void)
 {
     static const struct hr__cupti_layout layouts[] = HR__CUPTI_LAYOUTS;

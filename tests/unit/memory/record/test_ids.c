@@ -1,4 +1,4 @@
-/* Ids of texts: each text one, in the order in which they came, however many there are. */
+/* Ids of texts: each text has one id, ids are in order of first use, for any number of texts. */
 #include "../../test.h"
 
 #include "memory/record/ids.h"

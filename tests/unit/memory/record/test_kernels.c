@@ -1,5 +1,7 @@
-/* What a device ran is joined to the calls that asked for it, whatever comes first and however
- * it is cut into buffers; by a stand-in of CUPTI that makes real records. */
+/*
+ * The device's work is matched to the calls that launched it, for any order of records and any
+ * division into buffers. Uses a stand-in for CUPTI that makes real records.
+ */
 #include "../../test.h"
 
 #include "base/clock.h"
@@ -18,7 +20,7 @@
 
 enum { MEMCPY = 1, MEMSET = 2, KERNEL = 10, MEMCPY2 = 22, GRAPH = 51 };
 
-/* The stand-in, and what it tells it. */
+/* The functions of the stand-in. */
 static struct {
     uint32_t (*api)(void);
     void (*work)(int kind, uint32_t correlation, uint32_t device, uint64_t begin, uint64_t end);
@@ -44,7 +46,7 @@ static void find(void *library, const char *name, void *place)
     memcpy(place, &address, sizeof address);
 }
 
-/* Which library is found. */
+/* Selects the library that is found. */
 static void use(const char *variable)
 {
     const char *library = getenv(variable);
@@ -83,7 +85,7 @@ static void begin_following(void)
         fail_msg("%s", error.message);
 }
 
-/* Ends it; what was recorded. */
+/* Ends the recording and returns the record. */
 static struct hr__record *end_recording(void)
 {
     struct hr__record *r;
@@ -134,7 +136,7 @@ static uint64_t ran_count(const struct hr__record *r)
     return about.ran;
 }
 
-/* An operator's call that launches one piece of work. */
+/* Makes an operator's call that launches one kernel or copy. */
 static void call_one(uint32_t call, int kind, uint32_t device, uint64_t begin, uint64_t end)
 {
     hr_memory_kernels_call(kernels, call);
@@ -151,7 +153,7 @@ static void test_kinds(void **state)
     call_one(3, MEMSET, 1, 300, 301);
     call_one(4, MEMCPY2, 2, 400, 480);
     call_one(5, GRAPH, 0, 500, 900);
-    /* Several pieces of one call, of which one could not be measured; on two devices. */
+    /* Several kernels and copies of one call, one of them without times, on two devices. */
     hr_memory_kernels_call(kernels, 6);
     uint32_t a = standin.api(), b = standin.api(), c = standin.api();
     hr_memory_kernels_called(kernels);
@@ -159,7 +161,7 @@ static void test_kinds(void **state)
     standin.work(KERNEL, a, 0, start_ns + 1000, start_ns + 1100);
     standin.work(KERNEL, c, 0, 0, 0);
     standin.work(KERNEL, c, 3, start_ns + 1010, start_ns + 1020);
-    /* Of no call, and of another tool's. */
+    /* Work of no call, and of another tool's. */
     uint64_t last;
     standin.work(KERNEL, standin.api(), 0, start_ns + 2000, start_ns + 2001);
     standin.push(3, 7);
@@ -183,7 +185,7 @@ static void test_kinds(void **state)
     hr__record_close(&r);
 }
 
-/* Work is the inner call's, and the outer ones', too. */
+/* Work belongs to the inner call, and to the outer ones, too. */
 static void test_nested(void **state)
 {
     begin_following();
@@ -204,7 +206,7 @@ static void test_nested(void **state)
     hr__record_close(&r);
 }
 
-/* Of thousands of calls, in small buffers that come from the last to the first: an API call is
+/* Thousands of calls, in small buffers that come from the last to the first: an API call becomes
  * known long after its work, or before. */
 static void test_order(void **state)
 {
@@ -272,7 +274,7 @@ static void test_threads(void **state)
     hr__record_close(&r);
 }
 
-/* What devices still do when it ends is waited for. */
+/* At the end, the devices' remaining work is waited for. */
 static void test_waits(void **state)
 {
     int subscribers, enabled, pushed, before, after;
@@ -290,7 +292,7 @@ static void test_waits(void **state)
     hr__record_close(&r);
 }
 
-/* CUPTI never has more than so many buffers; what it drops then is told. */
+/* CUPTI gets a limited number of buffers; dropped records are reported. */
 static void test_dropped(void **state)
 {
     begin_following();
@@ -308,7 +310,7 @@ static void test_dropped(void **state)
     hr__record_close(&r);
 }
 
-/* A CUPTI without a clock to be set: its times are converted. */
+/* A CUPTI without a function to set its clock: its times are converted. */
 static void test_clock(void **state)
 {
     use("HEADRACE_TEST_CUPTI_OLD");
@@ -367,7 +369,7 @@ static void test_refused(void **state)
     hr__alloc_fail_at(1, 0);
     assert_int_equal(hr_memory_kernels_open(&kernels, recorder, &error), -ENOMEM);
     hr__alloc_fail_at(0, 0);
-    /* Where graphs cannot be followed, the rest is. */
+    /* If graphs cannot be traced, everything else is. */
     standin.set(0, 27, GRAPH, 28);
     begin_following();
     assert_int_equal(hr_memory_kernels_open(&second, recorder, &error), -ENOTSUP);
@@ -381,7 +383,7 @@ static void test_refused(void **state)
     hr_memory_kernels_close(NULL);
 }
 
-/* What was asked for in an earlier recording is none of the next one's. */
+/* Work launched in an earlier recording does not belong to the next one. */
 static void test_again(void **state)
 {
     uint64_t last;
@@ -389,7 +391,7 @@ static void test_again(void **state)
     hr_memory_kernels_call(kernels, 5);
     uint32_t early = standin.api();
     hr_memory_kernels_called(kernels);
-    /* An id that the first one left behind. */
+    /* An id that the first recording left behind. */
     standin.push(5, UINT64_C(1) << 32 | 9);
     hr_memory_kernels_close(&kernels);
     begin_following();
@@ -404,7 +406,7 @@ static void test_again(void **state)
     hr__record_close(&r);
 }
 
-/* A forked child asks CUPTI for nothing, and closes what it has no part in. */
+/* A forked child does not call CUPTI, and closes only its copy. */
 static void test_fork(void **state)
 {
     begin_following();

@@ -1,5 +1,7 @@
-/* What was recorded is what is read: of many threads, of a process that was killed, of files
- * that are cut or damaged anywhere. */
+/*
+ * A reader gets what was recorded: by many threads, by a process that was killed, from files that
+ * are truncated or damaged anywhere.
+ */
 #include "../../test.h"
 
 #include "base/clock.h"
@@ -52,7 +54,7 @@ static struct hr__record *open_record(void)
     return r;
 }
 
-/* Event `i` of a thread: all its members follow from the two. */
+/* Event `i` of a thread: both determine all members. */
 static struct hr_memory_event event_of(uint32_t thread, uint64_t i)
 {
     return (struct hr_memory_event){
@@ -82,8 +84,8 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Reads all: each thread's events are there from the first on, in order; times rise. Counts
- * of threads in counts[]; returns how many in all. */
+/* Reads everything: each thread's events are complete from the first on, in order, and times rise.
+ * Counts the events of threads in counts[]; returns their total. */
 static uint64_t read_all(struct hr__record *r, uint64_t *counts, uint32_t threads)
 {
     const struct hr_memory_event *events;
@@ -139,7 +141,7 @@ static void test_threads(void **state)
     hr__record_close(&r);
 }
 
-/* A thread that ends leaves its place to the next: a thousand of them need few pieces. */
+/* A thread that ends leaves its place to the next: a thousand threads need few pieces. */
 static void test_places_are_given_back(void **state)
 {
     struct hr_memory_recorder *recorder = make_recorder();
@@ -175,7 +177,7 @@ static void *record_and_end(void *arg)
     return NULL; /* gives its place back, while the recorder is destroyed */
 }
 
-/* Threads that do not record any more may end at any time. */
+/* Threads that no longer record may end at any time. */
 static void test_threads_end_with_it(void **state)
 {
     enum { THREADS = 8, ROUNDS = 60 };
@@ -236,7 +238,7 @@ static void test_names(void **state)
     hr__record_close(&r);
 }
 
-/* Times that come late, as an accelerator's do, are put in order. */
+/* Late times, like those of an accelerator, are sorted. */
 static void test_order(void **state)
 {
     struct hr_memory_recorder *recorder = make_recorder();
@@ -258,7 +260,7 @@ static void test_order(void **state)
     hr__record_close(&r);
 }
 
-/* Killed at any moment: what was recorded before is there. */
+/* Killed at any moment: everything recorded before is there. */
 static void test_killed(void **state)
 {
     for (int round = 0; round < 8; round++) {
@@ -323,8 +325,8 @@ static void test_fork(void **state)
     hr__record_close(&r);
 }
 
-/* Another program truncates the file to `length` while two threads' events, names and times of an
- * accelerator are written; what they write then is lost, and the recording ends. */
+/* Another program truncates the file to `length` while two threads write events, names and an
+ * accelerator's times; what they write then is lost, and the recording ends. */
 static void record_truncated(off_t length)
 {
     struct hr_memory_recorder *recorder = make_recorder();
@@ -358,7 +360,7 @@ static void test_truncated(void **state)
         int status;
         pid_t child = fork();
         if (!child) {
-            signal(SIGBUS, SIG_DFL); /* cmocka has one of its own */
+            signal(SIGBUS, SIG_DFL); /* cmocka installs a handler of its own */
             record_truncated(lengths[i]);
         }
         assert_int_equal(waitpid(child, &status, 0), child);
@@ -401,7 +403,7 @@ static void test_limit(void **state)
     hr__record_close(&r);
 }
 
-/* The time of a call in the tests below: all of it follows from the call. */
+/* Returns the time of a call in the tests below, a function of the call. */
 static struct hr_memory_ran ran_of(uint32_t call)
 {
     return (struct hr_memory_ran){call * UINT64_C(100) + 7, call * UINT64_C(100) + 60, call,
@@ -436,7 +438,7 @@ static void *record_ran(void *arg)
     return NULL;
 }
 
-/* Of several threads, over several extents, in no order; a call that is told in parts is one. */
+/* Several threads, several extents, in any order; a call in several parts is one call. */
 static void test_ran(void **state)
 {
     enum { THREADS = 3, EACH = 9001 };
@@ -476,7 +478,7 @@ static void test_ran(void **state)
     hr__record_close(&r);
 }
 
-/* Where there is no room they are lost, and counted; a record without any has none. */
+/* Without room, times are lost and counted; a record without times has none. */
 static void test_ran_lost(void **state)
 {
     struct hr_memory_recorder *recorder;
@@ -543,14 +545,14 @@ static void test_refused(void **state)
     refuse(header, sizeof header, -EBADMSG, "header is damaged");
     assert_int_equal(hr__record_open(&r, "/tmp", &error), -EINVAL);
     assert_int_equal(hr__record_open(&r, "/nowhere/at all", &error), -ENOENT);
-    /* What is no record is not replaced. */
+    /* A file that is not a record is not replaced. */
     refuse("a letter", 8, -EBADMSG, "no memory record");
     assert_int_equal(hr_memory_recorder_create(&recorder, path, NULL, &error), -EEXIST);
     assert_null(recorder);
     assert_int_equal(hr_memory_recorder_create(&recorder, "/nowhere/x", NULL, &error), -ENOENT);
 }
 
-/* A small record of all kinds, as bytes. */
+/* Returns the bytes of a small record with all kinds of events. */
 static char *small_record(size_t *length)
 {
     struct hr_memory_recorder *recorder = make_recorder();
@@ -573,7 +575,7 @@ static char *small_record(size_t *length)
     return bytes;
 }
 
-/* Where an extent's contents begin. */
+/* Returns where an extent's contents begin. */
 static size_t extent_of(const char *bytes, size_t length, enum hr__extent_kind kind)
 {
     for (size_t at = HR__RECORD_HEADER; at < length; at += HR__EXTENT_BYTES)
@@ -618,7 +620,7 @@ static void test_cut(void **state)
     free(bytes);
 }
 
-/* Times of accelerators that cannot be: what is before them is read, and the damage told. */
+/* Impossible times of accelerators: everything before them is read, and the damage reported. */
 static void test_ran_damage(void **state)
 {
     size_t length;
@@ -628,7 +630,7 @@ static void test_ran_damage(void **state)
     struct hr_memory_ran *ran = (void *)(bytes + at);
     struct hr__record *r;
     struct hr__record_about about;
-    head->is_ended = 0; /* as of a process that was killed: no checksum tells */
+    head->is_ended = 0; /* as if the process was killed: without a checksum */
     const struct hr_memory_ran wrong[] = {
         {5, 9, 1, 0},
         {5, 9, 1, 255},
@@ -666,7 +668,8 @@ static void test_ran_damage(void **state)
     free(bytes);
 }
 
-/* Any byte changed: no crash, and what is read was recorded, for checksums tell. */
+/* Any byte is changed: no crash, and everything that is read was recorded, because checksums detect
+ * the rest. */
 static void test_damage(void **state)
 {
     size_t length;
@@ -676,7 +679,7 @@ static void test_damage(void **state)
         struct hr__record *r;
         uint64_t count;
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
-        /* Where something is: the heads and what follows them. */
+        /* Parts of the file that are used: the heads and what follows them. */
         size_t piece = random % (length / HR__EXTENT_BYTES + 1);
         size_t at = piece ? HR__RECORD_HEADER + (piece - 1) * HR__EXTENT_BYTES : 0;
         at += (random >> 8) % (piece ? 800 : 104);

@@ -1,5 +1,7 @@
-/* Records of a small training run, whose every event has its time: what reports of them say is
- * known to the byte. */
+/*
+ * Records of a small training run with a known time for every event, so that the contents of
+ * reports are known to the byte.
+ */
 #ifndef MEMORY_FIXTURE_H
 #define MEMORY_FIXTURE_H
 
@@ -9,19 +11,19 @@ struct memory_fixture {
     const char *name; /* of the file */
     int batch;        /* samples of a batch; activations grow with it */
     int iterations;
-    int odd;             /* the iteration with one access more; -1: none */
+    int odd;             /* the iteration with one more access; -1: none */
     int device;          /* 0: host; 1: the first accelerator, with segments */
-    int is_hostile;      /* names that would break a page or a terminal */
-    int refuses;         /* an allocation is refused at the end */
-    int with_relu_kept;  /* a larger activation that the backward pass does not need */
+    int is_hostile;      /* names contain codes that would break a page or a terminal */
+    int refuses;         /* an allocation fails at the end */
+    int with_relu_kept;  /* a larger activation that the backward pass does not need is kept */
     uint32_t first_line; /* of the stacks */
-    uint64_t size;       /* of the layers: bytes of each one's parameters; 0: 1 MiB */
+    uint64_t size;       /* bytes of each layer's parameters; 0: 1 MiB */
 };
 
-/* Writes the record into a folder of the test's, and opens it. */
+/* Writes the record into a folder of the test, and opens it. */
 struct hr_memory *memory_fixture_open(const struct memory_fixture *f);
 
-/* The record's file. */
+/* Returns the path of the record's file. */
 const char *memory_fixture_path(const struct memory_fixture *f);
 
 /* Removes the files and the folder. */

@@ -1,7 +1,7 @@
 /*
- * Reports on memory: texts exactly as the files beside this one say (HEADRACE_REWRITE=1 writes
- * those anew), never wider than asked for; the page whole, harmless whatever names are in it,
- * the same each time; comparisons. What a browser makes of pages: test_browser.py.
+ * Reports on memory: the texts equal the files beside this one (HEADRACE_REWRITE=1 writes these
+ * again) and are never wider than requested; the page is complete, safe with any names in it, and
+ * the same each time; comparisons. test_browser.py opens the pages in a browser.
  */
 #include "../../test.h"
 
@@ -60,7 +60,7 @@ static const char *page_of(struct hr_memory **memories, size_t count)
     return shown_read(path);
 }
 
-/* When a record began is the one thing that differs from run to run. */
+/* Only the record's date differs from run to run. */
 static void forget_dates(char *text)
 {
     regex_t date;
@@ -114,7 +114,7 @@ static void test_width(void **state)
     }
 }
 
-/* Records of one batch size are told apart by their files' names, of which the end is kept. */
+/* Records with the same batch size are distinguished by the ends of their files' names. */
 static void test_labels(void **state)
 {
     static const struct memory_fixture ranks[] = {
@@ -136,7 +136,7 @@ static void test_labels(void **state)
     hr_memory_destroy(&m[1]);
 }
 
-/* Damage and what the recorder said is told in words. */
+/* Damage, and the recorder's own messages, are reported. */
 static void test_damaged(void **state)
 {
     struct hr_memory *m = memory_fixture_open(&hostile);
@@ -193,7 +193,7 @@ static void test_page(void **state)
     } else {
         assert_int_equal(count(page, "<canvas") + count(page, "<script"), 0);
     }
-    /* Nothing is asked of anybody. */
+    /* The page requests nothing from anywhere. */
     assert_int_equal(count(page, "href="), count(page, "href=\"data:,\""));
     assert_int_equal(count(page, "@import") + count(page, "url("), 0);
     hr_memory_destroy(&m[0]);
@@ -250,7 +250,7 @@ static void test_hostile(void **state)
     assert_int_equal(count(page, "<img") + count(page, "<svg") + count(page, "<!--"), 0);
     assert_null(strchr(page, '\033'));
     assert_non_null(strstr(page, "&lt;/script&gt;&lt;script&gt;alert(1)"));
-    /* Of outside text no tag came, but those of the rows it fills. */
+    /* External text creates no tags, except those of the rows that it fills. */
     assert_in_range(count(page, "<"), tags - 200, tags + 200);
     json_decref(data_of(page));
     hr_memory_destroy(&m);
@@ -279,7 +279,7 @@ static void test_compare(void **state)
     assert_non_null(root);
     json_t *device = json_array_get(json_object_get(root, "devices"), 0);
     json_t *groups = json_object_get(device, "groups"), *peak = json_object_get(device, "peak");
-    /* The kept activation of 2 MiB went; all else is as it was. */
+    /* Only the kept activation of 2 MiB is gone. */
     assert_int_equal(json_array_size(groups), 1);
     json_t *bytes = json_object_get(json_array_get(groups, 0), "bytes");
     assert_int_equal(json_integer_value(json_array_get(bytes, 0)), 2 << 20);
@@ -304,7 +304,7 @@ static void test_compare(void **state)
     hr_memory_destroy(&after);
 }
 
-/* An edit above them moves lines: their blocks are the same all the same. */
+/* An edit above them moves the lines: their blocks count as the same. */
 static void test_compare_moved(void **state)
 {
     static const struct memory_fixture moved = {.name = "moved.hrm",
@@ -323,7 +323,7 @@ static void test_compare_moved(void **state)
     hr_memory_destroy(&after);
 }
 
-/* Names that would steer a terminal do not; what came and what went is told. */
+/* Names cannot send codes to a terminal; blocks that appeared or disappeared are reported. */
 static void test_compare_hostile(void **state)
 {
     struct hr_memory *before = memory_fixture_open(&host), *after = memory_fixture_open(&hostile);
@@ -341,7 +341,7 @@ static void test_compare_hostile(void **state)
     hr_memory_destroy(&after);
 }
 
-/* A device that was not there before grows beyond measure. */
+/* The growth of a device that was not there before is infinite. */
 static void test_compare_devices(void **state)
 {
     struct hr_memory *before = memory_fixture_open(&host), *after = memory_fixture_open(&gpu);

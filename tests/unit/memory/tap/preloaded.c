@@ -1,7 +1,7 @@
 /*
- * A program that knows nothing of Headrace, as the tap's tests run it: allocates and frees by
- * each function, in children, in threads; PART says what. It checks itself what an allocator
- * owes its caller.
+ * A program that knows nothing of Headrace, for the tests of the tap: allocates and frees with each
+ * function, in children and in threads; PART selects the test. It checks by itself that the
+ * allocator works correctly.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -22,10 +22,10 @@
         }                                                                                          \
     } while (0)
 
-/* More than there can be; not known to the compiler, which would warn. */
+/* More than possible; volatile, because the compiler would warn. */
 static volatile size_t too_much = PTRDIFF_MAX;
 
-/* Through a pointer that the compiler does not know: no allocation is optimised away. */
+/* A volatile pointer, so that the compiler cannot optimise allocations away. */
 static void *volatile keep;
 
 /* Each function once; ALLOC and FREE in the order of test_preload.c. */
@@ -115,7 +115,7 @@ static void use_threads(void)
         pthread_join(threads[i], NULL);
 }
 
-/* A child, while other threads allocate: it uses what it has and exits in the ordinary way. */
+/* A child, while other threads allocate: it uses its memory and exits normally. */
 static void use_fork(void)
 {
     pthread_t thread;

@@ -1,5 +1,7 @@
-/* A stand-in for the CUDA runtime (libcudart.so.12), for machines without a GPU: memory is the
- * host's, and each call is checked and counted. One thread. */
+/*
+ * A stand-in for the CUDA runtime (libcudart.so.12), for machines without a GPU: uses the host's
+ * memory, and checks and counts each call. For one thread.
+ */
 #include "standin_cudart.h"
 
 #include <stdlib.h>

@@ -1,5 +1,7 @@
-/* The CUDA allocator on a stand-in runtime: which function on which device and stream, what is
- * told, and what a refusal does. */
+/*
+ * The CUDA allocator on a stand-in runtime: the function, device and stream of each call, the
+ * reported events, and refused allocations.
+ */
 #include "../../test.h"
 
 #include "memory/tap/tap.h"
@@ -28,7 +30,8 @@ static void on_allocated(void *arg, uint64_t address, uint64_t bytes, uint8_t de
 static void on_freed(void *arg, uint64_t address, uint64_t bytes, uint8_t device)
 {
     struct reported *t = arg;
-    /* Before the runtime has it back: its memory may be another's then. */
+    /* Reported before the runtime gets the memory back, because another allocation may then get
+     * it. */
     assert_int_equal(cuda->frees + cuda->async_frees, t->freed);
     t->freed++;
     t->address = address;
@@ -47,7 +50,7 @@ static void on_failed(void *arg, uint64_t bytes, uint8_t device)
 static int start(void **unused)
 {
     (void)unused;
-    /* In the process already: it goes before one that would have to be loaded. */
+    /* It is loaded already, and takes precedence over one that would have to be loaded. */
     void *library = dlopen("libcudart.so.12", RTLD_NOW);
     assert_non_null(library);
     standin_fn *find = (standin_fn *)dlsym(library, "standin_cudart");
@@ -114,7 +117,7 @@ static void test_pool(void **unused)
     assert_int_equal(hr_tap_bytes((uintptr_t)block, &device), 0);
 }
 
-/* The thread's device is set only where it is another. */
+/* The thread's device is set only if it differs. */
 static void test_same_device(void **unused)
 {
     (void)unused;
@@ -156,10 +159,10 @@ static void test_refused(void **unused)
     assert_int_equal(reported.failed, 1);
     assert_int_equal(reported.bytes, 1 << 20);
     assert_int_equal(reported.device, 2);
-    /* Nobody who looks for a kernel's error finds this one. */
+    /* A later check for errors of kernels does not find this one. */
     assert_int_equal(cuda->last_error, 0);
     assert_int_equal(cuda->device, 0);
-    cuda->refuse = 700; /* cudaErrorIllegalAddress: of a kernel before; it stays to be found */
+    cuda->refuse = 700; /* cudaErrorIllegalAddress, of an earlier kernel: it stays pending */
     assert_null(hr_tap_cuda_malloc(1 << 20, 1, NULL));
     assert_int_equal(reported.failed, 1);
     assert_int_equal(cuda->last_error, 700);

@@ -1,4 +1,7 @@
-/* The CUDA allocator where there is no GPU, with a CUDA runtime or without: no memory, no crash. */
+/*
+ * The CUDA allocator without a GPU, with or without a CUDA runtime: returns no memory and does not
+ * crash.
+ */
 #include "../../test.h"
 
 #include <headrace/tap.h>

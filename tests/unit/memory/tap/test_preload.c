@@ -1,6 +1,6 @@
 /*
- * The library in front of a program's allocator: what the record says of programs whose
- * allocations are known (preloaded.c). The arguments: the library and the program.
+ * The tap preloaded into a program whose allocations are known (preloaded.c): checks the record.
+ * Arguments: the library and the program.
  */
 #include "../../test.h"
 
@@ -31,7 +31,7 @@ struct story {
     char command[256];
 };
 
-/* Runs a part of the program with the tap before it; its wait status. */
+/* Runs a part of the program with the tap preloaded; returns its wait status. */
 static int run(const char *part, const char *record, const char *least)
 {
     int status = -1;
@@ -82,7 +82,7 @@ static void read_story(struct story *story, const char *path)
     hr__record_close(&record);
 }
 
-/* Runs a part that ends well, and reads what was recorded of it. */
+/* Runs a part, which must succeed, and reads its record. */
 static void run_and_read(struct story *story, const char *part, const char *least)
 {
     const char *path = file(part);
@@ -99,7 +99,7 @@ static void expect(const struct story *story, const struct preload_seen *expecte
         assert_int_equal(story->events[i].kind, expected[i].kind);
         assert_int_equal(story->events[i].bytes, expected[i].bytes);
         assert_int_equal(story->events[i].device, 0);
-        /* The end is of the block whose beginning came before. */
+        /* This event ends the block that began before. */
         if (expected[i].kind == HR_MEMORY_FREE)
             assert_int_equal(story->events[i].address, story->events[i - 1].address);
     }
@@ -130,7 +130,8 @@ static void test_refusals(void **unused)
         {.kind = HR_MEMORY_ALLOC, .bytes = 90000},
         {.kind = HR_MEMORY_FAILED, .bytes = PTRDIFF_MAX},
         {.kind = HR_MEMORY_FAILED, .bytes = SIZE_MAX},
-        /* realloc ends the block before it knows, and begins it again. */
+        /* realloc reports the end of the block before it knows the result, then the beginning
+         * again */
         {.kind = HR_MEMORY_FREE, .bytes = 90000},
         {.kind = HR_MEMORY_FAILED, .bytes = PTRDIFF_MAX},
         {.kind = HR_MEMORY_ALLOC, .bytes = 90000},
@@ -173,7 +174,7 @@ static int by_address(const void *a, const void *b)
     return x < y ? -1 : 1;
 }
 
-/* At each address allocations and frees alternate: no two lives overlap. */
+/* At each address allocations and frees alternate: no two blocks overlap in time. */
 static void check_lives(const struct story *story)
 {
     const struct preload_seen **sorted = calloc(story->count, sizeof *sorted);
@@ -200,7 +201,7 @@ static void test_threads(void **unused)
     free(story.events);
 }
 
-/* Children record nothing, and leave the parent's record alone. */
+/* Children record nothing, and leave the parent's record unchanged. */
 static void test_fork(void **unused)
 {
     (void)unused;
@@ -213,7 +214,7 @@ static void test_fork(void **unused)
     free(story.events);
 }
 
-/* Programs that the program starts: no record of their own, or each its own. */
+/* Programs that the program starts: no record, or one for each. */
 static void test_programs(void **unused)
 {
     (void)unused;
@@ -250,7 +251,7 @@ static void test_killed(void **unused)
     free(story.events);
 }
 
-/* Nothing is asked for, or it cannot be: the program runs all the same. */
+/* No recording is requested, or it is impossible: the program runs nevertheless. */
 static void test_no_record(void **unused)
 {
     (void)unused;

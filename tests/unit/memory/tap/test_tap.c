@@ -1,7 +1,7 @@
 /*
- * Telling: who listens hears of each allocation and free once, in an order in which no
- * address lives twice; of what lived before; of nothing after the end; and a forked child
- * begins anew.
+ * Reporting: a listener gets each allocation and free once, in an order in which no address is live
+ * twice; it gets the blocks that were live before; it gets nothing after the end. A forked child
+ * starts without blocks.
  */
 #include "../../test.h"
 
@@ -15,10 +15,10 @@
 
 #define ADDRESS(i) ((void *)(uintptr_t)(0x10000 + (uintptr_t)(i)*64))
 
-/* Whoever listens: counts, and what lives by what was told. */
+/* A listener: counts events, and tracks live blocks by them. */
 struct heard {
     atomic_int allocated, freed, failed, present, wrong, over;
-    atomic_int is_over;        /* nothing may be told any more */
+    atomic_int is_over;        /* nothing may be reported any more */
     atomic_ullong lives[4096]; /* bytes, by address */
 };
 
@@ -91,7 +91,7 @@ static void test_life(void **unused)
     assert_int_equal(was.bytes, 100);
     assert_int_equal(hr__tap_freed(ADDRESS(1), &was), 0);
     assert_int_equal(hr__tap_freed(ADDRESS(3), NULL), 1);
-    /* Freed by a way that was not seen: the old life ends first. */
+    /* Its free was not seen: the old block ends first. */
     hr__tap_allocated(ADDRESS(2), 201, 0);
     assert_int_equal(heard.freed, 3);
     assert_int_equal(hr_tap_bytes((uintptr_t)ADDRESS(2), NULL), 201);
@@ -115,7 +115,7 @@ static void test_again(void **unused)
         assert_int_equal(heard.present, i);
         hr_tap_end();
     }
-    /* Who does not ask what lives hears of its end all the same. */
+    /* Without `present`, ends of earlier blocks are reported all the same. */
     plain.present = NULL;
     assert_int_equal(hr_tap_begin(&plain), 0);
     hr__tap_freed(ADDRESS(1), NULL);
@@ -126,7 +126,7 @@ static void test_again(void **unused)
     assert_int_equal(heard.wrong, 0);
 }
 
-/* What the listener itself allocates is not told. */
+/* Allocations of the listener itself are not reported. */
 static void nested(void *arg, uint64_t address, uint64_t bytes, uint8_t device)
 {
     on_allocated(arg, address, bytes, device);
@@ -151,7 +151,7 @@ static void test_nested(void **unused)
 
 static atomic_int stop_working;
 
-/* Allocates and frees addresses of its own, until told to stop. */
+/* Allocates and frees addresses of its own, until it must stop. */
 static void *work(void *arg)
 {
     uintptr_t first = (uintptr_t)arg * 1000;
@@ -190,7 +190,7 @@ static void test_threads(void **unused)
 
 static int child(void)
 {
-    /* Nobody listens, and nothing that was there is known. */
+    /* Without a listener, earlier blocks are unknown. */
     hr__tap_allocated(ADDRESS(5), 5, 0);
     if (heard.allocated || hr_tap_bytes((uintptr_t)ADDRESS(4), NULL) ||
         hr__tap_freed(ADDRESS(4), NULL) || hr_tap_bytes((uintptr_t)ADDRESS(5), NULL) != 5)

@@ -1,4 +1,4 @@
-/* Comparing numbers in tests: absolute distances; what was found is printed. */
+/* Compares numbers in tests by their absolute distance, and prints a value that differs. */
 #ifndef HR_TEST_CLOSE_H
 #define HR_TEST_CLOSE_H
 

@@ -1,4 +1,4 @@
-/* Results that a measurement would have found; see measured.h. */
+/* Results as a measurement would have found them; see measured.h. */
 #include "measured.h"
 
 #include "close.h"
@@ -101,8 +101,8 @@ static void take_machine(struct measured *m)
     strcpy(host->recipe, "RandomResizedCrop(224), flip, normalise");
 }
 
-/* Steps by themselves; and beside the loader, of one thread that never waits for batches, so
- * that all of its time is on a core: receiving them, and the step. */
+/* Measures steps alone, and beside the loader in one thread that never waits for batches, so that
+ * all of its time is on a core: receiving batches, and the step. */
 static void take_steps(struct measured *m)
 {
     struct hr__segment_record *segments = calloc(2, sizeof *segments);
@@ -131,7 +131,7 @@ static void take_steps(struct measured *m)
     s->ranks[0].segment_count = m->truth.disturbance > 0 ? 2 : 1;
 }
 
-/* What the phases say: rates, and shares of the time. */
+/* Sets the phases' results: rates, and shares of the time. */
 void measured_shares(struct measured *m)
 {
     struct hr_stalls *s = &m->stalls;

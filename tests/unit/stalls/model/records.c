@@ -1,4 +1,4 @@
-/* Records out of plans; see records.h. */
+/* Makes records from plans; see records.h. */
 #include "records.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Rates, shares and intervals out of records, against numbers done by hand. */
+/* Rates, shares and intervals from records, compared with numbers computed by hand. */
 #include "../../test.h"
 #include "records.h"
 #include "stalls/model/inside.h"
@@ -71,8 +71,8 @@ static void test_one_rank(void **state)
     assert_null(s);
 }
 
-/* Drift by round, the same factor for all phases: shares do not notice, times do. Four
- * rounds of 100 ms x 0.9, 1, 1.1, 1.2: mean 105 ms, s = 12.910 ms, error 6.455 ms. */
+/* Drift by round, the same factor for all phases: shares do not change, times do. Four rounds of
+ * 100 ms x 0.9, 1, 1.1, 1.2: mean 105 ms, s = 12.910 ms, error 6.455 ms. */
 static void test_intervals(void **state)
 {
     struct records_plan p = plan_default();
@@ -91,7 +91,7 @@ static void test_intervals(void **state)
     hr_stalls_destroy(&s);
 }
 
-/* Two ranks on two hosts: the slower one's time counts, samples are of both. */
+/* Two ranks on two hosts: the slower one's time counts, and the samples of both. */
 static void test_ranks(void **state)
 {
     struct records_plan p = plan_default();
@@ -111,7 +111,7 @@ static void test_ranks(void **state)
     near(s->step_s[HR_STALLS_HOST].value, .055 * 1.2);
     near(m.rate[HR_STALLS_HOST].value, 128 / (.055 * 1.2));
     near(m.share[2].value, .3);
-    /* Alone: 70 ms x 1.2 against 55 ms x 1.2; no scatter, so the interval is a point. */
+    /* Alone: 70 ms x 1.2 against 55 ms x 1.2; without scatter the interval is a point. */
     assert_int_equal(m.measured[HR_STALLS_ALONE], 1);
     for (int i = 0; i < 2; i++) {
         near(s->alone_s[i].value, .015 * 1.2);
@@ -133,14 +133,14 @@ static void test_ranks(void **state)
     free(texts[1]);
 }
 
-/* Welch's interval by hand: rank 0 alone takes 70 and 72 ms, replay 55 +- 1 ms. */
+/* Welch's interval computed by hand: rank 0 alone takes 70 and 72 ms, replay 55 +- 1 ms. */
 static void test_alone_interval(void **state)
 {
     struct records_plan p = plan_default();
     p.world = 2;
     p.phases |= 1 << HR_STALLS_ALONE;
     struct hr_stalls *s = analyse(&p);
-    /* Change what was recorded and derive again. */
+    /* Changes the record and derives again. */
     for (int i = 0; i < 2; i++)
         for (size_t k = 0; k < s->ranks[i].segment_count; k++) {
             struct hr__segment_record *g = &s->ranks[i].segments[k];
@@ -178,7 +178,7 @@ static void test_stragglers(void **state)
     hr_stalls_destroy(&s);
 }
 
-/* Cold that was not verified: figures stay, marked, with the reason. */
+/* Cold segments that were not verified: the figures stay, marked, with the reason. */
 static void test_unverified(void **state)
 {
     struct records_plan p = plan_default();
@@ -192,7 +192,7 @@ static void test_unverified(void **state)
     assert_string_equal(s->phase_reason[HR_STALLS_COLD], "nothing was read");
     near(s->waiting[0].value, .3);
 
-    /* Verified in some rounds: only those count, and then it was measured. */
+    /* If some rounds were verified, only those count, and the phase was measured. */
     for (size_t k = 0; k < s->ranks[0].segment_count; k++) {
         struct hr__segment_record *g = &s->ranks[0].segments[k];
         if (g->phase == HR_STALLS_COLD && g->round != 1)
@@ -208,7 +208,7 @@ static void test_unverified(void **state)
     near(s->summary.share[3].value, .15);
     hr_stalls_destroy(&s);
 
-    /* A reason without a failed round: not verified either. */
+    /* A reason without a failed round means not verified, too. */
     p.verified[HR_STALLS_COLD] = 1;
     p.why[HR_STALLS_COLD] = "a network file system";
     s = analyse(&p);
@@ -216,7 +216,7 @@ static void test_unverified(void **state)
     hr_stalls_destroy(&s);
 }
 
-/* Phases that are missing leave their part with a neighbour. */
+/* If a phase is missing, a neighbour's share includes its part. */
 static void test_missing_phases(void **state)
 {
     struct records_plan p = plan_default();
@@ -286,8 +286,8 @@ static void test_rates(void **state)
     free(texts[0]);
     free(texts[1]);
 
-    /* Storage alone: by the parts of the depth and of those that gave as much; half as fast at
-     * fewer reads says nothing of it. */
+    /* Storage alone: intervals from the parts of this depth and of those that were as fast; a depth
+     * with fewer reads and half the rate does not count. */
     p = plan_default();
     p.depths =
         "[{\"depth\": 1, \"bytes_per_s\": 1e8, \"reads_per_s\": 1e3, \"parts\": [3e8, 1]},"
@@ -299,7 +299,7 @@ static void test_rates(void **state)
     near(s->summary.fetch_rate.high, 2000 * exp(4.302653 * 0.1 / sqrt(3) / 2));
     hr_stalls_destroy(&s);
 
-    /* Three drains have an interval; workers' own accounts come before drains'. */
+    /* Three drains have an interval; CPU times that workers report take precedence over drains. */
     p = plan_default();
     p.drains = "[{\"phase\": \"warm\", \"cores\": 16, \"samples\": 90, \"elapsed_s\": 1},"
                "{\"phase\": \"warm\", \"cores\": 16, \"samples\": 100, \"elapsed_s\": 1},"
@@ -312,7 +312,7 @@ static void test_rates(void **state)
     near(s->prepare_cpu_s, .01);
     hr_stalls_destroy(&s);
 
-    /* A row that knows only how long it took leaves the CPU time to the others, and to drains. */
+    /* A row with only a duration leaves the CPU time to the other rows, and to drains. */
     p.preparation = "[{\"phase\": \"warm\", \"samples\": 64, \"cpu_s\": null, \"wall_s\": 0.7},"
                     "{\"phase\": \"cold\", \"samples\": 64, \"cpu_s\": 0.96, \"wall_s\": 2}]";
     s = analyse(&p);
@@ -326,7 +326,7 @@ static void test_rates(void **state)
     hr_stalls_destroy(&s);
 }
 
-/* F out of cold drains. */
+/* F from cold drains. */
 static void test_cold_drains(void **state)
 {
     struct records_plan p = plan_default();
@@ -347,13 +347,13 @@ static void test_cold_drains(void **state)
     near(s->summary.fetch_rate.value, 500);
     hr_stalls_destroy(&s);
     p.kind = "torch";
-    /* Storage read alone says 500 too: no faster cold drain, so that one stays. */
+    /* Storage alone gives 500, too: no cold drain is faster, so storage's rate stays. */
     p.depths = depths;
     s = analyse(&p);
     near(s->summary.fetch_rate.value, 500);
     hr_stalls_destroy(&s);
-    /* Nor is one that is within what storage alone varied by: the larger of two figures of the
-     * same disk is only the luckier one. */
+    /* A drain within the variation of storage alone does not count either: the larger of two
+     * measurements of the same disk is only the luckier one. */
     p.depths = "[{\"depth\": 4, \"bytes_per_s\": 5e7, \"reads_per_s\": 500, "
                "\"parts\": [4.8e7, 5.2e7, 4.8e7, 5.2e7]}]";
     snprintf(drains, sizeof drains,
@@ -364,7 +364,8 @@ static void test_cold_drains(void **state)
     near(s->summary.fetch_rate.value, 500);
     hr_stalls_destroy(&s);
     p.depths = depths;
-    /* A drain that was faster and really read is better evidence; one that did not is none. */
+    /* A drain that was faster and really read its bytes is better evidence; one that did not read
+     * them is none. */
     snprintf(drains, sizeof drains,
              "[%s, {\"phase\": \"cold\", \"cores\": 16, \"samples\": 1000, \"elapsed_s\": 1.25, "
              "\"read_bytes\": 101034667}]",
@@ -385,9 +386,9 @@ static void test_cold_drains(void **state)
     hr_stalls_destroy(&s);
 }
 
-/* Files that are learned, not named: bytes belong to all samples of the set, those that settle
- * and are read ahead included, and not only to the timed ones. Who does not say how many they
- * are says nothing of a sample's bytes. */
+/* Files that were learned, not named: bytes belong to all samples of the set, including those that
+ * settle and are read ahead, not only to the timed ones. Without the number of samples, a sample's
+ * bytes are unknown. */
 static void test_learned_files(void **state)
 {
     struct records_plan p = plan_default();
@@ -414,7 +415,7 @@ static void test_learned_files(void **state)
     hr_stalls_destroy(&s);
 }
 
-/* Rounds that others disturbed count only where fewer than four are left. */
+/* Disturbed rounds count only if fewer than four others are left. */
 static void test_disturbed(void **state)
 {
     struct records_plan p = plan_default();
@@ -436,7 +437,7 @@ static void test_disturbed(void **state)
             s->ranks[0].segments[k].disturbed |= s->ranks[0].segments[k].round == 3;
     assert_int_equal(hr__stalls_derive(s, &error), 0);
     near(s->step_s[HR_STALLS_COLD].value, (4 * .1 + 2 * 1) / 6);
-    /* Nor is a round that was not verified one of the four. */
+    /* A round that was not verified is not one of the four. */
     for (size_t k = 0; k < s->ranks[0].segment_count; k++) {
         struct hr__segment_record *g = &s->ranks[0].segments[k];
         if (g->phase == HR_STALLS_COLD) {
@@ -449,7 +450,7 @@ static void test_disturbed(void **state)
     hr_stalls_destroy(&s);
 }
 
-/* Cold counts in one round and warm in another: what they have in common is used. */
+/* Cold was verified in one round and warm in another: what they have in common is used. */
 static void test_rounds_apart(void **state)
 {
     struct records_plan p = plan_default();
@@ -468,7 +469,7 @@ static void test_rounds_apart(void **state)
     assert_true(isnan(s->summary.share[3].value));
     near(s->summary.warm_share[2].value, 30.0 / 85);
     assert_non_null(strstr(s->sentence, "a share of the time that is not known yet"));
-    /* Nothing in common. */
+    /* No round in common. */
     for (size_t k = 0; k < s->ranks[0].segment_count; k++) {
         struct hr__segment_record *g = &s->ranks[0].segments[k];
         if (g->phase <= HR_STALLS_HOST)
@@ -512,7 +513,7 @@ static void test_too_little(void **state)
     hr_stalls_destroy(&s);
 }
 
-/* Records that do not belong together. */
+/* Records of different runs. */
 static void test_strangers(void **state)
 {
     struct records_plan p = plan_default();
@@ -548,7 +549,7 @@ static void test_strangers(void **state)
         if (!strstr(error.message, cases[i].words))
             fail_msg("%s", error.message);
     }
-    /* One rank ended earlier: what all have counts. */
+    /* One rank ended earlier: only segments of all ranks count. */
     const char *three[] = {a, b, shorter};
     size_t lengths[] = {strlen(a), strlen(b), strlen(shorter)};
     assert_int_equal(hr_stalls_analyse(&s, three, lengths, 3, &error), 0);
@@ -558,14 +559,14 @@ static void test_strangers(void **state)
     free(a), free(b), free(other), free(wider), free(apart), free(shorter);
 }
 
-/* All that a run may have. */
+/* The largest possible run. */
 static void test_4096_ranks(void **state)
 {
     struct records_plan p = plan_default();
     p.world = 4096;
     p.rounds = 2;
     p.batches = 2;
-    /* So large that the model is not asked: its search takes long. */
+    /* So large that suggestions are not searched, which takes long. */
     p.batch_size = 1 << 17;
     p.notes = "[\"the same everywhere\"]";
     struct hr_stalls *s = analyse(&p);

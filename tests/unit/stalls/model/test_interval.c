@@ -1,5 +1,7 @@
-/* Student's t against its own integral, intervals and paired shares against sums done by
- * hand. */
+/*
+ * Student's t compared with its own integral; intervals and paired shares compared with sums
+ * computed by hand.
+ */
 #include "../../test.h"
 
 #include "stalls/model/interval.h"
@@ -7,7 +9,7 @@
 
 #include <string.h>
 
-/* The chance of a t between -x and x, by Simpson's rule over the density. */
+/* Returns the probability of a t between -x and x, by Simpson's rule over the density. */
 static double inside(double x, double n)
 {
     double c = exp(lgamma((n + 1) / 2) - lgamma(n / 2)) / sqrt(n * acos(-1)), sum = 0;
@@ -69,7 +71,7 @@ static void test_mean(void **state)
 
 #define ALL_PHASES 15
 
-/* Shares by hand: of 100 ms, 50 compute, 5 copy, 30 preparation, 15 fetch; drift of the
+/* Shares computed by hand: of 100 ms, 50 compute, 5 copy, 30 preparation, 15 fetch; a drift of the
  * machine multiplies whole rounds and cancels. */
 static void test_middle(void **state)
 {
@@ -104,13 +106,14 @@ static void test_shares(void **state)
     near(share[2].value, .03 / .085);
     assert_true(isnan(share[3].value));
 
-    /* One phase fewer: its time goes to the one after it. */
+    /* One phase fewer: its time belongs to the next one. */
     int no_device = ALL_PHASES & ~(1 << HR_STALLS_DEVICE);
     assert_int_equal(hr__rounds_share(rounds, 4, no_device, HR_STALLS_COLD, share), 4);
     assert_true(isnan(share[0].value));
     near(share[1].value, .55);
 
-    /* A round that lacks a phase does not count; one round has no interval; none: nothing. */
+    /* A round without a phase does not count; one round has no interval; without rounds nothing is
+     * known. */
     rounds[1].seconds[3] = NAN;
     assert_int_equal(hr__rounds_share(rounds, 4, ALL_PHASES, HR_STALLS_COLD, share), 3);
     assert_int_equal(hr__rounds_share(rounds, 1, ALL_PHASES, HR_STALLS_COLD, share), 1);
@@ -121,7 +124,7 @@ static void test_shares(void **state)
     assert_int_equal(hr__rounds_share(rounds, 4, 7, HR_STALLS_COLD, share), 0);
 }
 
-/* Differences that noise made negative: 0, with an interval that says so. */
+/* Differences that noise made negative become 0, with an interval that shows it. */
 static void test_negative(void **state)
 {
     const struct hr__round rounds[] = {
@@ -142,7 +145,7 @@ static void test_negative(void **state)
     }
     assert_true(sum == 1);
 
-    /* Far beyond noise: still neither negative nor above the whole. */
+    /* Far beyond noise: still neither negative nor above 1. */
     const struct hr__round wild[] = {{{9, 1, 5, 2}}, {{8, 1, 5, 2}}};
     assert_int_equal(hr__rounds_share(wild, 2, ALL_PHASES, HR_STALLS_COLD, share), 2);
     sum = 0;
@@ -153,7 +156,7 @@ static void test_negative(void **state)
     assert_true(sum == 1);
 }
 
-/* The 95 % are true: known shares, noise of a few per cent, many runs of six rounds. */
+/* The 95 % are right: known shares, noise of a few per cent, many runs of six rounds. */
 static void test_coverage(void **state)
 {
     uint64_t x = 88172645463325252u;

@@ -1,7 +1,7 @@
 /*
- * Predictions from what a measurement of a simulated system would have found, against the
- * changed system itself; the unchanged system against its own phases; and what is said
- * where something was not measured or makes no sense.
+ * Predictions from the measurements of a simulated system, compared with the changed system itself;
+ * the unchanged system compared with its own phases; and the messages if something was not measured
+ * or a change makes no sense.
  */
 #include "measured.h"
 
@@ -56,7 +56,7 @@ static void test_cache_share(void **state)
     assert_close(p.device_rate, 320, 1);
     assert_close(p.share[0], 200 / 320.0, 0.01);
     assert_close(p.share[3], 1 - 200 / 320.0, 0.01);
-    /* The model's own 5 %, and hardly more: what was measured is known well. */
+    /* The model's own 5 %, and little more: the measurements are precise. */
     assert_true(p.low <= 0.95 * p.rate && p.high >= 1.05 * p.rate && p.low > 0.93 * p.rate);
     assert_string_equal(p.why, "");
     /* The same share of the page cache misses 1.49 times as much. */
@@ -120,7 +120,7 @@ static void test_delays(void **state)
 {
     struct measured m;
     struct hr_stalls_change change = no_change();
-    /* Samples that sleep 20 ms, as a remote service would make them. */
+    /* Samples that sleep 20 ms, like those of a remote service. */
     measured_begin(&m, 2, 4, step_10ms, cpu_1ms, 1e9);
     m.truth.delay_s = 0.02;
     measured_take(&m);
@@ -135,8 +135,8 @@ static void test_delays(void **state)
     measured_clear(&m);
 }
 
-/* Half of each core is somebody else's: CPU time tells of half the work. Fewer cores are
- * slower all the same, which a delay would deny. */
+/* Another process uses half of each core: CPU time explains half the work. Fewer cores are slower
+ * all the same, which a fixed delay would contradict. */
 static void test_stolen_cores(void **state)
 {
     struct measured m;
@@ -154,8 +154,8 @@ static void test_stolen_cores(void **state)
     measured_clear(&m);
 }
 
-/* One worker takes 10 ms for a sample, of which its CPU time explains 5: it waits, and two cores
- * would do for four workers; or others took its core, and they would not. */
+/* One worker takes 10 ms for a sample, of which its CPU time explains 5. Either it waits, and two
+ * cores suffice for four workers; or others used its core, and they do not. */
 static void test_one_worker(void **state)
 {
     for (int taken = 0; taken < 2; taken++) {
@@ -175,8 +175,8 @@ static void test_one_worker(void **state)
     }
 }
 
-/* Storage that hides behind the step is as fast as its depths say, not infinitely so,
- * though the cold phase came out a little below the warm one. */
+/* Storage that is hidden behind the step is as fast as its depths show, not infinitely fast, even
+ * if the cold phase was a little faster than the warm one. */
 static void test_hidden_storage(void **state)
 {
     struct measured m;
@@ -196,8 +196,8 @@ static void test_hidden_storage(void **state)
     measured_clear(&m);
 }
 
-/* What hides behind the step is as it was measured by itself, however little the phases
- * differ from what they should be: the loader's work, Headrace's or torch's, and storage. */
+/* Work hidden behind the step takes the time measured for it alone, however little the phases
+ * differ: that of the loader, Headrace's or torch's, and of storage. */
 static void test_hidden_loader(void **state)
 {
     struct measured m;
@@ -230,8 +230,8 @@ static void test_hidden_loader(void **state)
     }
 }
 
-/* Eight workers on two cores were a little slower than their work explains, and on one core
- * were not. A delay would have to be a long one to show, and be all that few workers do. */
+/* Eight workers on two cores were a little slower than their work explains, and on one core were
+ * not. A delay that shows there would have to be long, and would dominate with few workers. */
 static void test_hidden_delay(void **state)
 {
     struct measured m;
@@ -251,7 +251,7 @@ static void test_hidden_delay(void **state)
     measured_clear(&m);
 }
 
-/* Workers that have threads of their own take more CPU time than time. */
+/* Workers with threads of their own use more CPU time than elapsed time. */
 static void test_threads_of_workers(void **state)
 {
     struct measured m;
@@ -266,7 +266,7 @@ static void test_threads_of_workers(void **state)
     measured_clear(&m);
 }
 
-/* A cold drain shows what reading costs on the cores. */
+/* A cold drain shows the CPU time of reading. */
 static void test_fetching_costs_cpu(void **state)
 {
     struct measured m;
@@ -284,8 +284,8 @@ static void test_fetching_costs_cpu(void **state)
     measured_clear(&m);
 }
 
-/* A depth that was measured while a throttle let a burst through; a cold phase that cores
- * slowed less than simulated: storage's rate is what the others say. */
+/* A depth measured while a throttle let a burst through, and a cold phase that cores slowed less
+ * than simulated: the other measurements determine storage's rate. */
 static void test_storage_rate_is_known(void **state)
 {
     struct measured m;
@@ -311,7 +311,7 @@ static void test_storage_rate_is_known(void **state)
     measured_clear(&m);
 }
 
-/* A cold phase whose files were partly in memory says nothing of storage. */
+/* A cold phase with files partly in memory shows nothing about storage. */
 static void test_unverified_cold(void **state)
 {
     struct measured m;
@@ -352,8 +352,8 @@ static void test_storage_speed(void **state)
     measured_clear(&m);
 }
 
-/* Fewer workers that read from a throttled disk: files of different sizes take their time each,
- * and what the disk saves up while a worker prepares is there at once. */
+/* Fewer workers that read from a throttled disk: files of different sizes take different times, and
+ * the burst saved while a worker prepares is delivered at once. */
 static void test_fewer_workers(void **state)
 {
     static const double sizes[] = {0.25 * MEASURED_BYTES, MEASURED_BYTES, 1.75 * MEASURED_BYTES};
@@ -398,8 +398,8 @@ static void test_device_speed(void **state)
     measured_clear(&m);
 }
 
-/* Training on the CPU: two threads of it and two workers on two cores. On one core there is
- * one thread, which does what both did: 180 ms of work beside the 10 ms that a step waits. */
+/* Training on the CPU: its two threads and two workers on two cores. On one core there is one
+ * thread, which does the work of both: 180 ms beside the 10 ms that a step waits. */
 static void test_shared_cores(void **state)
 {
     struct measured m;
@@ -417,13 +417,13 @@ static void test_shared_cores(void **state)
     truth.step_s.values = step_190ms;
     truth.sharing = 0;
     check(&m, &change, &truth, 0.005);
-    /* Workers have filled the queue by the time that the step waits. */
+    /* Workers have filled the queue when the step waits. */
     assert_close(predicted(&m, &change).rate, MEASURED_BATCH / (0.19 + 0.032), 1);
     measured_clear(&m);
 }
 
-/* One thread of training and two workers take turns on the cores, which costs all of them:
- * more than the CPU time of each alone explains, and on one core as much. */
+/* One training thread and two workers take turns on the cores, which costs all of them more than
+ * the CPU time of each alone explains, and as much on one core. */
 static void test_crowded_cores(void **state)
 {
     struct measured m;
@@ -441,8 +441,8 @@ static void test_crowded_cores(void **state)
     measured_clear(&m);
 }
 
-/* A step of one thread is slower while a worker works beside it, and receiving a batch takes
- * its time: both are told apart, and hold for other loaders and other amounts of work. */
+/* A step of one thread is slower while a worker works beside it, and receiving a batch takes time:
+ * both are separated, and apply to other loaders and other amounts of work. */
 static void test_disturbed_step(void **state)
 {
     struct measured m;
@@ -458,15 +458,15 @@ static void test_disturbed_step(void **state)
     change.cores = truth.cores = 1;
     check(&m, &change, &truth, 0.01);
     change.cores = 0;
-    /* Headrace's: 64 ms of work a batch, which is there when it is wanted. */
+    /* Headrace's loader: 64 ms of work per batch, done when the batch is requested. */
     change.loader = HR_STALLS_LOADER_HEADRACE;
     change.form = HR_FORM_ENCODED;
     assert_close(predicted(&m, &change).rate, MEASURED_BATCH / (0.1 + 0.064 * 0.2), 2);
     measured_clear(&m);
 }
 
-/* What is calibrated on is the middle round: one of eight in which the machine did something
- * else moves the mean, and no prediction. */
+/* Calibration uses the median round: one disturbed round of eight changes the mean, and no
+ * prediction. */
 static void test_middle_round(void **state)
 {
     struct measured m;
@@ -484,8 +484,8 @@ static void test_middle_round(void **state)
     measured_clear(&m);
 }
 
-/* A change of nothing is no prediction: rates and shares are those that were measured, whatever
- * the model makes of them. */
+/* A change of nothing is not a prediction: rates and shares are the measured ones, whatever the
+ * model gives. */
 static void test_nothing_changes(void **state)
 {
     struct measured m;
@@ -544,7 +544,7 @@ static void test_ranks(void **state)
     measured_clear(&m);
 }
 
-/* Of two hosts alike the first is simulated; rates are of both. */
+/* Of two equal hosts the first is simulated; rates are those of both. */
 static void test_hosts(void **state)
 {
     struct measured m;
@@ -552,7 +552,7 @@ static void test_hosts(void **state)
     measured_begin(&m, 4, 2, step_100ms, cpu_10ms, 10e6);
     m.truth.ranks = 2;
     measured_take(&m);
-    m.stalls.world_size = 4; /* the other host's records need not be there */
+    m.stalls.world_size = 4; /* the other host's records may be missing */
     change.cache_share = 1;
     assert_close(predicted(&m, &change).rate, 2 * measured_rate(&m.truth), 4);
     change.cache_share = 0;
@@ -611,10 +611,10 @@ static void test_headrace(void **state)
     assert_close(predicted(&m, &change).rate, 3200, 1);
     change.form = HR_FORM_COEFFICIENTS;
     assert_close(predicted(&m, &change).rate, 2500, 25);
-    /* Half missing: 0.4 ms and 2 ms by turns. */
+    /* Half is missing: 0.4 ms and 2 ms in turn. */
     change.cache_share = 0.5;
     assert_close(predicted(&m, &change).rate, 1 / 0.00121, 10);
-    /* Planes are 3.5 times as large: where memory is scarce, coefficients are better. */
+    /* Planes are 3.5 times as large: with little memory, coefficients are better. */
     change = no_change();
     change.loader = HR_STALLS_LOADER_HEADRACE;
     change.cores = 2;
@@ -635,8 +635,8 @@ static void test_headrace_measured(void **state)
     m.truth.batches_ahead = 2;
     m.truth.fetches_ahead = HR__STALLS_FETCHES;
     measured_take(&m);
-    /* Samples in the loader's own cache are not read, not even from the page cache: 100 kB
-     * at 5 GB/s. */
+    /* Samples in the loader's own cache are not read, not even from the page cache: 100 kB at 5
+     * GB/s. */
     static const double cached_s[] = {0.00098};
     for (int i = 1; i <= 4; i++) {
         struct hr__system truth = m.truth;

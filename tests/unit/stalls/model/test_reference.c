@@ -1,6 +1,6 @@
 /*
- * The paper's model against numbers worked out by hand, and against the shape of its one
- * published figure: AlexNet, for which a cache of half the dataset suffices.
+ * The paper's model compared with numbers computed by hand, and with the shape of its one published
+ * figure: AlexNet, for which a cache of half the dataset suffices.
  */
 #include "stalls/model/model.h"
 

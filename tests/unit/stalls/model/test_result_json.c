@@ -1,5 +1,7 @@
-/* Records and stalls.json as texts: what goes around comes back the same, and damage is
- * refused with a message that names the place. */
+/*
+ * Records and stalls.json as texts: they are the same after writing and reading, and damaged texts
+ * are refused with a message that names the place.
+ */
 #include "../../test.h"
 #include "base/memory.h"
 #include "records.h"
@@ -105,7 +107,7 @@ static void test_round_trip(void **state)
         same_interval(a->summary.share[i], b->summary.share[i]);
     same_interval(a->alone_s[1], b->alone_s[1]);
     assert_string_equal(hr_stalls_sentence(a), hr_stalls_sentence(b));
-    /* Nothing that a terminal would obey. */
+    /* No control codes. */
     assert_null(strchr(hr_stalls_sentence(a), 27));
     hr__free(first);
     hr__free(second);
@@ -139,7 +141,7 @@ static void test_file(void **state)
     hr_stalls_destroy(&a);
 }
 
-/* Hosts' results become that of the run: as if all records had been there at once. */
+/* Merging the results of hosts gives the same as analysing all records at once. */
 static void test_merge(void **state)
 {
     struct records_plan p = full_plan();
@@ -151,7 +153,7 @@ static void test_merge(void **state)
     for (int h = 0; h < 2; h++) {
         char *texts[2] = {plan_record(&p, 2 * h, 1), plan_record(&p, 2 * h + 1, 1)};
         size_t lengths[2] = {strlen(texts[0]), strlen(texts[1])};
-        /* Given in the other order. */
+        /* In the other order. */
         assert_int_equal(
             hr_stalls_analyse(&parts[1 - h], (const char *const *)texts, lengths, 2, &error), 0);
         free(texts[0]);
@@ -170,7 +172,7 @@ static void test_merge(void **state)
     assert_int_equal(hr_stalls_merge(&merged, twice, 2, &error), -EINVAL);
     assert_non_null(strstr(error.message, "rank 2 is there twice, in result 1 and result 2"));
     assert_null(merged);
-    /* What was merged from is as it was. */
+    /* The merged results are unchanged. */
     assert_int_equal(parts[0]->rank_count, 2);
     assert_int_equal(parts[0]->ranks[1].segments[3].batches, 10);
     hr_stalls_destroy(&parts[0]);
@@ -178,7 +180,7 @@ static void test_merge(void **state)
     hr_stalls_destroy(&whole);
 }
 
-/* A text with one place changed. */
+/* Returns the text with one place changed. */
 static char *changed(const char *text, const char *old, const char *new)
 {
     const char *at = strstr(text, old);
@@ -265,7 +267,7 @@ static void test_damaged_record(void **state)
         refused_record(bad, strlen(bad), cases[i].words);
         free(bad);
     }
-    /* Cut anywhere, it is no JSON any more. */
+    /* Truncated anywhere, it is no longer JSON. */
     for (size_t n = 0; n + 2 < strlen(good); n += 97)
         refused_record(good, n, "is not JSON");
     refused_record("[]", 2, "is not an object");
@@ -299,6 +301,18 @@ static void test_damaged_result(void **state)
         {"\"ranks\": [\n{\"rank\":0", "\"ranks\": [\n{\"rank\":2", "ranks[0].rank is 2", 0},
         {"\"rank\":0,\"local_rank\":0,\"host\":\"host-0\"",
          "\"rank\":0,\"local_rank\":0,\"host\":\"host-9\"", "ranks[0].host is none of hosts", 0},
+        {"\"suggestions\": ", "\"suggestions\": 5, \"s\": ", "suggestions is a number", 0},
+        {"\"suggestions\": ", "\"suggestions\": [{}], \"s\": ",
+         "suggestions[0].text is missing or empty", 0},
+        {"\"suggestions\": ", "\"suggestions\": [{\"text\": \"a\"}], \"s\": ",
+         "suggestions[0].change is missing", 0},
+        {"\"suggestions\": ",
+         "\"suggestions\": [{\"text\": \"a\", \"change\": {\"loader\": \"x\"}}], \"s\": ",
+         "suggestions[0].change.loader is \"x\"; write one of: same, headrace", 0},
+        {"\"suggestions\": ",
+         "\"suggestions\": [{\"text\": \"a\", \"change\": {\"loader\": \"same\", "
+         "\"cores\": 1e9}}], \"s\": ",
+         "suggestions[0].change.cores is 1000000000", 0},
         {"\"command\": \"", "\"command\": 5, \"c\": \"", "command is not a text", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -310,12 +324,12 @@ static void test_damaged_result(void **state)
     hr_stalls_destroy(&s);
 }
 
-/* Every allocation fails once: the same error, nothing lost, nothing half-made. */
+/* Every allocation fails once: the same error, no leak, nothing incomplete. */
 static void test_no_memory(void **state)
 {
     struct records_plan p = full_plan();
     struct hr_stalls *whole, *s;
-    /* So large that the model is not asked: its search takes long. */
+    /* So large that suggestions are not searched, which takes long. */
     p.batch_size = 1 << 17;
     struct hr_error error;
     assert_int_equal(plan_analyse(&p, &whole, &error), 0);

@@ -1,4 +1,4 @@
-/* The schedule under scripted times: its order, its sets, and when and why it ends. */
+/* The schedule with scripted times: its order, its index sets, and when and why it ends. */
 #include "../../test.h"
 
 #include <headrace/stalls.h>
@@ -38,7 +38,7 @@ static struct hr_stalls_segment next(struct hr_stalls_schedule *s)
     return g;
 }
 
-/* "D0 H0 C0 W0": the segments to the end as text; lower case: preread. */
+/* Writes the segments to the end as text, "D0 H0 C0 W0"; lower case: preread. */
 static void run(struct hr_stalls_schedule *s, const double *times, char *text, size_t capacity)
 {
     struct hr_stalls_segment g = {.size = sizeof g};
@@ -67,7 +67,7 @@ static void test_order(void **state)
     struct hr_stalls_schedule *s = create(&o);
     char text[512];
     assert_true(hr_stalls_schedule_progress(s) == 0);
-    /* Asked twice, the same. */
+    /* A second call returns the same. */
     struct hr_stalls_segment a = next(s), b = next(s);
     assert_memory_equal(&a, &b, sizeof a);
     assert_int_equal(a.size, sizeof a);
@@ -82,7 +82,7 @@ static void test_order(void **state)
     hr_stalls_schedule_destroy(&s);
     hr_stalls_schedule_destroy(NULL);
 
-    /* Without cold, warm always reads first; a loader as it is. */
+    /* Without cold, warm always reads its files first. */
     o = of(H | W);
     s = create(&o);
     run(s, steady, text, sizeof text);
@@ -98,7 +98,7 @@ static void test_order(void **state)
     hr_stalls_schedule_destroy(&s);
 }
 
-/* An older program's smaller struct gets what fits. */
+/* An older program's smaller struct gets the members that fit. */
 static void test_small_segment(void **state)
 {
     struct hr_stalls_schedule_options o = of(D);
@@ -113,7 +113,7 @@ static void test_small_segment(void **state)
     hr_stalls_schedule_destroy(&s);
 }
 
-/* Warm at 1.7 +- a little: the interval of its share by hand. */
+/* Warm at 1.7 +- a little: the interval of its share computed by hand. */
 static void test_precision(void **state)
 {
     /* Two phases, shares of warm: host / warm. With host 1 and warm 1.25 and 2 in turn,
@@ -138,7 +138,7 @@ static void test_precision(void **state)
     }
 }
 
-/* Noise that never narrows enough, so that limits decide. */
+/* Noise that never narrows enough, so that limits end it. */
 static int run_noisy(struct hr_stalls_schedule *s, double all_s)
 {
     struct hr_stalls_segment g = {.size = sizeof g};
@@ -178,7 +178,7 @@ static void test_limits(void **state)
         assert_int_equal(hr_stalls_schedule_end(s), HR_STALLS_LIMIT);
         hr_stalls_schedule_destroy(&s);
     }
-    /* No limit at all, and times that tell nothing: it still ends. */
+    /* No limit at all, and times without information: it still ends. */
     struct hr_stalls_schedule_options o = of(D | W);
     o.max_s = 0;
     struct hr_stalls_schedule *s = create(&o);
@@ -191,7 +191,7 @@ static void test_limits(void **state)
     hr_stalls_schedule_destroy(&s);
 }
 
-/* A phase that cannot be measured after all: the segment given is the next one's. */
+/* A phase turns out to be impossible: the segment returned is then the next phase's. */
 static void test_drop(void **state)
 {
     struct hr_stalls_schedule_options o = of(D | H | W | C);
@@ -204,7 +204,7 @@ static void test_drop(void **state)
     struct hr_stalls_segment g = next(s);
     assert_int_equal(g.phase, HR_STALLS_COLD);
     hr_stalls_schedule_drop(s, HR_STALLS_COLD);
-    /* A late report of what was dropped changes nothing. */
+    /* A late report of the dropped segment changes nothing. */
     hr_stalls_schedule_report(s, 1, 1);
     g = next(s);
     assert_int_equal(g.phase, HR_STALLS_WARM);
@@ -214,7 +214,7 @@ static void test_drop(void **state)
     assert_string_equal(text, "w0 w1 H1 D1 D2 H2 w2 w3 H3 D3 ");
     hr_stalls_schedule_destroy(&s);
 
-    /* Another phase than the one given: that one stays. */
+    /* Dropping another phase than the one returned: the segment stays. */
     s = create(&o);
     g = next(s);
     hr_stalls_schedule_drop(s, HR_STALLS_HOST);
@@ -244,7 +244,7 @@ static void test_alone(void **state)
     assert_int_equal(hr_stalls_schedule_end(s), HR_STALLS_PRECISE);
     hr_stalls_schedule_destroy(&s);
 
-    /* Sets of their own, round 0 and 1. */
+    /* Index sets of their own, rounds 0 and 1. */
     s = create(&o);
     struct hr_stalls_segment g = {.size = sizeof g};
     int sets = 0, alone = 0;
@@ -263,7 +263,7 @@ static void test_alone(void **state)
     assert_int_equal(alone, 6);
     hr_stalls_schedule_destroy(&s);
 
-    /* Of many ranks 16, the first and the last among them; both passes the same. */
+    /* 16 of many ranks, the first and the last among them; the same in both passes. */
     o.ranks = 4096;
     s = create(&o);
     int ranks[64];
@@ -282,8 +282,8 @@ static void test_alone(void **state)
     }
     hr_stalls_schedule_destroy(&s);
 
-    /* Where time is short, fewer ranks. Rounds take 2 x 2 s; half of the 32 s is kept for
-     * ALONE, so a third pair of rounds does not fit: 4 rounds (16 s) leave 16 s, 8 segments. */
+    /* If time is short, fewer ranks. Rounds take 2 x 2 s; half of the 32 s is kept for ALONE, so a
+     * third pair of rounds does not fit: 4 rounds (16 s) leave 16 s, 8 segments. */
     o.ranks = 16;
     o.max_s = 32;
     o.precision = 1e-6;
@@ -293,7 +293,7 @@ static void test_alone(void **state)
     assert_int_equal(hr_stalls_schedule_end(s), HR_STALLS_LIMIT);
     hr_stalls_schedule_destroy(&s);
 
-    /* Without loading there is nothing to tell; a dropped phase ends it. */
+    /* Without phases that load there is nothing to measure alone; dropping a phase ends it. */
     o = of(D | H);
     o.ranks = 2;
     s = create(&o);
@@ -348,9 +348,82 @@ static void test_refused(void **state)
     refused(o, "size");
 }
 
+static void test_names(void **state)
+{
+    assert_string_equal(hr_stalls_phase_name(HR_STALLS_ALONE), "alone");
+    assert_string_equal(hr_stalls_phase_title(HR_STALLS_DEVICE), "batches on the device");
+    assert_string_equal(hr_stalls_phase_title(HR_STALLS_ALONE), "one rank loading");
+    assert_null(hr_stalls_phase_title(HR_STALLS_PHASES));
+    assert_string_equal(hr_stalls_share_name(0), "compute");
+    assert_string_equal(hr_stalls_share_name(3), "fetch");
+    assert_null(hr_stalls_share_name(4));
+    assert_null(hr_stalls_share_name(-1));
+}
+
+/* Lengths of the segments for so many seconds and batches at most. */
+static void fits(const struct hr_stalls_pace *pace, double max_s, uint64_t max_batches,
+                 uint64_t settle, uint64_t batches)
+{
+    struct hr_stalls_schedule_options o = of(D | H | W | C);
+    o.max_s = max_s;
+    o.max_batches = max_batches;
+    assert_int_equal(hr_stalls_schedule_fit(&o, pace, NULL), 0);
+    assert_int_equal(o.settle, settle);
+    assert_int_equal(o.batches, batches);
+}
+
+static void test_fit(void **state)
+{
+    struct hr_stalls_schedule_options o = of(D | H | W | C);
+    struct hr_stalls_pace p;
+    struct hr_error error;
+    hr_stalls_pace_default(&p);
+    p.step_s = 0.1;
+    p.load_s = 0.2;
+    fits(&p, 0, 0, 2, 30);     /* 3 s of replay */
+    fits(&p, 150, 0, 2, 30);   /* six rounds of 25 s */
+    fits(&p, 60, 0, 2, 13);    /* 10 s: 1.2 s to settle, 0.7 s for each batch of four segments */
+    fits(&p, 10, 0, 2, 8);     /* at least 8 */
+    fits(&p, 150, 320, 2, 18); /* four rounds of four segments */
+    fits(&p, 150, 3, 2, 2);    /* too few in any case: the schedule refuses them */
+    p.batches = 40;
+    fits(&p, 0, 0, 2, 40);
+    p.batches = 8;
+    p.segment_s = 0.3;
+    fits(&p, 150, 0, 2, 8);
+    /* Three times what is ahead, or once if the time is short; in whole units. */
+    p.ahead = 10;
+    fits(&p, 150, 0, 10, 30);
+    fits(&p, 20, 0, 10, 10);
+    p.unit = 4;
+    fits(&p, 150, 0, 10, 32);
+    /* One epoch: 50 batches less those that settle and are ahead, in whole units. */
+    p.epoch_batches = 50;
+    fits(&p, 150, 0, 10, 28);
+    p.epoch_batches = 5;
+    fits(&p, 150, 0, 10, 8);
+    /* A loop without a device waits for one replay less. */
+    hr_stalls_pace_default(&p);
+    p.step_s = p.load_s = 1;
+    o.phases = H | W | C;
+    o.max_s = 300;
+    p.segment_s = 100;
+    assert_int_equal(hr_stalls_schedule_fit(&o, &p, &error), 0);
+    assert_int_equal(o.batches, 13); /* (50 - 2 * 2 - 2) / 3.5, rounded up */
+
+    p.unit = 0;
+    assert_int_equal(hr_stalls_schedule_fit(&o, &p, &error), -EINVAL);
+    assert_non_null(strstr(error.message, "unit"));
+    p.unit = 1;
+    p.load_s = NAN;
+    assert_int_equal(hr_stalls_schedule_fit(&o, &p, &error), -EINVAL);
+    assert_non_null(strstr(error.message, "times"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names),     cmocka_unit_test(test_fit),
         cmocka_unit_test(test_order),     cmocka_unit_test(test_small_segment),
         cmocka_unit_test(test_precision), cmocka_unit_test(test_limits),
         cmocka_unit_test(test_drop),      cmocka_unit_test(test_alone),

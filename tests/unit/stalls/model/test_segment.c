@@ -1,5 +1,7 @@
-/* What a segment proves, by a table of cases: cold and warm, others, pauses, notes; and which
- * segments run again. */
+/*
+ * What a segment proves, as a table of cases: cold and warm segments, other load, pauses, notes;
+ * and which segments run again.
+ */
 #include "../../test.h"
 
 #include <headrace/stalls.h>
@@ -178,7 +180,7 @@ static void another_version_is_judged(void **state)
     hr_stalls_evidence_default(&e);
     e.size = 1;
     assert_int_equal(hr_stalls_judge(&e, &error), -EINVAL);
-    /* A program that knows no conclusions yet. */
+    /* A program that does not know the conclusions yet. */
     hr_stalls_evidence_init(&e, offsetof(struct hr_stalls_evidence, verified));
     e.verified = 7;
     e.phase = HR_STALLS_COLD;
@@ -193,17 +195,17 @@ static const struct load_case {
     double others;
     int disturbed;
 } loads[] = {
-    {10, 9, 0, 9, 5, 0, 0},              /* the run itself wants more cores than there are */
+    {10, 9, 0, 9, 5, 0, 0},              /* the run itself wants more cores than it has */
     {10, 9, 0, 5, 5, 0.2, 1},            /* another process */
-    {10, 9, 0, 5, 0.1, 0.2, 0},          /* on cores that the run does not want */
+    {10, 9, 0, 5, 0.1, 0.2, 0},          /* on cores that the run does not need */
     {10, 9, 0, 5, NAN, 0.2, 1},          /* the kernel does not count delays */
     {10, 6, 0, 4.5, 5, 0.075, 0},        /* too little */
     {10, 5, 4, 5, 0.1, 0.2, 1},          /* the hypervisor: no thread waits for it */
-    {10, NAN, NAN, 5, 5, NAN, 0},        /* the kernel does not say */
+    {10, NAN, NAN, 5, 5, NAN, 0},        /* the kernel does not report it */
     {10, 5, 0, 7, 0, 0, 0},              /* counted in different units */
     {0.05, 0.05, 0, 0.04, 0.05, NAN, 0}, /* too short for the kernel's clock */
     {0.05, 0.09, 0, 0.04, 0.05, 0.5, 1},
-    {1, 40, 0, 1, 1, 1, 1}, /* never more than all */
+    {1, 40, 0, 1, 1, 1, 1}, /* never more than all of the time */
 };
 
 static void others_disturb(void **state)
@@ -242,16 +244,16 @@ static void pauses_are_found(void **state)
     assert_int_equal(hr_stalls_pauses(wait, batch, STEPS, 0.05, pause), 2);
     for (int i = 0; i < STEPS; i++)
         assert_true(fabs(pause[i] - (i == 19 || i == 39 ? 3 : 0)) < 1e-9);
-    /* Blocked in next() is no pause. */
+    /* Time blocked in next() is not a pause. */
     wait[19] = wait[39] = 3;
     assert_int_equal(hr_stalls_pauses(wait, batch, STEPS, 0.05, pause), 0);
-    /* The host of an accelerator runs ahead and waits for it every tenth step. */
+    /* The host runs ahead of its accelerator and waits for it at every tenth step. */
     for (int i = 0; i < STEPS; i++) {
         wait[i] = 0;
         batch[i] = i % 10 == 9 ? 1 : 0.011;
     }
     assert_int_equal(hr_stalls_pauses(wait, batch, STEPS, 0.1, pause), 0);
-    /* What comes with every third step belongs to the steps. */
+    /* Work at every third step belongs to the steps. */
     for (int i = 0; i < STEPS; i++)
         batch[i] = i % 3 ? 0.05 : 1;
     assert_int_equal(hr_stalls_pauses(wait, batch, STEPS, 0.05, pause), 0);
@@ -333,7 +335,7 @@ static void disturbed_segments_run_again(void **state)
         tries++;
     assert_int_equal(tries, 2);
     hr_stalls_schedule_report(s, 1, 1);
-    /* What running again takes has a limit: of 30 s, 3 were used. */
+    /* Repetitions have a limit: of 30 s, 3 were used. */
     e.all_s = 28;
     next(s);
     assert_int_equal(hr_stalls_schedule_again(s, &e), HR_STALLS_DISTURBED);
@@ -342,7 +344,7 @@ static void disturbed_segments_run_again(void **state)
     hr_stalls_schedule_destroy(&s);
 }
 
-/* The segment given, once the schedule has come to a warm one. */
+/* Runs the schedule until it returns a warm segment. */
 static struct hr_stalls_segment next_warm(struct hr_stalls_schedule *s)
 {
     struct hr_stalls_segment g = next(s);
@@ -361,7 +363,7 @@ static void segments_begin_as_an_epoch_goes_on(void **state)
     hr_stalls_evidence_default(&e);
     e.elapsed_s = 10;
     e.queue_ahead = 4;
-    /* The first one hardly waits: it runs again with a full queue, and so do all. */
+    /* The first one hardly waits: it runs again with a full queue, and so do all others. */
     e.waited_s = 0.7;
     e.queue_end = 4;
     assert_int_equal(next_warm(s).full, 0);
@@ -371,14 +373,14 @@ static void segments_begin_as_an_epoch_goes_on(void **state)
     assert_int_equal(hr_stalls_schedule_again(s, &e), HR_STALLS_COUNTS);
     hr_stalls_schedule_report(s, 1, 1);
     assert_int_equal(next_warm(s).full, 1);
-    /* It does not keep the queue filled. */
+    /* The loader does not keep its queue filled. */
     e.queue_end = 1;
     assert_int_equal(hr_stalls_schedule_again(s, &e), HR_STALLS_NONE_SETTLED);
     assert_int_equal(next(s).full, 0);
     assert_int_equal(hr_stalls_schedule_again(s, &e), HR_STALLS_COUNTS);
     hr_stalls_schedule_destroy(&s);
 
-    /* Training waits: segments begin with an empty queue, which is not asked again. */
+    /* Training waits: segments begin with an empty queue, and that is not checked again. */
     s = schedule_of(phases, 100);
     e.waited_s = 0.9;
     next_warm(s);

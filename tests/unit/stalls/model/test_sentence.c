@@ -46,14 +46,14 @@ static void test_hardly(void **state)
     const double even[] = {.099, .099, .0995, .1};
     memcpy(p.seconds, even, sizeof even);
     says(&p, "Training hardly waits for data (1 % of the time).");
-    /* Storage alone, and only in the first epoch. */
+    /* Storage only, and only in the first epoch. */
     const double disk[] = {.06, .06, .06, .1};
     memcpy(p.seconds, disk, sizeof disk);
     p.bytes = 2e10;
     says(&p, "Training hardly waits for data (0 % of the time). That holds once the dataset's 20 "
              "GB are in memory; the first epoch, read from storage, waits 40 % of the "
              "time for the disk.");
-    /* No difference between them. */
+    /* No difference between the phases. */
     const double same[] = {.06, .06, .1, .1};
     memcpy(p.seconds, same, sizeof same);
     p.world = 2;
@@ -101,12 +101,10 @@ static void test_cpu(void **state)
              "15 % for the disk.");
 }
 
-/* What the model suggests is said when records are analysed, and kept. */
-static void test_remedy(void **state)
+/* A plan whose samples take long to prepare. */
+static struct records_plan slow_plan(void)
 {
     struct records_plan p = plan_default();
-    struct hr_stalls *s, *again;
-    struct hr_error error;
     const double slow[] = {.05, .05, .1, .1};
     memcpy(p.seconds, slow, sizeof slow);
     p.bytes = 2e10;
@@ -115,6 +113,15 @@ static void test_remedy(void **state)
     p.preparation = "[{\"phase\": \"warm\", \"samples\": 64, \"cpu_s\": 0.39, \"wall_s\": 0.4},"
                     "{\"phase\": \"warm\", \"samples\": 64, \"cpu_s\": 0.4, \"wall_s\": 0.4}]";
     p.forms = "[{\"form\": \"encoded\", \"cpu_s\": 0.001, \"bytes\": 100000}]";
+    return p;
+}
+
+/* The model's suggestion is made when records are analysed, and stored. */
+static void test_remedy(void **state)
+{
+    struct records_plan p = slow_plan();
+    struct hr_stalls *s, *again;
+    struct hr_error error;
     assert_int_equal(plan_analyse(&p, &s, &error), 0);
     assert_ptr_equal(strstr(s->sentence, "Training waits 50 % of the time for preparing samples on "
                                          "the CPU. Headrace's loader or "),
@@ -129,13 +136,76 @@ static void test_remedy(void **state)
     hr_stalls_destroy(&s);
     hr_stalls_destroy(&again);
 
-    /* What remains is the copy. */
+    /* The rest is the copy. */
     p = plan_default();
     assert_int_equal(plan_analyse(&p, &s, &error), 0);
     assert_string_equal(s->remedy, "");
     strcpy(s->remedy, "a faster one");
     assert_int_equal(hr__stalls_derive(s, &error), 0);
     assert_non_null(strstr(s->sentence, ". A faster one would remove all of that but the copy."));
+    hr_stalls_destroy(&s);
+}
+
+static int suggested(const struct hr_stalls *s, double stall, struct hr_stalls_suggestion found[8])
+{
+    struct hr_error error;
+    memset(found, 0, 8 * sizeof *found);
+    found->size = sizeof *found;
+    int count = hr_stalls_suggest(s, stall, found, 8, &error);
+    if (count < 0)
+        fail_msg("%s", error.message);
+    return count;
+}
+
+/* The suggestions of a result are searched for once: its file keeps texts and changes, from which
+ * the same predictions follow. */
+static void test_kept_suggestions(void **state)
+{
+    struct records_plan p = slow_plan();
+    struct hr_stalls *s, *again;
+    struct hr_stalls_suggestion found[8], kept[8];
+    struct hr_error error;
+    char *text, *at;
+    size_t length;
+    assert_int_equal(plan_analyse(&p, &s, &error), 0);
+    int count = suggested(s, 0.02, found);
+    assert_true(count > 1 && s->has_suggestions);
+    assert_int_equal(s->suggestion_count, count);
+    assert_int_equal(hr__stalls_to_json(s, &text, &length, &error), 0);
+    assert_int_equal(hr__stalls_from_json(&again, text, length, "text", &error), 0);
+    assert_int_equal(suggested(again, 0.02, kept), count);
+    for (int i = 0; i < count; i++) {
+        assert_string_equal(kept[i].text, found[i].text);
+        assert_memory_equal(&kept[i].change, &found[i].change, sizeof found[i].change);
+        assert_true(kept[i].prediction.rate == found[i].prediction.rate);
+        assert_true(kept[i].prediction.low == found[i].prediction.low);
+        assert_string_equal(kept[i].prediction.why, found[i].prediction.why);
+    }
+    assert_int_equal(suggested(again, 0.02, kept), count);
+    hr_stalls_destroy(&again);
+
+    /* Of the file, not searched again; another share of waiting is. */
+    at = strstr(text, "{\"text\":\"Headrace's loader\"");
+    assert_non_null(at);
+    memcpy(strstr(at, "loader"), "things", 6);
+    assert_int_equal(hr__stalls_from_json(&again, text, length, "text", &error), 0);
+    assert_int_equal(suggested(again, 0.02, kept), count);
+    assert_string_equal(kept->text, "Headrace's things");
+    assert_true(suggested(again, 0.03, kept) > 0);
+    assert_string_equal(kept->text, "Headrace's loader");
+    hr_stalls_destroy(&again);
+
+    /* A file of an earlier version has none: they are searched for when asked. */
+    at = strstr(text, "\"suggestions\"");
+    assert_non_null(at);
+    memcpy(at, "\"experiments\"", 13);
+    assert_int_equal(hr__stalls_from_json(&again, text, length, "text", &error), 0);
+    assert_false(again->has_suggestions);
+    assert_int_equal(suggested(again, 0.02, kept), count);
+    assert_string_equal(kept->text, "Headrace's loader");
+    assert_string_equal(again->sentence, s->sentence);
+    hr__free(text);
+    hr_stalls_destroy(&again);
     hr_stalls_destroy(&s);
 }
 
@@ -297,7 +367,7 @@ int main(void)
         cmocka_unit_test(test_not_measured),   cmocka_unit_test(test_cpu),
         cmocka_unit_test(test_contradictions), cmocka_unit_test(test_no_files),
         cmocka_unit_test(test_knowledge),      cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_remedy),
+        cmocka_unit_test(test_remedy),         cmocka_unit_test(test_kept_suggestions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /*
- * The simulation against closed forms: where times are constant, the rate of a pipeline
- * is known exactly. And what must hold of any system: more of anything is never slower.
+ * The simulation compared with closed forms: with constant times, the rate of a pipeline is known
+ * exactly. Also tests properties of every system: more of a resource is never slower.
  */
 #include "base/memory.h"
 #include "base/random.h"
@@ -44,7 +44,7 @@ static struct hr__prediction simulated(const struct hr__system *system, int batc
     return outcome;
 }
 
-/* The rate within a relative error; prints what was found where it is not. */
+/* Compares the rate within a relative error; prints a rate that differs. */
 static void check_rate(const struct hr__system *system, double rate, double tolerance)
 {
     struct hr__prediction o = simulated(system, 200);
@@ -124,7 +124,7 @@ static void test_contention(void **state)
     check_rate(&s, 400 / 1.1, 1e-9);
 }
 
-/* 50 ms of the loader's work at each batch slow that part of a step of 100 ms by a quarter. */
+/* 50 ms of the loader's work in each batch slow that part of a step of 100 ms by a quarter. */
 static void test_disturbance(void **state)
 {
     struct hr__system s = plain();
@@ -136,7 +136,7 @@ static void test_disturbance(void **state)
     s.prepare_s = ONE(0.05 / 16);
     s.disturbance = 0.25;
     check_rate(&s, 16 / (0.1 + 0.05 * 0.2), 1e-6);
-    s.step_cpu_s = 0; /* what takes no core is not slowed */
+    s.step_cpu_s = 0; /* work that takes no core is not slowed */
     check_rate(&s, 160, 1e-9);
 }
 
@@ -147,7 +147,7 @@ static void test_bounded_by_storage(void **state)
     s.prepare_s = ONE(0.0001);
     s.bytes = ONE(100000);
     s.missing = 1;
-    s.storage_bytes_per_s = 10e6; /* 100 samples/s however many reads */
+    s.storage_bytes_per_s = 10e6; /* 100 samples/s for any number of reads */
     s.workers = 4;
     s.batches_ahead = 8;
     check_rate(&s, 100, 1e-9);
@@ -158,13 +158,13 @@ static void test_bounded_by_storage(void **state)
     s.storage_latency_s = 0.01; /* four workers, one read each at a time */
     check_rate(&s, 4 / 0.0101001, 1e-6);
     struct hr__prediction o = simulated(&s, 40);
-    /* By difference: what fetching adds to an epoch from memory. */
+    /* By difference: the time that fetching adds to an epoch from memory. */
     assert_close(o.wait_prepare_s, 0, 1e-9);
     assert_close(o.wait_fetch_s, 16 * 0.0101 / 4 - 0.001, 1e-6);
 }
 
-/* One worker that reads and prepares by turns: a read takes its latency and its transfer, which
- * is longer for a larger file; storage that saves up while it idles has transferred meanwhile. */
+/* One worker that reads and prepares in turn: a read takes its latency and its transfer, which is
+ * longer for a larger file; storage that saves up a burst while idle has transferred meanwhile. */
 static void test_reads_one_by_one(void **state)
 {
     struct hr__system s = plain();
@@ -244,15 +244,15 @@ static void test_no_workers(void **state)
     check_rate(&s, 16 / (0.1 + 0.16 + 0.08 + 0.016 + 0.02), 1e-9);
 }
 
-/* A worker that is slow holds up batches that others have ready: one batch in two takes
- * 1.6 s, so that with little ahead the others cannot go on either. */
+/* A slow worker holds up batches that others have finished: one batch in two takes 1.6 s, so with
+ * few batches ahead the others have to wait, too. */
 static void test_delivery_in_order(void **state)
 {
     struct hr__system s = plain();
     double prepare[32];
     s.batch_size = 1;
     s.step_s = ONE(0.0001);
-    /* The pool is shuffled, so slowness is of batches, not of one worker: each takes its
+    /* The pool is shuffled, so slow batches are not always one worker's: each worker takes its
      * turn, and W workers still do W batches in the time of their longest. */
     for (int i = 0; i < 32; i++)
         prepare[i] = i % 8 ? 0.01 : 0.1;
@@ -260,16 +260,16 @@ static void test_delivery_in_order(void **state)
     s.workers = s.batches_ahead = 4;
     double mean = 0.01 * 7 / 8 + 0.1 / 8, tight = simulated(&s, 800).rate;
     assert_true(tight < 0.9 * 4 / mean);
-    s.batches_ahead = 40; /* room for the others to go on meanwhile */
+    s.batches_ahead = 40; /* room for the others to continue meanwhile */
     double roomy = simulated(&s, 800).rate;
     assert_true(roomy > 1.1 * tight && roomy <= 4 / mean * 1.001);
-    /* Headrace's threads take samples of any batch of the window. */
+    /* Headrace's threads take samples from any batch of the window. */
     s.loader = HR__LOADER_HEADRACE;
     assert_true(simulated(&s, 800).rate > 0.97 * 4 / mean);
 }
 
-/* Training that computes on the cores which preparation needs: all work is done, and no
- * core is ever idle while there is some. */
+/* Training computes on the cores that preparation needs: all work is done, and no core is idle
+ * while there is work. */
 static void test_cores_are_shared(void **state)
 {
     struct hr__system s = plain();
@@ -282,14 +282,14 @@ static void test_cores_are_shared(void **state)
     assert_close(simulated(&s, 100).core_share, 1, 0.02);
     s.cores = 4;
     check_rate(&s, 160, 1e-6);
-    s.cores = 1; /* a step takes twice as long then, and so on */
+    s.cores = 1; /* a step then takes twice as long, and so on */
     check_rate(&s, 16 / 0.36, 0.01);
     s.cores = 2;
     s.sharing = 0.5;
     double spun = simulated(&s, 100).rate;
     assert_true(spun < 16 / 0.18 && spun > 16 / ((0.3 + 0.16) / 2) * 0.99);
     s.sharing = 0;
-    s.crowding = 0.5; /* while both want cores, all of it takes that much longer */
+    s.crowding = 0.5; /* while both want cores, everything takes that much longer */
     assert_close(simulated(&s, 100).rate, 16 / (1.5 * 0.18), 0.5);
     s.cores = 8; /* there are enough */
     check_rate(&s, 160, 1e-6);
@@ -371,8 +371,8 @@ static void never_slower(const struct hr__system *before, const struct hr__syste
 {
     double was = simulated(before, N).rate, is = simulated(after, N).rate;
     int threads = before->ranks * (before->workers + before->step_threads);
-    /* Where threads share cores, loaders that wait less take more of them from a step that
-     * has batches enough: fair shares really do that. */
+    /* If threads share cores, loaders that wait less take more of them from a step that has enough
+     * batches: fair scheduling really does that. */
     double tolerance = threads > before->cores ? 0.03 : 0.005;
     if (is < was * (1 - tolerance))
         fail_msg("seed %d: %s: %g samples/s became %g", (int)seed, what, was, is);
@@ -403,8 +403,8 @@ static void test_more_is_never_slower(void **state)
     }
 }
 
-/* The rate is never above what each resource alone allows, nor far below where one of
- * them is by far the scarcest. */
+/* The rate is never above the limit of any resource, nor far below the smallest of them if that one
+ * is by far the scarcest. */
 static void test_bounds(void **state)
 {
     for (uint64_t seed = 200; seed < 350; seed++) {
@@ -420,7 +420,7 @@ static void test_bounds(void **state)
             step += any.step[i] / 8;
         double batch = s->batch_size, all = batch * s->ranks;
         double work = all * prepare + s->ranks * (s->batch_cpu_s + s->step_cpu_s);
-        /* Which samples are missing is drawn: their files are somewhat larger or smaller. */
+        /* The missing samples are drawn at random: their files are a little larger or smaller. */
         double read_s = 0.97 * all * s->missing * bytes / s->storage_bytes_per_s;
         double least = fmax(fmax(step + s->batch_cpu_s, work / s->cores), read_s);
         if (s->workers)

@@ -1,6 +1,6 @@
 /*
- * Suggestions from what a measurement of a simulated system would have found; what is refused,
- * what is said where something was not measured, and that no failure of memory is lost.
+ * Suggestions from the measurements of a simulated system: refusals, the messages if something was
+ * not measured, and failed allocations.
  */
 #include "measured.h"
 
@@ -43,7 +43,8 @@ static void test_suggestions(void **state)
     assert_string_equal(found[0].text, "nothing");
     measured_clear(&m);
 
-    /* Preparation: 32 ms of 10 on four cores, so eight are wanted. Headrace does it. */
+    /* Preparation: four cores take twice the time of a step, so eight are needed. Headrace's loader
+     * suffices, too. */
     measured_begin(&m, 4, 4, step_100ms, (const double[]){0.025}, 1e9);
     measured_take(&m);
     measured_shares(&m);
@@ -55,7 +56,7 @@ static void test_suggestions(void **state)
     assert_int_equal(suggested(&m, found, 0), 0);
     measured_clear(&m);
 
-    /* Storage: 100 of 320 samples/s, and memory for the most part of it. */
+    /* Storage: 100 of 320 samples/s, and memory for most of the dataset. */
     measured_begin(&m, 4, 4, step_100ms, cpu_1ms, 10e6);
     measured_take(&m);
     measured_shares(&m);
@@ -70,7 +71,7 @@ static void test_two_at_once(void **state)
 {
     struct measured m;
     struct hr_stalls_suggestion found[8];
-    /* Neither the disk nor the cores alone, and no memory worth mentioning. */
+    /* Neither the disk nor the cores alone, and hardly any memory. */
     measured_begin(&m, 4, 4, step_100ms, (const double[]){0.04}, 10e6);
     measured_take(&m);
     measured_shares(&m);
@@ -81,8 +82,8 @@ static void test_two_at_once(void **state)
     measured_clear(&m);
 }
 
-/* As little as does it: workers alone where they wait for something that is no core; where the
- * loop loads by itself, cores with as many workers as it takes, and not cores alone. */
+/* The smallest change that suffices: only workers, if they wait for something other than a core; if
+ * the loop loads by itself, cores with as many workers as needed, and not cores alone. */
 static void test_least_that_does(void **state)
 {
     struct measured m;
@@ -94,7 +95,7 @@ static void test_least_that_does(void **state)
     m.stalls.hosts[0].form_count = 0;
     assert_int_equal(suggested(&m, found, 8), 1);
     assert_string_equal(found[0].text, "19 cores with 19 workers");
-    found[0].change.workers = 0; /* cores alone do nothing */
+    found[0].change.workers = 0; /* cores alone have no effect */
     assert_close(predicted(&m, &found[0].change).rate, 32 / (0.1 + 32 * 0.06), 0.5);
     measured_clear(&m);
 
@@ -110,7 +111,7 @@ static void test_least_that_does(void **state)
     measured_clear(&m);
 }
 
-/* Nothing is suggested for what may not be waited for at all. */
+/* Nothing is suggested for a wait that may not exist. */
 static void test_no_change_without_knowledge(void **state)
 {
     struct measured m;
@@ -120,7 +121,7 @@ static void test_no_change_without_knowledge(void **state)
     measured_take(&m);
     measured_shares(&m);
     m.stalls.hosts[0].available_bytes = (uint64_t)7.5e9;
-    m.stalls.summary.share[3].low = 0; /* the disk, perhaps; the CPU for sure */
+    m.stalls.summary.share[3].low = 0; /* the disk, perhaps; the CPU certainly */
     int count = hr_stalls_suggest(&m.stalls, 0.02, found, 8, &error);
     for (int i = 0; i < count; i++)
         assert_true(!strstr(found[i].text, "storage") && !strstr(found[i].text, "cache"));
@@ -210,7 +211,7 @@ static void test_not_measured(void **state)
             "training without its loader was not measured, and nothing can be predicted without "
             "it: measure again, for longer (--time)");
     m.stalls.step_s[HR_STALLS_HOST].value = 0.1;
-    /* Nothing but the phases and one drain: still a prediction. */
+    /* Only the phases and one drain: still a prediction. */
     m.stalls.ranks[0].segment_count = m.stalls.ranks[0].drain_count = 0;
     m.stalls.prepare_cpu_s = 0.001;
     m.stalls.training_cpu_s = NAN;
@@ -224,7 +225,8 @@ static void widen(struct hr_interval *interval, double factor)
     interval->high = interval->value * factor;
 }
 
-/* What is hardly known is no basis, and is said; what has no interval gives none. */
+/* Uncertain figures are no basis for a prediction, and the message says so; a figure without an
+ * interval gives a prediction without one. */
 static void test_hardly_known(void **state)
 {
     struct measured m;
@@ -246,7 +248,7 @@ static void test_hardly_known(void **state)
     refused(&m, &change, -ENODATA,
             "not known: how fast the loader is was measured to no better than +-75 %: measure for "
             "longer (--time), or on a quieter machine");
-    change.loader = HR_STALLS_LOADER_HEADRACE; /* does not rest on it */
+    change.loader = HR_STALLS_LOADER_HEADRACE; /* does not depend on it */
     change.workers = 0;
     assert_true(predicted(&m, &change).rate > 0);
     change.loader = HR_STALLS_LOADER_SAME;
@@ -264,8 +266,8 @@ static void test_hardly_known(void **state)
     measured_clear(&m);
 }
 
-/* A model that does not give what was measured says so, and predicts nothing when it is far
- * off: of 320 samples/s 260 were measured without any reason; then 143. */
+/* A model that does not reproduce the measurements says so, and predicts nothing if it is far off:
+ * of 320 samples/s, 260 were measured without any reason; then 143. */
 static void test_misfit(void **state)
 {
     struct measured m;
@@ -290,8 +292,8 @@ static void test_misfit(void **state)
     measured_clear(&m);
 }
 
-/* Of a loader that could not be run by itself nobody knows what cores would do for it. What
- * storage was not measured for is no reason to predict nothing. */
+/* For a loader that could not be measured alone, the effect of cores is unknown. Missing
+ * measurements of storage alone do not prevent a prediction. */
 static void test_loader_not_measured(void **state)
 {
     struct measured m;
@@ -321,7 +323,7 @@ static void test_loader_not_measured(void **state)
     assert_close(p.rate, 32 / m.stalls.step_s[HR_STALLS_WARM].value, 2);
     assert_string_equal(p.why, "storage was not measured: all files are taken to be in memory");
     assert_int_equal(hr_stalls_suggest(&m.stalls, 0.02, found, 8, NULL), 0);
-    /* Run by itself it is a loader like another. */
+    /* Once drained, it is a loader like any other. */
     m.stalls.ranks[0].drain_count = 1;
     m.stalls.summary.prepare_rate = (struct hr_interval){166, 165, 167};
     change.workers = 2;
@@ -329,7 +331,7 @@ static void test_loader_not_measured(void **state)
     measured_clear(&m);
 }
 
-/* Cold without depths: storage is what the epoch shows. */
+/* Cold segments without depths: the epoch shows the speed of storage. */
 static void test_storage_from_epoch(void **state)
 {
     struct measured m;

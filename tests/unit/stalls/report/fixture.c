@@ -1,4 +1,4 @@
-/* Results made by hand; see fixture.h. Times of batches vary as a fixed function. */
+/* Results made by hand; see fixture.h. The times of batches vary by a fixed function. */
 #include "../../test.h"
 
 #include "../../report/shown.h"
@@ -244,7 +244,7 @@ void fixture_warm(struct hr_stalls *s)
     }
 }
 
-/* A text as far as it fits. */
+/* Copies a text as far as it fits. */
 static void cut(char *out, size_t capacity, const char *text)
 {
     size_t n = strlen(text) < capacity ? strlen(text) : capacity - 1;

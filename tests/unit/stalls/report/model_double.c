@@ -1,6 +1,6 @@
 /*
- * Stands in for the model: predictions by a formula that a test can follow, so that what
- * is written does not change with the model. Linked before the room's library.
+ * Replaces the model with a simple formula for predictions, so that the expected texts do not
+ * change with the model. Linked before the room's library.
  */
 #include "../../test.h"
 
@@ -53,7 +53,7 @@ int hr_stalls_suggest(const struct hr_stalls *s, double stall, struct hr_stalls_
     for (int i = -1; i < 2 && count < capacity; i++) {
         struct hr_stalls_suggestion *o = &out[count];
         hr_stalls_change_default(&o->change);
-        if (i < 0) { /* nothing has to change: the first of the real model's answers */
+        if (i < 0) { /* no change needed: the first of the real model's answers */
             o->prediction.size = sizeof o->prediction;
             int r = hr_stalls_predict(s, &o->change, &o->prediction, error);
             if (r)

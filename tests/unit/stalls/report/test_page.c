@@ -1,5 +1,7 @@
-/* The page: whole, harmless whatever the names in it are, its data JSON, its scripts
- * those of the policy. What a browser makes of it: test_browser.py. */
+/*
+ * The page: complete, safe with any names in it, its data is JSON, its scripts are those that its
+ * policy allows. test_browser.py opens it in a browser.
+ */
 #include "../../test.h"
 
 #include "base/memory.h"
@@ -122,7 +124,7 @@ static void test_whole(void **state)
         assert_int_equal(count(page, "<canvas") + count(page, "<script"), 0);
         assert_int_equal(count(page, "<details"), 1);
     }
-    /* Nothing is asked of anybody. */
+    /* The page requests nothing from anywhere. */
     assert_int_equal(count(page, " src="), 0);
     assert_int_equal(count(page, "href="), count(page, "href=\"data:,\""));
     assert_int_equal(count(page, "@import") + count(page, "url("), 0);
@@ -141,7 +143,7 @@ static void test_hostile(void **state)
     assert_int_equal(count(page, "<!--"), 0);
     assert_null(strchr(page, '\033'));
     assert_non_null(strstr(page, "&lt;/script&gt;&lt;script&gt;alert(1)"));
-    /* Of outside text no tag came, but those of the rows it fills. */
+    /* External text creates no tags, except those of the rows that it fills. */
     int rows = count(page, "<tr>") * 4 + count(page, "<li>") * 4 + 60;
     assert_in_range(count(page, "<"), tags, tags + rows);
     json_t *root = data_of(&s);
@@ -177,8 +179,7 @@ static void test_without_storage(void **state)
     json_decref(data_of(&s));
 }
 
-/* What is not known is not drawn either; what was not verified is marked, and no mark of a curve.
- */
+/* Unknown figures are not drawn either; unverified ones are marked, and no marks are on curves. */
 static void test_unknown(void **state)
 {
     struct hr_stalls s;

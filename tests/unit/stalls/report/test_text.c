@@ -1,5 +1,7 @@
-/* The text: exactly as the files beside this one say, and never wider than asked for.
- * HEADRACE_REWRITE=1 writes those files anew. */
+/*
+ * The text equals the files beside this one and is never wider than requested. HEADRACE_REWRITE=1
+ * writes those files again.
+ */
 #include "../../test.h"
 
 #include "../../report/shown.h"
@@ -34,8 +36,8 @@ static void test_exact(void **state)
     shown_is_file(text_of(&s, 80), "stalls/report/cpu-80.txt");
 }
 
-/* What is not known has no figure, what was not verified is marked, and where nothing can be told
- * there are no shares at all. */
+/* Unknown values have no figure, unverified ones are marked, and without any statement there are no
+ * shares at all. */
 static void test_unknown(void **state)
 {
     struct hr_stalls s;
@@ -104,7 +106,7 @@ static void test_many_ranks(void **state)
         waiting[i] = (struct hr_interval){i == 7 ? NAN : 0.001 * ((i * 37) % 100), NAN, NAN};
         alone[i] = (struct hr_interval){NAN, NAN, NAN};
     }
-    straggles[50] = true; /* waits 0.05: in the middle, and shown all the same */
+    straggles[50] = true; /* waits 0.05: the median, and shown all the same */
     s.ranks = ranks;
     s.rank_count = s.world_size = 100;
     s.waiting = waiting;

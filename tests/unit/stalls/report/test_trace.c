@@ -1,4 +1,4 @@
-/* The trace: JSON that parses, slices that do not overlap, names kept harmless. */
+/* The trace: valid JSON, slices that do not overlap, escaped names. */
 #include "../../test.h"
 
 #include "base/memory.h"
@@ -43,7 +43,7 @@ static void test_slices(void **state)
         int pid = (int)number(e, "pid"), tid = (int)number(e, "tid");
         assert_in_range(pid, 0, 1);
         assert_in_range(tid, 1, 2);
-        /* Slices of a track follow each other; digits behind nanoseconds are cut. */
+        /* Slices of a track follow each other; digits beyond nanoseconds are cut off. */
         assert_true(number(e, "ts") >= end_us[pid][tid] - 0.01);
         assert_true(number(e, "dur") >= 0);
         end_us[pid][tid] = number(e, "ts") + number(e, "dur");
@@ -93,7 +93,7 @@ static void test_counters(void **state)
         named += is(e, "name", "process_name") &&
                  is(json_object_get(e, "args"), "name", "rank 1 on node-1");
     }
-    assert_int_equal(drains, 4); /* of each rank its begin and its end */
+    assert_int_equal(drains, 4); /* beginning and end, of each rank */
     assert_int_equal(named, 1);
     assert_true(is(json_object_get(root, "otherData"), "command", s.command));
     json_decref(root);

@@ -1,7 +1,7 @@
 /*
- * A watched loop: what it is handed, what is measured, and that nothing of the loader is
- * left different. Small files made here lie in a folder beside the tests' others; where that
- * is on a disk, cold and warm have to be proved by what the kernel read.
+ * A watched loop: its batches, the measurements, and that the loader is afterwards as before. The
+ * test makes small files beside those of other tests; if that is on a disk, cold and warm segments
+ * must be verified by the bytes that the kernel read.
  */
 #include "../../loader/fixture.h"
 
@@ -58,7 +58,7 @@ static struct hr_batch *next(struct hr_stalls_watch *watch)
     return batch;
 }
 
-/* A training step of so many microseconds on one core. */
+/* A training step that keeps one core busy for this time. */
 static void train(unsigned us)
 {
     uint64_t until = hr__now_ns() + us * 1000u;
@@ -106,8 +106,8 @@ static int has_note(const json_t *record, const char *part)
     return 0;
 }
 
-/* Segments of a phase; in *verified those whose bytes came from where they should: those that began
- * with batches of a full queue do, and do not count all the same. */
+/* Counts the segments of a phase, and in *verified those whose bytes came from the right place.
+ * That includes segments that began with batches of a full queue, which do not count otherwise. */
 static int count_segments(const json_t *record, const char *phase, int *verified)
 {
     size_t i;
@@ -162,7 +162,7 @@ static int is_in_memory(void)
 
 /* ---- what is handed out ---- */
 
-/* A sum of all that a batch holds. */
+/* Returns a checksum of a batch's contents. */
 static uint64_t digest(const struct hr_batch *batch)
 {
     struct hr_batch_view view;
@@ -185,7 +185,7 @@ static void every_batch_is_right(void **state)
     while ((batch = next(watch))) {
         struct hr_batch_view view;
         hr_batch_get(batch, &view);
-        /* Replays too: they are batches of the warm-up, whose epoch is 0. */
+        /* Replays, too: they are batches of the warm-up, whose epoch is 0. */
         fixture_check(&fixture, batch, 1, view.number * BATCH);
         if (watch->stage == HR__WATCH_RUN) {
             phases[watch->chosen.phase]++;
@@ -204,7 +204,7 @@ static void every_batch_is_right(void **state)
     hr_loader_destroy(&loader);
 }
 
-/* The kernel may take out what nobody has mapped; the files of a warm segment are held. */
+/* The kernel may evict files that nobody has mapped; the files of a warm segment are held. */
 static void files_are_held(const struct hr_stalls_watch *watch)
 {
     struct hr_storage_held now = {.size = sizeof now};
@@ -229,7 +229,7 @@ static void cold_and_warm_are_of_the_same_batches(void **state)
         if (watch->stage == HR__WATCH_RUN && watch->chosen.phase != HR_STALLS_HOST && set < 64) {
             if (warm && !seen[set][1])
                 files_are_held(watch);
-            if (watch->given == 1) /* perhaps it runs again */
+            if (watch->given == 1) /* it may run again */
                 digests[set][warm] = seen[set][warm] = 0;
             digests[set][warm] = digests[set][warm] * 31 + digest(batch);
             seen[set][warm]++;
@@ -281,7 +281,7 @@ static void batches_outlive_watch_and_loader(void **state)
     struct hr_stalls_watch *watch = open_watch(loader, 5);
     struct hr_batch *held[12];
     uint64_t digests[12];
-    /* Five of the warm-up, then replays, all kept. */
+    /* Five batches of the warm-up, then replays; all are kept. */
     for (int i = 0; i < 12; i++) {
         held[i] = next(watch);
         digests[i] = digest(held[i]);
@@ -392,7 +392,7 @@ static void a_whole_run_is_recorded(void **state)
     hr_loader_destroy(&loader);
 }
 
-/* How long a drained loader takes is told by a worker that is slowed down. */
+/* A slowed-down worker determines how long a drained loader takes. */
 static void slow(uint64_t index)
 {
     nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
@@ -404,7 +404,8 @@ static int by_value(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-/* Of all batches that are loaded, or replayed: no other work of the machine moves it far. */
+/* Over all batches that are loaded, or replayed: other work on the machine changes the median
+ * little. */
 static double median_wait(const json_t *record, int loaded)
 {
     double values[4096];
@@ -463,7 +464,7 @@ static void a_cache_is_reported(void **state)
     }
     json_t *record = record_of(watch);
     int verified;
-    /* All that is measured has been offered to it, and it has room for all. */
+    /* All measured samples have been offered to the cache, which has room for all. */
     assert_true(has_note(record, "100 % of the measured samples were in it"));
     assert_true(number(json_object_get(record, "loader"), "cache_bytes") == 64 << 20);
     assert_int_equal(count_segments(record, "cold", &verified) > 0, !is_in_memory());
@@ -534,7 +535,7 @@ static void a_small_dataset_is_never_called_cold(void **state)
     hr_dataset_unref(&few);
 }
 
-/* A thread that lives until the barrier is met twice. */
+/* A thread that lives until the barrier was reached twice. */
 static void *live(void *barrier)
 {
     pthread_barrier_wait(barrier);
@@ -559,7 +560,7 @@ static void threads_get_their_cores_back(void **state)
     for (int i = 0; i < 3; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, live, &barrier), 0);
     pthread_barrier_wait(&barrier);
-    /* One of them may use the last core only. */
+    /* One of them may use only the last core. */
     cores_of(threads[0], &now);
     CPU_ZERO(&last);
     for (int core = 0; core < CPU_SETSIZE; core++)
@@ -592,7 +593,7 @@ static void threads_get_their_cores_back(void **state)
 
 /* ---- leaving, errors, signals ---- */
 
-/* The loader does what it always does. */
+/* Checks that the loader works as usual. */
 static void check_loader_works(struct hr_loader *loader)
 {
     struct hr_error error;
@@ -635,7 +636,7 @@ static void leaving_early_leaves_nothing(void **state)
     }
     struct hr_loader_stats stats = {.size = sizeof stats};
     hr_loader_get_stats(loader, &stats);
-    /* What was planned for a loader without a watch. */
+    /* The slots planned for a loader without a watch. */
     assert_in_range(stats.slots, 1, 4);
     hr_loader_destroy(&loader);
 }
@@ -685,7 +686,7 @@ static void signals_interrupt_and_lose_nothing(void **state)
         if (r == -EINTR) {
             assert_null(batch);
             interrupted++;
-            /* Long steps are never done at this rate. */
+            /* Long steps never finish at this rate. */
             if (watch->stage == HR__WATCH_AFTER)
                 setitimer(ITIMER_REAL, &never, NULL);
             continue;
@@ -711,7 +712,7 @@ static void signals_interrupt_and_lose_nothing(void **state)
     hr_loader_destroy(&loader);
 }
 
-/* Any one allocation fails, at any time: an error says so, or it was not needed. */
+/* Each allocation fails once, at any time: the result is an error, or the memory was not needed. */
 static void memory_runs_out(void **state)
 {
     int refused = 0;
@@ -766,7 +767,7 @@ static void what_cannot_be_watched_is_refused(void **state)
     assert_int_equal(hr_stalls_watch_open(&watch, loader, &watch_options, &error), -EINVAL);
     assert_non_null(strstr(error.message, "precision"));
     assert_null(watch);
-    /* Fewer batches than two rounds have: said when that is known, at the first segment. */
+    /* Fewer batches than two rounds need: reported as soon as it is known, at the first segment. */
     hr_stalls_watch_options_default(&watch_options);
     watch_options.batches = 3;
     assert_int_equal(hr_stalls_watch_open(&watch, loader, &watch_options, &error), 0);

@@ -1,6 +1,6 @@
 /*
- * What follows from a watched loop: rates and shares where the step and the preparation
- * take what the test says, and real photographs from storage to stalls.json and back.
+ * The result of a watched loop: rates and shares with steps and preparations of known duration, and
+ * real photographs from storage to stalls.json and back.
  */
 #include "../../loader/fixture.h"
 
@@ -25,13 +25,13 @@ static void sleep_us(long us)
     nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
 }
 
-/* Two milliseconds for a sample, whatever else runs on the machine. */
+/* Two milliseconds per sample, whatever else runs on the machine. */
 static void slow(uint64_t index)
 {
     sleep_us(2000);
 }
 
-/* Runs a loop of steps that sleep, as those of an accelerator do, and takes its result. */
+/* Runs a loop with steps that sleep, like those of an accelerator, and returns its result. */
 static struct hr_stalls *measure(struct hr_dataset *dataset, long step_us, double time_s)
 {
     struct hr_loader_options options;
@@ -79,8 +79,8 @@ static void what_is_set_is_found(void **state)
     fixture_before_prepare = slow;
     struct hr_stalls *stalls = measure(fixture.dataset, 4000, 2);
     struct hr_stalls_summary summary = summary_of(stalls);
-    /* 8 samples in 4 ms; and two workers' 2 ms for each, 8 ms a batch. What a busy machine
-     * adds makes both slower, never faster. */
+    /* 8 samples in 4 ms; and 2 ms each with two workers, 8 ms a batch. A busy machine makes both
+     * slower, never faster. */
     double device = summary.device_rate.value, prepare = summary.prepare_rate.value;
     assert_true(device <= 2000 * 1.01 && device > 500);
     assert_true(prepare <= 1000 * 1.05 && prepare > 200);
@@ -128,7 +128,7 @@ static size_t copy_photographs(const char *folder, char (*paths)[128])
     return count;
 }
 
-/* Written and read again it says the same. */
+/* The result is the same after it was written and read again. */
 static void check_file(const struct hr_stalls *stalls)
 {
     struct hr_stalls *again;

@@ -1,6 +1,6 @@
 /*
- * Which segments of a watched loop count: real processes beside it, pauses, a queue that is full
- * when a segment begins, and figures that contradict each other.
+ * Which segments of a watched loop count: with real processes beside it, with pauses, with a queue
+ * that is full when a segment begins, and with figures that contradict each other.
  */
 #include "../../loader/fixture.h"
 
@@ -27,7 +27,7 @@ static void sleep_us(long us)
     nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
 }
 
-/* A training step of so many microseconds on one core. */
+/* A training step that keeps one core busy for this time. */
 static void train(unsigned us)
 {
     uint64_t until = hr__now_ns() + us * 1000u;
@@ -73,7 +73,7 @@ static int has_note(const struct hr_stalls_watch *watch, const char *part)
 
 /* ---- others ---- */
 
-/* Starts a process that is busy and none of ours: its parent is gone. */
+/* Starts a busy process that is not part of the run: its parent has ended. */
 static pid_t start_stranger(void)
 {
     int ends[2];
@@ -84,7 +84,7 @@ static pid_t start_stranger(void)
     if (!child) {
         stranger = fork();
         if (!stranger) {
-            alarm(120); /* it ends with the test, however that ends */
+            alarm(120); /* ends it, however the test ends */
             for (;;)
                 train(1000000);
         }
@@ -144,7 +144,7 @@ static void what_the_kernel_counts(void **state)
     assert_true(now.at_s > before.at_s && now.run_delay_s >= before.run_delay_s);
     assert_true(now.busy_s > before.busy_s + 0.1 && now.steal_s >= before.steal_s);
     assert_true(now.cores >= hr__cpu_count());
-    /* A child's time counts, while it lives and after that. */
+    /* A child's time counts, while it lives and afterwards. */
     pid_t child = fork();
     assert_true(child >= 0);
     if (!child)
@@ -159,7 +159,7 @@ static void what_the_kernel_counts(void **state)
     assert_int_equal(waitpid(child, NULL, 0), child);
     hr_stalls_load_read(&now, getpid());
     assert_true(now.run_s > begin_s + 0.05);
-    /* A process that is not there. */
+    /* A process that does not exist. */
     hr_stalls_load_read(&now, 0x7fffffff);
     assert_true(isnan(now.run_delay_s));
 }
@@ -239,8 +239,8 @@ struct timed {
     int calls;
 };
 
-/* Called where the timed part of a segment begins and ends: the first time, all between them, and
- * what comes after the loop, is slow. */
+/* Called at the beginning and the end of a segment's timed part. In the first measurement the
+ * loader is slow between these parts, and after the loop. */
 static void begin_or_end(void *arg)
 {
     struct timed *timed = arg;
