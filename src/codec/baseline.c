@@ -81,7 +81,6 @@ struct hr__baseline {
     struct waiting_block wait[BATCH];
     /* natural order, zero where nothing waits; one more block for what is stored past the last */
     int16_t coefficient[BATCH + 1][64] __attribute__((aligned(64)));
-    uint8_t piece[HR__SEGMENT_PIECE + HR__SEGMENT_SLACK];
 };
 
 int hr__baseline_create(struct hr__baseline **out, struct hr_error *error)
@@ -91,7 +90,6 @@ int hr__baseline_create(struct hr__baseline **out, struct hr_error *error)
     if (!b)
         return hr__fail(error, -ENOMEM, "out of memory for a JPEG decoder");
     memset(b, 0, sizeof *b);
-    b->reader.piece = b->piece;
     b->transform = hr__inverse_dct_pair(hr__isa());
     int r = hr__strips_create(&b->strips, error);
     if (r)
