@@ -24,6 +24,9 @@ struct hr_loader;
  * hr_cache_open. */
 int hr__caching_create(struct hr_loader *l, int of_publishers, struct hr_error *error);
 
+/* Limits the form that a cache of the loader is to keep, as hr__recipe_cache_form does. */
+int hr__caching_form(const struct hr_loader *l, int *form, struct hr_error *error);
+
 /* Returns how many bytes of budget are needed to cache the samples that are not cached yet, as they
  * are on storage. The dataset has `samples` samples with `bytes` bytes in all. Pure. */
 uint64_t hr__caching_missing(const struct hr__cache_counts *now, uint64_t samples, double bytes);
