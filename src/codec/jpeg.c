@@ -320,6 +320,7 @@ const struct hr__format hr__format_jpeg = {
 
 const struct hr__format hr__format_indexed = {
     .id = HR_IMAGE_INDEXED,
+    .most_halvings = 3,
     .create = jpeg_state_create,
     .destroy = jpeg_state_destroy,
     .info = indexed_info,
