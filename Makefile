@@ -39,7 +39,8 @@ help:
 	@echo 'make install      the library, the headers and the command, to PREFIX ($(PREFIX)); no PyTorch'
 	@echo 'make uninstall    takes away what make install put there'
 	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader, bench-pack, bench-cache,'
-	@echo '                  bench-stalls, bench-scripts, bench-share, bench-hosts, bench-memory'
+	@echo '                  bench-stalls, bench-scripts, bench-share, bench-hosts, bench-memory,'
+	@echo '                  bench-exact'
 	@echo 'make soak-NAME    one long run with faults: soak-cache, soak-share, soak-hosts'
 	@echo 'make clean        remove what was built (not VENV, not data/)'
 	@echo

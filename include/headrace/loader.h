@@ -295,6 +295,8 @@ struct hr_loader_stats {
     int workers_now;                /* workers of this process, as set by `options.threads` */
     uint64_t damaged_samples;       /* accepted because of the recipe's `damaged` */
     uint64_t cache_indexed;         /* items of the form `indexed`, now */
+    uint64_t scaled_samples;        /* decoded at a smaller scale, as the recipe's `inexact` allows;
+                                       with an agent, see its metrics */
 };
 
 HR_API void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats *stats);

@@ -99,6 +99,10 @@ HR_API void hr_preparer_make_items(struct hr_preparer *preparer, int wanted);
  */
 HR_API HR_NODISCARD int hr_preparer_item(const struct hr_preparer *preparer, struct hr_item *item);
 
+/* The scale at which the last successful hr_preparer_run decoded its image: 1/2, 1/4 or 1/8 is 2, 4
+ * or 8; 1 is exact. Others than 1 only if the recipe allows it (hr_recipe_options.inexact). */
+HR_API int hr_preparer_scale(const struct hr_preparer *preparer);
+
 /* Memory that the preparer holds, in bytes. */
 HR_API size_t hr_preparer_memory(const struct hr_preparer *preparer);
 

@@ -117,6 +117,11 @@ struct hr_recipe_options {
                                    Pillow raises an error too. Rows hold whole vectors: in images
                                    of more than 2^24 pixels, a side below 32 counts as 32 */
     enum hr_damaged damaged;
+    int reserved; /* ignored: older programs have padding here */
+    int inexact;  /* 0 (default): the pixels of a full decode. Non-zero: JPEG files are decoded at
+                     1/2, 1/4 or 1/8 of their size, as libjpeg-turbo scales them, where the recipe
+                     shrinks the crop at least that much on both axes; docs/pixels.md has the
+                     distance. Needs a Resize or RandomResizedCrop with antialias */
 };
 
 /* Sets the defaults of a struct of `size` bytes, of any version. Meant for bindings

@@ -376,6 +376,7 @@ static PyObject *loader_stats(PyObject *object, PyObject *none)
         {"batches", s.batches},
         {"bad_samples", s.bad_samples},
         {"damaged_samples", s.damaged_samples},
+        {"scaled_samples", s.scaled_samples},
         {"padded_samples", s.padded_samples},
         {"bytes_read", s.bytes_read},
         {"wait_ns", s.wait_ns},

@@ -203,6 +203,15 @@ static PyObject *preparer_damage(PyObject *object, void *closure)
     return damage ? core_text(damage) : Py_NewRef(Py_None);
 }
 
+static PyObject *preparer_scale(PyObject *object, void *closure)
+{
+    struct preparer *self = (struct preparer *)object;
+    if (enter(self) < 0)
+        return NULL;
+    self->busy = false;
+    return PyLong_FromLong(hr_preparer_scale(self->handle));
+}
+
 static PyMethodDef preparer_methods[] = {
     {"info", preparer_info, METH_O,
      PyDoc_STR("info(data)\n--\n\nWhat the header says: format, width, height, channels, ...")},
@@ -216,6 +225,7 @@ static PyMethodDef preparer_methods[] = {
 static PyGetSetDef preparer_getset[] = {
     {"damage", preparer_damage, NULL, PyDoc_STR("What was wrong with the last image, or None."),
      NULL},
+    {"scale", preparer_scale, NULL, PyDoc_STR("The last image was decoded at 1 / scale."), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

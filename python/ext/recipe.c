@@ -186,19 +186,21 @@ static struct hr_operation *convert_operations(PyObject *list, Py_ssize_t *count
 
 static PyObject *recipe_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"operations", "layout",  "apply_exif_orientation",
-                            "max_pixels", "damaged", NULL};
+    static char *names[] = {
+        "operations", "layout", "apply_exif_orientation", "max_pixels", "damaged", "exact", NULL};
     struct hr_recipe_options options;
     hr_recipe_options_default(&options);
     PyObject *list;
-    int layout = HR_NCHW, damaged = HR_DAMAGED_REFUSE;
+    int layout = HR_NCHW, damaged = HR_DAMAGED_REFUSE, exact = 1;
     unsigned long long max_pixels = options.max_pixels;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|$ipKi", names, &PyList_Type, &list, &layout,
-                                     &options.apply_exif_orientation, &max_pixels, &damaged))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|$ipKip", names, &PyList_Type, &list, &layout,
+                                     &options.apply_exif_orientation, &max_pixels, &damaged,
+                                     &exact))
         return NULL;
     options.layout = (enum hr_layout)layout;
     options.max_pixels = max_pixels;
     options.damaged = (enum hr_damaged)damaged;
+    options.inexact = !exact;
     Py_ssize_t count;
     struct hr_operation *operations = convert_operations(list, &count);
     if (!operations)
@@ -258,8 +260,9 @@ static PyGetSetDef recipe_getset[] = {
 
 static PyType_Slot recipe_slots[] = {
     {Py_tp_doc,
-     (void *)PyDoc_STR("Recipe(operations, *, layout=0, apply_exif_orientation=False,\n"
-                       "max_pixels=178956970, damaged=0)\n--\n\nA checked list of operations.")},
+     (void *)PyDoc_STR(
+         "Recipe(operations, *, layout=0, apply_exif_orientation=False,\n"
+         "max_pixels=178956970, damaged=0, exact=True)\n--\n\nA checked list of operations.")},
     {Py_tp_new, recipe_new},
     {Py_tp_dealloc, recipe_dealloc},
     {Py_tp_getset, recipe_getset},

@@ -245,6 +245,7 @@ class Recipe:
         apply_exif_orientation: bool = False,
         max_pixels: int = 178956970,
         damaged: int = 0,
+        exact: bool = True,
     ) -> Recipe: ...
     shape: Final[tuple[int, int, int]]
     dtype: Final[Literal["uint8", "float16", "bfloat16", "float32"]]
@@ -266,6 +267,7 @@ class Preparer:
         self, recipe: Recipe, data: Buffer, seed: int = 0, epoch: int = 0, index: int = 0
     ) -> Array: ...
     damage: Final[str | None]
+    scale: Final[Literal[1, 2, 4, 8]]
 
 @final
 class Converter:

@@ -90,7 +90,8 @@ def pack(
         trust=trust,
         progress=progress,
     )
-    return _readable(result)
+    rewritten = [path for _, path, _, kept in result["notices"] if kept == _CONVERTED]
+    return {**_readable(result), "rewritten": rewritten}
 
 
 def pack_info(path: _Path) -> dict[str, Any]:
@@ -173,9 +174,6 @@ def _readable(result: Any) -> dict[str, Any]:
     }
     readable["encoded"] = dict(zip(_KEPT[1:], result["samples_kept"][1:]))
     if "notices" in result:
-        readable["rewritten"] = [
-            path for index, path, reason, kept in result["notices"] if kept == _CONVERTED
-        ]
         readable["bad"] = [
             BadSample(index, path, reason)
             for index, path, reason, kept in result["notices"]

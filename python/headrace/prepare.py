@@ -42,6 +42,8 @@ class Preparer:
         layout: ``"NCHW"`` gives (3, height, width), ``"NHWC"`` (height, width, 3).
         damaged: ``"accept"`` accepts damaged images if Pillow decodes them by default;
             :attr:`damage` then describes the damage.
+        exact: ``False``: decode JPEG files at 1/2, 1/4 or 1/8 where the crop is shrunk at least
+            that much; :attr:`scale` then tells which.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Preparer:
         layout: Literal["NCHW", "NHWC"] = "NCHW",
         apply_exif_orientation: bool = False,
         damaged: Literal["refuse", "accept"] = "refuse",
+        exact: bool = True,
     ) -> None:
         self._preparer = _core.Preparer()
         self._is_random = transform is not None and _transforms.is_random(transform)
@@ -64,6 +67,7 @@ class Preparer:
                 layout=layout,
                 apply_exif_orientation=apply_exif_orientation,
                 damaged=damaged,
+                exact=exact,
             )
         )
 
@@ -96,6 +100,11 @@ class Preparer:
     def damage(self) -> str | None:
         """The damage of the last image if ``damaged="accept"`` accepted it; else ``None``."""
         return self._preparer.damage
+
+    @property
+    def scale(self) -> int:
+        """The last image was decoded at 1 / ``scale`` of its size: 1 unless ``exact=False``."""
+        return self._preparer.scale
 
     def decode(
         self, data: Buffer, region: tuple[int, int, int, int] | None = None

@@ -430,6 +430,7 @@ def make_recipe(
     apply_exif_orientation: bool = False,
     max_pixels: int | None = None,
     damaged: str = "refuse",
+    exact: bool = True,
 ) -> _core.Recipe:
     """Returns the checked recipe of a transform. Raises ValueError if it is invalid.
 
@@ -449,6 +450,7 @@ def make_recipe(
         operations,
         layout=_LAYOUTS[layout],
         apply_exif_orientation=apply_exif_orientation,
+        exact=exact,
         **options,
     )
 

@@ -152,9 +152,12 @@ json_t *hr__stated_recipe_write(const struct hr_recipe *recipe)
           : json_object_set_new(object, "apply_exif_orientation",
                                 json_boolean(options->apply_exif_orientation));
     r = r ? r : json_object_set_new(object, "max_pixels", json_integer((json_int_t)pixels));
-    /* Written only if it is not the default, so that versions without it can read the rest. */
+    /* These are written only if they are not the default, so that versions without them can read
+     * the rest. */
     if (options->damaged == HR_DAMAGED_ACCEPT)
         r = r ? r : json_object_set_new(object, "damaged", json_string("accept"));
+    if (options->inexact)
+        r = r ? r : json_object_set_new(object, "exact", json_false());
     json_decref(operations);
     if (r) {
         json_decref(object);
@@ -257,11 +260,15 @@ void hr__stated_recipe_read(struct hr__json *reader, const json_t *object,
     int accepts = json_object_get(object, "damaged") != NULL;
     if (accepts)
         out->options.damaged = (enum hr_damaged)hr__json_word(reader, object, "damaged", damaged);
+    int says_exact = json_object_get(object, "exact") != NULL;
+    if (says_exact)
+        out->options.inexact = !hr__json_bool(reader, object, "exact", -1);
     if (!json_is_integer(pixels) || json_integer_value(pixels) < 1)
         hr__json_fail(reader, -EINVAL, "max_pixels", "must be a whole number of at least 1");
     else
         out->options.max_pixels = (uint64_t)json_integer_value(pixels);
-    if (!operations || exif < 0 || json_object_size(object) != 4 + (size_t)accepts)
+    if (!operations || exif < 0 ||
+        json_object_size(object) != 4 + (size_t)accepts + (size_t)says_exact)
         hr__json_fail(reader, -EINVAL, "", "has other members than a recipe has");
     out->count = json_array_size(operations);
     for (size_t i = 0; i < out->count && !reader->code; i++) {

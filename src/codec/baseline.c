@@ -43,6 +43,7 @@ struct mcu_block {
     const struct hr__dc_table *dc;
     const struct hr__ac_table *ac;
     int component, x, y; /* its place in the MCU, in blocks */
+    int flat;            /* only its DC coefficient is needed */
     uint32_t first, end; /* MCUs whose block is needed */
     uint8_t *out;        /* samples of the first one */
     unsigned step;       /* bytes to the next one's */
@@ -60,6 +61,7 @@ struct hr__baseline {
     struct hr__strips strips;
     hr__inverse_dct_pair_fn *transform;
     /* of the image: */
+    struct hr__ycc_shape shape;
     struct hr__block_limits limits[COMPONENTS];
     struct mcu_block block[HR__MCU_BLOCKS_MOST];
     int components, blocks;
@@ -79,7 +81,6 @@ struct hr__baseline {
     struct waiting_block wait[BATCH];
     /* natural order, zero where nothing waits; one more block for what is stored past the last */
     int16_t coefficient[BATCH + 1][64] __attribute__((aligned(64)));
-    uint8_t piece[HR__SEGMENT_PIECE + HR__SEGMENT_SLACK];
 };
 
 int hr__baseline_create(struct hr__baseline **out, struct hr_error *error)
@@ -89,7 +90,6 @@ int hr__baseline_create(struct hr__baseline **out, struct hr_error *error)
     if (!b)
         return hr__fail(error, -ENOMEM, "out of memory for a JPEG decoder");
     memset(b, 0, sizeof *b);
-    b->reader.piece = b->piece;
     b->transform = hr__inverse_dct_pair(hr__isa());
     int r = hr__strips_create(&b->strips, error);
     if (r)
@@ -149,7 +149,7 @@ static int take_sampling(struct hr__baseline *b, const struct jpeg_decompress_st
 {
     int grey = cinfo->num_components == 1; /* its MCU is one block, whatever the factors say */
     b->components = cinfo->num_components;
-    b->strips.shape = (struct hr__ycc_shape){
+    b->shape = (struct hr__ycc_shape){
         .components = (uint8_t)b->components,
         .width = cinfo->image_width,
         .height = cinfo->image_height,
@@ -166,15 +166,15 @@ static int take_sampling(struct hr__baseline *b, const struct jpeg_decompress_st
         if (b->mcu_h % p->h || b->mcu_v % p->v ||
             (uint32_t)b->blocks + p->h * p->v > HR__MCU_BLOCKS_MOST)
             return 0;
-        b->strips.shape.across[i] = (uint8_t)(b->mcu_h / p->h);
-        b->strips.shape.down[i] = (uint8_t)(b->mcu_v / p->v);
+        b->shape.across[i] = (uint8_t)(b->mcu_h / p->h);
+        b->shape.down[i] = (uint8_t)(b->mcu_v / p->v);
         for (uint32_t k = 0; k < p->h * p->v; k++)
             b->block[b->blocks++] =
                 (struct mcu_block){.component = i, .x = (int)(k % p->h), .y = (int)(k / p->h)};
     }
     b->strips.mcu_v = b->mcu_v;
-    b->mcus_x = (b->strips.shape.width + 8 * b->mcu_h - 1) / (8 * b->mcu_h);
-    b->mcus_y = (b->strips.shape.height + 8 * b->mcu_v - 1) / (8 * b->mcu_v);
+    b->mcus_x = (b->shape.width + 8 * b->mcu_h - 1) / (8 * b->mcu_h);
+    b->mcus_y = (b->shape.height + 8 * b->mcu_v - 1) / (8 * b->mcu_v);
     b->grid.spacing = HR__POINT_PIXELS / (8 * b->mcu_h);
     b->grid.per_row = (b->mcus_x + b->grid.spacing - 1) / b->grid.spacing;
     b->grid.points = (uint64_t)b->grid.per_row * b->mcus_y + 1;
@@ -216,12 +216,37 @@ static int take_header(struct hr__baseline *b, const struct jpeg_decompress_stru
 
 /* The region */
 
+/* Plans blocks of fewer samples for a halved image, as libjpeg does: components that have half of
+ * the samples on both axes are halved once less. Returns 0 if libjpeg would not filter a component
+ * that hr__ycc_run filters, as in images halved three times. */
+static int plan_size(struct hr__baseline *b, int halvings)
+{
+    const uint32_t least = 8u >> halvings;
+    struct hr__ycc_shape *s = &b->strips.shape;
+    int filtered = 0;
+    *s = b->shape;
+    s->width = ((b->shape.width - 1) >> halvings) + 1;
+    s->height = ((b->shape.height - 1) >> halvings) + 1;
+    b->strips.mcu_rows = least * b->mcu_v;
+    for (int i = 0; i < b->components; i++) {
+        uint32_t *side = &b->strips.part[i].side;
+        for (*side = least; *side < 8 && !(s->across[i] % 2) && !(s->down[i] % 2); *side *= 2) {
+            s->across[i] /= 2;
+            s->down[i] /= 2;
+        }
+        filtered |= s->across[i] <= 2 && s->down[i] <= 2 && s->across[i] * s->down[i] > 1;
+    }
+    for (int i = 0; i < b->blocks; i++)
+        b->block[i].flat = b->strips.part[b->block[i].component].side == 1;
+    return least > 1 || !filtered;
+}
+
 /* Returns the number of rows of MCUs to read. It is at least what libjpeg reads: where upsampling
  * mixes rows, the last pixel rows of a row of MCUs come with the next one, and grey files may have
  * a sampling factor, which groups rows. */
 static uint32_t rows_to_read(const struct hr__baseline *b, const struct hr_region *region)
 {
-    uint32_t last = (uint32_t)(region->y + region->height) - 1, lines = 8 * b->mcu_v;
+    uint32_t last = (uint32_t)(region->y + region->height) - 1, lines = b->strips.mcu_rows;
     uint32_t rows = last / lines + 1;
     if (hr__ycc_mixes_rows(&b->strips.shape) && last % lines >= lines - b->mcu_v)
         rows++;
@@ -230,14 +255,6 @@ static uint32_t rows_to_read(const struct hr__baseline *b, const struct hr_regio
 }
 
 /* Blocks */
-
-/* Fills a block of one colour: the transform of a DC coefficient alone. */
-static void fill(int level, uint8_t *out, ptrdiff_t stride)
-{
-    int v = ((level + (1 << 2)) >> 3) + 128;
-    for (int y = 0; y < 8; y++, out += stride)
-        memset(out, v < 0 ? 0 : v > 255 ? 255 : v, 8);
-}
 
 /* Transforms the blocks that wait. Returns 0 if versions of the transform might differ for one. */
 static __attribute__((noinline)) int transform_waiting(struct hr__baseline *b)
@@ -251,13 +268,13 @@ static __attribute__((noinline)) int transform_waiting(struct hr__baseline *b)
         int16_t *block = b->coefficient[i];
         if (w->flat) {
             int level = block[0] * b->limits[w->component].quant[0];
-            if (level > HR__COLUMN_LIMIT || level < -HR__COLUMN_LIMIT)
-                return 0;
-            fill(level, w->out, p->stride);
+            held &= hr__inverse_dct_flat(level, (int)p->side, w->out, p->stride);
             continue;
         }
-        two[count++] = (struct hr__dct_block){block, &b->limits[w->component], w->out, p->stride};
-        if (count == 2) {
+        two[count] = (struct hr__dct_block){block, &b->limits[w->component], w->out, p->stride};
+        if (p->side < 8) {
+            held &= hr__inverse_dct_reduced(&two[count], (int)p->side);
+        } else if (++count == 2) {
             held &= b->transform(two);
             count = 0;
         }
@@ -300,8 +317,9 @@ HR__INLINE int decode_mcus(struct hr__baseline *b, uint32_t from, uint32_t to, i
             }
             int16_t *coefficient = b->coefficient[b->waiting];
             coefficient[0] = (int16_t)level[block->component];
-            unsigned k = hr__take_ac(block->ac, &bits, coefficient);
-            if (!k)
+            unsigned k = HR__STEP_END;
+            if (block->flat ? !hr__skip_ac(block->ac, &bits)
+                            : !(k = hr__take_ac(block->ac, &bits, coefficient)))
                 return 0;
             b->wait[b->waiting++] =
                 (struct waiting_block){block->out + (size_t)(x - block->first) * block->step,
@@ -394,11 +412,11 @@ static struct needed_mcus plan_row(struct hr__baseline *b, uint32_t y)
             continue;
         m->first = p->x > x ? (p->x - x + p->h - 1) / p->h : 0;
         m->end = p->x + p->columns > x ? (p->x + p->columns - x + p->h - 1) / p->h : 0;
-        m->step = 8 * p->h;
+        m->step = p->side * p->h;
         if (m->first >= m->end)
             continue;
-        m->out = p->plane + (ptrdiff_t)(row + p->y - p->top) * 8 * p->stride +
-                 (m->first * p->h + x - p->x) * 8;
+        m->out = p->plane + (ptrdiff_t)((row + p->y - p->top) * p->side) * p->stride +
+                 (m->first * p->h + x - p->x) * p->side;
         all.first = m->first < all.first ? m->first : all.first;
         all.end = m->end > all.end ? m->end : all.end;
     }
@@ -511,8 +529,8 @@ static void finish_item(struct hr__baseline *b, const struct hr__decode_job *job
     struct hr__item_header shape = {
         .components = (uint8_t)b->components,
         .orientation = (uint8_t)job->info.orientation,
-        .width = b->strips.shape.width,
-        .height = b->strips.shape.height,
+        .width = b->shape.width,
+        .height = b->shape.height,
     };
     if (!b->point || !decode_rows(b, from, b->mcus_y) || !ends_well(b) || !b->point)
         return;
@@ -526,13 +544,13 @@ int hr__baseline_region(struct hr__baseline *b, const struct jpeg_decompress_str
                         const struct hr__decode_job *job, int *done, struct hr_error *error)
 {
     *done = 0;
-    if (!take_header(b, cinfo))
+    if (!take_header(b, cinfo) || !plan_size(b, job->halvings))
         return 0;
     int r = begin_region(b, job, error);
     if (r)
         return r;
     uint32_t rows = rows_to_read(b, &job->region);
-    int to_end = job->region.y + job->region.height == job->info.height;
+    int to_end = job->region.y + job->region.height == (int)b->strips.shape.height;
     r = end_region(b,
                    begin_scan(b, cinfo, begin_item(b, job)) && decode_rows(b, 0, rows) &&
                        (!to_end || ends_well(b)),
@@ -554,10 +572,9 @@ int hr__baseline_grid(struct hr__baseline *b, const struct jpeg_decompress_struc
 int hr__baseline_points(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo,
                         uint8_t *points)
 {
-    if (!take_header(b, cinfo))
-        return 0;
-    if (begin_region(b, NULL, NULL) || !begin_scan(b, cinfo, points) ||
-        !decode_rows(b, 0, b->mcus_y) || !ends_well(b) || !b->point)
+    if (!take_header(b, cinfo) || !plan_size(b, 0) || begin_region(b, NULL, NULL) ||
+        !begin_scan(b, cinfo, points) || !decode_rows(b, 0, b->mcus_y) || !ends_well(b) ||
+        !b->point)
         return 0;
     note_point(b);
     return b->point != NULL;
@@ -673,7 +690,7 @@ int hr__baseline_indexed(struct hr__baseline *b, const struct jpeg_decompress_st
     const uint8_t *scan = cinfo->src->next_input_byte;
     struct indexed_scan s = {scan, scan + cinfo->src->bytes_in_buffer, index->points, {0}};
     *done = 0;
-    if (!take_header(b, cinfo))
+    if (!take_header(b, cinfo) || !plan_size(b, job->halvings))
         return 0;
     s.grid = b->grid;
     if (index->count != s.grid.points)

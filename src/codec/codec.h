@@ -3,7 +3,8 @@
  *
  * A decoder (struct hr__decoder) is one thread's state for all formats. It decodes a region of an
  * image into planar 8-bit RGB: three planes of equal size, so that the tensor pass reads the bytes
- * of one channel contiguously. The pixels are exactly those of a full decode, cropped.
+ * of one channel contiguously. The pixels are exactly those of a full decode, cropped, or, for a
+ * halved image, those of libjpeg-turbo's scaled decode.
  */
 #ifndef HR_CODEC_CODEC_H
 #define HR_CODEC_CODEC_H
@@ -33,6 +34,17 @@ void hr__decoder_use_library(struct hr__decoder *decoder);
 
 /* Sets whether damaged images are accepted from now on, and clears the last image's damage. */
 void hr__decoder_accept(struct hr__decoder *decoder, enum hr_damaged damaged);
+
+/* Returns how many times at most the sides of images of a format can be halved. */
+int hr__format_halvings(enum hr_image_format format);
+
+/*
+ * From now on regions are decoded from images whose sides are halved `halvings` times, rounding up:
+ * each pixel is made of a square of 2^halvings pixels of the image, from its top left corner on. It
+ * is not exactly their mean, because libjpeg's scaled decoding takes means of luma and chroma. 0,
+ * the default, is the image itself.
+ */
+void hr__decoder_halve(struct hr__decoder *decoder, int halvings);
 
 /* Returns what was wrong with the last accepted image; NULL: nothing. */
 const char *hr__decoder_damage(const struct hr__decoder *decoder);
@@ -65,10 +77,10 @@ int hr__check_pixels(const struct hr_image_info *info, uint64_t max_pixels, stru
 /*
  * Decodes `region` of the image whose header hr__decoder_info read into `info`. *out points into
  * memory of the decoder, valid until its next call. Rows and planes are followed by HR__PIXEL_SLACK
- * readable bytes. The caller has checked the size with hr__check_pixels; the region is checked here
- * (-ERANGE). A corrupt stream fails with -EBADMSG even if the library would only warn (Pillow also
- * rejects it by default); pixels are guessed only if damaged images are accepted. A truncated
- * stream always fails with -EBADMSG.
+ * readable bytes. The caller has checked the size with hr__check_pixels; the region, in pixels of
+ * the halved image, and the halvings are checked here (-ERANGE). A corrupt stream fails with
+ * -EBADMSG even if the library would only warn (Pillow also rejects it by default); pixels are
+ * guessed only if damaged images are accepted. A truncated stream always fails with -EBADMSG.
  */
 int hr__decoder_region(struct hr__decoder *decoder, const void *bytes, size_t length,
                        const struct hr_image_info *info, const struct hr_region *region,

@@ -25,6 +25,7 @@ struct hr__decoder {
     struct hr__codec_scratch planes;
     enum hr_damaged damaged;
     int use_libjpeg; /* see hr__decoder_use_library */
+    int halvings;    /* see hr__decoder_halve */
     int makes_items; /* see hr__decoder_make_items */
     struct hr__index_item item;
     struct hr_error damage; /* of an image accepted nevertheless; code 0: none */
@@ -88,6 +89,19 @@ void hr__decoder_accept(struct hr__decoder *decoder, enum hr_damaged damaged)
 {
     decoder->damaged = damaged;
     decoder->damage.code = 0;
+}
+
+int hr__format_halvings(enum hr_image_format format)
+{
+    for (int i = 0; i < FORMATS; i++)
+        if (formats[i]->id == format)
+            return formats[i]->most_halvings;
+    return 0;
+}
+
+void hr__decoder_halve(struct hr__decoder *decoder, int halvings)
+{
+    decoder->halvings = halvings;
 }
 
 const char *hr__decoder_damage(const struct hr__decoder *decoder)
@@ -298,15 +312,19 @@ int hr__check_pixels(const struct hr_image_info *info, uint64_t max_pixels, stru
     return 0;
 }
 
-static int check_region(const struct hr_image_info *info, const struct hr_region *r,
-                        struct hr_error *error)
+static int check_region(const struct hr__decode_job *job, struct hr_error *error)
 {
-    if (r->x >= 0 && r->y >= 0 && r->width > 0 && r->height > 0 && r->width <= info->width &&
-        r->height <= info->height && r->x <= info->width - r->width &&
-        r->y <= info->height - r->height)
+    const struct hr_region *r = &job->region;
+    int n = job->halvings, width, height;
+    if (n < 0 || n > hr__format_halvings(job->info.format))
+        return hr__fail(error, -ERANGE, "images of this format cannot be halved %d times", n);
+    width = ((job->info.width - 1) >> n) + 1;
+    height = ((job->info.height - 1) >> n) + 1;
+    if (r->x >= 0 && r->y >= 0 && r->width > 0 && r->height > 0 && r->width <= width &&
+        r->height <= height && r->x <= width - r->width && r->y <= height - r->height)
         return 0;
     return hr__fail(error, -ERANGE, "region %d,%d %dx%d is not inside the image of %dx%d", r->x,
-                    r->y, r->width, r->height, info->width, info->height);
+                    r->y, r->width, r->height, width, height);
 }
 
 int hr__decoder_region(struct hr__decoder *decoder, const void *bytes, size_t length,
@@ -316,13 +334,14 @@ int hr__decoder_region(struct hr__decoder *decoder, const void *bytes, size_t le
     struct hr__decode_job job = {
         .in = {.bytes = bytes, .length = length, .use_libjpeg = decoder->use_libjpeg},
         .info = *info,
+        .halvings = decoder->halvings,
         .region = *region,
         .item = decoder->makes_items ? &decoder->item : NULL,
     };
     struct hr_error why = {0};
     int which;
     decoder->item.bytes = 0;
-    int rc = check_region(info, region, error);
+    int rc = check_region(&job, error);
     if (rc)
         return rc;
     rc = find_format(decoder, &job.in, &which, error);

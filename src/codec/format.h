@@ -31,15 +31,18 @@ struct hr__index_item {
 /* A region to decode. */
 struct hr__decode_job {
     struct hr__encoded in;
-    struct hr_image_info info;   /* as returned by the format's info */
-    struct hr_region region;     /* inside the image, not empty */
-    struct hr__planar out;       /* memory for the region; stride is a multiple of 64, so that whole
-                                  * vectors may be stored at a row's end */
+    struct hr_image_info info; /* as returned by the format's info */
+    int halvings;              /* how many times the image's sides are halved, rounding up; at most
+                                * the format's most_halvings */
+    struct hr_region region;   /* inside the halved image, not empty */
+    struct hr__planar out;     /* memory for the region; stride is a multiple of 64, so that whole
+                                * vectors may be stored at a row's end */
     struct hr__index_item *item; /* to make one if it can be had in passing; NULL: not wanted */
 };
 
 struct hr__format {
     enum hr_image_format id;
+    int most_halvings; /* see hr__decoder_halve */
 
     /* On success the caller owns *state. Errors: -ENOMEM. */
     int (*create)(void **state, struct hr_error *error);

@@ -15,9 +15,10 @@
  * (hr__jpeg_to_baseline), because its scans cannot be read from the middle; the item holds, and
  * restoring it gives, the baseline file.
  * Decoding begins at a point and checks that it meets the next one with the same bit and the same
- * DC coefficients. So a wrong point gives an error, unless two neighbours are wrong in a way that
- * fits, or a restart marker between them hides a wrong DC coefficient; the checksum of the
- * container covers that.
+ * DC coefficients. Where that fails, or the index does not belong to the file, the file is decoded
+ * as without an index: a wrong point costs time. The check cannot see two neighbours that are wrong
+ * in a way that fits, nor a wrong DC coefficient with a restart marker before the next point; the
+ * checksum of the container covers that.
  */
 #ifndef HR_CODEC_INDEXED_H
 #define HR_CODEC_INDEXED_H

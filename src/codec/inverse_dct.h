@@ -37,6 +37,35 @@ hr__inverse_dct_fn hr__inverse_dct_vector;
 #define hr__inverse_dct hr__inverse_dct_plain
 #endif
 
+/* 2^13 x sums of cosines for the means of adjacent samples. Of two, on the outer (A) and the inner
+ * side (B), by frequency: */
+#define HR__DCT_4_2  15137
+#define HR__DCT_4_6  -6270
+#define HR__DCT_4_1A 20995
+#define HR__DCT_4_3A 7373
+#define HR__DCT_4_5A -4926
+#define HR__DCT_4_7A -4176
+#define HR__DCT_4_1B 8697
+#define HR__DCT_4_3B -17799
+#define HR__DCT_4_5B 11893
+#define HR__DCT_4_7B -1730
+/* Of four: */
+#define HR__DCT_2_1 29692
+#define HR__DCT_2_3 -10426
+#define HR__DCT_2_5 6967
+#define HR__DCT_2_7 -5906
+
+/* The inverse DCT to 4 x 4 or 2 x 2 samples, means of squares of the 8 x 8; otherwise as above. */
+hr__inverse_dct_fn hr__inverse_dct_4_plain, hr__inverse_dct_2_plain;
+#ifdef HR__INVERSE_DCT_VECTOR
+hr__inverse_dct_fn hr__inverse_dct_4_vector, hr__inverse_dct_2_vector;
+#define hr__inverse_dct_4 hr__inverse_dct_4_vector
+#define hr__inverse_dct_2 hr__inverse_dct_2_vector
+#else
+#define hr__inverse_dct_4 hr__inverse_dct_4_plain
+#define hr__inverse_dct_2 hr__inverse_dct_2_plain
+#endif
+
 /* A block of a file, to be checked and transformed. */
 struct hr__dct_block {
     const int16_t *coefficient;            /* as above */
@@ -51,6 +80,13 @@ typedef int hr__inverse_dct_pair_fn(const struct hr__dct_block two[2]);
 
 hr__inverse_dct_pair_fn hr__inverse_dct_pair_plain; /* with hr__inverse_dct */
 hr__inverse_dct_pair_fn hr__inverse_dct_pair_avx2;
+
+/* Transforms a block to side x side samples, 2 or 4, or does not, as above. */
+int hr__inverse_dct_reduced(const struct hr__dct_block *block, int side);
+
+/* Fills side x side samples, 1 to 8, of a block that has only the dequantised DC coefficient
+ * `level`, or does not, as above. */
+int hr__inverse_dct_flat(int level, int side, uint8_t *out, ptrdiff_t stride);
 
 /* Returns the version for `isa`. */
 hr__inverse_dct_pair_fn *hr__inverse_dct_pair(enum hr__isa isa);

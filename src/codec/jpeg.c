@@ -11,6 +11,7 @@
  * either side. jpeg_skip_scanlines skips the rows above, but keeps those that upsampling needs.
  * Where these functions are not exact, the whole width or all rows are decoded (see plan_window).
  * So pixels are always those of a full decode with the accurate integer DCT and fancy upsampling.
+ * The scaled decodes of halved images read all rows and columns.
  *
  * Decoding stops after the region's last row, so damage after it is not noticed. A region that
  * reaches the image's last row also checks its end. Every libjpeg warning after which pixels would
@@ -123,11 +124,12 @@ static int jpeg_info(void *state, const struct hr__encoded *in, struct hr_image_
 }
 
 static struct jpeg_window plan_window(const struct jpeg_decompress_struct *cinfo,
-                                      const struct hr_region *region)
+                                      const struct hr__decode_job *job)
 {
     const struct hr__jpeg *library = cinfo->client_data;
+    const struct hr_region *region = &job->region;
     struct jpeg_window w = {0, cinfo->output_width, 0, 0};
-    if (library->lenient || hr__jpeg_is_smoothed(cinfo))
+    if (library->lenient || job->halvings || hr__jpeg_is_smoothed(cinfo))
         return w;
     JDIMENSION left = (JDIMENSION)region->x, right = left + (JDIMENSION)region->width;
     left = left > MARGIN ? left - MARGIN : 0;
@@ -181,8 +183,10 @@ static void store_rows(const struct jpeg *j, const struct hr__decode_job *job, J
     }
 }
 
-static void choose_output(struct jpeg_decompress_struct *cinfo)
+static void choose_output(struct jpeg_decompress_struct *cinfo, int halvings)
 {
+    cinfo->scale_num = 1;
+    cinfo->scale_denom = 1u << halvings;
     cinfo->dct_method = JDCT_ISLOW;
     cinfo->do_fancy_upsampling = TRUE;
     cinfo->do_block_smoothing = TRUE;
@@ -230,9 +234,9 @@ static int read_rows(struct jpeg *j, const struct hr__decode_job *job, struct jp
 static int read_region(struct jpeg *j, const struct hr__decode_job *job)
 {
     struct jpeg_decompress_struct *cinfo = &j->library.cinfo;
-    choose_output(cinfo);
+    choose_output(cinfo, job->halvings);
     jpeg_start_decompress(cinfo);
-    int rc = read_rows(j, job, plan_window(cinfo, &job->region));
+    int rc = read_rows(j, job, plan_window(cinfo, job));
     if (!rc && cinfo->output_scanline == cinfo->output_height) {
         j->library.finishing = 1;
         jpeg_finish_decompress(cinfo);
@@ -306,6 +310,7 @@ static int indexed_region(void *state, const struct hr__decode_job *job, struct 
 
 const struct hr__format hr__format_jpeg = {
     .id = HR_IMAGE_JPEG,
+    .most_halvings = 3,
     .create = jpeg_state_create,
     .destroy = jpeg_state_destroy,
     .info = jpeg_info,
@@ -315,6 +320,7 @@ const struct hr__format hr__format_jpeg = {
 
 const struct hr__format hr__format_indexed = {
     .id = HR_IMAGE_INDEXED,
+    .most_halvings = 3,
     .create = jpeg_state_create,
     .destroy = jpeg_state_destroy,
     .info = indexed_info,

@@ -24,6 +24,7 @@ static void copy(struct hr__scan_reader *r, uint8_t *out)
             r->marker = r->raw[1];
             break;
         }
+        r->stuffed[r->stuffed_count++] = (uint16_t)(out - r->piece);
         *out++ = 0xFF;
         r->raw += 2;
     }
@@ -46,59 +47,49 @@ static int settle(struct hr__scan_reader *r)
 
 int hr__scan_begin(struct hr__scan_reader *r, const uint8_t *raw, const uint8_t *end, int bounded)
 {
-    r->raw = r->known_raw = raw;
+    r->raw = r->piece_raw = raw;
     r->raw_end = end;
     r->bounded = bounded;
-    r->known = r->piece;
+    r->stuffed_count = r->stuffed_passed = 0;
     r->bits = (struct hr__bits){.next = r->piece};
     copy(r, r->piece);
     return settle(r);
 }
 
-/* Returns how many bytes are FF. Sums of bytes make compilers use vectors of them. */
-static size_t count_ff(const uint8_t *bytes, size_t length)
+/* Returns where the piece's byte at `position`, no earlier than the last one, was copied from. */
+static const uint8_t *find_raw(struct hr__scan_reader *r, size_t position)
 {
-    size_t all = 0;
-    while (length) {
-        uint8_t part = 0;
-        size_t count = length < UINT8_MAX ? length : UINT8_MAX;
-        for (size_t i = 0; i < count; i++)
-            part = (uint8_t)(part + (bytes[i] == 0xFF));
-        all += part;
-        bytes += count;
-        length -= count;
-    }
-    return all;
+    while (r->stuffed_passed < r->stuffed_count && r->stuffed[r->stuffed_passed] < position)
+        r->stuffed_passed++;
+    return r->piece_raw + position + r->stuffed_passed;
 }
 
-/* Moves the known byte on, to `to`. */
-static void follow(struct hr__scan_reader *r, const uint8_t *to)
+static size_t bits_read(const struct hr__scan_reader *r)
 {
-    size_t stuffed = count_ff(r->known, (size_t)(to - r->known));
-    r->known_raw += (size_t)(to - r->known) + stuffed;
-    r->known = to;
+    return (size_t)(r->bits.next - r->piece) * 8 - r->bits.count;
 }
 
 const uint8_t *hr__scan_tell(struct hr__scan_reader *r, unsigned *bit)
 {
-    size_t bits = (size_t)(r->bits.next - r->piece) * 8 - r->bits.count;
-    follow(r, r->piece + bits / 8);
+    size_t bits = bits_read(r);
     *bit = bits % 8;
-    return r->known_raw;
+    return find_raw(r, bits / 8);
 }
 
 int hr__scan_advance(struct hr__scan_reader *r)
 {
-    unsigned bit;
     if (r->last)
         return (r->end - r->bits.next) * 8 + (ptrdiff_t)r->bits.count >= 0;
     /* The bits that have been loaded stay in the piece, for hr__scan_tell. */
-    const uint8_t *from = r->piece + ((size_t)(r->bits.next - r->piece) * 8 - r->bits.count) / 8;
-    hr__scan_tell(r, &bit);
-    size_t kept = (size_t)(r->end - from);
-    r->bits.next -= from - r->piece;
-    memmove(r->piece, from, kept);
-    r->known = r->piece;
+    size_t from = bits_read(r) / 8, kept = (size_t)(r->end - r->piece) - from;
+    unsigned stuffed = 0;
+    r->piece_raw = find_raw(r, from);
+    while (r->stuffed_passed < r->stuffed_count)
+        r->stuffed[stuffed++] = (uint16_t)(r->stuffed[r->stuffed_passed++] - from);
+    r->stuffed_count = stuffed;
+    r->stuffed_passed = 0;
+    r->bits.next -= from;
+    memmove(r->piece, r->piece + from, kept);
     copy(r, r->piece + kept);
     return settle(r);
 }

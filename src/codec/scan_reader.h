@@ -19,7 +19,7 @@
 #define HR__BLOCK_BITS_MOST (HR__DC_BITS_MOST + 63 * HR__AC_BITS_MOST)
 #define HR__MCU_BYTES_MOST  ((HR__MCU_BLOCKS_MOST * HR__BLOCK_BITS_MOST + 7) / 8)
 #define HR__SEGMENT_SLACK   (HR__MCU_BYTES_MOST + 64)
-#define HR__SEGMENT_PIECE   32768
+#define HR__SEGMENT_PIECE   16384
 
 /* A refill leaves at least this many bits. */
 #define HR__REFILL_BITS 56
@@ -36,11 +36,14 @@ struct hr__scan_reader {
     const uint8_t *check;         /* from here on hr__scan_advance must be called before an MCU */
     const uint8_t *end;           /* end of the copied bytes */
     const uint8_t *raw, *raw_end; /* bytes not yet copied; the marker */
-    const uint8_t *known, *known_raw; /* a copied byte, and where it was copied from */
-    int bounded;                      /* the bytes may end without a marker */
-    int marker;                       /* that ends the segment; 0: not yet found */
-    int last;                         /* the segment's last byte has been copied */
-    uint8_t *piece;                   /* HR__SEGMENT_PIECE + HR__SEGMENT_SLACK bytes */
+    int bounded;                  /* the bytes may end without a marker */
+    int marker;                   /* that ends the segment; 0: not yet found */
+    int last;                     /* the segment's last byte has been copied */
+    unsigned stuffed_count, stuffed_passed; /* of `stuffed`; how many hr__scan_tell has passed */
+    const uint8_t *piece_raw;               /* where the piece's first byte was copied from */
+    uint8_t piece[HR__SEGMENT_PIECE + HR__SEGMENT_SLACK];
+    /* positions in the piece of FFs whose zeros were left out */
+    uint16_t stuffed[HR__SEGMENT_PIECE + HR__SEGMENT_SLACK];
 };
 
 /* Begins at a byte of a segment. Returns 0 if the bytes end before a marker does, unless they are
@@ -55,6 +58,8 @@ int hr__scan_advance(struct hr__scan_reader *reader);
 /* Returns non-zero if the segment's last MCU ended where the segment does: less than a byte is
  * left. */
 int hr__scan_is_at_end(const struct hr__scan_reader *reader);
+
+_Static_assert(HR__SEGMENT_PIECE + HR__SEGMENT_SLACK <= UINT16_MAX, "positions in the piece");
 
 /* Returns the byte of the file that the next bit is in, and which bit of it. Never a stuffed zero.
  */

@@ -9,6 +9,11 @@
  * crops are one strip. */
 #define STRIP_BYTES ((size_t)384 << 10)
 
+/* Most rows of blocks that a strip keeps of the one before. The last 4 pixel rows at most, as many
+ * as an MCU has rows of blocks, need samples of the next strip, and the filter reaches one sample
+ * up; blocks have 2 samples on an axis, or more, wherever it is used. */
+#define MOST_KEPT 2
+
 int hr__strips_create(struct hr__strips *s, struct hr_error *error)
 {
     s->bytes = STRIP_BYTES;
@@ -34,12 +39,12 @@ static size_t plan_parts(struct hr__strips *s)
         struct hr__strip_part *p = &s->part[c];
         struct hr_region w;
         hr__ycc_window(&s->shape, &s->job->region, c, &w);
-        p->x = (uint32_t)w.x / 8;
-        p->y = p->top = (uint32_t)w.y / 8;
-        p->columns = (uint32_t)(w.x + w.width + 7) / 8 - p->x;
-        p->rows = (uint32_t)(w.y + w.height + 7) / 8 - p->y;
-        p->stride = (ptrdiff_t)(((size_t)p->columns * 8 + 63) & ~(size_t)63);
-        bytes += (size_t)p->stride * p->v * 8;
+        p->x = (uint32_t)w.x / p->side;
+        p->y = p->top = (uint32_t)w.y / p->side;
+        p->columns = ((uint32_t)(w.x + w.width) + p->side - 1) / p->side - p->x;
+        p->rows = ((uint32_t)(w.y + w.height) + p->side - 1) / p->side - p->y;
+        p->stride = (ptrdiff_t)(((size_t)p->columns * p->side + 63) & ~(size_t)63);
+        bytes += (size_t)p->stride * p->v * p->side;
     }
     return bytes;
 }
@@ -58,10 +63,10 @@ int hr__strips_begin(struct hr__strips *s, const struct hr__decode_job *job, str
     s->height = row < s->bytes ? (uint32_t)(s->bytes / row) : 1;
     for (int c = 0; c < s->shape.components; c++) {
         const struct hr__strip_part *p = &s->part[c];
-        uint32_t rows = s->height * p->v + 1; /* and one of the strip before */
+        uint32_t rows = s->height * p->v + MOST_KEPT;
         first = p->y / p->v < first ? p->y / p->v : first;
         at[c] = bytes;
-        bytes += (size_t)p->stride * (p->rows < rows ? p->rows : rows) * 8;
+        bytes += (size_t)p->stride * (p->rows < rows ? p->rows : rows) * p->side;
     }
     s->end = first + s->height;
     int r = hr__scratch_reserve(&s->samples, bytes, error);
@@ -81,8 +86,9 @@ static int convert(struct hr__strips *s, int end, struct hr_error *error)
         const struct hr__strip_part *p = &s->part[c];
         planes.at[c] = p->plane;
         planes.stride[c] = p->stride;
-        planes.window[c] = (struct hr_region){(int)p->x * 8, (int)p->top * 8, (int)p->columns * 8,
-                                              (int)p->rows * 8};
+        planes.window[c] =
+            (struct hr_region){(int)(p->x * p->side), (int)(p->top * p->side),
+                               (int)(p->columns * p->side), (int)(p->rows * p->side)};
     }
     for (int c = 0; c < 3; c++)
         out.plane[c] += (s->next - region->y) * out.stride;
@@ -91,7 +97,7 @@ static int convert(struct hr__strips *s, int end, struct hr_error *error)
 }
 
 /* Moves the samples that the next rows of pixels need to the top, of the `rows` decoded rows of
- * MCUs. At most the last row of blocks is needed, because filters reach one sample up. */
+ * MCUs. */
 static void keep(struct hr__strips *s, uint32_t rows)
 {
     const struct hr_region *region = &s->job->region;
@@ -101,9 +107,9 @@ static void keep(struct hr__strips *s, uint32_t rows)
         struct hr__strip_part *p = &s->part[c];
         struct hr_region w;
         hr__ycc_window(&s->shape, &rest, c, &w);
-        uint32_t top = (uint32_t)w.y / 8, end = rows * p->v;
+        uint32_t top = (uint32_t)w.y / p->side, end = rows * p->v;
         end = end < p->y + p->rows ? end : p->y + p->rows;
-        size_t line = (size_t)p->stride * 8;
+        size_t line = (size_t)p->stride * p->side;
         if (top < end)
             memmove(p->plane, p->plane + (top - p->top) * line, (end - top) * line);
         p->top = top;
@@ -113,7 +119,7 @@ static void keep(struct hr__strips *s, uint32_t rows)
 int hr__strips_convert(struct hr__strips *s, uint32_t rows, struct hr_error *error)
 {
     int last = s->job->region.y + s->job->region.height;
-    int end = (int)(rows * s->mcu_v * 8);
+    int end = (int)(rows * s->mcu_rows);
     if (hr__ycc_mixes_rows(&s->shape)) /* the last rows need samples of the next row of MCUs */
         end -= (int)s->mcu_v;
     s->end = rows + s->height;

@@ -10,10 +10,11 @@
 #include "codec/format.h"
 #include "codec/ycc.h"
 
-/* A component of the image, the part of it that the region needs, and the strip's samples. All but
- * the stride are in blocks. */
+/* A component of the image, the part of it that the region needs, and the strip's samples. In
+ * blocks, but for the side and the stride. */
 struct hr__strip_part {
     uint32_t h, v; /* in an MCU; set by the caller */
+    uint32_t side; /* samples that a block is transformed to, on each axis; likewise */
     uint32_t x, y; /* the part's place */
     uint32_t columns, rows;
     uint32_t top;     /* the first row of the strip */
@@ -25,9 +26,10 @@ struct hr__strips {
     struct hr__ycc *ycc;
     struct hr__codec_scratch samples;
     size_t bytes; /* of a strip's samples, about */
-    /* of the image, set by the caller: */
+    /* of the image, halved as the job says, set by the caller: */
     struct hr__ycc_shape shape;
-    uint32_t mcu_v; /* height of an MCU in blocks of the finest component */
+    uint32_t mcu_v;    /* height of an MCU in blocks of the finest component */
+    uint32_t mcu_rows; /* the same in pixels */
     struct hr__strip_part part[3];
     /* of the region: */
     const struct hr__decode_job *job; /* NULL: no samples are needed */

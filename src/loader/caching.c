@@ -9,6 +9,7 @@
 #include "cache/worth.h"
 #include "loader/loader.h"
 #include "loader/schedule.h"
+#include "recipe/recipe.h"
 
 #include <headrace/cache.h>
 
@@ -49,6 +50,11 @@ static int choose_form(const struct hr__cache_spec *spec, int option, int *out,
                     "them out",
                     spec->form == HR_FORM_AUTO ? "auto" : hr_form_name((enum hr_form)spec->form),
                     hr_form_name((enum hr_form)option));
+}
+
+int hr__caching_form(const struct hr_loader *l, int *form, struct hr_error *error)
+{
+    return hr__recipe_cache_form(l->recipe, form, error);
 }
 
 /* Opens the cache. It is shared if it has a name or if there are several ranks or publishers. */
@@ -452,6 +458,8 @@ int hr__caching_create(struct hr_loader *l, int of_publishers, struct hr_error *
     int r = hr__cache_spec_parse(c->spec, l->options.cache, error);
     if (!r)
         r = choose_form(c->spec, l->options.cache_form, &c->form_asked, error);
+    if (!r)
+        r = hr__caching_form(l, &c->form_asked, error);
     if (!r && c->form_asked != HR_FORM_AUTO)
         c->form = (enum hr_form)c->form_asked;
     return r ? r : open_cache(l, error);

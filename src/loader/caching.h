@@ -7,7 +7,8 @@
  * in one go, at the moment when the batch that the consumer gets next has no sample left to take.
  * The rules are in src/cache/worth.h.
  *
- * Batches do not depend on any of this: all forms have the same pixels.
+ * Batches do not depend on any of this: all forms have the same pixels. Scaled decoding is the
+ * exception, so a loader whose recipe asks for it converts nothing.
  */
 #ifndef HR_LOADER_CACHING_H
 #define HR_LOADER_CACHING_H
@@ -22,6 +23,9 @@ struct hr_loader;
  * shared with the other publishers of this process. Errors: -EINVAL: the options; those of
  * hr_cache_open. */
 int hr__caching_create(struct hr_loader *l, int of_publishers, struct hr_error *error);
+
+/* Limits the form that a cache of the loader is to keep, as hr__recipe_cache_form does. */
+int hr__caching_form(const struct hr_loader *l, int *form, struct hr_error *error);
 
 /* Returns how many bytes of budget are needed to cache the samples that are not cached yet, as they
  * are on storage. The dataset has `samples` samples with `bytes` bytes in all. Pure. */

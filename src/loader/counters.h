@@ -18,7 +18,7 @@ struct hr__counters {
     _Atomic uint64_t samples, batches, bad_samples, padded_samples, bytes_read, wait_ns;
     _Atomic uint64_t cache_hits, converted, conversion_ns;
     _Atomic uint64_t staged_bytes;
-    _Atomic uint64_t damaged_samples;
+    _Atomic uint64_t damaged_samples, scaled_samples;
     _Atomic uint64_t own_hits, own_bytes, peer_hits, peer_bytes;
     _Atomic uint64_t stored, stored_bytes, refused, read_ahead;
     struct hr__histogram fetch, prepare, wait;

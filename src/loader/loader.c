@@ -519,6 +519,7 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
         .batches = atomic_load_explicit(&c->batches, memory_order_relaxed),
         .bad_samples = atomic_load_explicit(&c->bad_samples, memory_order_relaxed),
         .damaged_samples = atomic_load_explicit(&c->damaged_samples, memory_order_relaxed),
+        .scaled_samples = atomic_load_explicit(&c->scaled_samples, memory_order_relaxed),
         .padded_samples = atomic_load_explicit(&c->padded_samples, memory_order_relaxed),
         .bytes_read = atomic_load_explicit(&c->bytes_read, memory_order_relaxed),
         .wait_ns = atomic_load_explicit(&c->wait_ns, memory_order_relaxed),

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "loader/loader.h"
 #include "loader/schedule.h"
+#include "recipe/recipe.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -65,9 +66,25 @@ struct input {
     struct hr_item item;
 };
 
+/* Returns non-zero if an item of `form` is a conversion that must not stand for its sample: a
+ * recipe with scaled decoding scales files, while items are decoded exactly, and pixels must not
+ * depend on what other jobs keep. Items that the dataset itself has in the form are no conversions.
+ */
+static int is_foreign(const struct hr_loader *l, uint64_t index, enum hr_form form)
+{
+    struct hr__range range;
+    if (!hr__recipe_options(l->recipe)->inexact || hr__form_is_scalable(form))
+        return 0;
+    return hr__dataset_range(l->dataset, index, 0, &range, NULL) != 1 || range.form != form;
+}
+
 static int find(struct hr_loader *l, struct input *in)
 {
     in->is_cached = in->looks-- > 0 && l->cache && hr__cache_find(l->cache, in->index, &in->hit);
+    if (in->is_cached && is_foreign(l, in->index, in->hit.form)) {
+        hr__cache_unpin(l->cache, &in->hit);
+        in->is_cached = 0;
+    }
     if (in->is_cached)
         in->item = (struct hr_item){in->hit.bytes, in->hit.length, in->hit.form};
     return in->is_cached;
@@ -113,7 +130,11 @@ static int obtain(struct hr__thread *self, struct hr__job *job, struct input *in
     struct hr__read *read = &job->sample.read;
     int r = 0;
     in->is_cached = 0;
-    if (!in->is_here) {
+    if (in->is_here && job->tier != HR__TIER_STORAGE && read->bytes &&
+        is_foreign(l, in->index, hr_form_of(read->bytes, read->length))) {
+        hr__drop_bytes(l, read);
+        r = read_one(l, job, in, outcome, error);
+    } else if (!in->is_here) {
         outcome->busy = !find_or_claim(l, job, in);
         if (outcome->busy || in->is_cached)
             return 0;
@@ -319,6 +340,9 @@ void hr__process(struct hr__thread *self, struct hr__job *job, struct hr__outcom
     } else {
         note_damage(self, job, index, outcome);
     }
-    if (!outcome->error.code)
-        hr__count(&l->counters.samples, 1);
+    if (outcome->error.code)
+        return;
+    hr__count(&l->counters.samples, 1);
+    if (hr_preparer_scale(self->preparer) > 1)
+        hr__count(&l->counters.scaled_samples, 1);
 }

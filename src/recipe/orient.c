@@ -25,6 +25,14 @@ struct hr_region hr__orient_region(const struct hr_region *region, int width, in
     return stored;
 }
 
+void hr__orient_mirrors(int orientation, int *columns, int *rows)
+{
+    int transposed = orientations[orientation].transposed;
+    int x = orientations[orientation].mirror_x, y = orientations[orientation].mirror_y;
+    *columns = transposed ? y : x;
+    *rows = transposed ? x : y;
+}
+
 static void orient_plane(const struct hr__planar *in, int c, int orientation,
                          struct hr__planar *out)
 {

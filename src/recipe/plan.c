@@ -274,11 +274,40 @@ static int fold_steps(struct hr__prepare_plan *plan)
     }
     plan->x = fold_axis(&x, plan->width);
     plan->y = fold_axis(&y, plan->height);
+    return 1;
+}
+
+/* Returns non-zero if the fused pass supports the folded steps. */
+static int fits(const struct hr__prepare_plan *plan)
+{
     struct hr__fused_job job = {.x = plan->x,
                                 .y = plan->y,
                                 .interpolation = plan->interpolation,
                                 .antialias = plan->antialias};
     return hr__fused_fits(&job);
+}
+
+/* Lets the folded axis, along `size` pixels of the image, read a halved image. `mirrored`: its
+ * pixels are counted from the other end, where the last halved pixel may exceed the image. */
+static void halve_axis(struct hr__axis *axis, int size, int mirrored, int halvings)
+{
+    int unit = 1 << halvings;
+    int before = mirrored ? (unit - size % unit) % unit : 0;
+    axis->halvings = halvings;
+    axis->lead = (axis->origin + before) % unit;
+    axis->origin = (axis->origin + before) / unit;
+}
+
+/* Halves the image as often as possible while the crop keeps at least the pixels of its result. */
+static void halve(struct hr__prepare_plan *plan, enum hr_image_format format)
+{
+    int n = plan->antialias ? hr__format_halvings(format) : 0, columns, rows;
+    while (n && (plan->x.in >> n < plan->x.out || plan->y.in >> n < plan->y.out))
+        n--;
+    hr__orient_mirrors(plan->orientation, &columns, &rows);
+    halve_axis(&plan->x, plan->width, columns, n);
+    halve_axis(&plan->y, plan->height, rows, n);
+    plan->halvings = n;
 }
 
 /* Returns what the fused pass reads. With flips before a resize it may differ by a pixel from what
@@ -305,6 +334,30 @@ static void start(struct hr__prepare_plan *plan, const struct hr_recipe *recipe,
     plan->height = plan->orientation >= 5 ? info->width : info->height;
     plan->count = 0;
     plan->colors = 0;
+    plan->halvings = 0;
+}
+
+/* Folds the plan, halves the image if that is allowed, and finds what to read. */
+static int finish(struct hr__prepare_plan *plan, const struct hr_recipe *recipe,
+                  const struct hr_image_info *info, struct hr_error *error)
+{
+    walk_backwards(plan);
+    plan->fused = fold_steps(plan);
+    if (plan->fused && recipe->options.inexact)
+        halve(plan, info->format);
+    plan->fused = plan->fused && fits(plan);
+    if (!plan->fused) {
+        plan->halvings = 0;
+        int r = check_inside(plan, recipe->options.max_pixels, error);
+        if (r)
+            return r;
+    } else {
+        plan->source = fused_source(plan);
+    }
+    int width = ((info->width - 1) >> plan->halvings) + 1;
+    int height = ((info->height - 1) >> plan->halvings) + 1;
+    plan->region = hr__orient_region(&plan->source, width, height, plan->orientation);
+    return 0;
 }
 
 int hr__recipe_plan(const struct hr_recipe *recipe, struct hr__scratch *scratch,
@@ -329,16 +382,9 @@ int hr__recipe_plan(const struct hr_recipe *recipe, struct hr__scratch *scratch,
         if (r)
             return r;
     }
-    walk_backwards(plan);
-    plan->fused = fold_steps(plan);
-    if (plan->fused) {
-        plan->source = fused_source(plan);
-    } else {
-        r = check_inside(plan, recipe->options.max_pixels, error);
-        if (r)
-            return r;
-    }
-    plan->region = hr__orient_region(&plan->source, info->width, info->height, plan->orientation);
+    r = finish(plan, recipe, info, error);
+    if (r)
+        return r;
     *out = plan;
     *region = plan->region;
     return 0;

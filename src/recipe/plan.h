@@ -9,6 +9,10 @@
  *
  * All coordinates refer to the image after EXIF orientation, where that is applied; only `region`
  * refers to the image as stored.
+ *
+ * If the recipe allows it and the fused pass shrinks, the decoder halves the image as often as
+ * leaves the crop at least the pixels of its result, on both axes. `source`, `region` and the
+ * origins of the axes are then in pixels of the halved image.
  */
 #ifndef HR_RECIPE_PLAN_H
 #define HR_RECIPE_PLAN_H
@@ -61,6 +65,7 @@ struct hr__prepare_plan {
     int orientation;         /* EXIF orientation 1..8 to apply; 1: none */
     struct hr_region source; /* what the first step reads, in the oriented image */
     struct hr_region region; /* the same in the stored image: what to decode */
+    int halvings;            /* how many times the decoder has to halve the image; 0..3 */
     int fused;               /* non-zero: axes x and y represent all but the colour steps */
     struct hr__axis x, y;    /* origin: of the crop, in the oriented image */
     enum hr_interpolation interpolation;

@@ -4,6 +4,7 @@
  */
 #include "base/error.h"
 #include "base/memory.h"
+#include "recipe/plan.h"
 #include "recipe/recipe.h"
 
 #include <errno.h>
@@ -12,6 +13,7 @@
 struct hr_preparer {
     struct hr__decoder *decoder;
     struct hr__scratch *scratch;
+    int scale; /* see hr_preparer_scale */
 };
 
 int hr_preparer_create(struct hr_preparer **out, struct hr_error *error)
@@ -20,6 +22,7 @@ int hr_preparer_create(struct hr_preparer **out, struct hr_error *error)
     struct hr_preparer *p = hr__alloc(HR__TAG_RECIPE, 1, sizeof *p);
     if (!p)
         return hr__fail(error, -ENOMEM, "out of memory for a preparer");
+    p->scale = 1;
     int r = hr__decoder_create(&p->decoder, error);
     if (!r)
         r = hr__scratch_create(&p->scratch, error);
@@ -118,16 +121,27 @@ int hr_preparer_run(struct hr_preparer *preparer, const struct hr_recipe *recipe
     struct hr__planar pixels;
     const struct hr__prepare_plan *plan;
     hr__decoder_accept(preparer->decoder, hr__recipe_options(recipe)->damaged);
+    preparer->scale = 1;
     int r = hr__decoder_info(preparer->decoder, bytes, length, &info, error);
     if (!r)
         r = hr__recipe_plan(recipe, preparer->scratch, &info, key, &plan, &region, error);
-    if (!r)
+    if (!r) {
+        hr__decoder_halve(preparer->decoder, plan->halvings);
         r = hr__decoder_region(preparer->decoder, bytes, length, &info, &region, &pixels, error);
+        hr__decoder_halve(preparer->decoder, 0);
+    }
     if (!r)
         r = hr__recipe_run(recipe, preparer->scratch, plan, &pixels, out, error);
     if (r)
         hr__decoder_accept(preparer->decoder, HR_DAMAGED_REFUSE); /* the sample was not used */
+    else
+        preparer->scale = 1 << plan->halvings;
     return r;
+}
+
+int hr_preparer_scale(const struct hr_preparer *preparer)
+{
+    return preparer->scale;
 }
 
 size_t hr_preparer_memory(const struct hr_preparer *preparer)

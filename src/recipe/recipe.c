@@ -52,6 +52,8 @@ static int read_options(struct hr_recipe_options *out, const struct hr_recipe_op
     if (out->damaged != HR_DAMAGED_REFUSE && out->damaged != HR_DAMAGED_ACCEPT)
         return hr__fail(error, -EINVAL, "damaged = %d: must be %d (refuse) or %d (accept)",
                         (int)out->damaged, HR_DAMAGED_REFUSE, HR_DAMAGED_ACCEPT);
+    out->inexact = !!out->inexact;
+    out->reserved = 0;
     if (!out->max_pixels)
         return hr__fail(error, -EINVAL, "max_pixels 0 would refuse every image: set a limit");
     return 0;
@@ -78,6 +80,22 @@ static int bind_operations(struct hr_recipe *recipe, const struct hr_operation *
             "the recipe's output has no fixed size: it needs a "
             "RandomResizedCrop, CenterCrop, RandomCrop or a Resize to height and width");
     return 0;
+}
+
+/* Refuses scaled decoding where it could never act, or would not act like the resize. */
+static int check_inexact(const struct hr_recipe *recipe, struct hr_error *error)
+{
+    int shrinks = 0;
+    for (int i = 0; i < recipe->count; i++) {
+        const struct hr_operation *o = &recipe->operation[i].operation;
+        shrinks |= o->kind == HR_RESIZE && o->u.resize.antialias;
+        shrinks |= o->kind == HR_RANDOM_RESIZED_CROP && o->u.random_resized_crop.antialias;
+    }
+    if (!recipe->options.inexact || shrinks)
+        return 0;
+    return hr__fail(error, -EINVAL,
+                    "scaled decoding (exact=False; in C, inexact) needs a Resize or "
+                    "RandomResizedCrop with antialias in the recipe: leave it out");
 }
 
 static int set_output(struct hr_recipe *recipe, const struct hr__state *state,
@@ -125,6 +143,8 @@ int hr_recipe_create(struct hr_recipe **out, const struct hr_operation *operatio
     if (!r)
         r = bind_operations(recipe, operations, &state, error);
     if (!r)
+        r = check_inexact(recipe, error);
+    if (!r)
         r = set_output(recipe, &state, error);
     if (r) {
         hr_recipe_unref(&recipe);
@@ -162,6 +182,21 @@ const struct hr_operation *hr__recipe_operation(const struct hr_recipe *recipe, 
 const struct hr_recipe_options *hr__recipe_options(const struct hr_recipe *recipe)
 {
     return &recipe->options;
+}
+
+int hr__recipe_cache_form(const struct hr_recipe *recipe, int *form, struct hr_error *error)
+{
+    if (!recipe->options.inexact)
+        return 0;
+    if (*form == HR_FORM_AUTO)
+        *form = HR_FORM_ENCODED;
+    if (hr__form_is_scalable((enum hr_form) * form))
+        return 0;
+    return hr__fail(error, -EINVAL,
+                    "a cache of %s holds images that are decoded exactly, and the recipe asks for "
+                    "scaled decoding (exact=False; in C, inexact): pixels would depend on what is "
+                    "cached; leave one of them out",
+                    hr_form_name((enum hr_form) * form));
 }
 
 void hr_recipe_output(const struct hr_recipe *recipe, struct hr_tensor_spec *spec)

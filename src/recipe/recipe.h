@@ -13,6 +13,7 @@
 
 #include "codec/codec.h"
 
+#include <headrace/form.h>
 #include <headrace/prepare.h>
 #include <headrace/recipe.h>
 
@@ -31,6 +32,16 @@ size_t hr__scratch_memory(const struct hr__scratch *scratch);
 size_t hr__recipe_count(const struct hr_recipe *recipe);
 const struct hr_operation *hr__recipe_operation(const struct hr_recipe *recipe, size_t i);
 const struct hr_recipe_options *hr__recipe_options(const struct hr_recipe *recipe);
+
+/* Returns non-zero if items of the form are decoded at a smaller scale like their files. */
+static inline int hr__form_is_scalable(enum hr_form form)
+{
+    return form == HR_FORM_ENCODED || form == HR_FORM_INDEXED;
+}
+
+/* Limits the form that a cache is to keep: with scaled decoding it keeps none that is decoded
+ * exactly, and HR_FORM_AUTO becomes one that is not. Errors: -EINVAL: *form is decoded exactly. */
+int hr__recipe_cache_form(const struct hr_recipe *recipe, int *form, struct hr_error *error);
 
 /*
  * Draws the parameters for an image described by `info`. The plan is in the scratch and valid until

@@ -20,6 +20,7 @@ struct filter {
     enum hr_interpolation interpolation;
     int antialias;
     double scale;   /* source pixels per output pixel */
+    double lead;    /* where the crop begins in pixel 0 */
     double stretch; /* of the filter: max(scale, 1) with antialias */
     double support; /* source pixels on each side of the centre */
 };
@@ -28,7 +29,9 @@ static struct filter filter_of(const struct hr__axis *axis, enum hr_interpolatio
                                int antialias)
 {
     struct filter f = {.interpolation = interpolation, .antialias = antialias};
-    f.scale = (double)axis->in / axis->out;
+    /* powers of two: exact */
+    f.scale = (double)axis->in / axis->out / (1 << axis->halvings);
+    f.lead = (double)axis->lead / (1 << axis->halvings);
     f.stretch = f.scale > 1 ? f.scale : 1;
     f.support = (interpolation == HR_BICUBIC ? 2.0 : 1.0) * f.stretch;
     return f;
@@ -36,7 +39,7 @@ static struct filter filter_of(const struct hr__axis *axis, enum hr_interpolatio
 
 static inline double centre_of(const struct filter *f, int output)
 {
-    return (output + 0.5) * f->scale;
+    return (output + 0.5) * f->scale + f->lead;
 }
 
 /* First pixel, and last pixel + 1, of the crop under the filter, rounded like Pillow. */
@@ -55,7 +58,7 @@ static inline int antialias_end(const struct filter *f, double centre, int in)
 /* Returns the position at which torch interpolates, in pixels of the crop. */
 static inline double point_of(const struct filter *f, int output)
 {
-    double at = f->scale * (output + 0.5) - 0.5;
+    double at = f->scale * (output + 0.5) + f->lead - 0.5;
     return f->interpolation == HR_BILINEAR && at < 0 ? 0 : at;
 }
 
@@ -83,9 +86,9 @@ void hr__axis_source(const struct hr__axis *axis, enum hr_interpolation interpol
                      int antialias, int *begin, int *end)
 {
     struct filter f = filter_of(axis, interpolation, antialias);
-    int unused;
-    source_of(&f, axis->in, axis->first, begin, &unused);
-    source_of(&f, axis->in, axis->first + axis->count - 1, &unused, end);
+    int unused, pixels = hr__axis_pixels(axis);
+    source_of(&f, pixels, axis->first, begin, &unused);
+    source_of(&f, pixels, axis->first + axis->count - 1, &unused, end);
 }
 
 int hr__taps_bound(const struct hr__axis *axis, enum hr_interpolation interpolation, int antialias)
@@ -94,7 +97,7 @@ int hr__taps_bound(const struct hr__axis *axis, enum hr_interpolation interpolat
     int taps = interpolation == HR_BICUBIC ? 4 : 2;
     if (antialias && f.scale > 1)
         taps = f.support < 1 << 28 ? (int)(2 * f.support) + 1 : 1 << 29;
-    return taps < axis->in ? taps : axis->in;
+    return taps < hr__axis_pixels(axis) ? taps : hr__axis_pixels(axis);
 }
 
 /* Returns the output that is written at place j. */
@@ -147,12 +150,13 @@ static void build_antialias(const struct filter *f, struct hr__taps *taps,
 {
     double *from = taps->weight + (size_t)room * taps->stride;
     double *length = from + taps->stride, *sum = length + taps->stride;
+    int pixels = hr__axis_pixels(axis);
     for (int j = 0; j < taps->count; j++) {
         double centre = centre_of(f, output_at(axis, j));
         int begin = antialias_begin(f, centre);
         taps->begin[j] = begin;
         from[j] = begin - centre + 0.5;
-        length[j] = antialias_end(f, centre, axis->in) - begin;
+        length[j] = antialias_end(f, centre, pixels) - begin;
         sum[j] = 0;
     }
     for (int t = 0; t < room; t++)
@@ -181,6 +185,7 @@ static void torch_cubic(double t, double weight[4])
 static void build_points(const struct filter *f, struct hr__taps *taps, const struct hr__axis *axis,
                          int room)
 {
+    int pixels = hr__axis_pixels(axis);
     memset(taps->weight, 0, (size_t)room * taps->stride * sizeof *taps->weight);
     for (int j = 0; j < taps->count; j++) {
         double at = point_of(f, output_at(axis, j)), weight[4];
@@ -194,11 +199,11 @@ static void build_points(const struct filter *f, struct hr__taps *taps, const st
             weight[1] = at - first;
             points = 2;
         }
-        int begin = clamp_int(first, 0, axis->in - 1);
+        int begin = clamp_int(first, 0, pixels - 1);
         taps->begin[j] = begin;
         /* Pixels beyond the edge repeat it, so the edge pixel gets their weights. */
         for (int t = 0; t < points; t++) {
-            int pixel = clamp_int(first + t, 0, axis->in - 1);
+            int pixel = clamp_int(first + t, 0, pixels - 1);
             taps->weight[(size_t)(pixel - begin) * taps->stride + (size_t)j] += weight[t];
         }
     }

@@ -18,17 +18,31 @@
 
 #include <stddef.h>
 
-/* One axis of resizing a crop of `in` pixels to `out` pixels, of which only the outputs [first,
- * first + count) are wanted. */
+/*
+ * One axis of resizing a crop of `in` pixels to `out` pixels, of which only the outputs [first,
+ * first + count) are wanted.
+ *
+ * Where the decoder halved the image, the crop's pixels are those of the halved image that it
+ * overlaps. It may begin and end inside such a pixel. Outputs keep their places in the image:
+ * filter centres are in fractions of a halved pixel.
+ */
 struct hr__axis {
-    int in;     /* pixels of the crop on this axis */
+    int in;     /* pixels of the crop on this axis, in the image that was not halved */
     int out;    /* pixels of the whole resized axis */
     int first;  /* first wanted output */
     int count;  /* number of wanted outputs */
     int origin; /* position of the crop's pixel 0 in the planar region; negative if only the pixels
                  * for the wanted outputs were decoded */
     int flip;   /* write the wanted outputs in reverse order */
+    int halvings; /* how many times the decoder halved the image */
+    int lead;     /* pixels of the image in the crop's halved pixel 0 that precede the crop */
 };
+
+/* Returns the number of the crop's pixels, halved or not. */
+static inline int hr__axis_pixels(const struct hr__axis *axis)
+{
+    return (axis->lead + axis->in - 1) / (1 << axis->halvings) + 1;
+}
 
 /* Rows of floats, owned by the code that created them. */
 struct hr__plane_f32 {

@@ -1,8 +1,8 @@
 /*
  * Any bytes as input of two decoders: one with our own decoder of baseline JPEG, one with
  * libjpeg-turbo alone. They agree on everything: the refused images and the messages, and the
- * pixels of the whole image and of a region, which the last eight bytes choose. So does our own
- * decoder in the lowest strips.
+ * pixels of the whole image and of a region, halved or not, which the last eight bytes choose. So
+ * does our own decoder in the lowest strips.
  */
 #include "region.h"
 
@@ -41,23 +41,24 @@ static void compare_strips(struct hr__decode_job *job, const struct hr__planar *
     free(planes);
 }
 
-static void compare(struct hr__decoder *const decoder[2], const uint8_t *data, size_t size,
-                    const struct hr_image_info *info, const struct hr_region *region)
+/* Compares a region of the halved image. */
+static void compare(struct hr__decoder *const decoder[2], struct hr__decode_job *job)
 {
+    const struct hr__encoded *in = &job->in;
     struct hr__planar out[2];
     struct hr_error error[2];
     int r[2];
     for (int i = 0; i < 2; i++) {
         memset(&error[i], 0, sizeof error[i]);
-        r[i] = hr__decoder_region(decoder[i], data, size, info, region, &out[i], &error[i]);
+        hr__decoder_halve(decoder[i], job->halvings);
+        r[i] = hr__decoder_region(decoder[i], in->bytes, in->length, &job->info, &job->region,
+                                  &out[i], &error[i]);
     }
     require(r[0] == r[1] && !strcmp(error[0].message, error[1].message));
     if (r[0])
         return;
-    require_same(&out[0], &out[1], region);
-    struct hr__decode_job job = {
-        .in = {.bytes = data, .length = size}, .info = *info, .region = *region};
-    compare_strips(&job, &out[1]);
+    require_same(&out[0], &out[1], &job->region);
+    compare_strips(job, &out[1]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -72,9 +73,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < FUZZ_REGION_BYTES || hr__decoder_info(decoder[0], data, size, &info, NULL) ||
         info.format != HR_IMAGE_JPEG || (int64_t)info.width * info.height > MOST_PIXELS)
         return 0;
-    struct hr_region whole = {0, 0, info.width, info.height};
-    struct hr_region r = pick_region(data + size - FUZZ_REGION_BYTES, info.width, info.height);
-    compare(decoder, data, size, &info, &whole);
-    compare(decoder, data, size, &info, &r);
+    const uint8_t *choice = data + size - FUZZ_REGION_BYTES;
+    int halvings = choice[0] >> 6;
+    int width = ((info.width - 1) >> halvings) + 1, height = ((info.height - 1) >> halvings) + 1;
+    struct hr__decode_job job = {.in = {.bytes = data, .length = size},
+                                 .info = info,
+                                 .halvings = halvings,
+                                 .region = {0, 0, width, height}};
+    compare(decoder, &job);
+    job.region = pick_region(choice, width, height);
+    compare(decoder, &job);
     return 0;
 }

@@ -73,12 +73,26 @@ def test_what_is_in_it(folder, tmp_path):
     assert written["encoded"]["format"] == 1
     assert written["forms"]["coefficients"]["samples"] == 12
     info = headrace.pack_info(tmp_path / "p")
-    del written["bad"]
+    del written["bad"], written["rewritten"]
     assert info == written
     with pytest.raises(ValueError, match="is not a pack"):
         headrace.pack_info(folder / "cat" / "x.png")
     with pytest.raises(FileNotFoundError):
         headrace.pack_info(tmp_path / "none")
+
+
+def test_progressive_files_are_named_where_they_are_rewritten(folder, tmp_path):
+    source = folder / "cat" / "progressive.jpg"
+    Image.effect_noise((70, 50), 60).convert("RGB").save(source, progressive=True, comment="kept")
+    assert headrace.pack(folder, tmp_path / "c")["rewritten"] == []
+    written = headrace.pack(folder, tmp_path / "i", form="indexed")
+    assert written["rewritten"] == [str(source)]
+    assert written["forms"]["indexed"]["samples"] == 13
+    headrace.unpack(tmp_path / "i", tmp_path / "again")
+    for file in folder.glob("*/*.jpg"):
+        with Image.open(file) as old, Image.open(tmp_path / "again" / file.relative_to(folder)) as new:
+            assert (old.tobytes() == new.tobytes()) and old.info.get("comment") == new.info.get("comment")
+            assert (file == source) == ("progressive" in old.info) and "progressive" not in new.info
 
 
 def test_threads_do_not_matter(folder, tmp_path):

@@ -159,6 +159,10 @@ class DataLoader(Epochs):
         damaged: ``"refuse"``: damaged images are bad samples. ``"accept"``: accept those that
             Pillow decodes by default, with pixels guessed by the decoder; they are counted
             and listed, see :meth:`damaged`.
+        exact: ``False``: decode JPEG files at 1/2, 1/4 or 1/8 of their size where the crop is
+            shrunk at least that much. Faster for images much larger than the batch's; the
+            pixels differ a little (docs/pixels.md). ``stats()["scaled_samples"]`` counts them.
+            Cached samples stay encoded then.
 
     Raises:
         TypeError, ValueError: an argument is not supported; the message names it and says
@@ -217,6 +221,7 @@ class DataLoader(Epochs):
         apply_exif_orientation: bool = False,
         max_pixels: int | None = None,
         damaged: Literal["refuse", "accept"] = "refuse",
+        exact: bool = True,
     ) -> None:
         arguments.refuse_functions(collate_fn, worker_init_fn, timeout)
         arguments.check_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
@@ -307,6 +312,7 @@ class DataLoader(Epochs):
             apply_exif_orientation=apply_exif_orientation,
             max_pixels=max_pixels,
             damaged=damaged,
+            exact=exact,
         )
 
         self._begin_at(0 if self._dealt is None else self._dealt.epoch)
@@ -385,8 +391,9 @@ class DataLoader(Epochs):
         """Returns counters, current state and histograms.
 
         Counters since the loader was made: ``samples``, ``batches``, ``bad_samples``,
-        ``damaged_samples``, ``padded_samples``, ``bytes_read``, ``wait_ns`` (time that training
-        waited in ``next``), ``grown_slots``, ``cache_hits`` (samples whose bytes were cached),
+        ``damaged_samples``, ``scaled_samples`` (decoded at a smaller scale, with ``exact=False``
+        and without an agent), ``padded_samples``, ``bytes_read``, ``wait_ns`` (time that
+        training waited in ``next``), ``grown_slots``, ``cache_hits`` (samples whose bytes were cached),
         ``converted`` (items) and ``conversion_ns`` (of all threads).
 
         Current state: ``slots``, ``slot_bytes``, ``staged_bytes``, ``ready_batches``,

@@ -12,6 +12,7 @@ _ADDED = (
     "batches",
     "bad_samples",
     "damaged_samples",
+    "scaled_samples",
     "padded_samples",
     "bytes_read",
     "wait_ns",

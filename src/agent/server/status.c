@@ -102,16 +102,16 @@ static json_t *queue_json(struct hr__queue *queue)
                              "epoch", integer(p.epoch), "position", integer(position),
                              "epoch_samples", is_own ? json_null() : integer(samples), "prepared",
                              integer(s.samples), "alone", !queue->is_main, "sampler", is_own);
-    json_t *more =
-        json_pack("{s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-                  "chunk_samples", integer(queue->places->chunk_samples), "window_samples",
-                  integer(queue->places->ring_samples), "ready_samples", integer(p.ready_samples),
-                  "staged_bytes", integer(s.staged_bytes), "bytes_read", integer(s.bytes_read),
-                  "fetch_s", seconds(s.fetch.sum_ns), "prepare_s", seconds(s.prepare.sum_ns),
-                  "cache_hits", integer(s.cache_hits), "cache_bytes", integer(s.cache_bytes),
-                  "cache_budget_bytes", integer(hr__stream_cache_budget(stream)), "bad_samples",
-                  integer(s.bad_samples), "waits_for", waits_for(queue, &p, &s), "memory_bytes",
-                  integer(p.memory_bytes), "leased_bytes", integer(p.leased_bytes));
+    json_t *more = json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+        "chunk_samples", integer(queue->places->chunk_samples), "window_samples",
+        integer(queue->places->ring_samples), "ready_samples", integer(p.ready_samples),
+        "staged_bytes", integer(s.staged_bytes), "bytes_read", integer(s.bytes_read), "fetch_s",
+        seconds(s.fetch.sum_ns), "prepare_s", seconds(s.prepare.sum_ns), "cache_hits",
+        integer(s.cache_hits), "cache_bytes", integer(s.cache_bytes), "cache_budget_bytes",
+        integer(hr__stream_cache_budget(stream)), "bad_samples", integer(s.bad_samples),
+        "scaled_samples", integer(s.scaled_samples), "waits_for", waits_for(queue, &p, &s),
+        "memory_bytes", integer(p.memory_bytes), "leased_bytes", integer(p.leased_bytes));
     if (json && more)
         json_object_update(json, more);
     json_decref(more);

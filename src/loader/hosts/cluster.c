@@ -5,6 +5,7 @@
  */
 #include "base/error.h"
 #include "base/memory.h"
+#include "loader/caching.h"
 #include "loader/hosts/inside.h"
 
 #include <errno.h>
@@ -44,7 +45,10 @@ void hr__cluster_unref(struct hr__cluster **pointer)
 static int check_form(const struct hr_loader *l, const struct hr__hosts *hosts,
                       struct hr_error *error)
 {
-    int form = l->options.cache_form;
+    int form = l->options.cache_form, kept = hosts->form;
+    int r = hr__caching_form(l, &kept, error);
+    if (r)
+        return r;
     if (form == HR_FORM_AUTO || form == hosts->form)
         return 0;
     return hr__fail(error, -EINVAL,

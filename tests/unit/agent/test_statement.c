@@ -529,12 +529,14 @@ static void test_flags_and_limits(void **state)
     options.apply_exif_orientation = -1;
     options.max_pixels = UINT64_MAX;
     options.damaged = HR_DAMAGED_ACCEPT;
+    options.inexact = 3;
     assert_int_equal(hr_recipe_create(&recipe, &o, 1, &options, NULL), 0);
     struct hr_recipe *again = there_and_back(recipe);
     assert_int_equal(hr__recipe_operation(again, 0)->u.random_resized_crop.antialias, 1);
     assert_int_equal(hr__recipe_options(again)->apply_exif_orientation, 1);
     assert_int_equal(hr__recipe_options(again)->max_pixels, INT64_MAX);
     assert_int_equal(hr__recipe_options(again)->damaged, HR_DAMAGED_ACCEPT);
+    assert_int_equal(hr__recipe_options(again)->inexact, 1);
     hr_recipe_unref(&again);
     hr_recipe_unref(&recipe);
 }
@@ -608,6 +610,9 @@ static void test_refused(void **state)
          "more than 8 times"},
         {WITH_RECIPE("7"), "recipe is a number"},
         {WITH_RECIPE("{}"), "recipe.layout is missing"},
+        {WITH_RECIPE("{\"apply_exif_orientation\":false,\"layout\":\"NCHW\",\"max_pixels\":9,"
+                     "\"exact\":0,\"operations\":[]}"),
+         "recipe.exact is"},
         {WITH_OPERATION("7"), "recipe.operations[0] is a number"},
         {WITH_OPERATION("{}"), "operations[0].name is no operation's"},
         {WITH_OPERATION("{\"name\":\"Blur\"}"), "operations[0].name"},

@@ -175,6 +175,11 @@ static void cmyk_to_rgb(const uint8_t *cmyk, uint8_t *rgb)
 
 uint8_t *decode_plainly(const struct bytes *file, int *width, int *height)
 {
+    return decode_halved(file, 0, width, height);
+}
+
+uint8_t *decode_halved(const struct bytes *file, int halvings, int *width, int *height)
+{
     struct plain *p = calloc(1, sizeof *p);
     p->cinfo.err = jpeg_std_error(&p->errors);
     p->errors.error_exit = plain_exit;
@@ -190,6 +195,7 @@ uint8_t *decode_plainly(const struct bytes *file, int *width, int *height)
     jpeg_read_header(&p->cinfo, TRUE);
     if (p->cinfo.num_components == 3)
         p->cinfo.out_color_space = JCS_RGB;
+    p->cinfo.scale_denom = p->cinfo.scale_num << halvings;
     jpeg_start_decompress(&p->cinfo);
     size_t w = p->cinfo.output_width;
     int n = p->cinfo.output_components;

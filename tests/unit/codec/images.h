@@ -61,6 +61,9 @@ struct bytes make_jpeg(const struct jpeg_spec *spec);
  * libjpeg fails or warns. */
 uint8_t *decode_plainly(const struct bytes *file, int *width, int *height);
 
+/* The same at 1 / 2^halvings of the size, by libjpeg's own scaling. */
+uint8_t *decode_halved(const struct bytes *file, int halvings, int *width, int *height);
+
 /* `segment` (marker and all) behind the SOI of `file`; frees the old bytes. */
 void insert_segment(struct bytes *file, const void *segment, size_t length);
 

@@ -42,21 +42,28 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Decodes a region with our own decoder, in strips of about `strip` bytes (0: as usual), to planes
- * that the caller frees at out->plane[0]. Returns whether it takes the file. */
-static int take_region(const struct bytes *file, const struct hr_region *region, size_t strip,
-                       struct hr__planar *out)
+/* How a region is decoded. */
+struct way_to_decode {
+    int halvings;
+    size_t strip; /* bytes of a strip, about; 0: as usual */
+};
+
+/* Decodes a region of the file's halved image with our own decoder, to planes that the caller frees
+ * at out->plane[0]. Returns whether it takes the file. */
+static int take_region(const struct bytes *file, const struct hr_region *region,
+                       struct way_to_decode way, struct hr__planar *out)
 {
     struct hr__jpeg *library = calloc(1, sizeof *library);
     struct hr__baseline *baseline;
     struct hr__decode_job job = {.in = {.bytes = file->data, .length = file->length},
+                                 .halvings = way.halvings,
                                  .region = *region};
     size_t stride = ((size_t)region->width + 63) & ~(size_t)63;
     uint8_t *planes = malloc(3 * stride * (size_t)region->height + 64);
     int done = 0;
     assert_int_equal(hr__baseline_create(&baseline, NULL), 0);
-    if (strip)
-        hr__baseline_set_strip(baseline, strip);
+    if (way.strip)
+        hr__baseline_set_strip(baseline, way.strip);
     *out = (struct hr__planar){
         .stride = (ptrdiff_t)stride, .width = region->width, .height = region->height};
     for (int c = 0; c < 3; c++)
@@ -75,27 +82,34 @@ static int take_region(const struct bytes *file, const struct hr_region *region,
     return done;
 }
 
-static int is_taken(const struct bytes *file, const struct hr_region *region)
+/* Whether our own decoder takes a region of the file's halved image. */
+static int is_taken_halved(const struct bytes *file, const struct hr_region *region, int halvings)
 {
     struct hr__planar out;
-    int done = take_region(file, region, 0, &out);
+    int done = take_region(file, region, (struct way_to_decode){halvings, 0}, &out);
     free(out.plane[0]);
     return done;
 }
 
+static int is_taken(const struct bytes *file, const struct hr_region *region)
+{
+    return is_taken_halved(file, region, 0);
+}
+
 static void is_same(const struct hr__planar *a, const struct hr__planar *b,
-                    const struct hr_region *r)
+                    const struct hr_region *r, int halvings)
 {
     for (int c = 0; c < 3; c++)
         for (int y = 0; y < r->height; y++)
             if (memcmp(a->plane[c] + y * a->stride, b->plane[c] + y * b->stride, (size_t)r->width))
-                fail_msg("channel %d, row %d of region %d,%d %dx%d differs", c, y, r->x, r->y,
-                         r->width, r->height);
+                fail_msg("channel %d, row %d of region %d,%d %dx%d, halved %d times, differs", c, y,
+                         r->x, r->y, r->width, r->height, halvings);
 }
 
-/* The file's pixels in a region are libjpeg-turbo's, also in the lowest and other strips. */
-static void check_region(struct baseline_fixture *f, const struct bytes *file,
-                         const struct hr_region *r)
+/* The pixels in a region of the halved image are libjpeg-turbo's, also in the lowest and other
+ * strips. */
+static void check_halved(struct baseline_fixture *f, const struct bytes *file,
+                         const struct hr_region *r, int halvings)
 {
     struct hr__decoder *decoder[2] = {f->own, f->library};
     struct hr__planar out[2], strips;
@@ -103,14 +117,33 @@ static void check_region(struct baseline_fixture *f, const struct bytes *file,
     struct hr_error error;
     for (int i = 0; i < 2; i++) {
         assert_int_equal(hr__decoder_info(decoder[i], file->data, file->length, &info, &error), 0);
+        hr__decoder_halve(decoder[i], halvings);
         if (hr__decoder_region(decoder[i], file->data, file->length, &info, r, &out[i], &error))
             fail_msg("%s", error.message);
     }
-    is_same(&out[0], &out[1], r);
+    is_same(&out[0], &out[1], r, halvings);
     for (size_t bytes = 1; bytes < 10000; bytes += 6000) {
-        if (take_region(file, r, bytes, &strips))
-            is_same(&strips, &out[1], r);
+        if (take_region(file, r, (struct way_to_decode){halvings, bytes}, &strips))
+            is_same(&strips, &out[1], r, halvings);
         free(strips.plane[0]);
+    }
+}
+
+/* What covers the region in the image halved `n` times. */
+static struct hr_region halved(const struct hr_region *r, int n)
+{
+    struct hr_region h = {r->x >> n, r->y >> n, 0, 0};
+    h.width = ((r->x + r->width - 1) >> n) + 1 - h.x;
+    h.height = ((r->y + r->height - 1) >> n) + 1 - h.y;
+    return h;
+}
+
+static void check_region(struct baseline_fixture *f, const struct bytes *file,
+                         const struct hr_region *r)
+{
+    for (int n = 0; n <= 3; n++) {
+        struct hr_region h = halved(r, n);
+        check_halved(f, file, &h, n);
     }
 }
 
@@ -398,33 +431,33 @@ static void usual_files_are_taken(void **state)
 {
     static const struct {
         struct jpeg_spec spec;
-        int taken;
+        int halvings; /* taken with at most so many; -1: never */
     } kinds[] = {
-        {{.components = 3}, 1},
-        {{.components = 3, .h = {2, 1, 1}, .v = {2, 1, 1}}, 1},
-        {{.components = 3, .h = {2, 1, 1}, .v = {1, 1, 1}}, 1},
-        {{.components = 3, .h = {1, 1, 1}, .v = {2, 1, 1}}, 1},
-        {{.components = 1}, 1},
-        {{.components = 3, .restart = 5}, 1},
-        {{.components = 3, .h = {4, 1, 1}, .v = {1, 1, 1}}, 1},
-        {{.components = 3, .h = {4, 1, 1}, .v = {2, 1, 1}}, 1},
-        {{.components = 3, .h = {1, 1, 1}, .v = {4, 1, 1}}, 1},
-        {{.components = 3, .h = {2, 1, 1}, .v = {4, 1, 1}}, 1},
-        {{.components = 3, .h = {3, 1, 1}, .v = {1, 1, 1}}, 1},
-        {{.components = 3, .h = {1, 1, 1}, .v = {3, 1, 1}}, 1},
-        {{.components = 3, .h = {3, 1, 1}, .v = {2, 1, 1}}, 1},
-        {{.components = 3, .h = {2, 1, 1}, .v = {2, 2, 2}}, 1},
-        {{.components = 3, .h = {2, 2, 2}, .v = {2, 1, 1}}, 1},
-        {{.components = 3, .h = {2, 2, 2}, .v = {1, 1, 1}}, 1},
-        {{.components = 3, .h = {2, 2, 1}, .v = {2, 1, 2}}, 1},
-        {{.components = 3, .h = {1, 2, 2}, .v = {1, 2, 2}}, 1},
-        {{.components = 3, .rgb = 1}, 1},
-        {{.components = 3, .rgb = 1, .h = {2, 1, 2}, .v = {2, 1, 1}}, 1},
-        {{.components = 1, .h = {3}, .v = {4}}, 1},
-        {{.components = 4}, 0},
-        {{.components = 3, .scans = SCANS_PROGRESSIVE}, 0},
-        {{.components = 3, .scans = SCANS_SEPARATE}, 0},
-        {{.components = 3, .scans = SCANS_ARITHMETIC}, 0},
+        {{.components = 3}, 3},
+        {{.components = 3, .h = {2, 1, 1}, .v = {2, 1, 1}}, 3},
+        {{.components = 3, .h = {2, 1, 1}, .v = {1, 1, 1}}, 2},
+        {{.components = 3, .h = {1, 1, 1}, .v = {2, 1, 1}}, 2},
+        {{.components = 1}, 3},
+        {{.components = 3, .restart = 5}, 3},
+        {{.components = 3, .h = {4, 1, 1}, .v = {1, 1, 1}}, 3},
+        {{.components = 3, .h = {4, 1, 1}, .v = {2, 1, 1}}, 2},
+        {{.components = 3, .h = {1, 1, 1}, .v = {4, 1, 1}}, 3},
+        {{.components = 3, .h = {2, 1, 1}, .v = {4, 1, 1}}, 2},
+        {{.components = 3, .h = {3, 1, 1}, .v = {1, 1, 1}}, 3},
+        {{.components = 3, .h = {1, 1, 1}, .v = {3, 1, 1}}, 3},
+        {{.components = 3, .h = {3, 1, 1}, .v = {2, 1, 1}}, 3},
+        {{.components = 3, .h = {2, 1, 1}, .v = {2, 2, 2}}, 2},
+        {{.components = 3, .h = {2, 2, 2}, .v = {2, 1, 1}}, 2},
+        {{.components = 3, .h = {2, 2, 2}, .v = {1, 1, 1}}, 3},
+        {{.components = 3, .h = {2, 2, 1}, .v = {2, 1, 2}}, 2},
+        {{.components = 3, .h = {1, 2, 2}, .v = {1, 2, 2}}, 3},
+        {{.components = 3, .rgb = 1}, 3},
+        {{.components = 3, .rgb = 1, .h = {2, 1, 2}, .v = {2, 1, 1}}, 2},
+        {{.components = 1, .h = {3}, .v = {4}}, 3},
+        {{.components = 4}, -1},
+        {{.components = 3, .scans = SCANS_PROGRESSIVE}, -1},
+        {{.components = 3, .scans = SCANS_SEPARATE}, -1},
+        {{.components = 3, .scans = SCANS_ARITHMETIC}, -1},
     };
     struct baseline_fixture *f = *state;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
@@ -438,11 +471,13 @@ static void usual_files_are_taken(void **state)
             spec.seed = next_random(&f->random);
             struct bytes file = make_jpeg(&spec);
             struct hr_region whole = {0, 0, spec.width, spec.height};
-            assert_int_equal(is_taken(&file, &whole), kinds[i].taken);
-            check_region(f, &file, &whole);
-            for (int k = 0; k < 6; k++) {
+            for (int k = 0; k < 7; k++) {
                 struct hr_region r = random_region(&f->random, spec.width, spec.height);
-                assert_int_equal(is_taken(&file, &r), kinds[i].taken);
+                r = k ? r : whole;
+                for (int h = 0; h <= 3; h++) {
+                    struct hr_region small = halved(&r, h);
+                    assert_int_equal(is_taken_halved(&file, &small, h), h <= kinds[i].halvings);
+                }
                 check_region(f, &file, &r);
             }
             free(file.data);

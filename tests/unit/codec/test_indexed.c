@@ -20,6 +20,7 @@ struct indexed_fixture {
     struct hr__decoder *files, *items, *makers; /* libjpeg-turbo alone; of items; makes items */
     struct hr__baseline *baseline;
     struct hr__jpeg library;
+    int halvings; /* of the images that are decoded */
     uint64_t random;
 };
 
@@ -97,15 +98,17 @@ static void compare(const struct hr__planar *a, const struct hr__planar *b,
 static int decode_by_index(struct indexed_fixture *f, const struct hr__indexed *item,
                            const struct hr_region *r, struct hr__planar *out)
 {
-    struct hr__decode_job job = {.in = item->file, .region = *r, .out = *out};
+    struct hr__decode_job job = {
+        .in = item->file, .halvings = f->halvings, .region = *r, .out = *out};
     int done = 0;
     if (setjmp(f->library.escape)) {
         jpeg_destroy_decompress(&f->library.cinfo);
         return 0;
     }
     hr__jpeg_read_header(&f->library, &item->file);
-    if (r->x + r->width <= (int)f->library.cinfo.image_width &&
-        r->y + r->height <= (int)f->library.cinfo.image_height)
+    int width = (((int)f->library.cinfo.image_width - 1) >> f->halvings) + 1;
+    int height = (((int)f->library.cinfo.image_height - 1) >> f->halvings) + 1;
+    if (r->x + r->width <= width && r->y + r->height <= height)
         assert_int_equal(
             hr__baseline_indexed(f->baseline, &f->library.cinfo, &job, &item->index, &done, NULL),
             0);
@@ -121,6 +124,8 @@ static int check_region(struct indexed_fixture *f, const struct bytes *file,
     struct hr_image_info info;
     struct hr__indexed opened;
     struct hr__planar want, got, by_index = make_planes(r);
+    hr__decoder_halve(f->files, f->halvings);
+    hr__decoder_halve(f->items, f->halvings);
     assert_int_equal(hr__decoder_info(f->files, file->data, file->length, &info, NULL), 0);
     assert_int_equal(hr__decoder_region(f->files, file->data, file->length, &info, r, &want, NULL),
                      0);
@@ -142,6 +147,7 @@ static void check_made(struct indexed_fixture *f, const struct bytes *file,
     struct hr_image_info info;
     struct hr__planar out;
     size_t bytes;
+    hr__decoder_halve(f->makers, f->halvings);
     assert_int_equal(hr__decoder_info(f->makers, file->data, file->length, &info, NULL), 0);
     assert_int_equal(hr__decoder_region(f->makers, file->data, file->length, &info, r, &out, NULL),
                      0);
@@ -197,6 +203,27 @@ static void regions_are_exact(void **state)
     }
 }
 
+static void halved_images_are_exact(void **state)
+{
+    struct indexed_fixture *f = *state;
+    int by_index = 0;
+    for (int n = 0; n < 90; n++) {
+        struct jpeg_spec spec = random_spec(&f->random);
+        struct bytes file = make_jpeg(&spec), item = make_item(f, &file);
+        f->halvings = 1 + n % 3;
+        struct hr_region r = random_region(&f->random, ((spec.width - 1) >> f->halvings) + 1,
+                                           ((spec.height - 1) >> f->halvings) + 1);
+        int fits = check_region(f, &file, &item, &r);
+        if (fits)
+            check_made(f, &file, &item, &r);
+        by_index += fits;
+        free(file.data);
+        free(item.data);
+    }
+    f->halvings = 0;
+    assert_true(by_index > 45); /* some samplings are left to libjpeg */
+}
+
 /* A changed bit of any point, or of the headers. Not with restart markers, which hide a wrong DC
  * coefficient from the next point: there only the container's checksum tells. */
 static void wrong_points_are_found(void **state)
@@ -246,6 +273,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(regions_are_exact),
+        cmocka_unit_test(halved_images_are_exact),
         cmocka_unit_test(wrong_points_are_found),
         cmocka_unit_test(other_files_are_refused),
     };

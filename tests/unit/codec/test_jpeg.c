@@ -1,6 +1,7 @@
 /*
  * JPEG regions against libjpeg's own full decode, cropped: no pixel may differ,
  * for any sampling, scan structure, size, quality, restart interval or region.
+ * Regions of halved images likewise, against libjpeg's own scaled decode.
  */
 #include "../test.h"
 #include "images.h"
@@ -97,24 +98,21 @@ static struct hr_region random_region(struct jpeg_fixture *f, int n, int width, 
     return r;
 }
 
-static void check_file(struct jpeg_fixture *f, const struct bytes *file, const char *name,
-                       int regions)
+static void check_regions(struct jpeg_fixture *f, const struct bytes *file,
+                          const struct hr_image_info *info, int halvings, int regions,
+                          const char *name)
 {
     int width, height;
-    uint8_t *reference = decode_plainly(file, &width, &height);
-    struct hr_image_info info;
+    uint8_t *reference = decode_halved(file, halvings, &width, &height);
     struct hr_error error;
     assert_non_null(reference);
-    if (hr__decoder_info(f->decoder, file->data, file->length, &info, &error))
-        fail_msg("%s: %s", name, error.message);
-    assert_int_equal(info.format, HR_IMAGE_JPEG);
-    assert_int_equal(info.width, width);
-    assert_int_equal(info.height, height);
-    assert_int_equal(info.orientation, 1);
+    assert_int_equal(width, (info->width + (1 << halvings) - 1) >> halvings);
+    assert_int_equal(height, (info->height + (1 << halvings) - 1) >> halvings);
+    hr__decoder_halve(f->decoder, halvings);
     for (int n = 0; n < regions; n++) {
         struct hr_region r = random_region(f, n, width, height);
         struct hr__planar out;
-        if (hr__decoder_region(f->decoder, file->data, file->length, &info, &r, &out, &error))
+        if (hr__decoder_region(f->decoder, file->data, file->length, info, &r, &out, &error))
             fail_msg("%s %dx%d: %s", name, width, height, error.message);
         assert_int_equal(out.width, r.width);
         assert_int_equal(out.height, r.height);
@@ -122,10 +120,47 @@ static void check_file(struct jpeg_fixture *f, const struct bytes *file, const c
         for (int c = 0; c < 3; c++)
             assert_int_equal((uintptr_t)out.plane[c] % 64, 0);
         if (!planar_equals(&out, reference, width, &r))
-            fail_msg("%s %dx%d: region %d,%d %dx%d differs from the full decode", name, width,
-                     height, r.x, r.y, r.width, r.height);
+            fail_msg("%s %dx%d, halved %d times: region %d,%d %dx%d differs from the full decode",
+                     name, width, height, halvings, r.x, r.y, r.width, r.height);
     }
     free(reference);
+}
+
+static void check_file(struct jpeg_fixture *f, const struct bytes *file, const char *name,
+                       int regions)
+{
+    struct hr_image_info info;
+    struct hr_error error;
+    if (hr__decoder_info(f->decoder, file->data, file->length, &info, &error))
+        fail_msg("%s: %s", name, error.message);
+    assert_int_equal(info.format, HR_IMAGE_JPEG);
+    assert_int_equal(info.orientation, 1);
+    for (int halvings = 0; halvings <= hr__format_halvings(info.format); halvings++)
+        check_regions(f, file, &info, halvings, halvings ? regions / 2 : regions, name);
+}
+
+static void only_jpeg_is_halved(void **state)
+{
+    struct jpeg_fixture *f = *state;
+    struct jpeg_spec spec = {.width = 33, .height = 17, .components = 3, .quality = 80};
+    struct bytes file = make_jpeg(&spec);
+    const struct hr_region all = {0, 0, 17, 9}, one = {0, 0, 1, 1};
+    struct hr_image_info info;
+    struct hr__planar out;
+    assert_int_equal(hr__format_halvings(HR_IMAGE_JPEG), 3);
+    assert_int_equal(hr__format_halvings(HR_IMAGE_PNG), 0);
+    assert_int_equal(hr__format_halvings(HR_IMAGE_COEFFICIENTS), 0);
+    assert_int_equal(hr__decoder_info(f->decoder, file.data, file.length, &info, NULL), 0);
+    for (int halvings = -1; halvings <= 4; halvings++) {
+        hr__decoder_halve(f->decoder, halvings);
+        assert_int_equal(
+            hr__decoder_region(f->decoder, file.data, file.length, &info, &all, &out, NULL),
+            halvings == 0 || halvings == 1 ? 0 : -ERANGE);
+        assert_int_equal(
+            hr__decoder_region(f->decoder, file.data, file.length, &info, &one, &out, NULL),
+            halvings >= 0 && halvings <= 3 ? 0 : -ERANGE);
+    }
+    free(file.data);
 }
 
 static void sweep(struct jpeg_fixture *f, enum jpeg_scans scans, int images, int largest)
@@ -179,6 +214,7 @@ int main(void)
         cmocka_unit_test(separate_scans_are_exact),
         cmocka_unit_test(smoothed_regions_are_exact),
         cmocka_unit_test(arithmetic_regions_are_exact),
+        cmocka_unit_test(only_jpeg_is_halved),
     };
     return cmocka_run_group_tests_name("codec-jpeg", tests, set_up, tear_down);
 }

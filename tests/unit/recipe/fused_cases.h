@@ -101,8 +101,12 @@ static inline struct hr__axis axis_make(struct hr__random *r, int most, int *pix
     a.first = hr__random_below(r, 2) ? (int)hr__random_below(r, (uint64_t)a.out) : 0;
     a.count = a.first ? 1 + (int)hr__random_below(r, (uint64_t)(a.out - a.first)) : a.out;
     a.flip = (int)hr__random_below(r, 2);
+    if (hr__random_below(r, 2)) {
+        a.halvings = (int)hr__random_below(r, 4);
+        a.lead = (int)hr__random_below(r, UINT64_C(1) << a.halvings);
+    }
     hr__axis_source(&a, interpolation, antialias, &begin, &end);
-    assert_true(begin >= 0 && begin < end && end <= a.in);
+    assert_true(begin >= 0 && begin < end && end <= hr__axis_pixels(&a));
     /* Half of the time exactly the source is there; else some more around it. */
     int before = hr__random_below(r, 2) ? (int)hr__random_below(r, 20) : 0;
     int after = hr__random_below(r, 2) ? (int)hr__random_below(r, 20) : 0;
@@ -128,22 +132,24 @@ static inline void direct_axis(const struct hr__axis *a, int j, enum hr_interpol
                                int antialias, double *weight)
 {
     int k = a->flip ? a->first + a->count - 1 - j : a->first + j;
-    double scale = (double)a->in / a->out, stretch = antialias && scale > 1 ? scale : 1, sum = 0;
-    double centre = (k + 0.5) * scale - 0.5;
-    for (int p = 0; p < a->in; p++)
+    int pixels = hr__axis_pixels(a);
+    double unit = 1 << a->halvings; /* pixels of the image that was not halved */
+    double scale = a->in / unit / a->out, stretch = antialias && scale > 1 ? scale : 1, sum = 0;
+    double centre = (k + 0.5) * scale + a->lead / unit - 0.5;
+    for (int p = 0; p < pixels; p++)
         weight[p] = 0;
     int reach = (int)(3 * stretch) + 3, near = (int)centre;
     for (int p = near - reach; p <= near + reach; p++) {
-        int inside = p >= 0 && p < a->in;
+        int inside = p >= 0 && p < pixels;
         double w = direct_weight((p - centre) / stretch, interpolation, antialias);
         if (inside)
             weight[p] += w;
         else if (!antialias)
-            weight[p < 0 ? 0 : a->in - 1] += w;
+            weight[p < 0 ? 0 : pixels - 1] += w;
     }
-    for (int p = 0; p < a->in; p++)
+    for (int p = 0; p < pixels; p++)
         sum += weight[p];
-    for (int p = 0; p < a->in; p++)
+    for (int p = 0; p < pixels; p++)
         weight[p] /= sum;
 }
 
@@ -153,10 +159,10 @@ static inline double *direct_run(const struct hr__fused_job *job)
 {
     const struct hr__planar *p = job->pixels;
     int w = job->x.count, h = job->y.count, cubic = job->interpolation == HR_BICUBIC;
-    int rows = job->y.in;
+    int columns = hr__axis_pixels(&job->x), rows = hr__axis_pixels(&job->y);
     double *out = malloc(sizeof *out * 3 * (size_t)w * (size_t)h);
     double *middle = malloc(sizeof *middle * (size_t)w * (size_t)rows);
-    double *weight = malloc(sizeof *weight * (size_t)(job->x.in + job->y.in));
+    double *weight = malloc(sizeof *weight * (size_t)(columns + rows));
     for (int c = 0; c < 3; c++) {
         for (int j = 0; j < w; j++) {
             direct_axis(&job->x, j, job->interpolation, job->antialias, weight);
@@ -164,7 +170,7 @@ static inline double *direct_run(const struct hr__fused_job *job)
                 double sum = 0;
                 int at = y + job->y.origin;
                 if (at >= 0 && at < p->height)
-                    for (int x = 0; x < job->x.in; x++)
+                    for (int x = 0; x < columns; x++)
                         if (weight[x] != 0 && x + job->x.origin >= 0 &&
                             x + job->x.origin < p->width)
                             sum += weight[x] * p->plane[c][at * p->stride + x + job->x.origin];

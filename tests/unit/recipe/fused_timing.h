@@ -21,8 +21,9 @@ static void timing_crop(struct hr__random *r, struct hr__fused_job *job)
             continue;
         int x = (int)hr__random_below(r, (uint64_t)(501 - w));
         int y = (int)hr__random_below(r, (uint64_t)(376 - h));
-        job->x = (struct hr__axis){w, SIDE, 0, SIDE, x, (int)hr__random_below(r, 2)};
-        job->y = (struct hr__axis){h, SIDE, 0, SIDE, y, 0};
+        job->x = (struct hr__axis){
+            .in = w, .out = SIDE, .count = SIDE, .origin = x, .flip = (int)hr__random_below(r, 2)};
+        job->y = (struct hr__axis){.in = h, .out = SIDE, .count = SIDE, .origin = y};
         return;
     }
 }

@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "recipe/operation.h"
+#include "recipe/orient.h"
 #include "recipe/scratch.h"
 
 #include <errno.h>

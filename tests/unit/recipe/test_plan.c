@@ -407,6 +407,109 @@ static void limits_of_images(void **state)
     hr_recipe_unref(&recipe);
 }
 
+/* A plan for scaled decoding and what its region is. */
+static struct hr__prepare_plan scaled_plan(const struct hr_operation *operations, size_t count,
+                                           const struct hr_image_info *info, uint64_t index)
+{
+    struct hr_recipe_options options;
+    struct hr_recipe *recipe;
+    struct hr__scratch *scratch;
+    const struct hr__prepare_plan *plan;
+    struct hr_region region;
+    struct hr_error error = {0};
+    struct hr_draw_key key = {3, 1, index};
+    hr_recipe_options_default(&options);
+    options.inexact = options.apply_exif_orientation = 1;
+    assert_int_equal(hr_recipe_create(&recipe, operations, count, &options, NULL), 0);
+    assert_int_equal(hr__scratch_create(&scratch, NULL), 0);
+    if (hr__recipe_plan(recipe, scratch, info, &key, &plan, &region, &error))
+        fail_msg("%s", error.message);
+    assert_memory_equal(&region, &plan->region, sizeof region);
+    struct hr__prepare_plan copy = *plan;
+    hr__scratch_destroy(&scratch);
+    hr_recipe_unref(&recipe);
+    return copy;
+}
+
+/* The largest scale at which the crop keeps the pixels of its result on both axes. */
+static void the_scale_keeps_the_results_pixels(void **state)
+{
+    struct hr_operation list[4] = {sized(HR_RESIZE, 100, 50), sized(HR_CENTER_CROP, 20, 30),
+                                   op(HR_RANDOM_VERTICAL_FLIP), op(HR_RANDOM_GRAYSCALE)};
+    static const struct {
+        int width, height, halvings;
+    } cases[] = {
+        {99, 500, 0},  {100, 199, 0},  {100, 200, 1}, {199, 400, 1}, {200, 399, 1},
+        {200, 400, 2}, {399, 3000, 2}, {400, 800, 3}, {700, 799, 2}, {6000, 9000, 3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct hr_image_info info = {HR_IMAGE_JPEG, cases[i].width, cases[i].height, 3, 1};
+        struct hr__prepare_plan plan = scaled_plan(list, 4, &info, i);
+        assert_int_equal(plan.halvings, cases[i].halvings);
+        assert_true(plan.fused);
+        info.format = HR_IMAGE_PNG;
+        assert_int_equal(scaled_plan(list, 4, &info, i).halvings, 0);
+        info.format = HR_IMAGE_COEFFICIENTS;
+        assert_int_equal(scaled_plan(list, 4, &info, i).halvings, 0);
+    }
+    /* what does not fold is decoded exactly: padding or colours first, another resize */
+    struct hr_image_info info = {HR_IMAGE_JPEG, 800, 800, 3, 1};
+    struct hr_operation padded[2] = {sized(HR_RANDOM_CROP, 700, 700), list[0]};
+    assert_int_equal(scaled_plan(padded, 2, &info, 0).halvings, 2);
+    padded[0].u.random_crop.padding[1] = 1;
+    assert_int_equal(scaled_plan(padded, 2, &info, 0).halvings, 0);
+    struct hr_operation grey[2] = {op(HR_RANDOM_GRAYSCALE), list[0]};
+    grey[0].u.random_grayscale.p = 1;
+    assert_int_equal(scaled_plan(grey, 2, &info, 0).halvings, 0);
+    struct hr_operation twice[2] = {sized(HR_RESIZE, 99, 99), list[0]};
+    assert_int_equal(scaled_plan(twice, 2, &info, 0).halvings, 0);
+    /* shrinking too strong for the fused pass alone */
+    info.width = info.height = 50 * 100;
+    assert_int_equal(scaled_plan(list, 1, &info, 0).fused, 1);
+    info.width = info.height = 130 * 100;
+    assert_int_equal(scaled_plan(list, 1, &info, 0).fused, 0);
+    assert_int_equal(scaled_plan(list, 1, &info, 0).halvings, 0);
+}
+
+/* Every place of the crop is where it is without scaling, for all orientations. */
+static void scaled_crops_stay_in_place(void **state)
+{
+    struct hr_operation list[2] = {sized(HR_RANDOM_RESIZED_CROP, 13, 17),
+                                   op(HR_RANDOM_HORIZONTAL_FLIP)};
+    struct hr__random r;
+    hr__random_init(&r, 8, 0, 0, 0);
+    for (uint64_t i = 0; i < 4000; i++) {
+        struct hr_image_info info = {HR_IMAGE_PNG, 1 + (int)hr__random_below(&r, 400),
+                                     1 + (int)hr__random_below(&r, 400), 3, 1 + (int)(i % 8)};
+        struct hr__prepare_plan exact = scaled_plan(list, 2, &info, i);
+        info.format = HR_IMAGE_JPEG;
+        struct hr__prepare_plan plan = scaled_plan(list, 2, &info, i);
+        int n = plan.halvings, unit = 1 << n;
+        int width = (info.width + unit - 1) / unit, height = (info.height + unit - 1) / unit;
+        assert_true(plan.region.x >= 0 && plan.region.x + plan.region.width <= width);
+        assert_true(plan.region.y >= 0 && plan.region.y + plan.region.height <= height);
+        /* in the image as stored, the region covers the exact one, and little more */
+        const struct hr_region *a = &exact.region, *b = &plan.region;
+        int more = n ? 2 * unit : 0;
+        assert_true(b->x * unit <= a->x + more && b->x * unit >= a->x - more - unit);
+        assert_true((b->x + b->width) * unit >= a->x + a->width - more);
+        assert_true((b->y + b->height) * unit >= a->y + a->height - more);
+        /* where the crop begins, in the oriented image */
+        int x = plan.x.origin * unit + plan.x.lead, y = plan.y.origin * unit + plan.y.lead;
+        int mirror_x, mirror_y;
+        hr__orient_mirrors(plan.orientation, &mirror_x, &mirror_y);
+        x -= mirror_x ? (unit - plan.width % unit) % unit : 0;
+        y -= mirror_y ? (unit - plan.height % unit) % unit : 0;
+        assert_int_equal(x, exact.x.origin);
+        assert_int_equal(y, exact.y.origin);
+        assert_int_equal(plan.x.in, exact.x.in);
+        assert_int_equal(plan.y.in, exact.y.in);
+        assert_true(plan.x.in >= plan.x.out << n || !n);
+        assert_true(n == 3 || plan.x.in < plan.x.out << (n + 1) ||
+                    plan.y.in < plan.y.out << (n + 1));
+    }
+}
+
 /* Rows of whole vectors: a file of some 100 KB could make tens of GB of them. */
 static void limits_narrow_images(void **state)
 {
@@ -504,6 +607,8 @@ int main(void)
         cmocka_unit_test(limits_of_images),
         cmocka_unit_test(limits_narrow_images),
         cmocka_unit_test(limits_inside),
+        cmocka_unit_test(the_scale_keeps_the_results_pixels),
+        cmocka_unit_test(scaled_crops_stay_in_place),
         cmocka_unit_test(padding_indices),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);

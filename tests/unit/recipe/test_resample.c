@@ -20,11 +20,11 @@ static void sources_are_what_has_weight(void **state)
         int edges[] = {0, a.count - 1, (int)hr__random_below(&r, (uint64_t)a.count)};
         for (int e = 0; e < 3; e++) {
             direct_axis(&a, edges[e], kind, antialias, weight);
-            for (int p = 0; p < a.in; p++)
+            for (int p = 0; p < hr__axis_pixels(&a); p++)
                 if (fabs(weight[p]) > 1e-9)
                     assert_true(p >= begin && p < end);
         }
-        assert_true(end - begin <= a.in);
+        assert_true(end - begin <= hr__axis_pixels(&a));
     }
 }
 
@@ -48,7 +48,7 @@ static void tables_are_the_definition(void **state)
                 double w = taps.weight[(size_t)t * taps.stride + (size_t)j];
                 int p = taps.begin[j] + t;
                 sum += w;
-                if (p >= a.in)
+                if (p >= hr__axis_pixels(&a))
                     assert_true(w == 0);
                 else
                     assert_true(fabs(w - weight[p]) < 1e-9);
@@ -101,7 +101,7 @@ static void same_size_changes_nothing(void **state)
     for (int i = 0; i < 35; i++)
         in[i] = (float)(i * 7) + 0.25f;
     struct hr__plane_f32 from = {in, 7, 5, 7}, to = {out, 7, 5, 7};
-    struct hr__axis x = {7, 7, 0, 7, 0, 0}, y = {5, 5, 0, 5, 0, 0};
+    struct hr__axis x = {.in = 7, .out = 7, .count = 7}, y = {.in = 5, .out = 5, .count = 5};
     for (int n = 0; n < 4; n++) {
         assert_int_equal(hr__resample_f32(&from, &x, &y, kinds[n & 1], n >> 1, &to, NULL), 0);
         assert_memory_equal(in, out, sizeof in);
@@ -116,7 +116,7 @@ static void no_memory_is_an_error(void **state)
 {
     float in[100] = {0}, out[100];
     struct hr__plane_f32 from = {in, 10, 10, 10}, to = {out, 10, 10, 10};
-    struct hr__axis x = {10, 10, 0, 10, 0, 0};
+    struct hr__axis x = {.in = 10, .out = 10, .count = 10};
     uint64_t before = hr__allocated(HR__TAG_RECIPE);
     int result = -ENOMEM, failures = 0;
     for (uint64_t n = 1; result < 0; n++) {
