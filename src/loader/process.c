@@ -342,7 +342,8 @@ void hr__process(struct hr__thread *self, struct hr__job *job, struct hr__outcom
     }
     if (outcome->error.code)
         return;
-    hr__count(&hr__counters_here(l)->samples, 1);
+    struct hr__counters *counters = hr__counters_here(l);
+    hr__count(&counters->samples, 1);
     if (hr_preparer_scale(self->preparer) > 1)
-        hr__count(&hr__counters_here(l)->scaled_samples, 1);
+        hr__count(&counters->scaled_samples, 1);
 }
