@@ -23,14 +23,11 @@ static const struct setting {
     int form;
     double budget; /* of the bytes of all files */
 } settings[] = {
-    {"no cache", HR_FORM_ENCODED, 0},
-    {"encoded, all", HR_FORM_ENCODED, 1.1},
-    {"coefficients, all", HR_FORM_COEFFICIENTS, 1.6},
-    {"planes, all", HR_FORM_PLANES, 8},
-    {"encoded, half", HR_FORM_ENCODED, 0.5},
-    {"coefficients, half", HR_FORM_COEFFICIENTS, 0.5},
-    {"auto, half", HR_FORM_AUTO, 0.5},
-    {"auto, twice", HR_FORM_AUTO, 2},
+    {"no cache", HR_FORM_ENCODED, 0},        {"encoded, all", HR_FORM_ENCODED, 1.1},
+    {"indexed, all", HR_FORM_INDEXED, 1.1},  {"coefficients, all", HR_FORM_COEFFICIENTS, 1.6},
+    {"planes, all", HR_FORM_PLANES, 8},      {"encoded, half", HR_FORM_ENCODED, 0.5},
+    {"indexed, half", HR_FORM_INDEXED, 0.5}, {"coefficients, half", HR_FORM_COEFFICIENTS, 0.5},
+    {"auto, half", HR_FORM_AUTO, 0.5},       {"auto, twice", HR_FORM_AUTO, 2},
 };
 #define SETTINGS (sizeof settings / sizeof *settings)
 
@@ -153,7 +150,7 @@ static void report(const struct caching_run *runs, size_t samples, uint64_t epoc
     printf("samples per CPU second, by epoch:\n%-20s", "");
     for (uint64_t e = 0; e < epochs; e += e < 4 ? 1 : epochs / 8 + 1)
         printf("%7" PRIu64, e + 1);
-    printf("   repaid    MiB   enc/coef/planes  read MiB  ms/item\n");
+    printf("   repaid    MiB   enc/ix/coef/planes  read MiB  ms/item\n");
     for (size_t s = 0; s < SETTINGS; s++) {
         const struct caching_run *r = &runs[s];
         uint64_t repaid = epochs;
@@ -166,9 +163,9 @@ static void report(const struct caching_run *runs, size_t samples, uint64_t epoc
             printf("%9" PRIu64, repaid + 1);
         else
             printf("%9s", "-");
-        printf("%7.0f  %5" PRIu64 "/%" PRIu64 "/%" PRIu64 "  %8.0f  %7.2f\n",
+        printf("%7.0f  %5" PRIu64 "/%" PRIu64 "/%" PRIu64 "/%" PRIu64 "  %8.0f  %7.2f\n",
                (double)r->stats.cache_bytes / (1 << 20), r->stats.cache_encoded,
-               r->stats.cache_coefficients, r->stats.cache_planes,
+               r->stats.cache_indexed, r->stats.cache_coefficients, r->stats.cache_planes,
                (double)r->stats.bytes_read / (1 << 20),
                r->stats.converted
                    ? (double)r->stats.conversion_ns / (double)r->stats.converted * 1e-6

@@ -50,6 +50,8 @@ OURS = {
     "encoded": ("prepare_worker", ["recipe", "encoded"], {}, "Headrace, encoded"),
     "library": ("prepare_worker", ["recipe", "encoded"], {"HEADRACE_JPEG": "libjpeg-turbo"},
                 "  the same, libjpeg-turbo"),
+    "first": ("prepare_worker", ["first"], {}, "  the same, making an index"),
+    "indexed": ("prepare_worker", ["recipe", "indexed"], {}, "Headrace, indexed"),
     "coefficients": ("prepare_worker", ["recipe", "coefficients"], {}, "Headrace, coefficients"),
     "coefficients_avx2": ("prepare_worker", ["recipe", "coefficients"], {"HEADRACE_ISA": "avx2"},
                           "  the same, AVX2"),
@@ -65,8 +67,14 @@ OURS = {
     "full": ("prepare_worker", ["full"], {}, "libjpeg-turbo, float resize"),
 }
 
+# Photographs of the sample set that are measured as progressive files.
+PROGRESSIVE = 64
+
 # What the large set is measured with.
-LARGE = ["encoded", "library", "coefficients", "planes", "full"]
+LARGE = ["encoded", "library", "indexed", "coefficients", "planes", "full"]
+
+# Forms that are made of files.
+MADE = ("indexed", "coefficients", "planes")
 
 
 def choose(folder, count):
@@ -115,7 +123,7 @@ def measure_all_cores(listing, passes, isa, figures):
     cores = sorted(os.sched_getaffinity(0))
     log("")
     log(f"{f'{len(cores)} cores at once':<32} {'samples/s':>10} {'of perfect scaling':>19}")
-    for form in ("encoded", "coefficients", "planes"):
+    for form in ("encoded", *MADE):
         workers = [our_worker(form, listing, core, isa) for core in cores]
         try:
             alone, together = [], []
@@ -163,15 +171,49 @@ def measure_large(scratch, args, core, figures):
         bytes_ratio = worker.info.get("bytes_ratio", 1.0)
         if worker is not full:
             figures[f"large_{worker.name}_vs_full"] = harness.ratio(worker, full)
-        if worker.name in ("coefficients", "planes"):
+        if worker.name in MADE:
             figures[f"large_{worker.name}_bytes"] = bytes_ratio
             figures[f"large_convert_{worker.name}_ms"] = worker.info["convert_ms"]
         log(f"{OURS[worker.name][3]:<32} {worker.micros():>10.0f} {bytes_ratio:>7.2f} "
             f"{harness.ratio(worker, encoded):>9.2f}x {harness.ratio(worker, full):>7.2f}x")
     figures["large_encoded_vs_before"] = harness.ratio(encoded, workers[1])
-    pixels = [compare_pixels(listing, form, 2) for form in ("encoded", "coefficients", "planes")]
+    figures["large_indexed_vs_before"] = harness.ratio(workers[2], workers[1])
+    pixels = [compare_pixels(listing, form, 2) for form in ("encoded", *MADE)]
     figures["pixels_compared"] += sum(r["compared"] for r in pixels)
     figures["pixels_differing"] += sum(r["differing"] for r in pixels)
+
+
+def measure_progressive(scratch, paths, args, core, figures):
+    """Progressive files: as they are, and rewritten as baseline ones with an index."""
+    folder = os.path.join(scratch, "progressive")
+    originals = write_list(scratch, "originals", paths[:PROGRESSIVE])
+    subprocess.run([VENV, os.path.join(HERE, "progressive.py"), originals, folder], check=True)
+    listing = write_list(scratch, "progressive-files", choose(folder, 10**6))
+    command = [WORKER, listing, "recipe"]
+    environment = {"HEADRACE_ISA": args.isa} if args.isa else {}
+    workers = [harness.Worker(form, [*command, form], {core}, environment)
+               for form in ("encoded", "indexed", "coefficients")]
+    try:
+        harness.interleave(workers, max(args.passes // 2, 1))
+    finally:
+        for worker in workers:
+            worker.close()
+    encoded, indexed, coefficients = workers
+    figures["progressive_us"] = encoded.micros()
+    figures["progressive_vs_before"] = harness.ratio(indexed, encoded)
+    figures["progressive_coefficients_vs_before"] = harness.ratio(coefficients, encoded)
+    figures["progressive_indexed_bytes"] = indexed.info["bytes_ratio"]
+    figures["convert_progressive_ms"] = indexed.info["convert_ms"]
+    log("")
+    log(f"{len(paths[:PROGRESSIVE])} progressive files")
+    log(f"{'one core':<32} {'us/sample':>10} {'bytes':>7} {'x encoded':>10}")
+    for worker in workers:
+        log(f"Headrace, {worker.name:<22} {worker.micros():>10.0f} "
+            f"{worker.info.get('bytes_ratio', 1.0):>7.2f} {harness.ratio(worker, encoded):>9.2f}x")
+    for form in ("encoded", "indexed", "coefficients"):
+        result = compare_pixels(listing, form, 8)
+        figures["pixels_compared"] += result["compared"]
+        figures["pixels_differing"] += result["differing"]
 
 
 def main():
@@ -220,15 +262,16 @@ def main():
         hard = adversarial(os.path.join(scratch, "adversarial"))
         hard_list = write_list(scratch, "hard", hard)
         figures["pixels_compared"] = figures["pixels_differing"] = 0
-        for form in ("encoded", "coefficients", "planes"):
+        for form in ("encoded", *MADE):
             for result in (compare_pixels(listing, form, 8), compare_pixels(hard_list, form, 24)):
                 figures["pixels_compared"] += result["compared"]
                 figures["pixels_differing"] += result["differing"]
         measure_large(scratch, args, core, figures)
+        measure_progressive(scratch, paths, args, core, figures)
         log("")
         log(f"pixels    {figures['pixels_differing']} of {figures['pixels_compared']:,} differ from "
             f"libjpeg-turbo's full decode, cropped\n          (every form; samples, {len(hard)} "
-            "adversarial files, large images)")
+            "adversarial files, large images, progressive files)")
     count_neon_bits(figures)
     harness.finish("decode", figures)
 
@@ -260,32 +303,34 @@ def name_of(worker):
 
 
 def report(ours, workers, figures):
-    encoded, coefficients, planes, full = (
-        ours[name] for name in ("encoded", "coefficients", "planes", "full"))
+    encoded, indexed, coefficients, planes, full = (
+        ours[name] for name in ("encoded", "indexed", "coefficients", "planes", "full"))
     log("")
     log(f"{'one core':<32} {'us/sample':>10} {'samples/s':>10} {'spread':>7} {'bytes':>6} "
-        f"{'encoded is':>11} {'coefficients':>13} {'planes':>8}")
+        f"{'encoded is':>11} {'indexed':>8} {'coefficients':>13} {'planes':>8}")
     for worker in workers:
         label = OURS[worker.name][3] if worker.name in OURS else worker.info["name"]
         bytes_ratio = f"{worker.info['bytes_ratio']:.2f}" if "bytes_ratio" in worker.info else ""
-        against = [harness.ratio(o, worker) for o in (encoded, coefficients, planes)]
+        against = [harness.ratio(o, worker) for o in (encoded, indexed, coefficients, planes)]
         if worker.name in PEERS:
             figures[PEERS[worker.name][2]] = against[0]
-            figures[f"coefficients_vs_{worker.name}"] = against[1]
-            figures[f"planes_vs_{worker.name}"] = against[2]
+            for form, ratio in zip(MADE, against[1:]):
+                figures[f"{form}_vs_{worker.name}"] = ratio
         times = "" if worker.name in OURS and worker is not full else (
-            f"{against[0]:>10.2f}x {against[1]:>12.2f}x {against[2]:>7.2f}x")
+            f"{against[0]:>10.2f}x {against[1]:>7.2f}x {against[2]:>12.2f}x {against[3]:>7.2f}x")
         log(f"{label:<32} {worker.micros():>10.0f} {1e6 / worker.micros():>10.0f} "
             f"{worker.spread():>6.1%} {bytes_ratio:>6} {times}")
     log("")
     for worker in [encoded, full, *(w for w in workers if w.name in PEERS)]:
         log(f"version   {worker.info['version']} {worker.info['name']}"
             + (f" ({encoded.info['isa']})" if worker is encoded else ""))
-    log(f"convert   coefficients {coefficients.info['convert_ms']:.2f} ms, planes "
-        f"{planes.info['convert_ms']:.2f} ms an image, the comparison with libjpeg-turbo included")
+    log(f"convert   indexed {indexed.info['convert_ms']:.2f} ms an image; with the comparison with "
+        f"libjpeg-turbo\n          coefficients {coefficients.info['convert_ms']:.2f} ms, planes "
+        f"{planes.info['convert_ms']:.2f} ms")
     figures.update({
-        "headrace_us": encoded.micros(), "coefficients_us": coefficients.micros(),
-        "planes_us": planes.micros(), "full_us": full.micros(),
+        "headrace_us": encoded.micros(), "indexed_us": indexed.micros(),
+        "coefficients_us": coefficients.micros(), "planes_us": planes.micros(),
+        "full_us": full.micros(),
         "coefficients_avx2_us": ours["coefficients_avx2"].micros(),
         "coefficients_portable_us": ours["coefficients_portable"].micros(),
         "isa": encoded.info["isa"],
@@ -293,6 +338,11 @@ def report(ours, workers, figures):
                           if name_of(w)},
         "encoded_vs_full": harness.ratio(encoded, full),
         "encoded_vs_before": harness.ratio(encoded, ours["library"]),
+        "indexed_vs_before": harness.ratio(indexed, ours["library"]),
+        "indexed_vs_full": harness.ratio(indexed, full),
+        "index_cost": harness.ratio(encoded, ours["first"]),
+        "indexed_bytes": indexed.info["bytes_ratio"],
+        "convert_indexed_ms": indexed.info["convert_ms"],
         "coefficients_vs_full": harness.ratio(coefficients, full),
         "coefficients_avx2_vs_full": harness.ratio(ours["coefficients_avx2"], full),
         "coefficients_portable_vs_full": harness.ratio(ours["coefficients_portable"], full),
@@ -307,7 +357,7 @@ def report(ours, workers, figures):
         "convert_planes_ms": planes.info["convert_ms"],
         "bounds_check_cost": harness.ratio(ours["unchecked"], coefficients),
     })
-    for form in ("coefficients", "planes"):
+    for form in MADE:
         for peer, key in (("dali", "dali_cpu"),):
             if f"{form}_vs_{peer}" in figures:
                 figures[f"{form}_vs_{key}"] = figures.pop(f"{form}_vs_{peer}")

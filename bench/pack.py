@@ -38,9 +38,10 @@ PEERS = {
     "ffcv": (BENCH_VENV, "ffcv_loader.py", "beton", "warm_vs_ffcv"),
     "ffcv_shrunk": (BENCH_VENV, "ffcv_loader.py", "beton_shrunk", "warm_vs_ffcv_shrunk"),
 }
-FORMS = ["coefficients", "planes", "encoded"]
+FORMS = ["coefficients", "planes", "indexed", "encoded"]
 LABELS = {"coefficients": "Headrace pack, coefficients", "planes": "Headrace pack, planes",
-          "encoded": "Headrace pack, encoded", "torch": "ImageFolder + torch DataLoader",
+          "indexed": "Headrace pack, indexed", "encoded": "Headrace pack, encoded",
+          "torch": "ImageFolder + torch DataLoader",
           "webdataset": "WebDataset tar shards", "ffcv": "FFCV, full-size JPEG",
           "ffcv_shrunk": f"FFCV, pre-shrunk to {SHRUNK}"}
 

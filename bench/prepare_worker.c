@@ -3,6 +3,8 @@
  * thread, through the public API.
  *
  *   prepare_worker LIST recipe FORM    runs the recipe on items of that form
+ *   prepare_worker LIST first          does the same on files, and makes an indexed item of
+ *                                      each in passing
  *   prepare_worker LIST full           the baseline: libjpeg-turbo's full decode,
  *                                      then a plain float resize of the crop
  *   prepare_worker LIST pixels FORM N  compares N random regions of each image with a
@@ -85,7 +87,7 @@ static size_t read_list(const char *list, struct blob **out)
 
 static enum hr_form form_of(const char *name)
 {
-    for (int form = HR_FORM_ENCODED; form <= HR_FORM_PLANES; form++)
+    for (int form = HR_FORM_ENCODED; form < HR_FORMS; form++)
         if (!strcmp(name, hr_form_name((enum hr_form)form)))
             return (enum hr_form)form;
     die(name, "is no form");
@@ -242,6 +244,8 @@ struct prepare_worker_state {
     struct full full;
     struct float_pass pass;
     uint64_t epoch;
+    int making;    /* items of the form indexed */
+    uint64_t made; /* their bytes */
 };
 
 static float *place(const struct prepare_worker_state *s, size_t i)
@@ -253,11 +257,14 @@ static void recipe_pass(struct prepare_worker_state *s)
 {
     struct hr_error error;
     struct hr_draw_key key = {.seed = 1, .epoch = s->epoch++};
+    struct hr_item item;
     for (size_t i = 0; i < s->count; i++) {
         key.index = i;
         if (hr_preparer_run(s->preparer, s->recipe, s->blobs[i].bytes, s->blobs[i].length, &key,
                             place(s, i), &error))
             die("prepare", error.message);
+        if (s->making && !hr_preparer_item(s->preparer, &item))
+            s->made += item.length;
     }
 }
 
@@ -323,10 +330,11 @@ int main(int argc, char **argv)
     static struct prepare_worker_state s;
     struct hr_error error;
     const char *mode = argc > 2 ? argv[2] : "";
-    int recipe = !strcmp(mode, "recipe") && argc == 4;
+    int first = !strcmp(mode, "first") && argc == 3;
+    int recipe = first || (!strcmp(mode, "recipe") && argc == 4);
     int pixels = !strcmp(mode, "pixels") && argc == 5;
     if (!recipe && !pixels && (strcmp(mode, "full") || argc != 3)) {
-        fprintf(stderr, "usage: prepare_worker LIST recipe FORM | LIST full | "
+        fprintf(stderr, "usage: prepare_worker LIST recipe FORM | LIST first | LIST full | "
                         "LIST pixels FORM N\n");
         return 2;
     }
@@ -347,12 +355,15 @@ int main(int argc, char **argv)
         serve(&s, full_pass);
         return 0;
     }
-    struct conversion c = convert(s.blobs, s.count, form_of(argv[3]), 0);
+    const char *form = first ? hr_form_name(HR_FORM_ENCODED) : argv[3];
+    struct conversion c = convert(s.blobs, s.count, form_of(form), 0);
+    s.making = first;
     s.recipe = training_recipe();
     if (hr_preparer_create(&s.preparer, &error))
         die("preparer", error.message);
-    printf("{\"name\": \"Headrace %s\", \"version\": \"%s\", \"isa\": \"%s\", ", argv[3],
-           hr_version(), hr_isa_name());
+    hr_preparer_make_items(s.preparer, first);
+    printf("{\"name\": \"Headrace %s\", \"version\": \"%s\", \"isa\": \"%s\", ", form, hr_version(),
+           hr_isa_name());
     print_conversion(&c, s.count);
     printf("}\n");
     serve(&s, recipe_pass);

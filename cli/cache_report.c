@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FORMS 3
-
 static int is_asked(const struct hr_cache_info *info, const char *name, const char *dataset)
 {
     char place[PATH_MAX];
@@ -58,9 +56,26 @@ size_t cache_report_damaged(const struct cache_report *report)
     return count;
 }
 
+uint64_t cache_report_items(const uint64_t items[HR_FORMS])
+{
+    uint64_t all = 0;
+    for (int form = 0; form < HR_FORMS; form++)
+        all += items[form];
+    return all;
+}
+
+/* Copies the numbers of items by form. Returns their sum. */
+static uint64_t items_by_form(const struct hr_cache_info *info, uint64_t out[HR_FORMS])
+{
+    for (int form = 0; form < HR_FORMS; form++)
+        out[form] = info->forms[form].items;
+    return cache_report_items(out);
+}
+
 static uint64_t items_of(const struct hr_cache_info *info)
 {
-    return info->items[0] + info->items[1] + info->items[2];
+    uint64_t items[HR_FORMS];
+    return items_by_form(info, items);
 }
 
 /* Prints a line with untrusted text, escaped. */
@@ -115,11 +130,11 @@ static void print_users(const struct hr_cache_info *info)
     printf("%s\n", info->users > known ? ", and more" : "");
 }
 
-void cache_report_print_forms(const uint64_t items[3])
+void cache_report_print_forms(const uint64_t items[HR_FORMS])
 {
     char a[TEXT_NUMBER];
     const char *comma = "";
-    for (int form = FORMS - 1; form >= 0; form--)
+    for (int form = HR_FORMS - 1; form >= 0; form--)
         if (items[form]) {
             printf("%s%s %s", comma, text_count(a, items[form]), hr_form_name((enum hr_form)form));
             comma = ", ";
@@ -129,13 +144,14 @@ void cache_report_print_forms(const uint64_t items[3])
 static void print_fill(const struct hr_cache_info *info)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER];
-    printf("  holds         %s %s, %s of %s (%.0f %%)\n", text_count(a, items_of(info)),
-           items_of(info) == 1 ? "item" : "items", text_bytes(b, info->used_bytes),
+    uint64_t items[HR_FORMS], all = items_by_form(info, items);
+    printf("  holds         %s %s, %s of %s (%.0f %%)\n", text_count(a, all),
+           all == 1 ? "item" : "items", text_bytes(b, info->used_bytes),
            text_bytes(c, info->budget_bytes),
            info->budget_bytes ? 100 * (double)info->used_bytes / (double)info->budget_bytes : 0);
-    if (items_of(info)) {
+    if (all) {
         printf("  forms         ");
-        cache_report_print_forms(info->items);
+        cache_report_print_forms(items);
         if (info->staged)
             printf(" (%s of them wait for a conversion)", text_count(a, info->staged));
         printf("\n");
@@ -161,20 +177,20 @@ static const char *text_us(char out[TEXT_NUMBER], double us)
 }
 
 /* Prints after how many uses a conversion has saved the time that it took. */
-static void print_worth(const struct hr_cache_info *info, int form)
+static void print_worth(const struct hr_cache_form *file, const struct hr_cache_form *form)
 {
     char a[TEXT_NUMBER];
-    double saved = info->prepare_us[0] - info->prepare_us[form];
-    if (!info->convert_us[form])
+    double saved = file->prepare_us - form->prepare_us;
+    if (!form->convert_us)
         return;
-    printf(", %s to convert", text_us(a, info->convert_us[form]));
-    if (info->growth[form])
-        printf(", %.2f times the bytes", info->growth[form]);
-    if (!info->prepare_us[0] || !info->prepare_us[form])
+    printf(", %s to convert", text_us(a, form->convert_us));
+    if (form->growth)
+        printf(", %.2f times the bytes", form->growth);
+    if (!file->prepare_us || !form->prepare_us)
         return;
     if (saved > 0)
-        printf(":\n%32s repays after %.0f %s", "", ceil(info->convert_us[form] / saved),
-               ceil(info->convert_us[form] / saved) == 1 ? "use" : "uses");
+        printf(":\n%32s repays after %.0f %s", "", ceil(form->convert_us / saved),
+               ceil(form->convert_us / saved) == 1 ? "use" : "uses");
     else
         printf(":\n%32s saves nothing", "");
 }
@@ -184,8 +200,8 @@ static void print_choice(const struct hr_cache_info *info)
     char a[TEXT_NUMBER];
     const char *form = hr_form_name((enum hr_form)info->form);
     int measured = info->read_us > 0;
-    for (int i = 0; i < FORMS; i++)
-        measured |= info->prepare_us[i] > 0 || info->convert_us[i] > 0;
+    for (int i = 0; i < HR_FORMS; i++)
+        measured |= info->forms[i].prepare_us > 0 || info->forms[i].convert_us > 0;
     if (!measured)
         return;
     if (info->form_asked != HR_FORM_AUTO)
@@ -193,15 +209,16 @@ static void print_choice(const struct hr_cache_info *info)
     else
         printf("  converts to   %s, which by these costs of a sample trains fastest:\n",
                form ? form : "?");
-    for (int i = 0; i < FORMS; i++) {
-        if (!info->prepare_us[i] && !info->convert_us[i])
+    for (int i = 0; i < HR_FORMS; i++) {
+        const struct hr_cache_form *one = &info->forms[i];
+        if (!one->prepare_us && !one->convert_us)
             continue;
         printf("%16s%-13s ", "", hr_form_name((enum hr_form)i));
-        if (info->prepare_us[i])
-            printf("%s to prepare", text_us(a, info->prepare_us[i]));
+        if (one->prepare_us)
+            printf("%s to prepare", text_us(a, one->prepare_us));
         else
             printf("not prepared yet");
-        print_worth(info, i);
+        print_worth(&info->forms[HR_FORM_ENCODED], one);
         printf("\n");
     }
     if (info->read_us)
@@ -262,11 +279,28 @@ void cache_report_print(const struct cache_report *report)
 
 /* ---- JSON ---- */
 
-json_t *cache_report_forms(const uint64_t values[3])
+/* Adds a value under the name of a form; steals it. Returns `object`, or NULL and frees it. */
+static json_t *with_form(json_t *object, int form, json_t *value)
 {
-    return json_pack("{s:I, s:I, s:I}", hr_form_name(HR_FORM_ENCODED), (json_int_t)values[0],
-                     hr_form_name(HR_FORM_COEFFICIENTS), (json_int_t)values[1],
-                     hr_form_name(HR_FORM_PLANES), (json_int_t)values[2]);
+    if (!json_object_set_new(object, hr_form_name((enum hr_form)form), value))
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+json_t *cache_report_forms(const uint64_t values[HR_FORMS])
+{
+    json_t *object = json_object();
+    for (int form = 0; object && form < HR_FORMS; form++)
+        object = with_form(object, form, json_integer((json_int_t)values[form]));
+    return object;
+}
+
+static json_t *json_items(const struct hr_cache_info *info)
+{
+    uint64_t items[HR_FORMS];
+    items_by_form(info, items);
+    return cache_report_forms(items);
 }
 
 /* Makes a measured number; null if it was not measured. */
@@ -275,11 +309,16 @@ static json_t *number_or_null(double value)
     return value > 0 ? json_real(value) : json_null();
 }
 
-static json_t *costs(const double values[3])
+/* Makes an object of one member of struct hr_cache_form, by form. */
+static json_t *costs(const struct hr_cache_info *info, size_t member)
 {
-    return json_pack("{s:o, s:o, s:o}", hr_form_name(HR_FORM_ENCODED), number_or_null(values[0]),
-                     hr_form_name(HR_FORM_COEFFICIENTS), number_or_null(values[1]),
-                     hr_form_name(HR_FORM_PLANES), number_or_null(values[2]));
+    json_t *object = json_object();
+    for (int form = 0; object && form < HR_FORMS; form++) {
+        double value;
+        memcpy(&value, (const char *)&info->forms[form] + member, sizeof value);
+        object = with_form(object, form, number_or_null(value));
+    }
+    return object;
 }
 
 static json_t *numbers(const int64_t *values, int count)
@@ -319,7 +358,7 @@ static json_t *json_of(const struct hr_cache_info *info)
         info->damaged ? problem : NULL, "allocated_bytes", (json_int_t)info->allocated_bytes,
         "users", info->users, "size_bytes", (json_int_t)info->size_bytes, "budget_bytes",
         (json_int_t)info->budget_bytes, "used_bytes", (json_int_t)info->used_bytes, "items",
-        cache_report_forms(info->items), "staged", (json_int_t)info->staged, "source_bytes",
+        json_items(info), "staged", (json_int_t)info->staged, "source_bytes",
         (json_int_t)info->source_bytes, "hits", (json_int_t)info->hits, "misses",
         (json_int_t)info->misses, "saved_bytes", (json_int_t)info->saved_bytes, "refused",
         (json_int_t)info->refused, "foreign", (json_int_t)info->foreign, "pids",
@@ -327,11 +366,12 @@ static json_t *json_of(const struct hr_cache_info *info)
         "huge_bytes", (json_int_t)info->huge_bytes, "node_bytes", nodes(info));
     if (object)
         json_object_update_new(
-            object,
-            json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "form", form_text(info->form), "form_asked",
-                      form_text(info->form_asked), "prepare_us", costs(info->prepare_us),
-                      "convert_us", costs(info->convert_us), "growth", costs(info->growth),
-                      "read_us", number_or_null(info->read_us)));
+            object, json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "form", form_text(info->form),
+                              "form_asked", form_text(info->form_asked), "prepare_us",
+                              costs(info, offsetof(struct hr_cache_form, prepare_us)), "convert_us",
+                              costs(info, offsetof(struct hr_cache_form, convert_us)), "growth",
+                              costs(info, offsetof(struct hr_cache_form, growth)), "read_us",
+                              number_or_null(info->read_us)));
     free(dataset);
     free(path);
     free(problem);

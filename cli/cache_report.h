@@ -34,9 +34,12 @@ void cache_report_print(const struct cache_report *report);
 int cache_report_print_json(const struct cache_report *report);
 
 /* Makes a JSON object of numbers, keyed by the names of forms. NULL: out of memory. */
-struct json_t *cache_report_forms(const uint64_t values[3]);
+struct json_t *cache_report_forms(const uint64_t values[HR_FORMS]);
 
 /* Prints items by form to standard output: "1,200 coefficients, 34 encoded". */
-void cache_report_print_forms(const uint64_t items[3]);
+void cache_report_print_forms(const uint64_t items[HR_FORMS]);
+
+/* Returns the number of items of all forms. */
+uint64_t cache_report_items(const uint64_t items[HR_FORMS]);
 
 #endif

@@ -259,9 +259,9 @@ static void print_warm(const struct cache_command *c, const struct hr_cache_warm
            text_count(a, report->cached), text_count(b, report->samples));
     free(dataset);
     printf("  %s", text_bytes(a, report->used_bytes));
-    if (report->items[0] + report->items[1] + report->items[2]) {
+    if (cache_report_items(report->items_of_form)) {
         printf(": ");
-        cache_report_print_forms(report->items);
+        cache_report_print_forms(report->items_of_form);
     }
     printf("\n  %.1f s, %s read, %.1f MB/s\n", seconds, text_bytes(a, report->read_bytes),
            seconds > 0 ? (double)report->read_bytes / seconds / 1e6 : 0);
@@ -295,7 +295,7 @@ static int run_warm(struct cache_command *c)
                                     (json_int_t)report.cached, "bad", (json_int_t)report.bad,
                                     "read_bytes", (json_int_t)report.read_bytes, "used_bytes",
                                     (json_int_t)report.used_bytes, "items",
-                                    cache_report_forms(report.items), "seconds", seconds),
+                                    cache_report_forms(report.items_of_form), "seconds", seconds),
                           status);
     print_warm(c, &report, seconds);
     return cli_finish(c->verb, status);

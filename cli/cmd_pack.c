@@ -12,21 +12,21 @@
 #include <string.h>
 
 struct pack_command {
-    int form, jobs, restart, force, on_error, trust, verify, info, json, no_progress, verbose;
+    int form; /* enum hr_form; HR_FORMS: auto */
+    int jobs, restart, force, on_error, trust, verify, info, json, no_progress, verbose;
     double max_growth;
     const char *paths[2]; /* SRC DST, or PACK */
 };
 
 static int parse(struct pack_command *c, int argc, char **argv)
 {
-    const char *const forms[] = {hr_form_name(HR_FORM_ENCODED), hr_form_name(HR_FORM_COEFFICIENTS),
-                                 hr_form_name(HR_FORM_PLANES), "auto", NULL};
+    const char *forms[HR_FORMS + 2] = {[HR_FORMS] = "auto"};
     static const char *const policies[] = {"raise", "skip", NULL};
     const struct cli_option options[] = {
         {.name = "form",
          .kind = CLI_CHOICE,
          .target = &c->form,
-         .value = "coefficients|planes|encoded|auto",
+         .value = "coefficients|planes|indexed|encoded|auto",
          .choices = forms,
          .help = "how the images are stored (default: coefficients)"},
         {.name = "jobs",
@@ -77,6 +77,8 @@ static int parse(struct pack_command *c, int argc, char **argv)
         .example = "  headrace pack /data/train train.hrpack     about 1.35 times the bytes\n"
                    "  headrace pack --verify train.hrpack        check it",
     };
+    for (int form = 0; form < HR_FORMS; form++)
+        forms[form] = hr_form_name((enum hr_form)form);
     int r = cli_parse(&syntax, argc, argv, c->paths);
     if (r >= 0)
         return r;
@@ -110,7 +112,7 @@ static int write_pack(const struct pack_command *c, struct pack_report *report,
     struct hr_pack_options options;
     struct pack_meter meter = {0};
     hr_pack_options_default(&options);
-    options.form = c->form > HR_FORM_PLANES ? HR_FORM_AUTO : c->form;
+    options.form = c->form == HR_FORMS ? HR_FORM_AUTO : c->form;
     options.threads = c->jobs;
     options.trust = c->trust;
     options.max_growth = c->max_growth;

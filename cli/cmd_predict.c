@@ -60,9 +60,7 @@ static int failed(int code, const struct hr_error *error)
 static int parse(struct predict_command *c, int argc, char **argv)
 {
     static const char *const loaders[] = {"same", "headrace", NULL};
-    const char *const forms[] = {"auto", hr_form_name(HR_FORM_ENCODED),
-                                 hr_form_name(HR_FORM_COEFFICIENTS), hr_form_name(HR_FORM_PLANES),
-                                 NULL};
+    const char *forms[HR_FORMS + 2] = {"auto"};
     const struct cli_option options[] = {
         {.name = "cache",
          .kind = CLI_TEXT,
@@ -113,7 +111,7 @@ static int parse(struct predict_command *c, int argc, char **argv)
          .kind = CLI_CHOICE,
          .target = &c->form,
          .choices = forms,
-         .value = "auto|encoded|coefficients|planes",
+         .value = "auto|encoded|indexed|coefficients|planes",
          .help = "form of the items in its cache; auto (default): the\nfastest"},
         {.name = "stall",
          .kind = CLI_REAL,
@@ -135,6 +133,8 @@ static int parse(struct predict_command *c, int argc, char **argv)
         .example = "  headrace predict headrace-stalls --cores 16 --storage x2\n"
                    "  headrace predict headrace-stalls --cache-share 0..1",
     };
+    for (int form = 0; form < HR_FORMS; form++)
+        forms[1 + form] = hr_form_name((enum hr_form)form);
     return cli_parse(&syntax, argc, argv, &c->path);
 }
 

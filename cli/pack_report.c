@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define BADS_AT_MOST 20  /* listed in text */
+#define BADS_AT_MOST 20  /* listed in text, and of rewritten files */
 #define KEPT_AT_MOST 100 /* kept in memory, and listed in JSON */
 
 /* Keys of the JSON, by enum hr_pack_kept. */
@@ -18,7 +18,9 @@ static const char *const kept_keys[HR_PACK_KEPT_COUNT] = {
 void pack_report_notice(void *arg, const struct hr_bad_sample *sample, enum hr_pack_kept kept)
 {
     struct pack_report *report = arg;
-    struct summary_bads *bads = kept == HR_PACK_KEPT_BAD ? &report->bad : &report->kept;
+    struct summary_bads *bads = kept == HR_PACK_KEPT_BAD    ? &report->bad
+                                : kept == HR_PACK_CONVERTED ? &report->rewritten
+                                                            : &report->kept;
     if (bads == &report->kept && bads->count >= KEPT_AT_MOST)
         return;
     if (summary_bads_add(bads, sample->index, sample->path, sample->reason))
@@ -29,6 +31,7 @@ void pack_report_clear(struct pack_report *report)
 {
     summary_bads_clear(&report->bad);
     summary_bads_clear(&report->kept);
+    summary_bads_clear(&report->rewritten);
 }
 
 static double ratio(uint64_t bytes, uint64_t of)
@@ -39,10 +42,10 @@ static double ratio(uint64_t bytes, uint64_t of)
 static void print_forms(const struct hr_pack_result *r)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER];
-    for (int form = HR_FORM_PLANES; form >= 0; form--)
-        if (r->samples_of_form[form])
+    for (int form = HR_FORMS - 1; form >= 0; form--)
+        if (r->forms[form].samples)
             printf("  %-14s %12s %12s\n", hr_form_name((enum hr_form)form),
-                   text_count(a, r->samples_of_form[form]), text_bytes(b, r->bytes_of_form[form]));
+                   text_count(a, r->forms[form].samples), text_bytes(b, r->forms[form].bytes));
     for (int kept = HR_PACK_KEPT_ASKED + 1; kept < HR_PACK_KEPT_COUNT; kept++)
         if (r->samples_kept[kept])
             printf("    %s encoded: %s\n", text_count(a, r->samples_kept[kept]),
@@ -71,6 +74,12 @@ void pack_report_print(const struct pack_report *report)
     if (r->continued)
         printf("  %s images were there already: an earlier run was continued\n",
                text_count(a, r->continued));
+    if (report->rewritten.count) {
+        printf("\n%s progressive %s in the pack:\n", text_count(a, report->rewritten.count),
+               report->rewritten.count == 1 ? "file is a baseline JPEG"
+                                            : "files are baseline JPEGs");
+        summary_bads_print(&report->rewritten, BADS_AT_MOST);
+    }
     if (report->bad.count) {
         printf("\n%s %s bad:\n", text_count(a, report->bad.count),
                report->bad.count == 1 ? "image is" : "images are");
@@ -81,10 +90,10 @@ void pack_report_print(const struct pack_report *report)
 static json_t *json_forms(const struct hr_pack_result *r)
 {
     json_t *forms = json_object();
-    for (int form = 0; forms && form <= HR_FORM_PLANES; form++)
+    for (int form = 0; forms && form < HR_FORMS; form++)
         json_object_set_new(forms, hr_form_name((enum hr_form)form),
-                            json_pack("{s:I, s:I}", "samples", (json_int_t)r->samples_of_form[form],
-                                      "bytes", (json_int_t)r->bytes_of_form[form]));
+                            json_pack("{s:I, s:I}", "samples", (json_int_t)r->forms[form].samples,
+                                      "bytes", (json_int_t)r->forms[form].bytes));
     return forms;
 }
 
@@ -100,14 +109,14 @@ int pack_report_print_json(const struct pack_report *report)
 {
     const struct hr_pack_result *r = &report->result;
     char *path = text_escape(report->path);
-    json_t *root =
-        json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:f, s:I, s:f, s:o, s:o, s:o, s:o, s:b}",
-                  "layout", 1, "verb", report->verb, "path", path ? path : "?", "samples",
-                  (json_int_t)r->samples, "source_bytes", (json_int_t)r->source_bytes, "bytes",
-                  (json_int_t)r->pack_bytes, "growth", ratio(r->pack_bytes, r->source_bytes),
-                  "continued", (json_int_t)r->continued, "seconds", report->seconds, "forms",
-                  json_forms(r), "encoded", json_kept(r), "kept", summary_bads_json(&report->kept),
-                  "bad", summary_bads_json(&report->bad), "ok", !report->bad.count);
+    json_t *root = json_pack(
+        "{s:i, s:s, s:s, s:I, s:I, s:I, s:f, s:I, s:f, s:o, s:o, s:o, s:o, s:o, s:b}", "layout", 1,
+        "verb", report->verb, "path", path ? path : "?", "samples", (json_int_t)r->samples,
+        "source_bytes", (json_int_t)r->source_bytes, "bytes", (json_int_t)r->pack_bytes, "growth",
+        ratio(r->pack_bytes, r->source_bytes), "continued", (json_int_t)r->continued, "seconds",
+        report->seconds, "forms", json_forms(r), "encoded", json_kept(r), "kept",
+        summary_bads_json(&report->kept), "rewritten", summary_bads_json(&report->rewritten), "bad",
+        summary_bads_json(&report->bad), "ok", !report->bad.count);
     int bad = !root || json_dumpf(root, stdout, JSON_INDENT(2));
     json_decref(root);
     free(path);

@@ -13,8 +13,9 @@ struct pack_report {
     struct summary_bads bad;
     struct summary_bads kept; /* the first samples that stayed encoded although another form was
                                  asked for */
-    double seconds;           /* duration; 0: not shown */
-    int out_of_memory;        /* non-zero: a notice could not be stored */
+    struct summary_bads rewritten; /* progressive files that are baseline ones in the pack */
+    double seconds;                /* duration; 0: not shown */
+    int out_of_memory;             /* non-zero: a notice could not be stored */
 };
 
 /* An hr_pack_notice_fn; arg is a struct pack_report. */

@@ -13,7 +13,8 @@
  *                               the name together
  *       &share=0.9              this dataset may use at most this share of `size`; default 1
  *       &group=NAME             readable and writable by a Unix group; default: the owner
- *       &form=auto              auto, encoded, coefficients, planes: how JPEGs are stored
+ *       &form=auto              auto, encoded, indexed, coefficients, planes: how JPEGs are
+ *                               stored
  *       &key_file=PATH          a file of 16 bytes or more that only the owner may read:
  *                               the key that authenticates items
  *
@@ -31,7 +32,7 @@
  *       &user=NAME&password-file=PATH
  *                               a user, for servers with an authfile (memcached -Y); the
  *                               first line of PATH is the password
- *       &form=encoded           encoded, coefficients, planes: how JPEGs are stored
+ *       &form=encoded           encoded, indexed, coefficients, planes: how JPEGs are stored
  *       &mtime=no               copies of the dataset on the hosts differ in modification
  *                               times; default yes: a changed file is another item
  *       &timeout=1s             limit on one whole request to a server: 10ms to 60s
@@ -82,6 +83,14 @@ HR_API HR_NODISCARD int hr_cache_bytes(const char *text, uint64_t *bytes, struct
 #define HR_CACHE_PIDS  16
 #define HR_CACHE_NODES 8
 
+/* The items of one form in a segment, and what they cost. */
+struct hr_cache_form {
+    uint64_t items;
+    double prepare_us; /* one sample; 0: not measured yet */
+    double convert_us; /* one item to this form; 0: not measured yet */
+    double growth;     /* bytes after over bytes before; 0: not measured yet */
+};
+
 /* One segment at this moment. Each number is read separately. */
 struct hr_cache_info {
     size_t size;       /* sizeof, set by the caller */
@@ -95,8 +104,8 @@ struct hr_cache_info {
     uint64_t budget_bytes;               /* limit on the items in this segment */
     uint64_t allocated_bytes;            /* memory, index and staging included */
     uint64_t used_bytes;                 /* size of the items */
-    uint64_t items[3];                   /* by form */
-    uint64_t staged;                     /* encoded items that wait for their conversion */
+    uint64_t items[3];                   /* as in `forms`, of the first three */
+    uint64_t staged;                     /* items that wait for their conversion */
     uint64_t source_bytes;               /* size of the items' samples on storage */
     uint64_t hits, misses;               /* since the segment was made */
     uint64_t saved_bytes;                /* bytes that hits did not read from storage */
@@ -106,12 +115,11 @@ struct hr_cache_info {
     uint64_t huge_bytes;                 /* of allocated_bytes, in huge pages */
     uint64_t node_bytes[HR_CACHE_NODES]; /* by NUMA node, estimated from a sample of pages */
     int form;                            /* form that it converts to now: enum hr_form */
-    int form_asked;                      /* HR_FORM_AUTO: chosen by the figures that follow */
-    double prepare_us[3];                /* one sample, by form; 0: not measured yet */
-    double convert_us[3];                /* one item to that form; 0: not measured yet */
-    double growth[3];                    /* bytes after over bytes before; 0: not yet */
-    double read_us;                      /* one sample from storage; 0: not measured yet */
+    int form_asked;                      /* HR_FORM_AUTO: chosen by the costs of the forms */
+    double prepare_us[3], convert_us[3], growth[3]; /* as in `forms`, of the first three */
+    double read_us;   /* one sample from storage; 0: not measured yet */
     uint64_t foreign; /* number of times an item had a tag not made with the key file */
+    struct hr_cache_form forms[HR_FORMS]; /* by enum hr_form */
 };
 
 struct hr_cache_list;
@@ -176,13 +184,14 @@ HR_API const char *hr_cache_servers_self_problem(const struct hr_cache_servers *
 HR_API void hr_cache_servers_destroy(struct hr_cache_servers **servers);
 
 struct hr_cache_warm_report {
-    size_t size;         /* sizeof, set by the caller */
-    uint64_t samples;    /* in the dataset */
-    uint64_t cached;     /* samples now in the cache */
-    uint64_t read_bytes; /* by this call */
-    uint64_t used_bytes; /* of the segment */
-    uint64_t items[3];   /* by form, in the segment */
-    uint64_t bad;        /* samples that could not be read */
+    size_t size;                      /* sizeof, set by the caller */
+    uint64_t samples;                 /* in the dataset */
+    uint64_t cached;                  /* samples now in the cache */
+    uint64_t read_bytes;              /* by this call */
+    uint64_t used_bytes;              /* of the segment */
+    uint64_t items[3];                /* in the segment, of the first three forms */
+    uint64_t bad;                     /* samples that could not be read */
+    uint64_t items_of_form[HR_FORMS]; /* in the segment, by enum hr_form */
 };
 
 /*

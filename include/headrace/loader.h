@@ -276,8 +276,9 @@ struct hr_loader_stats {
     uint64_t cache_hits;         /* samples whose bytes came from the cache */
     uint64_t cache_bytes;        /* size of the cached items, now */
     uint64_t cache_source_bytes; /* size of the files that need not be read any more, now */
-    uint64_t cache_encoded, cache_coefficients, cache_planes; /* items by form, now */
-    uint64_t cache_waiting; /* encoded items that wait for their conversion */
+    uint64_t cache_encoded, cache_coefficients, cache_planes; /* items by form, now;
+                                                                 cache_indexed is below */
+    uint64_t cache_waiting; /* items that wait for their conversion */
     uint64_t converted;     /* items */
     uint64_t conversion_ns; /* CPU time of all workers spent on conversions */
     uint64_t missed;        /* with an agent: samples of the stream's epoch before this loader's
@@ -293,6 +294,7 @@ struct hr_loader_stats {
     uint64_t balanced;              /* always 0 */
     int workers_now;                /* workers of this process, as set by `options.threads` */
     uint64_t damaged_samples;       /* accepted because of the recipe's `damaged` */
+    uint64_t cache_indexed;         /* items of the form `indexed`, now */
     uint64_t scaled_samples;        /* decoded at a smaller scale, as the recipe's `inexact` allows;
                                        with an agent, see its metrics */
 };

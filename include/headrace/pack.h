@@ -43,9 +43,11 @@ enum hr_pack_kept {
 /* "not a JPEG" and so on, for people to read; NULL for another value. Static storage. */
 HR_API const char *hr_pack_kept_text(enum hr_pack_kept kept);
 
-/* Reports a sample that was stored unchanged although another form was asked for. Called
- * in the order of samples, on the thread that made the call. `sample` is valid during
- * the call. Of samples that an earlier, unfinished run wrote, reports only bad ones. */
+/* Reports a sample that was stored unchanged although another form was asked for, or, with
+ * HR_PACK_CONVERTED, a progressive file of which `indexed` holds a baseline one (form.h).
+ * Called in the order of samples, on the thread that made the call. `sample` is valid
+ * during the call. Of samples that an earlier, unfinished run wrote, reports only bad
+ * ones. */
 typedef void (*hr_pack_notice_fn)(void *arg, const struct hr_bad_sample *sample,
                                   enum hr_pack_kept kept);
 
@@ -76,17 +78,24 @@ static inline void hr_pack_options_default(struct hr_pack_options *options)
     hr_pack_options_init(options, sizeof *options);
 }
 
+/* The samples that a pack holds in one form. */
+struct hr_pack_form {
+    uint64_t samples;
+    uint64_t bytes; /* of the items */
+};
+
 /* The contents of a pack, or the result of writing or unpacking one. */
 struct hr_pack_result {
     size_t size; /* sizeof, set by the caller */
     uint64_t samples;
-    uint64_t samples_of_form[3];               /* by enum hr_form */
-    uint64_t bytes_of_form[3];                 /* of the items, likewise */
+    uint64_t samples_of_form[3];               /* as in `forms`, of the first three */
+    uint64_t bytes_of_form[3];                 /* likewise */
     uint64_t samples_kept[HR_PACK_KEPT_COUNT]; /* by enum hr_pack_kept */
     uint64_t source_bytes;                     /* of the image files */
     uint64_t pack_bytes; /* size of the pack's file; unpack: size of the files written */
     uint64_t continued;  /* samples that an earlier, unfinished run had written */
     uint64_t bad;        /* on_error = skip: samples stored unchanged, or left out */
+    struct hr_pack_form forms[HR_FORMS]; /* by enum hr_form */
 };
 
 /*
@@ -126,14 +135,13 @@ HR_API HR_NODISCARD int hr_pack_verify(const char *path, int threads, hr_progres
 /*
  * Writes every sample of a pack as an image file below `directory` (made if it does not
  * exist), at the path given by its key, with its source file's modification time:
- * `coefficients` as a JPEG with the same coefficients, `encoded` unchanged, `planes` as a
- * PNG (".png" is appended to its name). If the pack has no classes, writes the labels to
- * a file list.txt there. Existing files are not replaced (-EEXIST) unless
- * options->overwrite is set. Links below `directory` are not followed, and a key that
- * leads out of it is refused (-EINVAL). Uses only these options: threads, overwrite,
- * on_error, progress and notice. With on_error = skip, samples that are damaged in the
- * pack are left out and reported as HR_PACK_KEPT_BAD. Errors: as hr_pack_inspect and
- * of storage; -ECANCELED. Blocks.
+ * `encoded` and `indexed` as the very file that was packed, `coefficients` as a JPEG with
+ * the same coefficients, `planes` as a PNG (".png" is appended to its name). If the pack has no
+ * classes, writes the labels to a file list.txt there. Existing files are not replaced (-EEXIST)
+ * unless options->overwrite is set. Links below `directory` are not followed, and a key that leads
+ * out of it is refused (-EINVAL). Uses only these options: threads, overwrite, on_error, progress
+ * and notice. With on_error = skip, samples that are damaged in the pack are left out and reported
+ * as HR_PACK_KEPT_BAD. Errors: as hr_pack_inspect and of storage; -ECANCELED. Blocks.
  */
 HR_API HR_NODISCARD int hr_pack_unpack(const char *path, const char *directory,
                                        const struct hr_pack_options *options,

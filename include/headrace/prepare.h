@@ -11,6 +11,7 @@
 #define HEADRACE_PREPARE_H
 
 #include <headrace/base.h>
+#include <headrace/form.h>
 #include <headrace/recipe.h>
 
 #ifdef __cplusplus
@@ -25,6 +26,7 @@ enum hr_image_format {
     HR_IMAGE_PNG = 2,
     HR_IMAGE_COEFFICIENTS = 3, /* items: see form.h */
     HR_IMAGE_PLANES = 4,
+    HR_IMAGE_INDEXED = 5,
 };
 
 /* Facts from an image's header. */
@@ -82,6 +84,20 @@ HR_API HR_NODISCARD int hr_preparer_run(struct hr_preparer *preparer,
 /* What was wrong with the image of the last successful hr_preparer_run, if its recipe accepts
  * damaged images; NULL: nothing. Valid until the preparer's next call. */
 HR_API const char *hr_preparer_damage(const struct hr_preparer *preparer);
+
+/*
+ * Sets whether an item of the form `indexed` is made of each JPEG file that hr_preparer_run and
+ * hr_preparer_decode decode from now on. It costs a tenth of decoding, and much less than
+ * converting the file later.
+ */
+HR_API void hr_preparer_make_items(struct hr_preparer *preparer, int wanted);
+
+/*
+ * Returns the item made of the last decoded file. Its memory belongs to the preparer, until its
+ * next call. Errors: -ENOENT: none was made, because none was wanted or the image cannot be one
+ * (not a sequential JPEG file of one scan, or damaged anywhere).
+ */
+HR_API HR_NODISCARD int hr_preparer_item(const struct hr_preparer *preparer, struct hr_item *item);
 
 /* The scale at which the last successful hr_preparer_run decoded its image: 1/2, 1/4 or 1/8 is 2, 4
  * or 8; 1 is exact. Others than 1 only if the recipe allows it (hr_recipe_options.inexact). */

@@ -316,13 +316,16 @@ static PyObject *info_dict(const struct hr_cache_info *info)
         pids[users] = (uint64_t)info->pids[users];
         users++;
     }
+    uint64_t items[HR_FORMS];
+    for (int form = 0; form < HR_FORMS; form++)
+        items[form] = info->forms[form].items;
     PyObject *dict = PyDict_New();
     if (!dict || core_put(dict, "name", core_text(info->name)) < 0 ||
         core_put(dict, "dataset", core_text(info->dataset)) < 0 ||
         core_put(dict, "path", PyUnicode_DecodeFSDefault(info->path)) < 0 ||
         core_put(dict, "problem", info->damaged ? core_text(info->problem) : Py_NewRef(Py_None)) <
             0 ||
-        add_numbers(dict, info) < 0 || core_put(dict, "items", core_numbers(info->items, 3)) < 0 ||
+        add_numbers(dict, info) < 0 || core_put(dict, "items", core_numbers(items, HR_FORMS)) < 0 ||
         core_put(dict, "pids", core_numbers(pids, users)) < 0 ||
         core_put(dict, "node_bytes", core_numbers(info->node_bytes, HR_CACHE_NODES)) < 0 ||
         core_put(dict, "form", form_name(info->form)) < 0)

@@ -53,7 +53,8 @@ static int parse_form(const char *name, enum hr_form *form)
             *form = (enum hr_form)i;
             return 0;
         }
-    PyErr_Format(PyExc_ValueError, "form must be encoded, coefficients or planes, not '%s'", name);
+    PyErr_Format(PyExc_ValueError,
+                 "form must be encoded, indexed, coefficients or planes, not '%s'", name);
     return -1;
 }
 
@@ -145,8 +146,8 @@ static PyMethodDef converter_methods[] = {
      PyDoc_STR("restore(item)\n--\n\nAn image file with the pixels of an item.")},
     {"estimate", (PyCFunction)(void (*)(void))converter_estimate, METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("estimate(data, form='coefficients')\n--\n\n"
-               "Bytes that an item would take, from the file's header alone: exact for\n"
-               "'planes', expected for 'coefficients'. None: the file has to stay a file.")},
+               "Bytes that an item would take, from the file's header alone: expected\n"
+               "for 'coefficients', exact for the others. None: the file has to stay a file.")},
     {NULL, NULL, 0, NULL},
 };
 

@@ -46,10 +46,12 @@ static int parse_words(const struct loader_words *words, struct hr_loader_option
     options->agent_command = words->agent_command ? PyBytes_AsString(words->agent_command) : NULL;
     /* Each list has the order of its enum. */
     static const char *const on_error[] = {"raise", "skip", NULL};
-    static const char *const forms[] = {"auto", "encoded", "coefficients", "planes", NULL};
+    const char *forms[HR_FORMS + 2] = {"auto"};
     static const char *const joins[] = {"epoch", "now", NULL}, *const lags[] = {"alone", "wait",
                                                                                 NULL};
     static const char *const assignments[] = {"auto", "local", "exact", NULL};
+    for (int form = 0; form < HR_FORMS; form++)
+        forms[1 + form] = hr_form_name((enum hr_form)form);
     const int places[] = {
         place_of("on_error", words->on_error, on_error),
         place_of("cache_form", words->cache_form, forms),
@@ -390,6 +392,7 @@ static PyObject *loader_stats(PyObject *object, PyObject *none)
         {"cache_encoded", s.cache_encoded},
         {"cache_coefficients", s.cache_coefficients},
         {"cache_planes", s.cache_planes},
+        {"cache_indexed", s.cache_indexed},
         {"cache_waiting", s.cache_waiting},
         {"converted", s.converted},
         {"conversion_ns", s.conversion_ns},

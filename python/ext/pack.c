@@ -99,8 +99,13 @@ static PyObject *result_dict(const struct hr_pack_result *result, PyObject *noti
         (unsigned long long)result->bad);
     if (!dict)
         return NULL;
-    if (core_put(dict, "samples_of_form", core_numbers(result->samples_of_form, 3)) < 0 ||
-        core_put(dict, "bytes_of_form", core_numbers(result->bytes_of_form, 3)) < 0 ||
+    uint64_t samples[HR_FORMS], bytes[HR_FORMS];
+    for (int form = 0; form < HR_FORMS; form++) {
+        samples[form] = result->forms[form].samples;
+        bytes[form] = result->forms[form].bytes;
+    }
+    if (core_put(dict, "samples_of_form", core_numbers(samples, HR_FORMS)) < 0 ||
+        core_put(dict, "bytes_of_form", core_numbers(bytes, HR_FORMS)) < 0 ||
         core_put(dict, "samples_kept", core_numbers(result->samples_kept, HR_PACK_KEPT_COUNT)) <
             0 ||
         (notices && PyDict_SetItemString(dict, "notices", notices) < 0))

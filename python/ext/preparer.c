@@ -50,6 +50,8 @@ static const char *format_name(enum hr_image_format format)
         return hr_form_name(HR_FORM_COEFFICIENTS);
     case HR_IMAGE_PLANES:
         return hr_form_name(HR_FORM_PLANES);
+    case HR_IMAGE_INDEXED:
+        return hr_form_name(HR_FORM_INDEXED);
     case HR_IMAGE_UNKNOWN:
         break;
     }

@@ -291,11 +291,11 @@ static const char *form_name(int form)
 /* Sets *form to the enum hr_form or HR_FORM_AUTO of a name. Returns 0, or -1 with an exception. */
 static int form_of(const char *name, int *form)
 {
-    for (*form = HR_FORM_AUTO; *form <= HR_FORM_PLANES; ++*form)
+    for (*form = HR_FORM_AUTO; *form < HR_FORMS; ++*form)
         if (!strcmp(name, form_name(*form)))
             return 0;
     PyErr_Format(PyExc_ValueError,
-                 "form is \"%s\": auto, encoded, coefficients and planes are known", name);
+                 "form is \"%s\": auto, encoded, indexed, coefficients and planes are known", name);
     return -1;
 }
 

@@ -24,7 +24,7 @@ class _Machine(TypedDict):
 
 def machine() -> _Machine: ...
 
-_Form = Literal["encoded", "coefficients", "planes"]
+_Form = Literal["encoded", "coefficients", "planes", "indexed"]
 
 forms: tuple[_Form, ...]
 
@@ -260,7 +260,7 @@ class Recipe:
     nbytes: Final[int]
 
 class _ImageInfo(TypedDict):
-    format: Literal["jpeg", "png", "coefficients", "planes"]
+    format: Literal["jpeg", "png", "coefficients", "planes", "indexed"]
     width: int
     height: int
     channels: int
@@ -312,7 +312,7 @@ class Loader:
         external_order: bool = False,
         pinned: bool = False,
         cache: str | None = None,
-        cache_form: Literal["auto", "encoded", "coefficients", "planes"] = "auto",
+        cache_form: Literal["auto"] | _Form = "auto",
         epochs: int = 0,
         agent: _Path = ...,
         stream: str | None = None,
@@ -531,6 +531,6 @@ class Stalls:
         ranks: int = 0,
         workers: int = 0,
         loader: Literal["same", "headrace"] = "same",
-        form: Literal["auto", "encoded", "coefficients", "planes"] = "auto",
+        form: Literal["auto"] | _Form = "auto",
     ) -> _StallsPrediction: ...
     def suggest(self, stall: float = 0.02, capacity: int = 8) -> list[_StallsSuggestion]: ...

@@ -108,7 +108,7 @@ static const char *check_attach(const struct hr__wire_message *m)
         return "join";
     if (!within(a->lag, HR_LAG_ALONE, HR_LAG_WAIT))
         return "lag";
-    if (!within(a->cache_form, HR_FORM_AUTO, HR_FORM_PLANES))
+    if (!within(a->cache_form, HR_FORM_AUTO, HR_FORMS - 1))
         return "cache_form";
     if (!within(a->direct_io, 0, 1))
         return "direct_io";

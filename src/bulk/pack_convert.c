@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "bulk/check.h"
+#include "codec/item.h"
 #include "loader/sample.h"
 
 #include <errno.h>
@@ -20,7 +21,7 @@
 
 /* Increment it if the converter's result for the same bytes changes: an unfinished pack of another
  * version is not continued. */
-#define CONVERSION_VERSION 1
+#define CONVERSION_VERSION 2
 
 struct hr__pack_maker {
     const struct hr_pack_options *options;
@@ -144,6 +145,10 @@ static int take_item(struct hr__pack_maker *m, const struct hr_item *item, struc
     made->entry.bytes = bytes;
     made->entry.length = item->length;
     made->entry.form = item->form;
+    if (hr__item_is_rewritten(item->bytes, item->length))
+        snprintf(made->reason, sizeof made->reason,
+                 "it is progressive: the pack holds, and unpack writes, a baseline JPEG with the "
+                 "same coefficients and metadata");
     return 0;
 }
 
@@ -191,42 +196,49 @@ static int convert_to(struct hr__pack_maker *m, struct hr__made *made, enum hr_f
     return hr__fail(error, r, "%s", why.message[0] ? why.message : hr__errno_text(r));
 }
 
-/* How many bytes the image would take as planes; 0: it cannot be converted. */
-static uint64_t planes_bytes(struct hr__pack_maker *m, const struct hr__made *made)
+/* How many bytes the image would take in a form; 0: its header shows that it cannot have it. */
+static uint64_t bytes_as(struct hr__pack_maker *m, const struct hr__made *made, enum hr_form form)
 {
     struct hr_form_estimate estimate = {.size = sizeof estimate};
-    if (hr_converter_estimate(m->converter, HR_FORM_PLANES, made->entry.bytes, made->entry.length,
-                              &estimate, NULL))
+    if (hr_converter_estimate(m->converter, form, made->entry.bytes, made->entry.length, &estimate,
+                              NULL))
         return 0;
     return estimate.possible ? estimate.bytes : 0;
 }
 
-/* Converts to the form that is worth its bytes. Has to convert to coefficients to know their
- * size. */
+/* Converts to the form that is worth its bytes. Has to convert to coefficients to know their size;
+ * converts again while that, or a refusal, changes the choice. */
 static int convert_auto(struct hr__pack_maker *m, struct hr__made *made, struct hr_error *error)
 {
     struct hr_image_info info;
     struct hr_item item;
-    struct hr_error why = {0};
-    uint64_t bytes[3] = {made->entry.length, 0, 0};
+    struct hr_error why;
+    enum hr_pack_kept kept = HR_PACK_KEPT_WORTH;
+    uint64_t bytes[HR_FORMS] = {[HR_FORM_ENCODED] = made->entry.length};
     int r = hr__checker_info(m->checker, made->entry.bytes, made->entry.length, &info, error);
     if (r)
         return r;
-    bytes[HR_FORM_PLANES] = planes_bytes(m, made);
-    r = hr_converter_run(m->converter, HR_FORM_COEFFICIENTS, made->entry.bytes, made->entry.length,
-                         &item, &why);
-    if (r && !refusal(r, &made->entry))
-        return hr__fail(error, r, "%s", why.message[0] ? why.message : hr__errno_text(r));
-    bytes[HR_FORM_COEFFICIENTS] = r ? 0 : item.length;
-    enum hr_form form = hr__pack_worth((uint64_t)info.width * (uint64_t)info.height, bytes);
-    if (form == HR_FORM_COEFFICIENTS)
+    bytes[HR_FORM_PLANES] = bytes_as(m, made, HR_FORM_PLANES);
+    bytes[HR_FORM_INDEXED] = bytes_as(m, made, HR_FORM_INDEXED);
+    enum hr_form form = HR_FORM_COEFFICIENTS, last = HR_FORM_ENCODED;
+    while (form != HR_FORM_ENCODED && form != last) {
+        struct hr_error now = {0};
+        r = hr_converter_run(m->converter, form, made->entry.bytes, made->entry.length, &item,
+                             &now);
+        if (r && !refusal(r, &made->entry))
+            return hr__fail(error, r, "%s", now.message[0] ? now.message : hr__errno_text(r));
+        if (r && form == HR_FORM_COEFFICIENTS) {
+            kept = refusal(r, &made->entry);
+            why = now;
+        }
+        bytes[form] = r ? 0 : item.length;
+        last = r ? HR_FORM_ENCODED : form;
+        form = hr__pack_worth((uint64_t)info.width * (uint64_t)info.height, bytes);
+    }
+    if (form != HR_FORM_ENCODED)
         return take_item(m, &item, made);
-    if (form == HR_FORM_PLANES)
-        return convert_to(m, made, form, error);
     /* an impossible conversion gets a reason text; too small a gain does not */
-    if (r)
-        return keep(m, made, refusal(r, &made->entry), &why, error);
-    return keep(m, made, HR_PACK_KEPT_WORTH, NULL, error);
+    return keep(m, made, kept, kept == HR_PACK_KEPT_WORTH ? NULL : &why, error);
 }
 
 /* Turns an item of a pack that is not in the form asked for back into the JPEG it came from. Planes

@@ -16,7 +16,8 @@ struct hr__pack_maker;
 struct hr__made {
     struct hr__pack_entry entry; /* entry.bytes points at `bytes` */
     void *bytes;                 /* free with hr__free */
-    /* why it was kept as it is, is bad, or ends the run; "" if there is nothing to say */
+    /* why it was kept as it is, or rewritten, is bad, or ends the run; "" if there is nothing to
+     * say */
     char reason[400];
     int result; /* 0; the error of a bad sample, which is then kept in `entry`; or, with `fatal`, an
                    error of the machine */
@@ -38,7 +39,7 @@ void hr__pack_make(struct hr__pack_maker *maker, struct hr_dataset *dataset, uin
  * image's size in pixels and its bytes in each form (indexed by enum hr_form; 0: the image cannot
  * have that form).
  */
-enum hr_form hr__pack_worth(uint64_t pixels, const uint64_t bytes[3]);
+enum hr_form hr__pack_worth(uint64_t pixels, const uint64_t bytes[HR_FORMS]);
 
 /* Digest of the options that affect the bytes of items. */
 uint64_t hr__pack_options_digest(const struct hr_pack_options *options);

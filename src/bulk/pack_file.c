@@ -136,9 +136,8 @@ static int is_entry_in_order(const struct hr__pack_file *f, uint64_t i, uint64_t
     const struct hr__catalog_range *r = &f->catalog->ranges[i];
     int64_t size = f->catalog->sizes[i];
     return size >= 0 && r->offset == f->end && r->offset <= file_bytes &&
-           (uint64_t)size <= file_bytes - r->offset && r->container == 0 &&
-           r->form <= HR_FORM_PLANES && (r->flags & HR__RANGE_HAS_CHECKSUM) &&
-           hr__range_kept(r) < HR_PACK_KEPT_COUNT;
+           (uint64_t)size <= file_bytes - r->offset && r->container == 0 && r->form < HR_FORMS &&
+           (r->flags & HR__RANGE_HAS_CHECKSUM) && hr__range_kept(r) < HR_PACK_KEPT_COUNT;
 }
 
 static void clear_entry(struct hr__catalog *c, uint64_t i)
@@ -498,15 +497,24 @@ void hr__pack_file_close(struct hr__pack_file **file)
     hr__free(f);
 }
 
+void hr__pack_count_item(struct hr_pack_result *result, enum hr_form form, uint64_t bytes)
+{
+    result->samples++;
+    result->forms[form].samples++;
+    result->forms[form].bytes += bytes;
+    if ((size_t)form >= sizeof result->samples_of_form / sizeof *result->samples_of_form)
+        return;
+    result->samples_of_form[form]++;
+    result->bytes_of_form[form] += bytes;
+}
+
 void hr__pack_count(const struct hr__catalog *catalog, uint64_t count,
                     struct hr_pack_result *result)
 {
-    result->samples = count;
     for (uint64_t i = 0; i < count; i++) {
         const struct hr__catalog_range *r = &catalog->ranges[i];
         enum hr_pack_kept kept = hr__range_kept(r);
-        result->samples_of_form[r->form]++;
-        result->bytes_of_form[r->form] += (uint64_t)catalog->sizes[i];
+        hr__pack_count_item(result, (enum hr_form)r->form, (uint64_t)catalog->sizes[i]);
         result->samples_kept[kept]++;
         result->source_bytes += r->source_bytes;
         result->bad += kept == HR_PACK_KEPT_BAD;

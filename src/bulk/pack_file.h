@@ -92,6 +92,9 @@ static inline enum hr_pack_kept hr__range_kept(const struct hr__catalog_range *r
     return (enum hr_pack_kept)(range->flags >> HR__RANGE_KEPT_SHIFT);
 }
 
+/* Counts one sample of a pack, whose item has `bytes` bytes. */
+void hr__pack_count_item(struct hr_pack_result *result, enum hr_form form, uint64_t bytes);
+
 /* Counts the first `count` samples of a pack's catalog into *result. */
 void hr__pack_count(const struct hr__catalog *catalog, uint64_t count,
                     struct hr_pack_result *result);

@@ -224,9 +224,7 @@ static int write_item(struct unpacking *u, struct hand *h, uint64_t index,
 static void count_locked(struct unpacking *u, enum hr_form form, uint64_t item_bytes,
                          uint64_t file_bytes)
 {
-    u->result.samples++;
-    u->result.samples_of_form[form]++;
-    u->result.bytes_of_form[form] += item_bytes;
+    hr__pack_count_item(&u->result, form, item_bytes);
     u->result.pack_bytes += file_bytes;
 }
 

@@ -13,28 +13,25 @@
 /* Picoseconds per byte of the item and per pixel of the image. */
 static const struct {
     uint64_t per_byte, per_pixel;
-} model_ps[3] = {
+} model_ps[HR_FORMS] = {
     [HR_FORM_ENCODED] = {3200, 600},
+    [HR_FORM_INDEXED] = {2000, 600},
     [HR_FORM_COEFFICIENTS] = {150, 600},
     [HR_FORM_PLANES] = {0, 330},
 };
 
-static uint64_t decode_ps(enum hr_form form, uint64_t pixels, uint64_t bytes)
+/* The cost of a form: the time to decode a crop, and what its bytes are worth. */
+static uint64_t cost_ps(enum hr_form form, uint64_t pixels, uint64_t bytes)
 {
-    return bytes * model_ps[form].per_byte + pixels * model_ps[form].per_pixel;
+    return pixels * model_ps[form].per_pixel +
+           bytes * (model_ps[form].per_byte + HR_PACK_NS_PER_BYTE * 1000);
 }
 
-enum hr_form hr__pack_worth(uint64_t pixels, const uint64_t bytes[3])
+enum hr_form hr__pack_worth(uint64_t pixels, const uint64_t bytes[HR_FORMS])
 {
     enum hr_form best = HR_FORM_ENCODED;
-    for (enum hr_form form = HR_FORM_COEFFICIENTS; form <= HR_FORM_PLANES; form++) {
-        if (!bytes[form])
-            continue;
-        uint64_t now = decode_ps(best, pixels, bytes[best]);
-        uint64_t then = decode_ps(form, pixels, bytes[form]);
-        uint64_t more = bytes[form] > bytes[best] ? bytes[form] - bytes[best] : 0;
-        if (then < now && now - then >= more * HR_PACK_NS_PER_BYTE * 1000)
+    for (enum hr_form form = HR_FORM_ENCODED + 1; form < HR_FORMS; form++)
+        if (bytes[form] && cost_ps(form, pixels, bytes[form]) < cost_ps(best, pixels, bytes[best]))
             best = form;
-    }
     return best;
 }

@@ -94,7 +94,7 @@ int hr__pack_take_options(struct hr_pack_options *out, const struct hr_pack_opti
     int r = options ? hr__versioned_take(out, sizeof *out, options, "hr_pack_options", error) : 0;
     if (r)
         return r;
-    if (out->form < HR_FORM_AUTO || out->form > HR_FORM_PLANES)
+    if (out->form < HR_FORM_AUTO || out->form >= HR_FORMS)
         return hr__fail(error, -EINVAL, "hr_pack_options.form is %d: not a form", out->form);
     if (out->threads < 0)
         return hr__fail(error, -EINVAL, "hr_pack_options.threads is %d: it must be 0 or more",

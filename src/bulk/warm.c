@@ -224,9 +224,10 @@ static void report_on(const struct warming *w, struct hr_cache_warm_report *out)
         .cached = w->cached,
         .read_bytes = w->read_bytes,
         .used_bytes = now.bytes,
-        .items = {now.items[0], now.items[1], now.items[2]},
         .bad = w->bad,
     };
+    memcpy(report.items, now.items, sizeof report.items);
+    memcpy(report.items_of_form, now.items, sizeof report.items_of_form);
     if (out)
         hr__versioned_give(out, &report, sizeof report);
 }

@@ -6,7 +6,7 @@
  * that were not cached when it began (VLDB'21, "Analyzing and Mitigating Data Stalls in DNN
  * Training", MinIO).
  *
- * An item enters once. Either it is admitted in its final form, or it waits encoded in staging
+ * An item enters once. Either it is admitted in its final form, or it waits in staging
  * until a worker converts it and settles it in its final form. Staged items are hits like all
  * others. Final items are adjacent in one arena and never move. An item that does not fit into the
  * budget is refused; cached items stay. Staged bytes count in the budget, so staging has no limit
@@ -163,7 +163,7 @@ struct hr__cache_final {
 
 /*
  * Settles a taken item in its final form and frees `staged`. Returns 1 if the item is now as in
- * `final`. Returns 0 if it stays encoded: as requested, or because the budget has no room for its
+ * `final`. Returns 0 if it stays as it is: as requested, or because the budget has no room for its
  * growth, or memory was refused. The item is a hit at every moment. Any thread.
  */
 int hr__cache_settle(struct hr__cache *cache, struct hr__cache_staged *staged,
@@ -171,9 +171,9 @@ int hr__cache_settle(struct hr__cache *cache, struct hr__cache_staged *staged,
 
 /* A snapshot; each value is read separately. */
 struct hr__cache_counts {
-    uint64_t items[3];     /* by form; staged items count as encoded */
-    uint64_t bytes;        /* of all items, each rounded up to 64 */
-    uint64_t reserved;     /* of the budget: bytes, plus room kept for conversions */
+    uint64_t items[HR_FORMS]; /* staged items count in the form that they have */
+    uint64_t bytes;           /* of all items, each rounded up to 64 */
+    uint64_t reserved;        /* of the budget: bytes, plus room kept for conversions */
     uint64_t source_bytes; /* total size on storage of the cached samples: what an epoch no longer
                             * has to read */
     uint64_t staged;       /* items waiting for conversion or in it */
@@ -182,6 +182,15 @@ struct hr__cache_counts {
 };
 
 void hr__cache_get_counts(struct hr__cache *cache, struct hr__cache_counts *counts);
+
+/* Returns the number of items of all forms. */
+static inline uint64_t hr__all_items(const uint64_t items[HR_FORMS])
+{
+    uint64_t all = 0;
+    for (int form = 0; form < HR_FORMS; form++)
+        all += items[form];
+    return all;
+}
 
 /* Returns the most bytes that items may have. Constant. */
 uint64_t hr__cache_budget(const struct hr__cache *cache);

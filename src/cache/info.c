@@ -171,12 +171,23 @@ static void fill_costs(struct hr_cache_info *out, const struct hr__segment_costs
 {
     out->form = (int)atomic_load(&costs->form);
     out->form_asked = (int)atomic_load(&costs->form_asked);
-    for (int form = 0; form < 3; form++) {
-        out->prepare_us[form] = (double)atomic_load(&costs->prepare_ns[form]) / 1e3;
-        out->convert_us[form] = (double)atomic_load(&costs->convert_ns[form]) / 1e3;
-        out->growth[form] = (double)atomic_load(&costs->growth_ppm[form]) / 1e6;
+    for (int form = 0; form < HR_FORMS; form++) {
+        out->forms[form].prepare_us = (double)atomic_load(&costs->prepare_ns[form]) / 1e3;
+        out->forms[form].convert_us = (double)atomic_load(&costs->convert_ns[form]) / 1e3;
+        out->forms[form].growth = (double)atomic_load(&costs->growth_ppm[form]) / 1e6;
     }
     out->read_us = (double)atomic_load(&costs->read_ns) / 1e3;
+}
+
+/* Fills in the members that programs of version 0.1 know. */
+static void copy_first_forms(struct hr_cache_info *out)
+{
+    for (size_t form = 0; form < sizeof out->items / sizeof *out->items; form++) {
+        out->items[form] = out->forms[form].items;
+        out->prepare_us[form] = out->forms[form].prepare_us;
+        out->convert_us[form] = out->forms[form].convert_us;
+        out->growth[form] = out->forms[form].growth;
+    }
 }
 
 void hr__info_fill(struct hr_cache_info *out, struct hr__segment *s)
@@ -198,11 +209,13 @@ void hr__info_fill(struct hr_cache_info *out, struct hr__segment *s)
     out->size_bytes = h->size_bytes;
     out->budget_bytes = s->layout.arena_bytes;
     out->used_bytes = books.arena_used + books.staged_bytes;
-    memcpy(out->items, books.items, sizeof out->items);
+    for (int form = 0; form < HR_FORMS; form++)
+        out->forms[form].items = books.items[form];
     out->staged = books.staged;
     out->source_bytes = books.source_bytes;
     fill_memory(out, s, &books);
     fill_users(out, s);
     fill_counters(out, s);
     fill_costs(out, &h->costs);
+    copy_first_forms(out);
 }

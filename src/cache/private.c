@@ -49,6 +49,8 @@ enum { STATE_BUSY = 1, STATE_STAGED = 2, STATE_FINAL = 3, STATE_MASK = 3 };
 #define FORM_SHIFT 2
 #define FORM_MASK  3u
 
+_Static_assert(HR_FORMS <= FORM_MASK + 1, "a word has room for every form");
+
 struct entry {
     _Atomic uint64_t word;
     _Atomic uint32_t staged_length; /* written before the word becomes staged */

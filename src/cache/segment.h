@@ -31,6 +31,7 @@
 #include "cache/secret.h"
 
 #include <headrace/base.h>
+#include <headrace/form.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -38,7 +39,7 @@
 #include <stdint.h>
 
 #define HR__SEGMENT_MAGIC   "HRCACHE"
-#define HR__SEGMENT_VERSION 3u
+#define HR__SEGMENT_VERSION 4u
 #define HR__SEGMENT_USERS   256
 #define HR__SEGMENT_ALIGN   64u
 
@@ -93,7 +94,7 @@ struct hr__books {
     uint64_t ring_cursor;     /* items before it have been offered for conversion */
     uint64_t ring_allocated;  /* 0, or the size of the ring */
     uint64_t source_bytes;    /* of admitted items */
-    uint64_t items[3];        /* admitted items by form; pending ones count as encoded */
+    uint64_t items[HR_FORMS]; /* admitted items; pending ones in the form that they have */
     uint64_t staged;          /* pending items, and their bytes */
     uint64_t staged_bytes;
     uint64_t waiting; /* pending items that nobody is converting */
@@ -115,8 +116,8 @@ struct hr__segment_user {
 /* Measured means, for programs that inspect the segment; relaxed. */
 struct hr__segment_costs {
     _Atomic int64_t form, form_asked;
-    _Atomic uint64_t prepare_ns[3], convert_ns[3], read_ns;
-    _Atomic uint64_t growth_ppm[3];
+    _Atomic uint64_t prepare_ns[HR_FORMS], convert_ns[HR_FORMS], growth_ppm[HR_FORMS];
+    _Atomic uint64_t read_ns;
 };
 
 struct hr__segment_layout {

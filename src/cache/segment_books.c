@@ -20,12 +20,15 @@
 #define PATIENCE_NS UINT64_C(250000000)
 
 #define FORM_SHIFT    3
+#define FORM_MASK     3u
 #define OWNER_SHIFT   5
 #define PENDING_SHIFT 13
 #define TAKEN_SHIFT   14
 #define VERSION_SHIFT 15
 #define VERSION_MASK  0x1ffffu
 #define RESERVE_SHIFT 32
+
+_Static_assert(HR_FORMS <= FORM_MASK + 1, "a word has room for every form");
 
 #define SHOWN (sizeof(struct hr__books) / sizeof(uint64_t))
 
@@ -42,7 +45,7 @@ struct hr__word hr__word_unpack(uint64_t word)
 {
     return (struct hr__word){
         .state = (enum hr__entry_state)(word & 7),
-        .form = word >> FORM_SHIFT & 3,
+        .form = word >> FORM_SHIFT & FORM_MASK,
         .owner = word >> OWNER_SHIFT & 0xff,
         .pending = word >> PENDING_SHIFT & 1,
         .taken = word >> TAKEN_SHIFT & 1,

@@ -120,7 +120,7 @@ void hr__cache_log_kept(struct hr__cache *cache)
     if (fstat(segment->own.fd, &st) || !st.st_nlink)
         return;
     hr__store_get_counts(c->store, &now);
-    uint64_t items = now.items[0] + now.items[1] + now.items[2];
+    uint64_t items = hr__all_items(now.items);
     if (!items || !hr__segment_is_sound(segment) || hr__segment_users(segment, NULL, 0))
         return;
     hr__log(HR_LOG_WARNING,
@@ -344,7 +344,7 @@ static void publish(struct hr__cache *cache, const struct hr__worth *worth, enum
     struct hr__segment_costs *costs = &hr__store_segment(c->store)->header->costs;
     atomic_store_explicit(&costs->form, form, memory_order_relaxed);
     atomic_store_explicit(&costs->form_asked, asked, memory_order_relaxed);
-    for (int f = 0; f < HR__FORMS; f++) {
+    for (int f = 0; f < HR_FORMS; f++) {
         publish_mean(&costs->prepare_ns[f], &worth->prepare_ns[f], 1);
         publish_mean(&costs->convert_ns[f], &worth->convert_ns[f], 1);
         publish_mean(&costs->growth_ppm[f], &worth->growth[f], 1e6);

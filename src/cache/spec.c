@@ -84,15 +84,15 @@ static int read_form(struct spec_reader *r, struct hr__piece value)
         r->out->form = HR_FORM_AUTO;
         return 0;
     }
-    for (int form = HR_FORM_ENCODED; form <= HR_FORM_PLANES; form++)
+    for (int form = HR_FORM_ENCODED; form < HR_FORMS; form++)
         if (hr__piece_equals(p, hr_form_name((enum hr_form)form))) {
             r->out->form = form;
             return 0;
         }
-    return hr__fail(
-        r->error, -EINVAL,
-        "cache \"%.*s\": form \"%.*s\" does not exist: write auto, encoded, coefficients or planes",
-        TEXT(r), PIECE(p));
+    return hr__fail(r->error, -EINVAL,
+                    "cache \"%.*s\": form \"%.*s\" does not exist: write auto, encoded, indexed, "
+                    "coefficients or planes",
+                    TEXT(r), PIECE(p));
 }
 
 static int once(struct spec_reader *r, int *seen, const char *name)

@@ -363,7 +363,7 @@ void hr__store_note_place(struct hr__store *store, uint64_t order, uint64_t posi
 static uint64_t window_of(const struct hr__segment *s)
 {
     struct hr__books now = hr__segment_books(s);
-    uint64_t items = now.items[0] + now.items[1] + now.items[2];
+    uint64_t items = hr__all_items(now.items);
     uint64_t all = s->layout.index_slots / 5 * 4; /* samples of the dataset, roughly */
     if (!items || items >= all)
         return UINT64_MAX;
@@ -765,7 +765,6 @@ void hr__store_get_counts(struct hr__store *store, struct hr__cache_counts *coun
         return;
     struct hr__books now = hr__segment_books(s);
     *counts = (struct hr__cache_counts){
-        .items = {now.items[0], now.items[1], now.items[2]},
         .bytes = now.arena_used + now.staged_bytes,
         .reserved = now.arena_used + now.promised,
         .source_bytes = now.source_bytes,
@@ -773,6 +772,7 @@ void hr__store_get_counts(struct hr__store *store, struct hr__cache_counts *coun
         .staged_bytes = now.staged_bytes,
         .refused = atomic_load_explicit(&s->user->refused, memory_order_relaxed),
     };
+    memcpy(counts->items, now.items, sizeof counts->items);
 }
 
 uint64_t hr__store_waiting(const struct hr__store *store)

@@ -4,14 +4,16 @@
 /* From this many values on a mean forgets old ones, so that it follows changes in a run. */
 #define MEMORY 256
 
-/* A mean is used from this many values on. */
-#define ENOUGH 16
-
 /* Estimates until there are measurements: cost relative to preparing an encoded sample, and bytes
  * relative to its own. From photographs of 500 x 375 on one core. */
-static const double typical_prepare[HR__FORMS] = {1, 0.4, 0.25};
-static const double typical_convert[HR__FORMS] = {0, 9, 5};
-static const double typical_growth[HR__FORMS] = {1, 1.4, 4.5};
+static const struct {
+    double prepare, convert, growth;
+} usual[HR_FORMS] = {
+    [HR_FORM_ENCODED] = {1, 0, 1},
+    [HR_FORM_INDEXED] = {0.8, 1, 1.02},
+    [HR_FORM_COEFFICIENTS] = {0.4, 9, 1.2},
+    [HR_FORM_PLANES] = {0.25, 4.5, 4.5},
+};
 
 void hr__mean_add(struct hr__mean *mean, double value)
 {
@@ -22,7 +24,7 @@ void hr__mean_add(struct hr__mean *mean, double value)
 
 static double believed(const struct hr__mean *mean, double typical)
 {
-    return mean->count >= ENOUGH ? mean->value : typical;
+    return mean->count >= HR__WORTH_ENOUGH ? mean->value : typical;
 }
 
 static double prepare_ns(const struct hr__worth *worth, enum hr_form form)
@@ -30,7 +32,7 @@ static double prepare_ns(const struct hr__worth *worth, enum hr_form form)
     double encoded = worth->prepare_ns[HR_FORM_ENCODED].value;
     return form == HR_FORM_ENCODED
                ? encoded
-               : believed(&worth->prepare_ns[form], encoded * typical_prepare[form]);
+               : believed(&worth->prepare_ns[form], encoded * usual[form].prepare);
 }
 
 double hr__worth_convert_ns(const struct hr__worth *worth, enum hr_form form)
@@ -38,12 +40,12 @@ double hr__worth_convert_ns(const struct hr__worth *worth, enum hr_form form)
     double encoded = worth->prepare_ns[HR_FORM_ENCODED].value;
     return form == HR_FORM_ENCODED
                ? 0
-               : believed(&worth->convert_ns[form], encoded * typical_convert[form]);
+               : believed(&worth->convert_ns[form], encoded * usual[form].convert);
 }
 
 double hr__worth_growth(const struct hr__worth *worth, enum hr_form form)
 {
-    return form == HR_FORM_ENCODED ? 1 : believed(&worth->growth[form], typical_growth[form]);
+    return form == HR_FORM_ENCODED ? 1 : believed(&worth->growth[form], usual[form].growth);
 }
 
 static double saving_ns(const struct hr__worth *worth, enum hr_form form)
@@ -78,6 +80,23 @@ int hr__worth_convert(const struct hr__worth *worth, enum hr_form form,
 /* The cost of a sample's read when storage is the bottleneck: more than any form saves. */
 #define PRICELESS_NS 1e15
 
+/* The cost of an item of a form, by the time that it is made. */
+static double making_ns(const struct hr__worth *worth, enum hr_form form,
+                        const struct hr__worth_moment *moment)
+{
+    if (form == HR_FORM_INDEXED && moment->in_passing)
+        return HR__WORTH_PASSING * prepare_ns(worth, HR_FORM_ENCODED);
+    return hr__worth_convert_ns(worth, form);
+}
+
+int hr__worth_index_repays(const struct hr__worth *worth, const struct hr__worth_moment *moment)
+{
+    double saving = saving_ns(worth, HR_FORM_INDEXED);
+    if (!moment->uses_known || moment->uses == HR__WORTH_FOREVER)
+        return saving > 0;
+    return saving * (double)moment->uses > HR__WORTH_PASSING * prepare_ns(worth, HR_FORM_ENCODED);
+}
+
 /* A form: its item's bytes relative to its sample's, and the time that having it saves in each
  * epoch compared with reading the sample. */
 struct point {
@@ -87,19 +106,19 @@ struct point {
 
 /* Lists the forms worth considering. Returns how many. */
 static int points(const struct hr__worth *worth, const struct hr__worth_space *space,
-                  const struct hr__worth_moment *moment, struct point out[HR__FORMS])
+                  const struct hr__worth_moment *moment, struct point out[HR_FORMS])
 {
     double read_ns = space->fetch_bound ? PRICELESS_NS : worth->read_ns.value;
     int count = 0;
     out[count++] = (struct point){HR_FORM_ENCODED, 1, read_ns};
-    for (enum hr_form form = HR_FORM_COEFFICIENTS; form <= HR_FORM_PLANES; form++) {
+    for (enum hr_form form = HR_FORM_ENCODED + 1; form < HR_FORMS; form++) {
         if (space->asked != HR_FORM_AUTO && space->asked != (int)form)
             continue;
         double saving = saving_ns(worth, form);
         if (moment->uses_known && !moment->uses)
             saving = 0;
         else if (moment->uses_known && moment->uses != HR__WORTH_FOREVER)
-            saving -= hr__worth_convert_ns(worth, form) / (double)moment->uses;
+            saving -= making_ns(worth, form, moment) / (double)moment->uses;
         if (saving > 0)
             out[count++] = (struct point){form, hr__worth_growth(worth, form), read_ns + saving};
     }
@@ -109,9 +128,9 @@ static int points(const struct hr__worth *worth, const struct hr__worth_space *s
 /* Computes the upper convex hull of the forms by weight, starting from the point where nothing is
  * stored and nothing saved. Returns the number of forms on it. */
 static int hull(const struct hr__worth *worth, const struct hr__worth_space *space,
-                const struct hr__worth_moment *moment, struct point out[HR__FORMS])
+                const struct hr__worth_moment *moment, struct point out[HR_FORMS])
 {
-    struct point all[HR__FORMS], last = {HR_FORM_ENCODED, 0, 0};
+    struct point all[HR_FORMS], last = {HR_FORM_ENCODED, 0, 0};
     int count = points(worth, space, moment, all), on = 0;
     for (;;) {
         const struct point *best = NULL;
@@ -137,7 +156,7 @@ enum hr_form hr__worth_choose(const struct hr__worth *worth, size_t length,
                               const struct hr__worth_space *space,
                               const struct hr__worth_moment *moment)
 {
-    struct point on[HR__FORMS];
+    struct point on[HR_FORMS];
     int count = hull(worth, space, moment, on), i = 0;
     double left = (double)space->budget_bytes - (double)space->settled_bytes;
     double undecided = (double)space->missing_bytes + (double)space->staged_bytes;
@@ -160,7 +179,7 @@ uint64_t hr__worth_leave_free(const struct hr__worth *worth, enum hr_form form,
                               const struct hr__worth_space *space,
                               const struct hr__worth_moment *moment)
 {
-    struct point on[HR__FORMS];
+    struct point on[HR_FORMS];
     int count = hull(worth, space, moment, on);
     double weight = 0;
     for (int i = 0; i < count && on[i].form != form; i++)

@@ -19,7 +19,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HR__FORMS 3
+/* The cost of an index that is made while its file is decoded, relative to the decoding. */
+#define HR__WORTH_PASSING 0.1
+
+/* From this many values on a mean is used. */
+#define HR__WORTH_ENOUGH 16
 
 /* The share of their time that busy workers may convert. */
 #define HR__WORTH_SHARE 0.1
@@ -36,11 +40,11 @@ void hr__mean_add(struct hr__mean *mean, double value);
 
 /* The measurements. All zero: none yet. */
 struct hr__worth {
-    struct hr__mean prepare_ns[HR__FORMS]; /* per sample, by the form of its item */
-    struct hr__mean convert_ns[HR__FORMS]; /* per item, by its new form */
-    struct hr__mean growth[HR__FORMS];     /* bytes after / bytes before, by its new form */
-    struct hr__mean read_ns;               /* per sample that is not cached */
-    struct hr__mean read_bytes;            /* per sample that is not cached */
+    struct hr__mean prepare_ns[HR_FORMS]; /* per sample, by the form of its item */
+    struct hr__mean convert_ns[HR_FORMS]; /* per item, by its new form */
+    struct hr__mean growth[HR_FORMS];     /* bytes after / bytes before, by its new form */
+    struct hr__mean read_ns;              /* per sample that is not cached */
+    struct hr__mean read_bytes;           /* per sample that is not cached */
 };
 
 /* The cost of a conversion, and bytes after / bytes before, as measured or estimated. */
@@ -54,6 +58,7 @@ struct hr__worth_moment {
     int idle;               /* the worker that asks has nothing else to do */
     uint64_t working_ns;    /* of all workers so far, with conversions */
     uint64_t converting_ns; /* the part of it spent on conversions */
+    int in_passing;         /* the sample is being decoded, so that an index costs little more */
 };
 
 /* Returns non-zero if an item should be converted to `form` now. For HR_FORM_ENCODED: settled
@@ -64,6 +69,9 @@ int hr__worth_convert(const struct hr__worth *worth, enum hr_form form,
 /* Returns non-zero if the conversion takes less time than `uses` of its result save. */
 int hr__worth_repays(const struct hr__worth *worth, enum hr_form form, uint64_t uses);
 
+/* Returns non-zero if the remaining uses repay an index that is made in passing. */
+int hr__worth_index_repays(const struct hr__worth *worth, const struct hr__worth_moment *moment);
+
 /* The state of the cache when deciding what an item may take. Bytes are those of items, except
  * missing_bytes, which are sizes on storage. */
 struct hr__worth_space {
@@ -71,7 +79,7 @@ struct hr__worth_space {
     uint64_t settled_bytes; /* of the budget: used or kept for items already decided */
     uint64_t staged_bytes;  /* of items that wait for a conversion and may be decided anew */
     uint64_t missing_bytes; /* of the samples that are not cached */
-    uint64_t converted;     /* items converted so far */
+    uint64_t converted;     /* items converted so far, without indexed ones */
     uint64_t staged;        /* items that wait for a conversion */
     int asked;              /* HR_FORM_AUTO, or the only form allowed besides encoded */
     int fetch_bound;        /* storage is the bottleneck: no form is worth a fetch */

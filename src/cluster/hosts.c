@@ -348,14 +348,14 @@ static int apply_form(struct host_reader *r)
     struct hr__piece value = r->values[OPTION_FORM];
     if (!r->seen[OPTION_FORM])
         return 0;
-    for (int form = HR_FORM_ENCODED; form <= HR_FORM_PLANES; form++)
+    for (int form = HR_FORM_ENCODED; form < HR_FORMS; form++)
         if (hr__piece_equals(value, hr_form_name((enum hr_form)form))) {
             r->out->form = form;
             return 0;
         }
     return hr__fail(r->error, -EINVAL,
                     "cache \"%.*s\": form \"%.*s\" must be one that all hosts keep: write encoded, "
-                    "coefficients or planes",
+                    "indexed, coefficients or planes",
                     TEXT(r), HR__PIECE(value));
 }
 

@@ -62,7 +62,7 @@ int hr__peer_item_check(struct hr__peer_trailer *out, const uint64_t key[2], con
         return -EBADMSG;
     size_t item = length - HR__PEER_TRAILER;
     const uint8_t *t = (const uint8_t *)bytes + item;
-    if (memcmp(t, "HRPI", 4) || t[4] != VERSION || t[5] > HR_FORM_PLANES || t[6] || t[7] ||
+    if (memcmp(t, "HRPI", 4) || t[4] != VERSION || t[5] >= HR_FORMS || t[6] || t[7] ||
         get64(t + 8) != item || get64(t + CHECKSUM) != checksum(t, key, bytes, item, secret))
         return -EBADMSG;
     *out = (struct hr__peer_trailer){

@@ -12,32 +12,22 @@
 #include "base/memory.h"
 #include "base/round.h"
 #include "codec/block_pack.h"
+#include "codec/block_symbols.h"
 #include "codec/coefficients.h"
+#include "codec/indexed.h"
 #include "codec/inverse_dct.h"
 #include "codec/scan_reader.h"
-#include "codec/ycc.h"
+#include "codec/strips.h"
 
 #include <errno.h>
 
-#define INLINE static inline __attribute__((always_inline))
-
 #define BATCH 16
 
-/* Look-ups after a refill. */
-#define PAIRS 5
-#define SKIPS 2
+/* Bytes of a row to load in advance. */
+#define PREFETCH_MOST 8192
 
-/* What is read after a refill is there. */
-_Static_assert(HR__DC_BITS_MOST <= HR__REFILL_BITS, "a DC difference");
-_Static_assert(PAIRS *HR__AC_INDEX <= HR__REFILL_BITS, "pairs");
-_Static_assert(SKIPS *HR__SKIP_BITS_MOST <= HR__REFILL_BITS, "skipping");
-_Static_assert(HR__AC_BITS_MOST <= HR__REFILL_BITS, "a long symbol");
 _Static_assert(HR__SEGMENT_SLACK >= HR__MCU_BYTES_MOST + 2 * sizeof(uint64_t),
                "loads behind an MCU");
-/* Entries of `skip` hold their steps in a byte, and ends are told from runs past the block. */
-_Static_assert(63 + HR__STEP_END < HR__STEP_OTHER && HR__STEP_OTHER < 256, "steps");
-_Static_assert(62 + 63 < HR__STEP_END, "runs past the block");
-
 /* DC coefficients are from -2048 to 2047. */
 #define DC_BIAS 2048
 #define DC_BITS 12
@@ -65,51 +55,32 @@ struct waiting_block {
     int component, flat; /* flat: all of it is the DC coefficient */
 };
 
-/* The blocks of a component that the region needs, and their samples. */
-struct baseline_part {
-    uint32_t x, y, columns, rows; /* in blocks */
-    uint32_t h, v;                /* blocks in an MCU */
-    uint32_t side;                /* samples that a block is transformed to, on each axis */
-    uint8_t *plane;
-    ptrdiff_t stride;
-    struct hr__block_limits limits;
-};
-
 struct hr__baseline {
     struct hr__dc_table dc[TABLES];
     struct hr__ac_table ac[TABLES];
-    struct hr__codec_scratch planes;
-    struct hr__ycc *ycc;
+    struct hr__strips strips;
     hr__inverse_dct_pair_fn *transform;
     /* of the image: */
-    struct hr__item_header shape;
-    struct hr__item_header output; /* of the halved image */
-    struct baseline_part part[COMPONENTS];
+    struct hr__ycc_shape shape;
+    struct hr__block_limits limits[COMPONENTS];
     struct mcu_block block[HR__MCU_BLOCKS_MOST];
     int components, blocks;
+    uint32_t mcu_h, mcu_v; /* sides of an MCU in blocks of the finest component */
+    int failure;           /* in converting a strip */
+    struct hr_error *error;
     uint32_t mcus_x, mcus_y;
+    struct hr__scan_grid grid;       /* of points */
     uint32_t rows_at_once;           /* rows of MCUs that libjpeg decodes together */
     uint32_t restart, until_restart; /* MCUs between restart markers, 0: none; MCUs to the next */
     int next_restart;                /* its number, 0..7 */
     int level[COMPONENTS];           /* the last DC coefficients */
+    const uint8_t *scan;             /* its first byte */
+    uint8_t *point;                  /* where the next point goes; NULL: none are noted */
     struct hr__scan_reader reader;
     int waiting;
     struct waiting_block wait[BATCH];
     /* natural order, zero where nothing waits; one more block for what is stored past the last */
     int16_t coefficient[BATCH + 1][64] __attribute__((aligned(64)));
-    uint8_t piece[HR__SEGMENT_PIECE + HR__SEGMENT_SLACK];
-};
-
-/* Natural position of a zigzag position. Behind 63: the first one of the next block, which its DC
- * coefficient overwrites. */
-#define PAST_16 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64
-static const uint8_t natural[63 + HR__STEP_END + 1] = {
-    0,  1,  8,  16, 9,       2,       3,       10,      17,      24,      32,      25,
-    18, 11, 4,  5,  12,      19,      26,      33,      40,      48,      41,      34,
-    27, 20, 13, 6,  7,       14,      21,      28,      35,      42,      49,      56,
-    57, 50, 43, 36, 29,      22,      15,      23,      30,      37,      44,      51,
-    58, 59, 52, 45, 38,      31,      39,      46,      53,      60,      61,      54,
-    47, 55, 62, 63, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16, PAST_16,
 };
 
 int hr__baseline_create(struct hr__baseline **out, struct hr_error *error)
@@ -119,9 +90,8 @@ int hr__baseline_create(struct hr__baseline **out, struct hr_error *error)
     if (!b)
         return hr__fail(error, -ENOMEM, "out of memory for a JPEG decoder");
     memset(b, 0, sizeof *b);
-    b->reader.piece = b->piece;
     b->transform = hr__inverse_dct_pair(hr__isa());
-    int r = hr__ycc_create(&b->ycc, hr__isa(), error);
+    int r = hr__strips_create(&b->strips, error);
     if (r)
         hr__free(b);
     else
@@ -134,36 +104,81 @@ void hr__baseline_destroy(struct hr__baseline **baseline)
     struct hr__baseline *b = *baseline;
     if (!b)
         return;
-    hr__ycc_destroy(&b->ycc);
-    hr__scratch_free(&b->planes);
+    hr__strips_destroy(&b->strips);
     hr__free(b);
     *baseline = NULL;
 }
 
 size_t hr__baseline_memory(const struct hr__baseline *b)
 {
-    return sizeof *b + b->planes.capacity + hr__ycc_memory(b->ycc);
+    return sizeof *b + hr__strips_memory(&b->strips);
+}
+
+void hr__baseline_set_strip(struct hr__baseline *b, size_t bytes)
+{
+    b->strips.bytes = bytes;
 }
 
 /* The header */
 
-/* Returns non-zero if the file has the usual structure. */
+/* Returns non-zero if the file is coded in the usual way. */
 static int is_usual(const struct jpeg_decompress_struct *cinfo)
 {
-    const jpeg_component_info *c = cinfo->comp_info;
     if (cinfo->progressive_mode || cinfo->arith_code ||
         cinfo->comps_in_scan != cinfo->num_components)
         return 0;
     if (cinfo->Ss != 0 || cinfo->Se != DCTSIZE2 - 1 || cinfo->Ah != 0 || cinfo->Al != 0)
         return 0; /* lossless, or a fault that libjpeg notes */
+    for (int i = 0; i < cinfo->num_components; i++)
+        if (cinfo->cur_comp_info[i] != &cinfo->comp_info[i])
+            return 0;
+    return 1;
+}
+
+static int has_usual_colours(const struct jpeg_decompress_struct *cinfo)
+{
     if (cinfo->num_components == 1)
         return cinfo->jpeg_color_space == JCS_GRAYSCALE;
-    for (int i = 0; i < 3 && cinfo->num_components == 3; i++)
-        if (cinfo->cur_comp_info[i] != &c[i])
+    return cinfo->num_components == 3 &&
+           (cinfo->jpeg_color_space == JCS_YCbCr || cinfo->jpeg_color_space == JCS_RGB);
+}
+
+/* Finds the shape and the blocks of an MCU. Returns 0 if libjpeg would refuse them: a sample covers
+ * no whole number of pixels, or the blocks are too many. */
+static int take_sampling(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo)
+{
+    int grey = cinfo->num_components == 1; /* its MCU is one block, whatever the factors say */
+    b->components = cinfo->num_components;
+    b->shape = (struct hr__ycc_shape){
+        .components = (uint8_t)b->components,
+        .width = cinfo->image_width,
+        .height = cinfo->image_height,
+        .rgb = cinfo->jpeg_color_space == JCS_RGB,
+    };
+    b->mcu_h = grey ? 1 : (uint32_t)cinfo->max_h_samp_factor;
+    b->mcu_v = grey ? 1 : (uint32_t)cinfo->max_v_samp_factor;
+    b->rows_at_once = grey ? (uint32_t)cinfo->comp_info[0].v_samp_factor : 1;
+    b->blocks = 0;
+    for (int i = 0; i < b->components; i++) {
+        struct hr__strip_part *p = &b->strips.part[i];
+        p->h = grey ? 1 : (uint32_t)cinfo->comp_info[i].h_samp_factor;
+        p->v = grey ? 1 : (uint32_t)cinfo->comp_info[i].v_samp_factor;
+        if (b->mcu_h % p->h || b->mcu_v % p->v ||
+            (uint32_t)b->blocks + p->h * p->v > HR__MCU_BLOCKS_MOST)
             return 0;
-    return cinfo->num_components == 3 && cinfo->jpeg_color_space == JCS_YCbCr &&
-           c[0].h_samp_factor <= 2 && c[0].v_samp_factor <= 2 && c[1].h_samp_factor == 1 &&
-           c[1].v_samp_factor == 1 && c[2].h_samp_factor == 1 && c[2].v_samp_factor == 1;
+        b->shape.across[i] = (uint8_t)(b->mcu_h / p->h);
+        b->shape.down[i] = (uint8_t)(b->mcu_v / p->v);
+        for (uint32_t k = 0; k < p->h * p->v; k++)
+            b->block[b->blocks++] =
+                (struct mcu_block){.component = i, .x = (int)(k % p->h), .y = (int)(k / p->h)};
+    }
+    b->strips.mcu_v = b->mcu_v;
+    b->mcus_x = (b->shape.width + 8 * b->mcu_h - 1) / (8 * b->mcu_h);
+    b->mcus_y = (b->shape.height + 8 * b->mcu_v - 1) / (8 * b->mcu_v);
+    b->grid.spacing = HR__POINT_PIXELS / (8 * b->mcu_h);
+    b->grid.per_row = (b->mcus_x + b->grid.spacing - 1) / b->grid.spacing;
+    b->grid.points = (uint64_t)b->grid.per_row * b->mcus_y + 1;
+    return 1;
 }
 
 /* Builds the tables of a component. Returns 0 if one is missing or unusable. */
@@ -179,241 +194,67 @@ static int take_tables(struct hr__baseline *b, const struct jpeg_decompress_stru
     if (!dc || !ac || !quant || !hr__dc_table_build(&b->dc[c->dc_tbl_no], dc->bits, dc->huffval) ||
         !hr__ac_table_build(&b->ac[c->ac_tbl_no], ac->bits, ac->huffval))
         return 0;
-    hr__block_limits_fill(&b->part[i].limits, quant->quantval);
+    hr__block_limits_fill(&b->limits[i], quant->quantval);
     return 1;
 }
 
 static int take_header(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo)
 {
-    int grey = cinfo->num_components == 1;
-    if (!is_usual(cinfo))
+    if (!is_usual(cinfo) || !has_usual_colours(cinfo) || !take_sampling(b, cinfo))
         return 0;
-    b->components = cinfo->num_components;
-    b->shape = (struct hr__item_header){
-        .components = (uint8_t)b->components,
-        .width = cinfo->image_width,
-        .height = cinfo->image_height,
-        .h = grey ? 1 : (uint8_t)cinfo->comp_info[0].h_samp_factor,
-        .v = grey ? 1 : (uint8_t)cinfo->comp_info[0].v_samp_factor,
-    };
-    b->mcus_x = (b->shape.width + 8u * b->shape.h - 1) / (8u * b->shape.h);
-    b->mcus_y = (b->shape.height + 8u * b->shape.v - 1) / (8u * b->shape.v);
-    b->rows_at_once = grey ? (uint32_t)cinfo->comp_info[0].v_samp_factor : 1;
     b->restart = cinfo->restart_interval;
-    b->blocks = 0;
-    for (int i = 0; i < b->components; i++) {
-        struct baseline_part *p = &b->part[i];
+    for (int i = 0; i < b->components; i++)
         if (!take_tables(b, cinfo, i))
             return 0;
-        p->h = i ? 1 : b->shape.h;
-        p->v = i ? 1 : b->shape.v;
-        for (uint32_t k = 0; k < p->h * p->v; k++)
-            b->block[b->blocks++] = (struct mcu_block){
-                .dc = &b->dc[cinfo->comp_info[i].dc_tbl_no],
-                .ac = &b->ac[cinfo->comp_info[i].ac_tbl_no],
-                .component = i,
-                .x = (int)(k % p->h),
-                .y = (int)(k / p->h),
-            };
+    for (int i = 0; i < b->blocks; i++) {
+        const jpeg_component_info *c = &cinfo->comp_info[b->block[i].component];
+        b->block[i].dc = &b->dc[c->dc_tbl_no];
+        b->block[i].ac = &b->ac[c->ac_tbl_no];
     }
     return 1;
 }
 
 /* The region */
 
-/* Plans blocks of fewer samples for a halved image, as libjpeg does: chroma that has half of the
- * samples on both axes is halved once less. Returns 0 if libjpeg would not filter chroma. */
+/* Plans blocks of fewer samples for a halved image, as libjpeg does: components that have half of
+ * the samples on both axes are halved once less. Returns 0 if libjpeg would not filter a component
+ * that hr__ycc_run filters, as in images halved three times. */
 static int plan_size(struct hr__baseline *b, int halvings)
 {
-    uint32_t side = 8u >> halvings;
-    int is_same = b->shape.h == 1 && b->shape.v == 1,
-        is_quarter = b->shape.h == 2 && b->shape.v == 2;
-    b->output = b->shape;
-    b->output.width = ((b->shape.width - 1) >> halvings) + 1;
-    b->output.height = ((b->shape.height - 1) >> halvings) + 1;
-    if (halvings && is_quarter)
-        b->output.h = b->output.v = 1;
-    for (int i = 0; i < b->components; i++)
-        b->part[i].side = i && halvings && is_quarter ? 2 * side : side;
-    for (int i = 0; i < b->blocks; i++)
-        b->block[i].flat = b->part[b->block[i].component].side == 1;
-    return side > 1 || is_same || is_quarter;
-}
-
-/* Finds the blocks that the region needs, and places their samples. */
-static int plan_region(struct hr__baseline *b, const struct hr_region *region,
-                       struct hr__ycc_planes *planes, struct hr_error *error)
-{
-    size_t bytes = 0, at[COMPONENTS];
-    planes->shape = &b->output;
+    const uint32_t least = 8u >> halvings;
+    struct hr__ycc_shape *s = &b->strips.shape;
+    int filtered = 0;
+    *s = b->shape;
+    s->width = ((b->shape.width - 1) >> halvings) + 1;
+    s->height = ((b->shape.height - 1) >> halvings) + 1;
+    b->strips.mcu_rows = least * b->mcu_v;
     for (int i = 0; i < b->components; i++) {
-        struct baseline_part *p = &b->part[i];
-        struct hr_region *w = &planes->window[i];
-        hr__ycc_window(&b->output, region, i, w);
-        p->x = (uint32_t)w->x / p->side;
-        p->y = (uint32_t)w->y / p->side;
-        p->columns = ((uint32_t)(w->x + w->width) + p->side - 1) / p->side - p->x;
-        p->rows = ((uint32_t)(w->y + w->height) + p->side - 1) / p->side - p->y;
-        p->stride = (ptrdiff_t)(((size_t)p->columns * p->side + 63) & ~(size_t)63);
-        at[i] = bytes;
-        bytes += (size_t)p->stride * p->rows * p->side;
+        uint32_t *side = &b->strips.part[i].side;
+        for (*side = least; *side < 8 && !(s->across[i] % 2) && !(s->down[i] % 2); *side *= 2) {
+            s->across[i] /= 2;
+            s->down[i] /= 2;
+        }
+        filtered |= s->across[i] <= 2 && s->down[i] <= 2 && s->across[i] * s->down[i] > 1;
     }
-    int r = hr__scratch_reserve(&b->planes, bytes, error);
-    for (int i = 0; !r && i < b->components; i++) {
-        struct baseline_part *p = &b->part[i];
-        p->plane = b->planes.bytes + at[i];
-        planes->stride[i] = p->stride;
-        planes->at[i] = p->plane + (planes->window[i].y - (ptrdiff_t)(p->y * p->side)) * p->stride +
-                        (planes->window[i].x - (ptrdiff_t)(p->x * p->side));
-    }
-    return r;
+    for (int i = 0; i < b->blocks; i++)
+        b->block[i].flat = b->strips.part[b->block[i].component].side == 1;
+    return least > 1 || !filtered;
 }
 
-/* Returns the number of rows of MCUs to read. It is at least what libjpeg reads: where chroma has
- * half the rows, the last two pixel rows of a row of MCUs come with the next one, and grey files
- * may have a sampling factor, which groups rows. */
+/* Returns the number of rows of MCUs to read. It is at least what libjpeg reads: where upsampling
+ * mixes rows, the last pixel rows of a row of MCUs come with the next one, and grey files may have
+ * a sampling factor, which groups rows. */
 static uint32_t rows_to_read(const struct hr__baseline *b, const struct hr_region *region)
 {
-    uint32_t last = (uint32_t)(region->y + region->height) - 1;
-    uint32_t lines = b->part[0].side * b->shape.v;
+    uint32_t last = (uint32_t)(region->y + region->height) - 1, lines = b->strips.mcu_rows;
     uint32_t rows = last / lines + 1;
-    if (b->shape.v == 2 && last % lines >= lines - 2)
+    if (hr__ycc_mixes_rows(&b->strips.shape) && last % lines >= lines - b->mcu_v)
         rows++;
     rows = (uint32_t)hr__round_up(rows, b->rows_at_once);
     return rows < b->mcus_y ? rows : b->mcus_y;
 }
 
 /* Blocks */
-
-/* Decodes a code of any length, one symbol. Returns its step, or 0 for bits that are none; *size:
- * its extra bits, which are still to be read. */
-INLINE unsigned take_single(const struct hr__huffman_code *code, struct hr__bits *bits,
-                            unsigned *size)
-{
-    unsigned length;
-    unsigned symbol = hr__huffman_single(code, (unsigned)(bits->buffer >> 48), &length);
-    *size = symbol & 15;
-    if (symbol == 0) {
-        hr__bits_drop(bits, length);
-        return HR__STEP_END;
-    }
-    if (symbol == HR__NO_SYMBOL || *size > HR__AC_SIZE_MOST || (!*size && symbol != 0xF0))
-        return 0;
-    hr__bits_drop(bits, length);
-    return (symbol >> 4) + 1;
-}
-
-/* Decodes a DC difference. Returns 0 if the bits are none. */
-INLINE int take_dc(const struct hr__dc_table *table, struct hr__bits *bits, int *difference)
-{
-    unsigned entry = table->entry[bits->buffer >> (64 - HR__DC_INDEX)];
-    unsigned length = entry & 15, size = entry >> 4;
-    if (__builtin_expect(!entry, 0)) {
-        size = hr__huffman_single(&table->code, (unsigned)(bits->buffer >> 48), &length);
-        if (size == HR__NO_SYMBOL)
-            return 0;
-    }
-    *difference = hr__bits_value(bits, length, size);
-    hr__bits_drop(bits, length + size);
-    return 1;
-}
-
-/* Decodes one AC symbol behind position k, and stores its value. Returns the new position, 63 or
- * more at the end; 0 if the bits are no symbol or it lies past the block. */
-INLINE unsigned take_ac_single(const struct hr__ac_table *table, struct hr__bits *bits, unsigned k,
-                               int16_t *coefficient)
-{
-    unsigned size;
-    hr__bits_refill(bits);
-    unsigned step = take_single(&table->code, bits, &size);
-    if (step == HR__STEP_END)
-        return k + step;
-    if (!step || k + step > 63)
-        return 0;
-    if (coefficient)
-        coefficient[natural[k + step]] = (int16_t)hr__bits_value(bits, 0, size);
-    hr__bits_drop(bits, size);
-    return k + step;
-}
-
-/* Decodes the AC coefficients of a block. Returns the last position: 63, or HR__STEP_END and the
- * position of the last coefficient; 0 if the block is not valid. */
-INLINE unsigned take_ac(const struct hr__ac_table *table, struct hr__bits *bits,
-                        int16_t *coefficient)
-{
-    unsigned k = 0;
-    for (;;) {
-        uint64_t e;
-        unsigned first;
-        hr__bits_refill(bits);
-#pragma GCC unroll 5
-        for (int i = 0; i < PAIRS; i++) {
-            e = table->pair[bits->buffer >> (64 - HR__AC_INDEX)];
-            first = k + HR__FIRST_STEP(e);
-            if (__builtin_expect(first >= 63, 0))
-                goto last;
-            coefficient[natural[first]] = HR__FIRST_VALUE(e);
-            k = first + HR__OTHER_STEP(e);
-            coefficient[natural[k]] = HR__OTHER_VALUE(e);
-            hr__bits_drop(bits, HR__PAIR_BITS(e));
-            if (k >= 63)
-                return k == 63 || k >= HR__STEP_END ? k : 0;
-        }
-        continue;
-    last:
-        if (first < HR__STEP_OTHER) { /* only the first symbol counts */
-            hr__bits_drop(bits, HR__FIRST_BITS(e));
-            if (first >= HR__STEP_END)
-                return first;
-            if (first > 63)
-                return 0;
-            coefficient[natural[63]] = HR__FIRST_VALUE(e);
-            return 63;
-        }
-        if (HR__FIRST_BITS(e)) { /* the code is known, the value to be read */
-            unsigned size = (unsigned)HR__FIRST_VALUE(e);
-            k += (unsigned)HR__OTHER_VALUE(e);
-            if (k > 63)
-                return 0;
-            hr__bits_refill(bits);
-            coefficient[natural[k]] = (int16_t)hr__bits_value(bits, HR__FIRST_BITS(e), size);
-            hr__bits_drop(bits, HR__FIRST_BITS(e) + size);
-            if (k == 63)
-                return k;
-            continue;
-        }
-        k = take_ac_single(table, bits, k, coefficient);
-        if (!k || k >= 63)
-            return k;
-    }
-}
-
-/* Skips the AC coefficients of a block. Returns 0 if the block is not valid. */
-INLINE int skip_ac(const struct hr__ac_table *table, struct hr__bits *bits)
-{
-    unsigned k = 0;
-    for (;;) {
-        hr__bits_refill(bits);
-#pragma GCC unroll 2
-        for (int i = 0; i < SKIPS; i++) {
-            unsigned e = table->skip[bits->buffer >> (64 - HR__SKIP_BITS)];
-            unsigned next = k + (e >> 8);
-            if (next >= 63) {
-                /* the whole look-up counts if the block ends with it */
-                if (next == 63 || (next >= HR__STEP_END && next < HR__STEP_END + 63)) {
-                    hr__bits_drop(bits, e & 31);
-                    return 1;
-                }
-                k = take_ac_single(table, bits, k, NULL);
-                if (!k || k >= 63)
-                    return k != 0;
-                break;
-            }
-            hr__bits_drop(bits, e & 31);
-            k = next;
-        }
-    }
-}
 
 /* Transforms the blocks that wait. Returns 0 if versions of the transform might differ for one. */
 static __attribute__((noinline)) int transform_waiting(struct hr__baseline *b)
@@ -423,14 +264,14 @@ static __attribute__((noinline)) int transform_waiting(struct hr__baseline *b)
     b->waiting = 0;
     for (int i = 0; i < used; i++) {
         const struct waiting_block *w = &b->wait[i];
-        const struct baseline_part *p = &b->part[w->component];
+        const struct hr__strip_part *p = &b->strips.part[w->component];
         int16_t *block = b->coefficient[i];
         if (w->flat) {
-            int level = block[0] * p->limits.quant[0];
+            int level = block[0] * b->limits[w->component].quant[0];
             held &= hr__inverse_dct_flat(level, (int)p->side, w->out, p->stride);
             continue;
         }
-        two[count] = (struct hr__dct_block){block, &p->limits, w->out, p->stride};
+        two[count] = (struct hr__dct_block){block, &b->limits[w->component], w->out, p->stride};
         if (p->side < 8) {
             held &= hr__inverse_dct_reduced(&two[count], (int)p->side);
         } else if (++count == 2) {
@@ -448,7 +289,7 @@ static __attribute__((noinline)) int transform_waiting(struct hr__baseline *b)
 
 /* Decodes the MCUs [from, to) of a row. With `region` 0 none of their blocks is needed. Returns 0
  * if the data is not valid. */
-INLINE int decode_mcus(struct hr__baseline *b, uint32_t from, uint32_t to, int region)
+HR__INLINE int decode_mcus(struct hr__baseline *b, uint32_t from, uint32_t to, int region)
 {
     struct hr__bits bits = b->reader.bits;
     int level[COMPONENTS], blocks = b->blocks;
@@ -465,20 +306,20 @@ INLINE int decode_mcus(struct hr__baseline *b, uint32_t from, uint32_t to, int r
             const struct mcu_block *block = &b->block[i];
             int difference;
             hr__bits_refill(&bits);
-            if (!take_dc(block->dc, &bits, &difference))
+            if (!hr__take_dc(block->dc, &bits, &difference))
                 return 0;
             level[block->component] += difference;
             outside |= (unsigned)(level[block->component] + DC_BIAS) >> DC_BITS;
             if (!region || x - block->first >= block->end - block->first) {
-                if (!skip_ac(block->ac, &bits))
+                if (!hr__skip_ac(block->ac, &bits))
                     return 0;
                 continue;
             }
             int16_t *coefficient = b->coefficient[b->waiting];
             coefficient[0] = (int16_t)level[block->component];
             unsigned k = HR__STEP_END;
-            if (block->flat ? !skip_ac(block->ac, &bits)
-                            : !(k = take_ac(block->ac, &bits, coefficient)))
+            if (block->flat ? !hr__skip_ac(block->ac, &bits)
+                            : !(k = hr__take_ac(block->ac, &bits, coefficient)))
                 return 0;
             b->wait[b->waiting++] =
                 (struct waiting_block){block->out + (size_t)(x - block->first) * block->step,
@@ -511,8 +352,9 @@ static __attribute__((noinline)) int decode_others(struct hr__baseline *b, uint3
 /* Goes to the next segment. Returns 0 if it does not begin here. */
 static int pass_restart(struct hr__baseline *b)
 {
-    if (!hr__scan_is_at_end(&b->reader) || b->reader.marker != FIRST_RESTART + b->next_restart ||
-        !hr__scan_begin(&b->reader, b->reader.raw + 2, b->reader.raw_end))
+    struct hr__scan_reader *r = &b->reader;
+    if (!hr__scan_is_at_end(r) || r->marker != FIRST_RESTART + b->next_restart ||
+        !hr__scan_begin(r, r->raw + 2, r->raw_end, r->bounded))
         return 0;
     b->next_restart = (b->next_restart + 1) % 8;
     b->until_restart = b->restart;
@@ -538,14 +380,32 @@ static int decode_span(struct hr__baseline *b, uint32_t from, uint32_t to, int n
     return 1;
 }
 
-/* Finds the MCUs [*first, *end) with blocks that are needed, in row `y` of MCUs. */
-static void plan_row(struct hr__baseline *b, uint32_t y, uint32_t *first, uint32_t *end)
+/* The MCUs of a row with blocks that are needed. */
+struct needed_mcus {
+    uint32_t first, end; /* equal if there are none */
+};
+
+static uint32_t clamp(uint32_t v, uint32_t low, uint32_t high)
 {
-    *first = b->mcus_x;
-    *end = 0;
+    return v < low ? low : v > high ? high : v;
+}
+
+/* Decodes the MCUs [from, to) of a row. */
+static int decode_part(struct hr__baseline *b, uint32_t from, uint32_t to,
+                       const struct needed_mcus *needed)
+{
+    uint32_t first = clamp(needed->first, from, to), end = clamp(needed->end, first, to);
+    return decode_span(b, from, first, 0) && decode_span(b, first, end, 1) &&
+           decode_span(b, end, to, 0);
+}
+
+/* Finds the MCUs with blocks that are needed in row `y` of MCUs. */
+static struct needed_mcus plan_row(struct hr__baseline *b, uint32_t y)
+{
+    struct needed_mcus all = {b->mcus_x, 0};
     for (int i = 0; i < b->blocks; i++) {
         struct mcu_block *m = &b->block[i];
-        const struct baseline_part *p = &b->part[m->component];
+        const struct hr__strip_part *p = &b->strips.part[m->component];
         uint32_t row = y * p->v + (uint32_t)m->y - p->y, x = (uint32_t)m->x;
         m->first = m->end = 0;
         if (row >= p->rows)
@@ -555,54 +415,290 @@ static void plan_row(struct hr__baseline *b, uint32_t y, uint32_t *first, uint32
         m->step = p->side * p->h;
         if (m->first >= m->end)
             continue;
-        m->out = p->plane + (ptrdiff_t)(row * p->side) * p->stride +
+        m->out = p->plane + (ptrdiff_t)((row + p->y - p->top) * p->side) * p->stride +
                  (m->first * p->h + x - p->x) * p->side;
-        *first = m->first < *first ? m->first : *first;
-        *end = m->end > *end ? m->end : *end;
+        all.first = m->first < all.first ? m->first : all.first;
+        all.end = m->end > all.end ? m->end : all.end;
     }
+    return all.first < all.end ? all : (struct needed_mcus){b->mcus_x, b->mcus_x};
 }
 
-/* Decodes the scan as far as the region needs it. Returns 0 if it is not valid so far, or, if the
- * region has the image's last row, if it does not end as it should. */
-static int decode_scan(struct hr__baseline *b, const struct hr_region *region)
+/* Points */
+
+/* Notes where the next MCU begins, or the last one ends. No more points follow one that cannot hold
+ * a value. */
+static void note_point(struct hr__baseline *b)
 {
-    uint32_t rows = rows_to_read(b, region);
-    for (uint32_t y = 0; y < rows; y++) {
-        uint32_t first, end;
-        plan_row(b, y, &first, &end);
-        if (first >= end)
-            first = end = b->mcus_x;
-        if (!decode_span(b, 0, first, 0) || !decode_span(b, first, end, 1) ||
-            !decode_span(b, end, b->mcus_x, 0))
+    unsigned bit;
+    uint64_t byte = (uint64_t)(hr__scan_tell(&b->reader, &bit) - b->scan);
+    uint64_t point = byte << 3 | bit, excess = byte >> HR__POINT_BYTE_BITS;
+    for (int c = 0; c < COMPONENTS; c++) {
+        uint64_t level = (uint64_t)(b->level[c] + HR__POINT_LEVEL_BIAS);
+        excess |= level >> HR__POINT_LEVEL_BITS;
+        point |= level << (HR__POINT_BYTE_BITS + 3 + c * HR__POINT_LEVEL_BITS);
+    }
+    memcpy(b->point, &point, sizeof point);
+    b->point = excess ? NULL : b->point + HR__POINT_BYTES;
+}
+
+/* Converts the strip that row `y` of MCUs ends, if it does. Returns 0 on failure. */
+static int end_row(struct hr__baseline *b, uint32_t y)
+{
+    if (!b->strips.job || y + 1 != b->strips.end)
+        return 1;
+    if (!transform_waiting(b))
+        return 0;
+    b->failure = hr__strips_convert(&b->strips, y + 1, b->error);
+    return !b->failure;
+}
+
+/* Decodes the rows of MCUs [from, to), and notes their points. Returns 0 if they are not valid. */
+static int decode_rows(struct hr__baseline *b, uint32_t from, uint32_t to)
+{
+    uint32_t step = b->point ? b->grid.spacing : b->mcus_x;
+    for (uint32_t y = from; y < to; y++) {
+        struct needed_mcus needed = plan_row(b, y);
+        for (uint32_t x = 0; x < b->mcus_x; x += step) {
+            if (b->point) {
+                if (b->restart && !b->until_restart && !pass_restart(b))
+                    return 0;
+                note_point(b);
+            }
+            if (!decode_part(b, x, b->mcus_x - x < step ? b->mcus_x : x + step, &needed))
+                return 0;
+        }
+        if (!end_row(b, y))
             return 0;
     }
-    if (!transform_waiting(b) || (b->reader.marker && !hr__scan_advance(&b->reader)))
-        return 0;
-    return region->y + region->height < (int)b->output.height ||
-           (hr__scan_is_at_end(&b->reader) && b->reader.marker == END_OF_IMAGE);
+    return transform_waiting(b) && (!b->reader.last || hr__scan_advance(&b->reader));
+}
+
+/* Returns non-zero if the scan, all of which has been decoded, ends as it should. */
+static int ends_well(const struct hr__baseline *b)
+{
+    return hr__scan_is_at_end(&b->reader) && b->reader.marker == END_OF_IMAGE;
+}
+
+/* Begins a region, or, with `job` NULL, none. */
+static int begin_region(struct hr__baseline *b, const struct hr__decode_job *job,
+                        struct hr_error *error)
+{
+    b->failure = 0;
+    b->error = error;
+    b->waiting = 0;
+    return hr__strips_begin(&b->strips, job, error);
+}
+
+/* Ends a region whose decoding was `valid` or not. */
+static int end_region(struct hr__baseline *b, int valid, int *done)
+{
+    if (!valid) {
+        memset(b->coefficient, 0, sizeof b->coefficient);
+        return b->failure;
+    }
+    int r = hr__strips_end(&b->strips, b->error);
+    *done = !r;
+    return r;
+}
+
+/* Begins the scan. */
+static int begin_scan(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo,
+                      uint8_t *points)
+{
+    b->until_restart = b->restart;
+    b->next_restart = 0;
+    b->scan = cinfo->src->next_input_byte;
+    b->point = points;
+    memset(b->level, 0, sizeof b->level);
+    return hr__scan_begin(&b->reader, b->scan, b->scan + cinfo->src->bytes_in_buffer, 0);
+}
+
+/* Returns where the points of the job's item go; NULL if none is wanted, or there is no memory. */
+static uint8_t *begin_item(const struct hr__baseline *b, const struct hr__decode_job *job)
+{
+    uint64_t bytes = hr__indexed_bytes(b->grid.points, job->in.length);
+    if (!job->item || hr__scratch_reserve(&job->item->memory, bytes, NULL))
+        return NULL;
+    return hr__indexed_points(job->item->memory.bytes);
+}
+
+/* Decodes the rows from `from` on for their points, and makes the item if all of the scan is valid
+ * and has points. */
+static void finish_item(struct hr__baseline *b, const struct hr__decode_job *job, uint32_t from)
+{
+    struct hr__item_header shape = {
+        .components = (uint8_t)b->components,
+        .orientation = (uint8_t)job->info.orientation,
+        .width = b->shape.width,
+        .height = b->shape.height,
+    };
+    if (!b->point || !decode_rows(b, from, b->mcus_y) || !ends_well(b) || !b->point)
+        return;
+    note_point(b);
+    if (b->point)
+        job->item->bytes =
+            hr__indexed_fill(job->item->memory.bytes, &shape, b->grid.points, &job->in);
 }
 
 int hr__baseline_region(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo,
                         const struct hr__decode_job *job, int *done, struct hr_error *error)
 {
-    struct hr__ycc_planes planes;
-    const uint8_t *scan = cinfo->src->next_input_byte;
     *done = 0;
     if (!take_header(b, cinfo) || !plan_size(b, job->halvings))
         return 0;
-    int r = plan_region(b, &job->region, &planes, error);
+    int r = begin_region(b, job, error);
     if (r)
         return r;
-    b->waiting = 0;
-    b->until_restart = b->restart;
-    b->next_restart = 0;
-    memset(b->level, 0, sizeof b->level);
-    if (!hr__scan_begin(&b->reader, scan, scan + cinfo->src->bytes_in_buffer) ||
-        !decode_scan(b, &job->region)) {
-        memset(b->coefficient, 0, sizeof b->coefficient);
-        return 0;
-    }
-    r = hr__ycc_run(b->ycc, &planes, &job->region, &job->out, error);
-    *done = !r;
+    uint32_t rows = rows_to_read(b, &job->region);
+    int to_end = job->region.y + job->region.height == (int)b->strips.shape.height;
+    r = end_region(b,
+                   begin_scan(b, cinfo, begin_item(b, job)) && decode_rows(b, 0, rows) &&
+                       (!to_end || ends_well(b)),
+                   done);
+    if (*done)
+        finish_item(b, job, rows);
     return r;
+}
+
+int hr__baseline_grid(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo,
+                      struct hr__scan_grid *grid)
+{
+    if (!has_usual_colours(cinfo) || !take_sampling(b, cinfo))
+        return 0;
+    *grid = b->grid;
+    return 1;
+}
+
+int hr__baseline_points(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo,
+                        uint8_t *points)
+{
+    if (!take_header(b, cinfo) || !plan_size(b, 0) || begin_region(b, NULL, NULL) ||
+        !begin_scan(b, cinfo, points) || !decode_rows(b, 0, b->mcus_y) || !ends_well(b) ||
+        !b->point)
+        return 0;
+    note_point(b);
+    return b->point != NULL;
+}
+
+/* Decoding by an index */
+
+/* The scan of an indexed file. */
+struct indexed_scan {
+    const uint8_t *scan, *end; /* all bytes from the scan's first one on */
+    const uint8_t *points;
+    struct hr__scan_grid grid;
+};
+
+struct scan_point {
+    const uint8_t *at; /* in the scan */
+    unsigned bit;
+    int level[COMPONENTS];
+};
+
+/* Reads point `k`, which exists. Returns 0 if it lies outside the scan. */
+static int read_point(const struct indexed_scan *s, uint64_t k, struct scan_point *out)
+{
+    uint64_t point;
+    memcpy(&point, s->points + k * HR__POINT_BYTES, sizeof point);
+    uint64_t byte = point >> 3 & ((UINT64_C(1) << HR__POINT_BYTE_BITS) - 1);
+    if (byte >= (uint64_t)(s->end - s->scan))
+        return 0;
+    out->at = s->scan + byte;
+    out->bit = point & 7;
+    for (int c = 0; c < COMPONENTS; c++)
+        out->level[c] = (int)(point >> (HR__POINT_BYTE_BITS + 3 + c * HR__POINT_LEVEL_BITS) &
+                              ((1u << HR__POINT_LEVEL_BITS) - 1)) -
+                        HR__POINT_LEVEL_BIAS;
+    return 1;
+}
+
+/* Begins at point `k`, to read up to point `to` at most. Returns 0 if they make no sense. */
+static int begin_at(struct hr__baseline *b, const struct indexed_scan *s, uint64_t k, uint64_t to)
+{
+    struct scan_point from, end;
+    if (!read_point(s, k, &from))
+        return 0;
+    const uint8_t *last = s->end;
+    if (to < s->grid.points - 1) {
+        if (!read_point(s, to, &end) || end.at < from.at)
+            return 0;
+        last = end.at;
+        if (end.bit) /* the byte that both share, and a stuffed zero behind it */
+            last += s->end - last > 1 && *last == 0xFF ? 2 : 1;
+    }
+    if (!hr__scan_begin(&b->reader, from.at, last, to < s->grid.points - 1))
+        return 0;
+    hr__bits_refill(&b->reader.bits);
+    hr__bits_drop(&b->reader.bits, from.bit);
+    memcpy(b->level, from.level, sizeof b->level);
+    if (b->restart) {
+        uint64_t mcu = k / s->grid.per_row * b->mcus_x + k % s->grid.per_row * s->grid.spacing;
+        b->until_restart = b->restart - (uint32_t)(mcu % b->restart);
+        b->next_restart = (int)(mcu / b->restart % 8);
+    }
+    return 1;
+}
+
+/* Returns non-zero if the scan has been decoded up to point `k`, or its end. */
+static int is_at_point(struct hr__baseline *b, const struct indexed_scan *s, uint64_t k)
+{
+    struct scan_point point;
+    unsigned bit;
+    int is_end = k == s->grid.points - 1;
+    if (is_end && !ends_well(b))
+        return 0;
+    if ((!is_end && b->restart && !b->until_restart && !pass_restart(b)) ||
+        !read_point(s, k, &point))
+        return 0;
+    const uint8_t *at = hr__scan_tell(&b->reader, &bit);
+    return at == point.at && bit == point.bit && !memcmp(b->level, point.level, sizeof b->level);
+}
+
+/* Loads the bytes from point `k` to point `to` into the caches: each row begins elsewhere, and by
+ * itself the processor would notice only then. */
+static void prefetch(const struct indexed_scan *s, uint64_t k, uint64_t to)
+{
+    struct scan_point from, end;
+    if (to < s->grid.points && read_point(s, k, &from) && read_point(s, to, &end))
+        for (const uint8_t *p = from.at; p < end.at && p - from.at < PREFETCH_MOST; p += 64)
+            __builtin_prefetch(p);
+}
+
+/* Decodes what is needed of row `y`, from the point before it at least to the next point, where
+ * the two must agree. */
+static int decode_indexed_row(struct hr__baseline *b, const struct indexed_scan *s, uint32_t y)
+{
+    struct needed_mcus needed = plan_row(b, y);
+    uint32_t spacing = s->grid.spacing, left = needed.first / spacing;
+    if (needed.first >= needed.end)
+        return 1;
+    uint64_t row = (uint64_t)y * s->grid.per_row, from = row + left;
+    uint32_t from_x = left * spacing;
+    uint32_t next_x = b->mcus_x - from_x < spacing ? b->mcus_x : from_x + spacing;
+    uint32_t end_x = needed.end > next_x ? needed.end : next_x;
+    uint64_t to = row + (end_x + spacing - 1) / spacing;
+    prefetch(s, from + s->grid.per_row, to + s->grid.per_row);
+    return begin_at(b, s, from, to) && decode_part(b, from_x, next_x, &needed) &&
+           is_at_point(b, s, from + 1) && decode_part(b, next_x, end_x, &needed) &&
+           (!b->reader.last || hr__scan_advance(&b->reader));
+}
+
+int hr__baseline_indexed(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo,
+                         const struct hr__decode_job *job, const struct hr__scan_index *index,
+                         int *done, struct hr_error *error)
+{
+    const uint8_t *scan = cinfo->src->next_input_byte;
+    struct indexed_scan s = {scan, scan + cinfo->src->bytes_in_buffer, index->points, {0}};
+    *done = 0;
+    if (!take_header(b, cinfo) || !plan_size(b, job->halvings))
+        return 0;
+    s.grid = b->grid;
+    if (index->count != s.grid.points)
+        return 0;
+    int r = begin_region(b, job, error), valid = 1;
+    if (r)
+        return r;
+    for (uint32_t y = 0; valid && y < b->mcus_y; y++)
+        valid = decode_indexed_row(b, &s, y) && end_row(b, y);
+    return end_region(b, valid && transform_waiting(b), done);
 }

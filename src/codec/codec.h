@@ -49,6 +49,15 @@ void hr__decoder_halve(struct hr__decoder *decoder, int halvings);
 /* Returns what was wrong with the last accepted image; NULL: nothing. */
 const char *hr__decoder_damage(const struct hr__decoder *decoder);
 
+/* Sets whether an item of the form `indexed` is made of each JPEG file that is decoded from now on,
+ * in passing. */
+void hr__decoder_make_items(struct hr__decoder *decoder, int wanted);
+
+/* Returns the item made of the last decoded file, with its size; NULL if there is none: not wanted,
+ * not a file that our own decoder takes from the first to the last byte of its scan, or no memory.
+ * Valid until the decoder's next call. */
+const void *hr__decoder_item(const struct hr__decoder *decoder, size_t *bytes);
+
 /* Reads only the header. Recognises the format by content, never by name. See hr_preparer_info. */
 int hr__decoder_info(struct hr__decoder *decoder, const void *bytes, size_t length,
                      struct hr_image_info *info, struct hr_error *error);
@@ -76,6 +85,36 @@ int hr__check_pixels(const struct hr_image_info *info, uint64_t max_pixels, stru
 int hr__decoder_region(struct hr__decoder *decoder, const void *bytes, size_t length,
                        const struct hr_image_info *info, const struct hr_region *region,
                        struct hr__planar *out, struct hr_error *error);
+
+/*
+ * A region that several threads decode together, each with a decoder of its own: one of them gives
+ * the room for its pixels, hr__decoder_bands cuts it into bands, and hr__decoder_band decodes one
+ * into that room, in any order. All decoders have the same settings. The pixels are those of
+ * hr__decoder_region. Each band costs up to a row of MCUs more than its share, because chroma of
+ * the rows beside it is needed. Not for damaged images that are to be accepted.
+ */
+
+/* Makes room for the region's pixels, which are undefined at first. *out is valid until the
+ * decoder's next call, except of hr__decoder_band. Errors: -ENOMEM. */
+int hr__decoder_room(struct hr__decoder *decoder, const struct hr_region *region,
+                     struct hr__planar *out, struct hr_error *error);
+
+/* Cuts a region into at most `most` bands of about the same height, top to bottom. Returns how
+ * many: 1 for images that can only be read from the beginning, which are PNG, and JPEG without an
+ * index. */
+int hr__decoder_bands(const struct hr_image_info *info, const struct hr_region *region, int most,
+                      struct hr_region *bands);
+
+struct hr__band {
+    struct hr_region part;        /* what to decode */
+    const struct hr_region *of;   /* the whole region */
+    const struct hr__planar *out; /* its room */
+};
+
+/* Decodes one band. Errors: as hr__decoder_region. */
+int hr__decoder_band(struct hr__decoder *decoder, const void *bytes, size_t length,
+                     const struct hr_image_info *info, const struct hr__band *band,
+                     struct hr_error *error);
 
 /* Returns the bytes the decoder holds. */
 size_t hr__decoder_memory(const struct hr__decoder *decoder);

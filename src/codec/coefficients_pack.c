@@ -112,7 +112,7 @@ static int reserve(struct hr__packer *p, size_t more, struct hr_error *error)
 static int check_image(const struct hr__packer_image *i, struct hr_error *error)
 {
     int grey = i->components == 1 && i->h == 1 && i->v == 1;
-    int colour = i->components == 3 && (i->h == 1 || i->h == 2) && (i->v == 1 || i->v == 2);
+    int colour = i->components == 3 && hr__item_may_sample(i->h, i->v);
     if ((grey || colour) && i->width - 1u < 65535 && i->height - 1u < 65535 &&
         i->orientation >= 1 && i->orientation <= 8)
         return 0;

@@ -129,9 +129,10 @@ static int coefficients_region(void *state, const struct hr__decode_job *job,
     if (c.header.width != (uint32_t)job->info.width ||
         c.header.height != (uint32_t)job->info.height)
         return hr__fail(error, -EINVAL, "the image info is not that of these bytes");
-    struct hr__ycc_planes planes = {.shape = &c.header};
+    struct hr__ycc_shape shape = hr__ycc_shape_of(&c.header);
+    struct hr__ycc_planes planes = {.shape = &shape};
     for (int i = 0; i < c.header.components; i++) {
-        hr__ycc_window(&c.header, &job->region, i, &planes.window[i]);
+        hr__ycc_window(&shape, &job->region, i, &planes.window[i]);
         cover[i] = cover_window(&planes.window[i]);
         bytes += cover[i].bytes;
     }

@@ -157,6 +157,25 @@ static int examine(struct hr_converter *c, const struct hr__encoded *file,
     return r ? r : hr__check_pixels(info, c->options.max_pixels, error);
 }
 
+typedef int transcoder_fn(struct hr__transcoder *transcoder, const struct hr__encoded *in,
+                          size_t limit, struct hr__transcoded *out, struct hr_error *error);
+
+static transcoder_fn *const transcoders[HR_FORMS] = {
+    [HR_FORM_COEFFICIENTS] = hr__transcode_coefficients,
+    [HR_FORM_PLANES] = hr__transcode_planes,
+    [HR_FORM_INDEXED] = hr__transcode_indexed,
+};
+
+/* Returns non-zero if the item is the very file with an index. Its pixels need no comparison: what
+ * the index does not fit is decoded as the file is. */
+static int holds_file(const struct hr__transcoded *made, enum hr_form form,
+                      const struct hr__encoded *file)
+{
+    struct hr__indexed item;
+    return form == HR_FORM_INDEXED && !hr__indexed_open(&item, made->bytes, made->length, NULL) &&
+           item.file.length == file->length && !memcmp(item.file.bytes, file->bytes, file->length);
+}
+
 int hr_converter_run(struct hr_converter *converter, enum hr_form form, const void *bytes,
                      size_t length, struct hr_item *item, struct hr_error *error)
 {
@@ -168,16 +187,14 @@ int hr_converter_run(struct hr_converter *converter, enum hr_form form, const vo
         *item = (struct hr_item){bytes, length, hr_form_of(bytes, length)};
         return 0;
     }
-    if (form != HR_FORM_COEFFICIENTS && form != HR_FORM_PLANES)
+    if ((unsigned)form >= HR_FORMS)
         return hr__fail(error, -EINVAL, "%d is none of enum hr_form", (int)form);
     int r = examine(c, &file, &info, error);
     if (r)
         return r;
     size_t limit = limit_of(c, length);
-    r = form == HR_FORM_PLANES
-            ? hr__transcode_planes(c->transcoder, &file, limit, &made, error)
-            : hr__transcode_coefficients(c->transcoder, &file, limit, &made, error);
-    if (!r && !c->options.trust)
+    r = transcoders[form](c->transcoder, &file, limit, &made, error);
+    if (!r && !c->options.trust && !holds_file(&made, form, &file))
         r = hr__converter_verify(
             c, &file, &(struct hr__encoded){.bytes = made.bytes, .length = made.length}, error);
     if (!r)
@@ -195,6 +212,16 @@ static int restore_coefficients(struct hr_converter *c, const struct hr__encoded
         r = hr__transcode_jpeg(c->transcoder, &coefficients, &made, error);
     if (!r)
         *item = (struct hr_item){made.bytes, made.length, HR_FORM_ENCODED};
+    return r;
+}
+
+static int restore_indexed(const struct hr__encoded *in, struct hr_item *item,
+                           struct hr_error *error)
+{
+    struct hr__indexed indexed;
+    int r = hr__indexed_open(&indexed, in->bytes, in->length, error);
+    if (!r)
+        *item = (struct hr_item){indexed.file.bytes, indexed.file.length, HR_FORM_ENCODED};
     return r;
 }
 
@@ -226,6 +253,8 @@ int hr_converter_restore(struct hr_converter *converter, const void *bytes, size
         *item = (struct hr_item){bytes, length, form};
         return 0;
     }
+    if (form == HR_FORM_INDEXED)
+        return restore_indexed(&in, item, error);
     int r = hr__decoder_info(c->items, bytes, length, &info, error);
     if (!r) /* before allocating memory for the size in the header */
         r = hr__check_pixels(&info, c->options.max_pixels, error);
@@ -255,12 +284,14 @@ int hr_converter_estimate(struct hr_converter *converter, enum hr_form form, con
     struct hr__item_header shape;
     if (form != HR_FORM_ENCODED) {
         int r = examine(c, &file, &info, error);
-        if (!r)
+        if (!r && form == HR_FORM_INDEXED)
+            r = hr__transcode_indexed_size(c->transcoder, &file, &now.bytes, error);
+        else if (!r)
             r = hr__transcode_shape(c->transcoder, &file, &shape, error);
         now.possible = !r;
         if (r && r != -ENOTSUP)
             return r;
-        if (!r)
+        if (!r && form != HR_FORM_INDEXED)
             now.bytes = form == HR_FORM_PLANES ? hr__planes_bytes(&shape)
                                                : expected_coefficients(&shape, length);
     }

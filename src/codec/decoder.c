@@ -15,7 +15,8 @@
 #include <string.h>
 
 static const struct hr__format *const formats[] = {&hr__format_jpeg, &hr__format_png,
-                                                   &hr__format_coefficients, &hr__format_planes};
+                                                   &hr__format_coefficients, &hr__format_planes,
+                                                   &hr__format_indexed};
 
 enum { FORMATS = sizeof formats / sizeof formats[0] };
 
@@ -23,8 +24,10 @@ struct hr__decoder {
     void *state[FORMATS]; /* created at the first image of the format */
     struct hr__codec_scratch planes;
     enum hr_damaged damaged;
-    int use_libjpeg;        /* see hr__decoder_use_library */
-    int halvings;           /* see hr__decoder_halve */
+    int use_libjpeg; /* see hr__decoder_use_library */
+    int halvings;    /* see hr__decoder_halve */
+    int makes_items; /* see hr__decoder_make_items */
+    struct hr__index_item item;
     struct hr_error damage; /* of an image accepted nevertheless; code 0: none */
 };
 
@@ -63,13 +66,14 @@ void hr__decoder_destroy(struct hr__decoder **decoder)
         if (d->state[i])
             formats[i]->destroy(&d->state[i]);
     hr__scratch_free(&d->planes);
+    hr__scratch_free(&d->item.memory);
     hr__free(d);
     *decoder = NULL;
 }
 
 size_t hr__decoder_memory(const struct hr__decoder *decoder)
 {
-    size_t bytes = sizeof *decoder + decoder->planes.capacity;
+    size_t bytes = sizeof *decoder + decoder->planes.capacity + decoder->item.memory.capacity;
     for (int i = 0; i < FORMATS; i++)
         if (decoder->state[i])
             bytes += formats[i]->memory(decoder->state[i]);
@@ -103,6 +107,18 @@ void hr__decoder_halve(struct hr__decoder *decoder, int halvings)
 const char *hr__decoder_damage(const struct hr__decoder *decoder)
 {
     return decoder->damage.code ? decoder->damage.message : NULL;
+}
+
+void hr__decoder_make_items(struct hr__decoder *decoder, int wanted)
+{
+    decoder->makes_items = wanted;
+    decoder->item.bytes = 0;
+}
+
+const void *hr__decoder_item(const struct hr__decoder *decoder, size_t *bytes)
+{
+    *bytes = decoder->item.bytes;
+    return decoder->item.bytes ? decoder->item.memory.bytes : NULL;
 }
 
 /* After a strict attempt failed, returns non-zero if a lenient one may follow. Only the first
@@ -225,8 +241,14 @@ static enum hr_image_format recognise(const struct hr__encoded *in)
             return decoded_ids[i];
     if (!hr__item_recognise(in->bytes, in->length))
         return HR_IMAGE_UNKNOWN;
-    return hr_form_of(in->bytes, in->length) == HR_FORM_PLANES ? HR_IMAGE_PLANES
-                                                               : HR_IMAGE_COEFFICIENTS;
+    switch (hr_form_of(in->bytes, in->length)) {
+    case HR_FORM_PLANES:
+        return HR_IMAGE_PLANES;
+    case HR_FORM_INDEXED:
+        return HR_IMAGE_INDEXED;
+    default:
+        return HR_IMAGE_COEFFICIENTS;
+    }
 }
 
 /* Finds the format of the bytes and its state. */
@@ -305,6 +327,51 @@ static int check_region(const struct hr__decode_job *job, struct hr_error *error
                     r->y, r->width, r->height, width, height);
 }
 
+int hr__decoder_room(struct hr__decoder *decoder, const struct hr_region *region,
+                     struct hr__planar *out, struct hr_error *error)
+{
+    /* Sides are at most 2^28, so the products fit in 64 bits. */
+    size_t stride = ((size_t)region->width + 63) & ~(size_t)63;
+    size_t plane_bytes = stride * (size_t)region->height;
+    int rc = hr__scratch_reserve(&decoder->planes, 3 * plane_bytes, error);
+    if (rc)
+        return rc;
+    for (int c = 0; c < 3; c++)
+        out->plane[c] = decoder->planes.bytes + (size_t)c * plane_bytes;
+    out->stride = (ptrdiff_t)stride;
+    out->width = region->width;
+    out->height = region->height;
+    return 0;
+}
+
+/* Checks the job and finds the state to do it with. */
+static int begin_job(struct hr__decoder *decoder, const struct hr__decode_job *job, int *which,
+                     struct hr_error *error)
+{
+    decoder->item.bytes = 0;
+    int rc = check_region(job, error);
+    if (!rc)
+        rc = find_format(decoder, &job->in, which, error);
+    if (!rc && job->info.format != formats[*which]->id)
+        rc = hr__fail(error, -EINVAL, "the image info is not that of these bytes");
+    return rc;
+}
+
+static int run_job(struct hr__decoder *decoder, struct hr__decode_job *job, int which,
+                   struct hr_error *error)
+{
+    struct hr_error why = {0};
+    int rc;
+    /* The header may have been found damaged already. */
+    job->in.lenient = decoder->damage.code != 0;
+    do
+        rc = formats[which]->region(decoder->state[which], job, &why);
+    while (may_accept(decoder, &job->in, rc, &why));
+    if (rc && error)
+        *error = why;
+    return rc;
+}
+
 int hr__decoder_region(struct hr__decoder *decoder, const void *bytes, size_t length,
                        const struct hr_image_info *info, const struct hr_region *region,
                        struct hr__planar *out, struct hr_error *error)
@@ -314,36 +381,54 @@ int hr__decoder_region(struct hr__decoder *decoder, const void *bytes, size_t le
         .info = *info,
         .halvings = decoder->halvings,
         .region = *region,
+        .item = decoder->makes_items ? &decoder->item : NULL,
     };
-    struct hr_error why = {0};
-    int which;
-    int rc = check_region(&job, error);
-    if (rc)
-        return rc;
-    rc = find_format(decoder, &job.in, &which, error);
-    if (rc)
-        return rc;
-    if (info->format != formats[which]->id)
-        return hr__fail(error, -EINVAL, "the image info is not that of these bytes");
-    /* Both are at most 2^31, so the products fit in 64 bits. */
-    size_t stride = ((size_t)region->width + 63) & ~(size_t)63;
-    size_t plane_bytes = stride * (size_t)region->height;
-    rc = hr__scratch_reserve(&decoder->planes, 3 * plane_bytes, error);
-    if (rc)
-        return rc;
-    for (int c = 0; c < 3; c++)
-        job.out.plane[c] = decoder->planes.bytes + (size_t)c * plane_bytes;
-    job.out.stride = (ptrdiff_t)stride;
-    job.out.width = region->width;
-    job.out.height = region->height;
-    /* The header may have been found damaged already. */
-    job.in.lenient = decoder->damage.code != 0;
-    do
-        rc = formats[which]->region(decoder->state[which], &job, &why);
-    while (may_accept(decoder, &job.in, rc, &why));
-    if (rc && error)
-        *error = why;
+    int which, rc = begin_job(decoder, &job, &which, error);
+    if (!rc)
+        rc = hr__decoder_room(decoder, region, &job.out, error);
+    if (!rc)
+        rc = run_job(decoder, &job, which, error);
     if (!rc)
         *out = job.out;
     return rc;
+}
+
+/* Rows of pixels that bands begin at multiples of: whole rows of MCUs of all usual samplings. */
+#define BAND_ROWS 16
+
+int hr__decoder_bands(const struct hr_image_info *info, const struct hr_region *region, int most,
+                      struct hr_region *bands)
+{
+    int count = 0, end = region->y + region->height;
+    if (info->format == HR_IMAGE_JPEG || info->format == HR_IMAGE_PNG)
+        most = 1; /* each would read the file from its beginning */
+    for (int y = region->y; y < end; count++) {
+        int left = most - count, rows = (end - y + left - 1) / left;
+        int next = (y + rows + BAND_ROWS - 1) / BAND_ROWS * BAND_ROWS;
+        next = left == 1 || next > end ? end : next;
+        bands[count] = (struct hr_region){region->x, y, region->width, next - y};
+        y = next;
+    }
+    return count;
+}
+
+int hr__decoder_band(struct hr__decoder *decoder, const void *bytes, size_t length,
+                     const struct hr_image_info *info, const struct hr__band *band,
+                     struct hr_error *error)
+{
+    const struct hr_region *part = &band->part;
+    struct hr__decode_job job = {
+        .in = {.bytes = bytes, .length = length, .use_libjpeg = decoder->use_libjpeg},
+        .info = *info,
+        .halvings = decoder->halvings,
+        .region = *part,
+        .out = *band->out,
+    };
+    int which, rc = begin_job(decoder, &job, &which, error);
+    if (rc)
+        return rc;
+    for (int c = 0; c < 3; c++)
+        job.out.plane[c] += (part->y - band->of->y) * job.out.stride;
+    job.out.height = part->height;
+    return run_job(decoder, &job, which, error);
 }

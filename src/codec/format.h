@@ -16,6 +16,18 @@ struct hr__encoded {
     int use_libjpeg; /* JPEG: decode with libjpeg-turbo alone */
 };
 
+/* Memory that grows to the largest use. Growing discards its contents. */
+struct hr__codec_scratch {
+    uint8_t *bytes;  /* 64-byte aligned, with HR__SCRATCH_SLACK readable bytes after it */
+    size_t capacity; /* bytes */
+};
+
+/* An item of the form `indexed`, made while its file is decoded. */
+struct hr__index_item {
+    struct hr__codec_scratch memory;
+    size_t bytes; /* 0: there is none */
+};
+
 /* A region to decode. */
 struct hr__decode_job {
     struct hr__encoded in;
@@ -25,6 +37,7 @@ struct hr__decode_job {
     struct hr_region region;   /* inside the halved image, not empty */
     struct hr__planar out;     /* memory for the region; stride is a multiple of 64, so that whole
                                 * vectors may be stored at a row's end */
+    struct hr__index_item *item; /* to make one if it can be had in passing; NULL: not wanted */
 };
 
 struct hr__format {
@@ -46,16 +59,11 @@ struct hr__format {
     size_t (*memory)(const void *state);
 };
 
-extern const struct hr__format hr__format_jpeg;
+extern const struct hr__format hr__format_jpeg; /* also makes items of the form `indexed` */
 extern const struct hr__format hr__format_png;
 extern const struct hr__format hr__format_coefficients;
 extern const struct hr__format hr__format_planes;
-
-/* Memory that grows to the largest use. Growing discards its contents. */
-struct hr__codec_scratch {
-    uint8_t *bytes;  /* 64-byte aligned, with HR__SCRATCH_SLACK readable bytes after it */
-    size_t capacity; /* bytes */
-};
+extern const struct hr__format hr__format_indexed;
 
 /* The last load of a row in the de-interleaver may begin inside the row and end this far past
  * it. */

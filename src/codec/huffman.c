@@ -106,32 +106,37 @@ static int value_at(unsigned index, unsigned bits, unsigned end, unsigned size)
     return size && !(v >> (size - 1)) ? v - (1 << size) + 1 : v;
 }
 
-static uint64_t pack_pair(unsigned total, unsigned first_bits, struct ac_symbol a, int value,
-                          unsigned other_step, int other_value)
+/* An entry whose last symbol is `b`, behind a first one of that step, value and bits. */
+static uint64_t pack_pair(unsigned step, int value, unsigned bits, struct ac_symbol b,
+                          unsigned last_step)
 {
-    return total | (uint64_t)first_bits << 8 | (uint64_t)a.step << 16 | (uint64_t)other_step << 24 |
-           (uint64_t)(uint16_t)other_value << 32 | (uint64_t)(uint16_t)value << 48;
+    unsigned skip = bits + b.length;
+    return (skip + b.size) | (uint64_t)skip << 8 | (uint64_t)((64 - b.size) & 63) << 16 |
+           (uint64_t)step << 24 | (uint64_t)last_step << 32 | (uint64_t)value << 52;
+}
+
+/* Returns non-zero if a look-up may end with this symbol behind `used` bits. A run of zeros has no
+ * extra bits, and hr__pair_value would return some. */
+static int may_be_last(struct ac_symbol s, unsigned used)
+{
+    return s.length && used + s.length <= HR__AC_INDEX &&
+           used + s.length + s.size <= HR__LOOKUP_BITS_MOST && (s.size || s.step == HR__STEP_END);
 }
 
 static uint64_t make_pair(const struct short_code *codes, unsigned index)
 {
     const unsigned wide = index << (HR__SKIP_BITS - HR__AC_INDEX);
-    struct ac_symbol a = symbol_at(codes, wide, 0), b;
+    struct ac_symbol a = symbol_at(codes, wide, 0);
     unsigned bits = a.length + a.size;
-    if (!a.length || a.length > HR__AC_INDEX)
-        return (uint64_t)HR__STEP_OTHER << 16;
-    if (bits > HR__AC_INDEX) {
-        struct ac_symbol other = {.step = HR__STEP_OTHER};
-        return pack_pair(0, a.length, other, (int)a.size, 0, (int)a.step);
+    if (a.length && a.step != HR__STEP_END && bits < HR__AC_INDEX) {
+        struct ac_symbol b = symbol_at(codes, wide, bits);
+        if (may_be_last(b, bits))
+            return pack_pair(a.step, value_at(index, HR__AC_INDEX, bits, a.size), bits, b,
+                             a.step + b.step);
     }
-    int value = value_at(index, HR__AC_INDEX, bits, a.size);
-    if (a.step == HR__STEP_END)
-        return pack_pair(bits, bits, a, 0, 0, 0);
-    b = symbol_at(codes, wide, bits);
-    unsigned both = bits + b.length + b.size;
-    if (!b.length || both > HR__AC_INDEX) /* writes the first value twice */
-        return pack_pair(bits, bits, a, value, 0, value);
-    return pack_pair(both, bits, a, value, b.step, value_at(index, HR__AC_INDEX, both, b.size));
+    if (may_be_last(a, 0))
+        return pack_pair(1, 0, 0, a, a.step);
+    return (uint64_t)1 << 24 | (uint64_t)HR__STEP_OTHER << 32;
 }
 
 static uint16_t make_skip(const struct short_code *codes, unsigned index)
@@ -139,7 +144,8 @@ static uint16_t make_skip(const struct short_code *codes, unsigned index)
     unsigned bits = 0, steps = 0;
     while (bits < HR__SKIP_BITS) {
         struct ac_symbol s = symbol_at(codes, index, bits);
-        if (!s.length || (s.step != HR__STEP_END && steps + s.step > 63))
+        if (!s.length || bits + s.length + s.size > HR__LOOKUP_BITS_MOST ||
+            (s.step != HR__STEP_END && steps + s.step > 63))
             break;
         bits += s.length + s.size;
         steps += s.step;

@@ -1,7 +1,7 @@
 /*
  * Wide look-up tables for the Huffman codes of baseline JPEG (ITU-T T.81, annexes C and F).
  *
- * AC codes have two tables. `pair` decodes up to two symbols with their values in one look-up.
+ * AC codes have two tables. `pair` decodes up to two symbols in one look-up, with their values.
  * `skip` gives only the length of as many whole symbols as possible, for blocks of which nothing
  * but the DC difference is needed. Codes that are longer than a table's index are decoded bit
  * length by bit length (hr__huffman_single).
@@ -24,11 +24,13 @@
 #define HR__DC_SIZE_MOST 11
 #define HR__AC_SIZE_MOST 10
 
-/* Most bits of one symbol with its extra bits, and of one look-up in `skip`: the last symbol's code
- * is inside the index, its extra bits need not be. */
-#define HR__DC_BITS_MOST   (HR__CODE_BITS + HR__DC_SIZE_MOST)
-#define HR__AC_BITS_MOST   (HR__CODE_BITS + HR__AC_SIZE_MOST)
-#define HR__SKIP_BITS_MOST (HR__SKIP_BITS + HR__AC_SIZE_MOST)
+/* Most bits of one symbol with its extra bits. */
+#define HR__DC_BITS_MOST (HR__CODE_BITS + HR__DC_SIZE_MOST)
+#define HR__AC_BITS_MOST (HR__CODE_BITS + HR__AC_SIZE_MOST)
+
+/* Most bits of one look-up of AC symbols. The extra bits of its last symbol need not be inside the
+ * index. */
+#define HR__LOOKUP_BITS_MOST 18
 
 /* Steps that are no distance to the next coefficient. */
 #define HR__STEP_END   128 /* end of block */
@@ -51,16 +53,19 @@ struct hr__dc_table {
     uint8_t entry[1 << HR__DC_INDEX]; /* length of the code | extra bits << 4; 0: longer */
 };
 
-/* Fields of an entry of `pair`. The first symbol alone counts if it ends the block. If its value is
- * not inside the index, the first step is HR__STEP_OTHER, `bits` of the first symbol the length of
- * its code (0: longer than the index), the second value its step, the first value its extra bits.
+/*
+ * Fields of an entry of `pair`. The first symbol is whole inside the index; of the last one only
+ * the code is, and its value is read from the bits behind it (hr__pair_value). Both steps count
+ * from before the look-up. Where there is but one symbol it is the last, and the first is a 0 at
+ * the next position. Where there is none (a longer code, a run of 16 zeros alone), there are no
+ * bits either, and the last step is HR__STEP_OTHER.
  */
-#define HR__PAIR_BITS(e)   ((unsigned)(e)&63)          /* of both symbols */
-#define HR__FIRST_BITS(e)  ((unsigned)((e) >> 8) & 63) /* of the first */
-#define HR__FIRST_STEP(e)  ((unsigned)((e) >> 16) & 255)
-#define HR__OTHER_STEP(e)  ((unsigned)((e) >> 24) & 255)
-#define HR__OTHER_VALUE(e) ((int16_t)((e) >> 32))
-#define HR__FIRST_VALUE(e) ((int16_t)((e) >> 48))
+#define HR__PAIR_BITS(e)   ((unsigned)(e)&63)           /* of both symbols */
+#define HR__LAST_SKIP(e)   ((unsigned)((e) >> 8) & 63)  /* in front of the last one's extra bits */
+#define HR__LAST_SHIFT(e)  ((unsigned)((e) >> 16) & 63) /* 64 less their number */
+#define HR__FIRST_STEP(e)  ((unsigned)((e) >> 24) & 255)
+#define HR__LAST_STEP(e)   ((unsigned)((e) >> 32) & 255)
+#define HR__FIRST_VALUE(e) ((int16_t)((int64_t)(e) >> 52))
 
 struct hr__ac_table {
     struct hr__huffman_code code;

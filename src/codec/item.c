@@ -16,6 +16,13 @@ int hr__item_recognise(const void *bytes, size_t length)
            !memcmp(bytes, HR__ITEM_MAGIC, HR__ITEM_MAGIC_BYTES);
 }
 
+int hr__item_is_rewritten(const void *bytes, size_t length)
+{
+    struct hr__item_header h = {.form = HR_FORM_ENCODED};
+    return !hr__item_parse(&h, bytes, length, NULL) && h.form == HR_FORM_INDEXED &&
+           h.flags & HR__ITEM_PROGRESSIVE;
+}
+
 static int has_profiles(const struct hr__item_header *h)
 {
     return h->form == HR_FORM_COEFFICIENTS && h->version > 1;
@@ -25,8 +32,8 @@ static int is_sane(const struct hr__item_header *h)
 {
     static const uint8_t zero[sizeof h->reserved];
     int grey = h->components == 1 && h->h == 1 && h->v == 1;
-    int colour = h->components == 3 && (h->h == 1 || h->h == 2) && (h->v == 1 || h->v == 2);
-    return (grey || colour) && (h->form == HR_FORM_COEFFICIENTS || h->form == HR_FORM_PLANES) &&
+    int colour = h->components == 3 && hr__item_may_sample(h->h, h->v);
+    return (grey || colour) && h->form > HR_FORM_ENCODED && h->form < HR_FORMS &&
            h->width - 1u < SIDE_MOST && h->height - 1u < SIDE_MOST && h->orientation >= 1 &&
            h->orientation <= 8 && !(h->flags & ~(HR__ITEM_WIDE | HR__ITEM_PROGRESSIVE)) &&
            (has_profiles(h) ? h->profiles - 1u < HR__PROFILES_MOST : !h->profiles) &&
@@ -40,7 +47,9 @@ int hr__item_parse(struct hr__item_header *out, const void *bytes, size_t length
     if (!hr__item_recognise(bytes, length))
         return hr__fail(error, -EBADMSG, "damaged item: its header is missing; make it anew");
     memcpy(&h, bytes, sizeof h);
-    int latest = h.form == HR_FORM_COEFFICIENTS ? HR__COEFFICIENTS_VERSION : HR__PLANES_VERSION;
+    int latest = h.form == HR_FORM_COEFFICIENTS ? HR__COEFFICIENTS_VERSION
+                 : h.form == HR_FORM_INDEXED    ? HR__INDEXED_VERSION
+                                                : HR__PLANES_VERSION;
     if (h.version < 1 || h.version > latest)
         return hr__fail(error, -ENOTSUP,
                         "the item is of version %d and this Headrace knows versions up to %d; make "

@@ -1,5 +1,5 @@
 /*
- * Items: the memory layout common to the forms `coefficients` and `planes`.
+ * Items: the memory layout common to all forms but `encoded`.
  *
  * An item is one block of bytes without pointers, little-endian, that begins with struct
  * hr__item_header. `encoded` items are the image file itself and have no header. Items come from
@@ -30,6 +30,7 @@
 /* Versions of the forms' layouts. New items are of the latest one; all are read. */
 #define HR__PLANES_VERSION       1
 #define HR__COEFFICIENTS_VERSION 2
+#define HR__INDEXED_VERSION      1
 
 #define HR__PROFILES_MOST 16 /* width profiles of an item of coefficients */
 
@@ -41,16 +42,26 @@ enum hr__item_flags {
 struct hr__item_header {
     uint8_t magic[4];
     uint8_t version;
-    uint8_t form;           /* enum hr_form: coefficients or planes */
+    uint8_t form;           /* enum hr_form, not encoded */
     uint8_t components;     /* 1: grey; 3: Y, Cb, Cr */
     uint8_t orientation;    /* EXIF, 1..8 */
     uint32_t width, height; /* of the image in pixels; 1..65535 */
-    uint8_t h, v;           /* luma samples per chroma sample: 1 or 2; 1 x 1 for grey */
-    uint8_t flags;          /* enum hr__item_flags */
-    uint8_t profiles;       /* coefficients, version 2: number of width profiles, 1..16; else 0 */
-    uint8_t reserved[4];    /* 0 */
-    uint64_t bytes;         /* size of the whole item */
+    uint8_t h, v;        /* luma samples per chroma sample (hr__item_may_sample); 1 x 1 for grey */
+    uint8_t flags;       /* enum hr__item_flags */
+    uint8_t profiles;    /* coefficients, version 2: number of width profiles, 1..16; else 0 */
+    uint8_t reserved[4]; /* 0 */
+    uint64_t bytes;      /* size of the whole item */
 };
+
+/*
+ * Returns non-zero if items may have h x v luma samples per chroma sample: 1 to 4 on each axis, and
+ * at most 8 in all, because T.81 gives an MCU 10 blocks, and an item must become a file again. So
+ * items hold 4:4:4, 4:2:2, 4:2:0, 4:4:0, 4:1:1, 4:1:0 and their like.
+ */
+static inline int hr__item_may_sample(int h, int v)
+{
+    return h >= 1 && h <= 4 && v >= 1 && v <= 4 && h * v <= 8;
+}
 
 /* Returns the number of samples of component c on one axis of the image: `extent` pixels, `per` (h
  * or v) luma samples per chroma sample. */
@@ -66,6 +77,9 @@ static inline uint32_t hr__item_samples(uint32_t extent, uint8_t per, int c)
  */
 int hr__item_parse(struct hr__item_header *out, const void *bytes, size_t length,
                    struct hr_error *error);
+
+/* Returns non-zero if the bytes are an indexed file that was rewritten (indexed.h). */
+int hr__item_is_rewritten(const void *bytes, size_t length);
 
 /* Returns non-zero if the bytes begin like an item. */
 int hr__item_recognise(const void *bytes, size_t length);

@@ -1,5 +1,5 @@
 /*
- * Decodes JPEG: the whole image or any region of it.
+ * Decodes JPEG, and the form `indexed`: the whole image or any region of it.
  *
  * Files of the usual kind are decoded by our own decoder (baseline.h), all others and damaged ones
  * by libjpeg-turbo, as are all with HEADRACE_JPEG=libjpeg-turbo. The rest of this file is about
@@ -24,6 +24,7 @@
 #include "codec/baseline.h"
 #include "codec/deinterleave.h"
 #include "codec/format.h"
+#include "codec/indexed.h"
 #include "codec/jpeg_library.h"
 
 #include <errno.h>
@@ -243,10 +244,12 @@ static int read_region(struct jpeg *j, const struct hr__decode_job *job)
     return rc;
 }
 
-static int jpeg_region(void *state, const struct hr__decode_job *job, struct hr_error *error)
+/* Decodes a file, by its index if there is one. */
+static int decode_file(struct jpeg *j, const struct hr__decode_job *job,
+                       const struct hr__scan_index *index, struct hr_error *error)
 {
-    struct jpeg *j = state;
     struct jpeg_decompress_struct *cinfo = &j->library.cinfo;
+    int own = j->baseline && !job->in.lenient && !job->in.use_libjpeg;
     j->library.error = error;
     if (setjmp(j->library.escape)) {
         jpeg_destroy_decompress(cinfo);
@@ -255,14 +258,54 @@ static int jpeg_region(void *state, const struct hr__decode_job *job, struct hr_
     hr__jpeg_read_header(&j->library, &job->in);
     int rc = 0, done = 0;
     if (cinfo->image_width != (JDIMENSION)job->info.width ||
-        cinfo->image_height != (JDIMENSION)job->info.height)
-        rc = hr__fail(error, -EINVAL, "the image info is not that of these bytes");
-    else if (j->baseline && !job->in.lenient && !job->in.use_libjpeg)
+        cinfo->image_height != (JDIMENSION)job->info.height ||
+        cinfo->num_components != job->info.channels)
+        rc = index ? hr__fail(error, -EBADMSG,
+                              "damaged item: its header is not that of its file; make it anew")
+                   : hr__fail(error, -EINVAL, "the image info is not that of these bytes");
+    if (!rc && own && index)
+        rc = hr__baseline_indexed(j->baseline, cinfo, job, index, &done, error);
+    if (!rc && own && !done)
         rc = hr__baseline_region(j->baseline, cinfo, job, &done, error);
     if (!rc && !done)
         rc = read_region(j, job);
     jpeg_destroy_decompress(cinfo);
     return rc;
+}
+
+static int jpeg_region(void *state, const struct hr__decode_job *job, struct hr_error *error)
+{
+    return decode_file(state, job, NULL, error);
+}
+
+/* The form `indexed`. What its index does not fit is decoded as the file alone would be. */
+
+static int indexed_info(void *state, const struct hr__encoded *in, struct hr_image_info *info,
+                        struct hr_error *error)
+{
+    struct hr__indexed item;
+    int r = hr__indexed_open(&item, in->bytes, in->length, error);
+    (void)state;
+    if (r)
+        return r;
+    info->width = (int)item.header.width;
+    info->height = (int)item.header.height;
+    info->channels = item.header.components;
+    info->orientation = item.header.orientation;
+    return 0;
+}
+
+static int indexed_region(void *state, const struct hr__decode_job *job, struct hr_error *error)
+{
+    struct hr__decode_job of_file = *job;
+    struct hr__indexed item;
+    int r = hr__indexed_open(&item, job->in.bytes, job->in.length, error);
+    if (r)
+        return r;
+    of_file.in.bytes = item.file.bytes;
+    of_file.in.length = item.file.length;
+    of_file.item = NULL; /* it is there already */
+    return decode_file(state, &of_file, &item.index, error);
 }
 
 const struct hr__format hr__format_jpeg = {
@@ -272,5 +315,15 @@ const struct hr__format hr__format_jpeg = {
     .destroy = jpeg_state_destroy,
     .info = jpeg_info,
     .region = jpeg_region,
+    .memory = jpeg_state_memory,
+};
+
+const struct hr__format hr__format_indexed = {
+    .id = HR_IMAGE_INDEXED,
+    .most_halvings = 3,
+    .create = jpeg_state_create,
+    .destroy = jpeg_state_destroy,
+    .info = indexed_info,
+    .region = indexed_region,
     .memory = jpeg_state_memory,
 };

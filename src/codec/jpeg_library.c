@@ -197,6 +197,11 @@ void hr__jpeg_read_header(struct hr__jpeg *j, const struct hr__encoded *in)
     j->cinfo.progress = &j->progress;
     j->source.next_input_byte = in->bytes;
     j->source.bytes_in_buffer = in->length;
+    if (j->keep_metadata) {
+        jpeg_save_markers(&j->cinfo, JPEG_COM, 0xFFFF);
+        for (int n = 0; n < 16; n++)
+            jpeg_save_markers(&j->cinfo, JPEG_APP0 + n, 0xFFFF);
+    }
     jpeg_read_header(&j->cinfo, TRUE);
     if (j->cinfo.data_precision != 8)
         ERREXIT1(&j->cinfo, JERR_BAD_PRECISION, j->cinfo.data_precision);

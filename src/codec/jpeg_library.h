@@ -26,6 +26,7 @@ struct hr__jpeg {
     struct hr_error *error; /* of the current call; may be NULL */
     int lenient;            /* for the current image: ignore warnings */
     int finishing;          /* all of its pixels have been read */
+    int keep_metadata;      /* for the next image: save its APPn and COM segments */
 };
 
 void hr__jpeg_init(struct hr__jpeg *jpeg);

@@ -20,17 +20,23 @@
 /* Most lines that libjpeg returns at once: 4 block rows, for unusual grey files. */
 #define LINES_MOST 32
 
+/* Bytes of a progressive photograph as a baseline one. */
+#define EXPECTED_BASELINE 1.05
+
 /* Coefficients of 8-bit pixels are smaller in magnitude; only DC may also be exactly -1024. */
 #define COEFFICIENT_LIMIT 1024
 
 struct hr__transcoder {
     struct hr__jpeg library;
     struct hr__packer *packer;
-    struct hr__codec_scratch planes; /* an item of planes */
+    struct hr__baseline *baseline;   /* created on first use */
+    struct hr__codec_scratch planes; /* an item of planes, or an indexed file */
     struct hr__codec_scratch lines;  /* what libjpeg writes for one row of MCUs */
     struct jpeg_compress_struct writer;
+    struct jpeg_error_mgr writer_errors;
     struct jpeg_destination_mgr destination;
-    uint8_t *file; /* the file being written */
+    int unwritable; /* code of what the writer cannot write */
+    uint8_t *file;  /* the file being written */
     size_t file_bytes, capacity;
 };
 
@@ -54,6 +60,7 @@ void hr__transcoder_destroy(struct hr__transcoder **transcoder)
     if (!t)
         return;
     hr__packer_destroy(&t->packer);
+    hr__baseline_destroy(&t->baseline);
     hr__scratch_free(&t->planes);
     hr__scratch_free(&t->lines);
     hr__free(t->file);
@@ -63,11 +70,13 @@ void hr__transcoder_destroy(struct hr__transcoder **transcoder)
 size_t hr__transcoder_memory(const struct hr__transcoder *t)
 {
     return sizeof *t + hr__packer_memory(t->packer) + t->planes.capacity + t->lines.capacity +
-           t->capacity;
+           t->capacity + (t->baseline ? hr__baseline_memory(t->baseline) : 0);
 }
 
-/* Returns 0, or -ENOTSUP with the reason why the file cannot become an item. */
-static int check_kind(const struct jpeg_decompress_struct *cinfo, struct hr_error *error)
+/* Returns 0 and the luma samples per chroma sample, or -ENOTSUP with the reason why the file cannot
+ * become an item. */
+static int check_kind(const struct jpeg_decompress_struct *cinfo, struct hr__item_header *shape,
+                      struct hr_error *error)
 {
     const jpeg_component_info *c = cinfo->comp_info;
     if (cinfo->arith_code)
@@ -79,30 +88,29 @@ static int check_kind(const struct jpeg_decompress_struct *cinfo, struct hr_erro
                         cinfo->num_components == 4           ? "CMYK"
                         : cinfo->jpeg_color_space == JCS_RGB ? "RGB"
                                                              : "unusual");
-    if ((c[0].h_samp_factor == 1 || c[0].h_samp_factor == 2) &&
-        (c[0].v_samp_factor == 1 || c[0].v_samp_factor == 2) && c[1].h_samp_factor == 1 &&
-        c[1].v_samp_factor == 1 && c[2].h_samp_factor == 1 && c[2].v_samp_factor == 1)
+    shape->h = (uint8_t)(c[0].h_samp_factor / c[1].h_samp_factor);
+    shape->v = (uint8_t)(c[0].v_samp_factor / c[1].v_samp_factor);
+    if (c[1].h_samp_factor == c[2].h_samp_factor && c[1].v_samp_factor == c[2].v_samp_factor &&
+        shape->h * c[1].h_samp_factor == c[0].h_samp_factor &&
+        shape->v * c[1].v_samp_factor == c[0].v_samp_factor &&
+        hr__item_may_sample(shape->h, shape->v))
         return 0;
     return hr__fail(error, -ENOTSUP,
-                    "its sampling is %dx%d,%dx%d,%dx%d; items are made of chroma of 1 or 1/2 on "
-                    "either axis",
+                    "its sampling is %dx%d,%dx%d,%dx%d; items are made of files with whole luma "
+                    "samples per chroma sample, at most 4 on an axis and 8 in all",
                     c[0].h_samp_factor, c[0].v_samp_factor, c[1].h_samp_factor, c[1].v_samp_factor,
                     c[2].h_samp_factor, c[2].v_samp_factor);
 }
 
-/* Reads the header and the part of it that an item's header needs. Leaves with longjmp on
+/* Reads the header and the part of it that every item's header needs. Leaves with longjmp on
  * errors. */
-static void read_shape(struct hr__transcoder *t, const struct hr__encoded *in,
-                       struct hr__item_header *shape)
+static void read_header(struct hr__transcoder *t, const struct hr__encoded *in,
+                        struct hr__item_header *shape)
 {
     struct jpeg_decompress_struct *cinfo = &t->library.cinfo;
     int orientation = 1, lossless;
     hr__jpeg_walk_markers(in, &orientation, &lossless);
     hr__jpeg_read_header(&t->library, in);
-    t->library.code = check_kind(cinfo, t->library.error);
-    if (t->library.code)
-        longjmp(t->library.escape, 1);
-    int grey = cinfo->num_components == 1;
     *shape = (struct hr__item_header){
         .magic = HR__ITEM_MAGIC,
         .version = HR__PLANES_VERSION,
@@ -110,10 +118,20 @@ static void read_shape(struct hr__transcoder *t, const struct hr__encoded *in,
         .orientation = (uint8_t)orientation,
         .width = cinfo->image_width,
         .height = cinfo->image_height,
-        .h = grey ? 1 : (uint8_t)cinfo->comp_info[0].h_samp_factor,
-        .v = grey ? 1 : (uint8_t)cinfo->comp_info[0].v_samp_factor,
+        .h = 1,
+        .v = 1,
         .flags = cinfo->progressive_mode ? HR__ITEM_PROGRESSIVE : 0,
     };
+}
+
+/* The same, and what items of coefficients and planes need. */
+static void read_shape(struct hr__transcoder *t, const struct hr__encoded *in,
+                       struct hr__item_header *shape)
+{
+    read_header(t, in, shape);
+    t->library.code = check_kind(&t->library.cinfo, shape, t->library.error);
+    if (t->library.code)
+        longjmp(t->library.escape, 1);
 }
 
 int hr__transcode_shape(struct hr__transcoder *t, const struct hr__encoded *in,
@@ -311,6 +329,84 @@ int hr__transcode_planes(struct hr__transcoder *t, const struct hr__encoded *in,
     return t->library.code;
 }
 
+/* Makes the item of a file whose header has been read. */
+static int add_index(struct hr__transcoder *t, const struct hr__encoded *in,
+                     const struct hr__item_header *shape, size_t limit, struct hr__transcoded *out)
+{
+    const struct jpeg_decompress_struct *cinfo = &t->library.cinfo;
+    struct hr_error *error = t->library.error;
+    struct hr__scan_grid grid;
+    if (!hr__baseline_grid(t->baseline, cinfo, &grid))
+        return hr__fail(error, -ENOTSUP,
+                        "its colours or its sampling are unusual, and such files cannot be "
+                        "indexed");
+    uint64_t bytes = hr__indexed_bytes(grid.points, in->length);
+    if (limit && bytes > limit)
+        return hr__fail(error, -ENOSPC, "with its index it takes %llu bytes, more than %zu",
+                        (unsigned long long)bytes, limit);
+    int r = hr__scratch_reserve(&t->planes, bytes, error);
+    if (r)
+        return r;
+    if (!hr__baseline_points(t->baseline, cinfo, hr__indexed_points(t->planes.bytes)))
+        return hr__fail(error, -ENOTSUP,
+                        "it is damaged or not a sequential JPEG of one scan, and such files "
+                        "cannot be indexed");
+    *out = (struct hr__transcoded){t->planes.bytes,
+                                   hr__indexed_fill(t->planes.bytes, shape, grid.points, in)};
+    return 0;
+}
+
+int hr__transcode_indexed(struct hr__transcoder *t, const struct hr__encoded *in, size_t limit,
+                          struct hr__transcoded *out, struct hr_error *error)
+{
+    struct hr__item_header shape;
+    struct hr__transcoded made;
+    int r = t->baseline ? 0 : hr__baseline_create(&t->baseline, error);
+    if (!r)
+        r = hr__jpeg_to_baseline(t, in, limit, &made, error);
+    if (r)
+        return r;
+    const struct hr__encoded file = {.bytes = made.bytes, .length = made.length};
+    t->library.error = error;
+    if (setjmp(t->library.escape)) {
+        jpeg_destroy_decompress(&t->library.cinfo);
+        return t->library.code;
+    }
+    read_header(t, &file, &shape);
+    shape.flags = made.bytes == in->bytes ? 0 : HR__ITEM_PROGRESSIVE;
+    t->library.code = add_index(t, &file, &shape, limit, out);
+    jpeg_destroy_decompress(&t->library.cinfo);
+    return t->library.code;
+}
+
+int hr__transcode_indexed_size(struct hr__transcoder *t, const struct hr__encoded *in,
+                               uint64_t *bytes, struct hr_error *error)
+{
+    struct hr__item_header shape;
+    struct hr__scan_grid grid;
+    int r = t->baseline ? 0 : hr__baseline_create(&t->baseline, error);
+    if (r)
+        return r;
+    t->library.error = error;
+    if (setjmp(t->library.escape)) {
+        jpeg_destroy_decompress(&t->library.cinfo);
+        return t->library.code;
+    }
+    const struct jpeg_decompress_struct *cinfo = &t->library.cinfo;
+    read_header(t, in, &shape);
+    double length = (double)in->length * (cinfo->progressive_mode ? EXPECTED_BASELINE : 1);
+    int possible = hr__baseline_grid(t->baseline, cinfo, &grid) &&
+                   (cinfo->progressive_mode ||
+                    (!cinfo->arith_code && cinfo->comps_in_scan == cinfo->num_components));
+    jpeg_destroy_decompress(&t->library.cinfo);
+    if (!possible)
+        return hr__fail(error, -ENOTSUP,
+                        "its colours, its coding or its sampling are unusual, and such files "
+                        "cannot be indexed");
+    *bytes = hr__indexed_bytes(grid.points, (uint64_t)length);
+    return 0;
+}
+
 /* Writing */
 
 static void destination_begin(j_compress_ptr writer)
@@ -349,7 +445,7 @@ static void writer_failed(j_common_ptr common)
     struct hr__transcoder *t = common->client_data;
     char text[JMSG_LENGTH_MAX];
     common->err->format_message(common, text);
-    int code = common->err->msg_code == JERR_OUT_OF_MEMORY ? -ENOMEM : -EBADMSG;
+    int code = common->err->msg_code == JERR_OUT_OF_MEMORY ? -ENOMEM : t->unwritable;
     t->library.code = hr__fail(t->library.error, code, "the JPEG cannot be written: %s", text);
     longjmp(t->library.escape, 1);
 }
@@ -430,40 +526,101 @@ static int fill_arrays(j_compress_ptr writer, const struct hr__coefficients *ite
     return 0;
 }
 
-int hr__transcode_jpeg(struct hr__transcoder *t, const struct hr__coefficients *item,
-                       struct hr__transcoded *out, struct hr_error *error)
+/* Prepares to write a file; what cannot be written fails with `unwritable`. */
+static int prepare_writer(struct hr__transcoder *t, int unwritable, struct hr_error *error)
 {
-    struct jpeg_error_mgr errors;
-    jvirt_barray_ptr arrays[3];
-    j_compress_ptr writer = &t->writer;
     if (!t->file && !(t->file = hr__alloc(HR__TAG_CODEC, 1, FIRST_BYTES)))
         return hr__fail(error, -ENOMEM, "out of memory for a file");
     t->capacity = t->capacity ? t->capacity : FIRST_BYTES;
     t->library.error = error;
-    writer->err = jpeg_std_error(&errors);
-    errors.error_exit = writer_failed;
-    errors.emit_message = writer_warned;
-    writer->client_data = t;
-    if (setjmp(t->library.escape)) {
-        jpeg_destroy_compress(writer);
-        return t->library.code;
-    }
-    jpeg_create_compress(writer);
+    t->unwritable = unwritable;
+    t->writer.err = jpeg_std_error(&t->writer_errors);
+    t->writer_errors.error_exit = writer_failed;
+    t->writer_errors.emit_message = writer_warned;
+    t->writer.client_data = t;
     t->destination = (struct jpeg_destination_mgr){
         .init_destination = destination_begin,
         .empty_output_buffer = destination_grow,
         .term_destination = destination_end,
     };
-    writer->dest = &t->destination;
+    return 0;
+}
+
+/* Leaves with longjmp on errors. */
+static void create_writer(struct hr__transcoder *t)
+{
+    jpeg_create_compress(&t->writer);
+    t->writer.dest = &t->destination;
+}
+
+int hr__transcode_jpeg(struct hr__transcoder *t, const struct hr__coefficients *item,
+                       struct hr__transcoded *out, struct hr_error *error)
+{
+    jvirt_barray_ptr arrays[3];
+    j_compress_ptr writer = &t->writer;
+    int r = prepare_writer(t, -EBADMSG, error);
+    if (r)
+        return r;
+    if (setjmp(t->library.escape)) {
+        jpeg_destroy_compress(writer);
+        return t->library.code;
+    }
+    create_writer(t);
     describe(writer, item);
     request_arrays(writer, item, arrays);
     jpeg_write_coefficients(writer, arrays);
-    int r = fill_arrays(writer, item, arrays, error);
-    if (!r) {
+    t->library.code = fill_arrays(writer, item, arrays, error);
+    if (!t->library.code) {
         write_orientation(writer, item->header.orientation);
         jpeg_finish_compress(writer);
         *out = (struct hr__transcoded){t->file, t->file_bytes};
     }
     jpeg_destroy_compress(writer);
-    return r;
+    return t->library.code;
+}
+
+/* Writes the file that libjpeg has read the header of as a baseline file. */
+static int write_baseline(struct hr__transcoder *t)
+{
+    struct jpeg_decompress_struct *cinfo = &t->library.cinfo;
+    j_compress_ptr writer = &t->writer;
+    jvirt_barray_ptr *arrays = jpeg_read_coefficients(cinfo);
+    if (hr__jpeg_is_smoothed(cinfo))
+        return hr__fail(t->library.error, -ENOTSUP,
+                        "it is a progressive JPEG that was not saved whole, which decoders smooth");
+    create_writer(t);
+    jpeg_copy_critical_parameters(cinfo, writer);
+    writer->optimize_coding = TRUE;
+    writer->write_JFIF_header = writer->write_Adobe_marker = FALSE; /* they are copied */
+    jpeg_write_coefficients(writer, arrays);
+    for (jpeg_saved_marker_ptr m = cinfo->marker_list; m; m = m->next)
+        jpeg_write_marker(writer, m->marker, m->data, m->data_length);
+    jpeg_finish_compress(writer);
+    return 0;
+}
+
+int hr__jpeg_to_baseline(struct hr__transcoder *t, const struct hr__encoded *in, size_t limit,
+                         struct hr__transcoded *out, struct hr_error *error)
+{
+    struct jpeg_decompress_struct *cinfo = &t->library.cinfo;
+    int r = prepare_writer(t, -ENOTSUP, error);
+    if (r)
+        return r;
+    t->library.keep_metadata = 1;
+    if (!setjmp(t->library.escape)) {
+        hr__jpeg_read_header(&t->library, in);
+        t->library.code = 0;
+        *out = (struct hr__transcoded){in->bytes, in->length};
+        if (cinfo->progressive_mode) {
+            t->library.code = write_baseline(t);
+            *out = (struct hr__transcoded){t->file, t->file_bytes};
+        }
+    }
+    t->library.keep_metadata = 0;
+    jpeg_destroy_compress(&t->writer);
+    jpeg_destroy_decompress(cinfo);
+    if (!t->library.code && limit && out->length > limit)
+        return hr__fail(error, -ENOSPC, "as a baseline JPEG it takes %zu bytes, more than %zu",
+                        out->length, limit);
+    return t->library.code;
 }

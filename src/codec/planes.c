@@ -109,7 +109,8 @@ static int planes_region(void *state, const struct hr__decode_job *job, struct h
     if (planes.header.width != (uint32_t)job->info.width ||
         planes.header.height != (uint32_t)job->info.height)
         return hr__fail(error, -EINVAL, "the image info is not that of these bytes");
-    struct hr__ycc_planes whole = {.shape = &planes.header};
+    struct hr__ycc_shape shape = hr__ycc_shape_of(&planes.header);
+    struct hr__ycc_planes whole = {.shape = &shape};
     for (int c = 0; c < planes.header.components; c++) {
         whole.at[c] = planes.at[c];
         whole.stride[c] = (ptrdiff_t)planes.width[c];

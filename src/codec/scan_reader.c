@@ -24,20 +24,20 @@ static void copy(struct hr__scan_reader *r, uint8_t *out)
             r->marker = r->raw[1];
             break;
         }
+        r->stuffed[r->stuffed_count++] = (uint16_t)(out - r->piece);
         *out++ = 0xFF;
         r->raw += 2;
     }
     r->end = out;
 }
 
-/* Returns 0 if the bytes end before a marker. */
+/* Returns 0 if the bytes end before they may. */
 static int settle(struct hr__scan_reader *r)
 {
-    uint8_t *end = r->piece + (r->end - r->piece);
+    r->last = r->marker || (r->bounded && r->raw == r->raw_end);
     if (r->marker == FILL_BYTE) /* it may precede a marker or a stuffed zero; libjpeg decides */
         return 0;
-    if (r->marker) {
-        memset(end, 0, HR__SEGMENT_SLACK);
+    if (r->last) {
         r->check = r->end - r->piece > HR__SEGMENT_SLACK ? r->end - HR__SEGMENT_SLACK : r->piece;
         return 1;
     }
@@ -45,23 +45,51 @@ static int settle(struct hr__scan_reader *r)
     return r->raw_end - r->raw >= 2;
 }
 
-int hr__scan_begin(struct hr__scan_reader *r, const uint8_t *raw, const uint8_t *end)
+int hr__scan_begin(struct hr__scan_reader *r, const uint8_t *raw, const uint8_t *end, int bounded)
 {
-    r->raw = raw;
+    r->raw = r->piece_raw = raw;
     r->raw_end = end;
+    r->bounded = bounded;
+    r->stuffed_count = r->stuffed_passed = 0;
     r->bits = (struct hr__bits){.next = r->piece};
     copy(r, r->piece);
     return settle(r);
 }
 
+/* Returns where the piece's byte at `position`, no earlier than the last one, was copied from. */
+static const uint8_t *find_raw(struct hr__scan_reader *r, size_t position)
+{
+    while (r->stuffed_passed < r->stuffed_count && r->stuffed[r->stuffed_passed] < position)
+        r->stuffed_passed++;
+    return r->piece_raw + position + r->stuffed_passed;
+}
+
+static size_t bits_read(const struct hr__scan_reader *r)
+{
+    return (size_t)(r->bits.next - r->piece) * 8 - r->bits.count;
+}
+
+const uint8_t *hr__scan_tell(struct hr__scan_reader *r, unsigned *bit)
+{
+    size_t bits = bits_read(r);
+    *bit = bits % 8;
+    return find_raw(r, bits / 8);
+}
+
 int hr__scan_advance(struct hr__scan_reader *r)
 {
-    if (r->marker) {
+    if (r->last)
         return (r->end - r->bits.next) * 8 + (ptrdiff_t)r->bits.count >= 0;
-    }
-    size_t kept = (size_t)(r->end - r->bits.next);
-    memmove(r->piece, r->bits.next, kept);
-    r->bits.next = r->piece;
+    /* The bits that have been loaded stay in the piece, for hr__scan_tell. */
+    size_t from = bits_read(r) / 8, kept = (size_t)(r->end - r->piece) - from;
+    unsigned stuffed = 0;
+    r->piece_raw = find_raw(r, from);
+    while (r->stuffed_passed < r->stuffed_count)
+        r->stuffed[stuffed++] = (uint16_t)(r->stuffed[r->stuffed_passed++] - from);
+    r->stuffed_count = stuffed;
+    r->stuffed_passed = 0;
+    r->bits.next -= from;
+    memmove(r->piece, r->piece + from, kept);
     copy(r, r->piece + kept);
     return settle(r);
 }

@@ -3,8 +3,8 @@
  *
  * Bytes are copied without the zeros stuffed behind FF, a piece at a time, so that reading bits
  * needs no test of any byte. A segment is what lies between markers. Behind its last byte the copy
- * has HR__SEGMENT_SLACK zero bytes: one MCU of any content can be decoded from there, and whether
- * it ran past the end is checked once an MCU.
+ * has HR__SEGMENT_SLACK bytes of any value: one MCU of any content can be decoded from there, and
+ * whether it ran past the end, whatever it read there, is checked once an MCU.
  */
 #ifndef HR_CODEC_SCAN_READER_H
 #define HR_CODEC_SCAN_READER_H
@@ -19,7 +19,7 @@
 #define HR__BLOCK_BITS_MOST (HR__DC_BITS_MOST + 63 * HR__AC_BITS_MOST)
 #define HR__MCU_BYTES_MOST  ((HR__MCU_BLOCKS_MOST * HR__BLOCK_BITS_MOST + 7) / 8)
 #define HR__SEGMENT_SLACK   (HR__MCU_BYTES_MOST + 64)
-#define HR__SEGMENT_PIECE   32768
+#define HR__SEGMENT_PIECE   16384
 
 /* A refill leaves at least this many bits. */
 #define HR__REFILL_BITS 56
@@ -36,13 +36,20 @@ struct hr__scan_reader {
     const uint8_t *check;         /* from here on hr__scan_advance must be called before an MCU */
     const uint8_t *end;           /* end of the copied bytes */
     const uint8_t *raw, *raw_end; /* bytes not yet copied; the marker */
+    int bounded;                  /* the bytes may end without a marker */
     int marker;                   /* that ends the segment; 0: not yet found */
-    uint8_t *piece;               /* HR__SEGMENT_PIECE + HR__SEGMENT_SLACK bytes */
+    int last;                     /* the segment's last byte has been copied */
+    unsigned stuffed_count, stuffed_passed; /* of `stuffed`; how many hr__scan_tell has passed */
+    const uint8_t *piece_raw;               /* where the piece's first byte was copied from */
+    uint8_t piece[HR__SEGMENT_PIECE + HR__SEGMENT_SLACK];
+    /* positions in the piece of FFs whose zeros were left out */
+    uint16_t stuffed[HR__SEGMENT_PIECE + HR__SEGMENT_SLACK];
 };
 
-/* Begins at the first byte of a segment. Returns 0 if the bytes end before a marker does. Fill
- * bytes (FF before a marker) count as such an end. */
-int hr__scan_begin(struct hr__scan_reader *reader, const uint8_t *raw, const uint8_t *end);
+/* Begins at a byte of a segment. Returns 0 if the bytes end before a marker does, unless they are
+ * `bounded`: then the segment ends there. Fill bytes (FF before a marker) count as such an end. */
+int hr__scan_begin(struct hr__scan_reader *reader, const uint8_t *raw, const uint8_t *end,
+                   int bounded);
 
 /* Makes the bits of an MCU available. Returns 0 if the last one ran past the segment's end, or if
  * the bytes end before a marker does. */
@@ -51,6 +58,12 @@ int hr__scan_advance(struct hr__scan_reader *reader);
 /* Returns non-zero if the segment's last MCU ended where the segment does: less than a byte is
  * left. */
 int hr__scan_is_at_end(const struct hr__scan_reader *reader);
+
+_Static_assert(HR__SEGMENT_PIECE + HR__SEGMENT_SLACK <= UINT16_MAX, "positions in the piece");
+
+/* Returns the byte of the file that the next bit is in, and which bit of it. Never a stuffed zero.
+ */
+const uint8_t *hr__scan_tell(struct hr__scan_reader *reader, unsigned *bit);
 
 static inline __attribute__((always_inline)) void hr__bits_refill(struct hr__bits *b)
 {
@@ -74,6 +87,16 @@ static inline __attribute__((always_inline)) int hr__bits_value(const struct hr_
     uint64_t v = b->buffer << skip;
     int negative = (int)((int64_t)~v >> 63);
     return (int)(v >> 1 >> (63 - n)) + (negative & (1 - (1 << n)));
+}
+
+/* Returns the value of the last symbol of an entry of hr__ac_table's `pair`; of an end of block,
+ * any. */
+static inline __attribute__((always_inline)) int16_t hr__pair_value(const struct hr__bits *b,
+                                                                    uint64_t entry)
+{
+    uint64_t v = b->buffer << HR__LAST_SKIP(entry);
+    uint64_t negative = ~(uint64_t)((int64_t)v >> 63);
+    return (int16_t)((v >> HR__LAST_SHIFT(entry)) - (negative >> HR__LAST_SHIFT(entry)));
 }
 
 #endif

@@ -202,7 +202,7 @@ static int ranges_are_safe(const struct hr__catalog *c)
             return 0;
     for (uint64_t i = 0; i < h->samples; i++) {
         const struct hr__catalog_range *r = &c->ranges[i];
-        if (r->container >= h->containers || r->form > HR_FORM_PLANES ||
+        if (r->container >= h->containers || r->form >= HR_FORMS ||
             r->flags & ~(HR__RANGE_HAS_CHECKSUM | HR__RANGE_KEPT_MASK) ||
             r->source_bytes > INT64_MAX || c->sizes[i] < 0)
             return 0;

@@ -84,7 +84,7 @@ void hr__pack_begin(struct hr__pack_superblock *super, uint64_t catalog_bytes, i
 {
     memset(super, 0, sizeof *super);
     memcpy(super->magic, HR__PACK_MAGIC, sizeof super->magic);
-    super->version = HR__PACK_VERSION;
+    super->version = form == HR_FORM_INDEXED || form == HR_FORM_AUTO ? HR__PACK_VERSION : 1;
     super->byte_order = BYTE_ORDER_MARK;
     super->state = HR__PACK_WRITING;
     super->form = form;
@@ -120,15 +120,16 @@ int hr__pack_check(const struct hr__pack_superblock *s, const char *path, struct
                         "%s was written on a machine of another byte order, or its superblock is "
                         "damaged; write it anew on one like this",
                         path);
-    if (s->version != HR__PACK_VERSION)
+    if (!s->version || s->version > HR__PACK_VERSION)
         return hr__fail(error, -ENOTSUP,
-                        "%s is a pack of version %" PRIu32 ", this library knows version %u; use a "
+                        "%s is a pack of version %" PRIu32
+                        ", this library knows versions up to %u; use a "
                         "newer library, or write the pack anew",
                         path, s->version, HR__PACK_VERSION);
     if (s->checksum != checksum_of(s))
         return damaged(path, "its superblock is damaged", error);
     if ((s->state != HR__PACK_WRITING && s->state != HR__PACK_COMPLETE) || s->form < -1 ||
-        s->form > HR_FORM_PLANES || s->catalog_offset != HR__PACK_SUPERBLOCK_BYTES ||
+        s->form >= HR_FORMS || s->catalog_offset != HR__PACK_SUPERBLOCK_BYTES ||
         s->catalog_bytes > INT64_MAX / 2 ||
         s->items_offset != align_up(s->catalog_offset + s->catalog_bytes) || s->bytes > INT64_MAX ||
         (s->state == HR__PACK_COMPLETE && s->bytes < s->catalog_offset + s->catalog_bytes))

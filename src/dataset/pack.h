@@ -24,7 +24,7 @@
 #include <headrace/form.h>
 
 #define HR__PACK_MAGIC            "\x89HRPACK\n" /* 8 bytes without the final zero */
-#define HR__PACK_VERSION          1u
+#define HR__PACK_VERSION          2u /* 2: items may be indexed; otherwise 1 is written */
 #define HR__PACK_SUPERBLOCK_BYTES 4096
 #define HR__PACK_ITEM_ALIGNMENT   64
 

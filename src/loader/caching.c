@@ -29,6 +29,7 @@ struct hr__caching {
     /* Guarded by the loader's lock. */
     struct hr__worth worth;
     enum hr_form form;      /* form to convert to: the one asked for, or the last one chosen */
+    enum hr_form next;      /* form that was chosen for the last sample offered */
     uint64_t working_ns;    /* time of all workers: preparing, reading, converting */
     uint64_t converting_ns; /* part of it for converting; conversions in progress with the expected
                                time */
@@ -166,7 +167,7 @@ static struct hr__worth_moment moment_locked(const struct hr_loader *l, int idle
 uint64_t hr__caching_missing(const struct hr__cache_counts *now, uint64_t samples, double bytes)
 {
     /* A cache that outlives the run may have items of files that changed since. */
-    uint64_t cached = now->items[0] + now->items[1] + now->items[2];
+    uint64_t cached = hr__all_items(now->items);
     double missing = bytes - (double)now->source_bytes;
     if (cached >= samples || missing <= 0)
         return 0;
@@ -180,7 +181,7 @@ static uint64_t missing_locked(const struct hr_loader *l, const struct hr__cache
     uint64_t samples = hr_dataset_count(c->whole);
     if (c->total_bytes != HR_SIZE_UNKNOWN)
         return hr__caching_missing(now, samples, (double)c->total_bytes);
-    uint64_t cached = now->items[0] + now->items[1] + now->items[2];
+    uint64_t cached = hr__all_items(now->items);
     double missing = samples > cached ? (double)(samples - cached) : 0;
     return hr__caching_missing(now, samples,
                                (double)now->source_bytes + missing * c->worth.read_bytes.value);
@@ -196,7 +197,8 @@ static struct hr__worth_space space_locked(const struct hr_loader *l, int staged
         .settled_bytes = staged ? now->bytes - now->staged_bytes : now->reserved,
         .staged_bytes = staged ? now->staged_bytes : 0,
         .missing_bytes = missing_locked(l, now),
-        .converted = now->items[HR_FORM_COEFFICIENTS] + now->items[HR_FORM_PLANES],
+        .converted =
+            hr__all_items(now->items) - now->items[HR_FORM_ENCODED] - now->items[HR_FORM_INDEXED],
         .staged = now->staged,
         .asked = l->caching->form_asked,
         .fetch_bound = !l->workers_read,
@@ -223,10 +225,54 @@ static void note_locked(struct hr_loader *l, const struct hr__cost *cost)
 static void note_miss_locked(struct hr_loader *l, const struct hr__cost *cost)
 {
     struct hr__worth *worth = &l->caching->worth;
-    hr__mean_add(&worth->prepare_ns[cost->form], (double)cost->prepare_ns);
+    if (!cost->had_index)
+        hr__mean_add(&worth->prepare_ns[cost->form], (double)cost->prepare_ns);
     hr__mean_add(&worth->read_bytes, (double)cost->read_bytes);
     if (cost->read_ns)
         hr__mean_add(&worth->read_ns, (double)cost->read_ns);
+}
+
+/* Items that wait for another form are also used sooner with an index. Some files are prepared
+ * without, so that the cost of that stays known. */
+static int wants_index(struct hr_loader *l)
+{
+    struct hr__caching *c = l->caching;
+    pthread_mutex_lock(&l->lock);
+    int wants = c->offers % HR__WORTH_ENOUGH &&
+                c->worth.prepare_ns[HR_FORM_ENCODED].count >= HR__WORTH_ENOUGH;
+    if (wants && c->next != HR_FORM_INDEXED) {
+        struct hr__worth_moment moment = moment_locked(l, 0);
+        wants = c->next != HR_FORM_ENCODED && c->form_asked == HR_FORM_AUTO &&
+                hr__worth_index_repays(&c->worth, &moment);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return wants;
+}
+
+/* Chooses the form of a sample that was prepared, and describes its admission: an indexed item was
+ * made in passing; items of other forms are converted later. */
+static void plan_offer_locked(struct hr_loader *l, const struct hr__cost *cost,
+                              const struct hr__cache_counts *now, struct hr__cache_offer *offer)
+{
+    struct hr__caching *c = l->caching;
+    struct hr__worth_space space = space_locked(l, 0, now);
+    struct hr__worth_moment moment = moment_locked(l, 0);
+    moment.in_passing = 1;
+    c->next = choose_locked(l, offer->length, &space, &moment);
+    if (cost->form != HR_FORM_ENCODED || c->next == HR_FORM_ENCODED ||
+        (moment.uses_known && !moment.uses))
+        return;
+    if (cost->made.length && (c->next == HR_FORM_INDEXED || c->form_asked == HR_FORM_AUTO)) {
+        hr__mean_add(&c->worth.growth[HR_FORM_INDEXED],
+                     (double)cost->made.length / (double)offer->length);
+        offer->bytes = cost->made.bytes;
+        offer->length = cost->made.length;
+        offer->form = HR_FORM_INDEXED;
+    }
+    if (c->next == offer->form)
+        return;
+    offer->convert = 1;
+    offer->reserve = hr__worth_reserve(&c->worth, c->next, offer->length, &space, &moment);
 }
 
 static void offer(struct hr_loader *l, struct hr__job *job, uint64_t index,
@@ -237,24 +283,22 @@ static void offer(struct hr_loader *l, struct hr__job *job, uint64_t index,
                                    .ticket = &job->ticket,
                                    .bytes = job->sample.read.bytes,
                                    .length = cost->read_bytes,
+                                   .source_bytes = cost->read_bytes,
                                    .form = cost->form};
     hr__cache_get_counts(l->cache, &now);
     pthread_mutex_lock(&l->lock);
     note_miss_locked(l, cost);
-    struct hr__worth_space space = space_locked(l, 0, &now);
-    struct hr__worth_moment moment = moment_locked(l, 0);
-    enum hr_form form = choose_locked(l, wish.length, &space, &moment);
-    if (cost->form == HR_FORM_ENCODED && form != HR_FORM_ENCODED &&
-        (!moment.uses_known || moment.uses)) {
-        wish.convert = 1;
-        wish.reserve = hr__worth_reserve(&l->caching->worth, form, wish.length, &space, &moment);
-    }
+    plan_offer_locked(l, cost, &now, &wish);
     int is_due = l->caching->offers++ % PUBLISH_EVERY == PUBLISH_EVERY - 1;
     pthread_mutex_unlock(&l->lock);
     if (is_due)
         publish(l);
-    if (!hr__cache_offer(l->cache, &wish) || !wish.convert)
+    if (!hr__cache_offer(l->cache, &wish))
         return;
+    if (!wish.convert) {
+        hr__count(&hr__counters_here(l)->converted, wish.form != cost->form);
+        return;
+    }
     pthread_mutex_lock(&l->lock);
     hr__wake_worker_locked(l);
     pthread_mutex_unlock(&l->lock);
@@ -292,7 +336,8 @@ static int should_convert_locked(struct hr__thread *self)
 /* How to convert one staged item. */
 struct task {
     struct hr__cache_staged *staged;
-    struct hr__cache_item item;
+    struct hr__cache_item item; /* encoded, or indexed */
+    struct hr_item file;        /* the file in it */
     enum hr_form form;
     double growth;       /* expected growth of the item, as a factor */
     uint64_t leave_free; /* bytes of the budget to leave free */
@@ -305,25 +350,32 @@ static void plan_task(struct hr_loader *l, struct task *task)
     pthread_mutex_lock(&l->lock);
     struct hr__worth_space space = space_locked(l, 1, &now);
     struct hr__worth_moment moment = moment_locked(l, 1);
-    task->form = choose_locked(l, task->item.length, &space, &moment);
+    task->form = choose_locked(l, task->file.length, &space, &moment);
     task->growth = hr__worth_growth(&l->caching->worth, task->form);
     task->leave_free = hr__worth_leave_free(&l->caching->worth, task->form, &space, &moment);
     pthread_mutex_unlock(&l->lock);
 }
 
-/* Converts an item. Returns non-zero with the new item in *out; on zero the item stays encoded,
+/* Converts an item. Returns non-zero with the new item in *out; on zero the item stays as it is,
  * which is always correct. */
 static int convert(struct hr__thread *self, const struct task *task, struct hr_item *out)
 {
     struct hr__cache *cache = self->loader->cache;
-    double expected = (double)task->item.length * task->growth;
-    if (task->form == HR_FORM_ENCODED ||
+    double expected = (double)task->file.length * task->growth;
+    if (task->form == HR_FORM_ENCODED || task->form == task->item.form ||
         expected > (double)hr__cache_room(cache, task->staged, task->leave_free))
         return 0;
+    return !hr_converter_run(self->converter, task->form, task->file.bytes, task->file.length, out,
+                             NULL);
+}
+
+/* Finds the file in the item. Returns 0 if it cannot be converted. */
+static int find_file(struct hr__thread *self, struct task *task)
+{
     if (!self->converter && hr_converter_create(&self->converter, NULL, NULL))
         return 0;
-    return !hr_converter_run(self->converter, task->form, task->item.bytes, task->item.length, out,
-                             NULL);
+    return !hr_converter_restore(self->converter, task->item.bytes, task->item.length, &task->file,
+                                 NULL);
 }
 
 /* Converts the item that has waited longest. Returns its form now; HR_FORM_ENCODED if it was not
@@ -337,10 +389,12 @@ static enum hr_form convert_one(struct hr__thread *self, double *growth)
     task.staged = hr__cache_take(l->cache, &task.item);
     if (!task.staged)
         return HR_FORM_ENCODED;
+    task.file = (struct hr_item){task.item.bytes, task.item.length, task.item.form};
+    int is_file = find_file(self, &task);
     plan_task(l, &task);
     struct hr__cache_final final = {.leave_free = task.leave_free};
-    double length = (double)task.item.length;
-    if (convert(self, &task, &item)) {
+    double length = (double)task.file.length;
+    if (is_file && convert(self, &task, &item)) {
         final.bytes = item.bytes;
         final.length = item.length;
         final.form = item.form;
@@ -379,6 +433,7 @@ static const struct hr__keeper keeper = {
     .destroy = destroy,
     .abandon = abandon,
     .note_place = note_place,
+    .wants_index = wants_index,
     .offer = offer,
     .note_locked = note_locked,
     .should_convert_locked = should_convert_locked,

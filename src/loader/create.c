@@ -62,7 +62,7 @@ static int check_options(const struct hr_loader_options *o, struct hr_error *err
     if (!r)
         r = check_range("wait_ms", o->wait_ms, 0, INT32_MAX, error);
     if (!r)
-        r = check_range("cache_form", o->cache_form, HR_FORM_AUTO, HR_FORM_PLANES, error);
+        r = check_range("cache_form", o->cache_form, HR_FORM_AUTO, HR_FORMS - 1, error);
     if (!r)
         r = check_range("assignment", o->assignment, HR_ASSIGNMENT_AUTO, HR_ASSIGNMENT_EXACT,
                         error);

@@ -52,6 +52,8 @@ struct hr__cost {
     uint64_t read_ns;    /* 0: it was cached, or a fetcher read it */
     uint64_t working_ns; /* the worker's time from beginning to end */
     size_t read_bytes;   /* 0: it was cached */
+    int had_index;       /* prepare_ns includes making an index, or trying to */
+    struct hr_item made; /* the indexed item, in the preparer's memory; length 0: none */
 };
 
 /* The outcome of a job. The worker fills it in and passes it to hr__finish_locked. */

@@ -86,6 +86,9 @@ struct hr__keeper {
 
     /* A worker begins with a sample. */
     void (*note_place)(struct hr_loader *l, const struct hr__job *job);
+    /* Returns non-zero if an item of the form `indexed` is to be made of a file while it is
+     * prepared, for `offer`. */
+    int (*wants_index)(struct hr_loader *l);
     /* Offers a sample that was read and prepared (job->sample.read). Failures are not errors. */
     void (*offer)(struct hr_loader *l, struct hr__job *job, uint64_t index,
                   const struct hr__cost *cost);

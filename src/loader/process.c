@@ -160,6 +160,9 @@ static int prepare(struct hr__thread *self, struct hr__job *job, const struct in
     if (!plan->order)
         key.epoch += job->batch->positions[job->place] << 32;
     error->message[0] = 0;
+    int wants_index = !in->is_cached && in->item.form == HR_FORM_ENCODED &&
+                      l->keeper->wants_index && l->keeper->wants_index(l);
+    hr_preparer_make_items(self->preparer, wants_index);
     uint64_t start = hr__now_ns(), start_cpu = cost_clock(l);
     int r = hr_preparer_run(self->preparer, l->recipe, in->item.bytes, in->item.length, &key, out,
                             error);
@@ -167,6 +170,9 @@ static int prepare(struct hr__thread *self, struct hr__job *job, const struct in
     hr__histogram_add(&hr__counters_here(l)->prepare, took_ns);
     if (l->keeper->prepared)
         l->keeper->prepared(l, in->index, took_ns);
+    outcome->cost.had_index = wants_index;
+    if (hr_preparer_item(self->preparer, &outcome->cost.made))
+        outcome->cost.made.length = 0;
     outcome->cost.form = in->item.form;
     outcome->cost.read_bytes = in->is_cached ? 0 : in->item.length;
     outcome->cost.prepare_ns = r ? 0 : cost_clock(l) - start_cpu;

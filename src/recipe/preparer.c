@@ -57,6 +57,18 @@ const char *hr_preparer_damage(const struct hr_preparer *preparer)
     return hr__decoder_damage(preparer->decoder);
 }
 
+void hr_preparer_make_items(struct hr_preparer *preparer, int wanted)
+{
+    hr__decoder_make_items(preparer->decoder, wanted);
+}
+
+int hr_preparer_item(const struct hr_preparer *preparer, struct hr_item *item)
+{
+    item->bytes = hr__decoder_item(preparer->decoder, &item->length);
+    item->form = HR_FORM_INDEXED;
+    return item->bytes ? 0 : -ENOENT;
+}
+
 static void interleave(const struct hr__planar *p, uint8_t *out)
 {
     for (int y = 0; y < p->height; y++) {

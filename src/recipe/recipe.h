@@ -36,7 +36,7 @@ const struct hr_recipe_options *hr__recipe_options(const struct hr_recipe *recip
 /* Returns non-zero if items of the form are decoded at a smaller scale like their files. */
 static inline int hr__form_is_scalable(enum hr_form form)
 {
-    return form == HR_FORM_ENCODED;
+    return form == HR_FORM_ENCODED || form == HR_FORM_INDEXED;
 }
 
 /* Limits the form that a cache is to keep: with scaled decoding it keeps none that is decoded

@@ -48,8 +48,8 @@ class _Bits:
         return data.replace(b"\xff", b"\xff\x00")
 
 
-def jpeg(width, height, seed=0):
-    """Makes a grey baseline JPEG (T.81) of flat blocks: a DC difference each, no AC."""
+def jpeg(width, height, seed=0, progressive=False):
+    """Makes a grey JPEG (T.81) of flat blocks: a DC difference each, no AC."""
 
     def segment(marker, data):
         return struct.pack(">BBH", 0xFF, marker, len(data) + 2) + data
@@ -57,22 +57,25 @@ def jpeg(width, height, seed=0):
     # differences of 0 to 7 bits have codes of three bits; AC knows the end of a block only
     dc = bytes([0, 0, 7, 1] + [0] * 12) + bytes(range(8))
     ac = bytes([1] + [0] * 15) + bytes([0])
-    bits, last = _Bits(), 0
-    for block in range(-(-width // 8) * -(-height // 8)):
+    blocks = -(-width // 8) * -(-height // 8)
+    bits, last, ac_bits = _Bits(), 0, _Bits()
+    for block in range(blocks):
         value = (block * 37 + seed * 101) % 120 - 60
         difference, last = value - last, value
         size = abs(difference).bit_length()
         bits.put(size if size < 7 else 14, 3 if size < 7 else 4)
         bits.put(difference if difference >= 0 else difference + (1 << size) - 1, size)
-        bits.put(0, 1)
+        (ac_bits if progressive else bits).put(0, 1)
+    scan = segment(0xDA, bytes([1, 1, 0, 0, 0 if progressive else 63, 0])) + bits.bytes()
+    if progressive:
+        scan += segment(0xDA, bytes([1, 1, 0, 1, 63, 0])) + ac_bits.bytes()
     return (
         b"\xff\xd8"
         + segment(0xDB, bytes([0]) + bytes([8] * 64))
-        + segment(0xC0, struct.pack(">BHHBBBB", 8, height, width, 1, 1, 0x11, 0))
+        + segment(0xC2 if progressive else 0xC0, struct.pack(">BHHBBBB", 8, height, width, 1, 1, 0x11, 0))
         + segment(0xC4, bytes([0x00]) + dc)
         + segment(0xC4, bytes([0x10]) + ac)
-        + segment(0xDA, bytes([1, 1, 0, 0, 63, 0]))
-        + bits.bytes()
+        + scan
         + b"\xff\xd9"
     )
 

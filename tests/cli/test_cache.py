@@ -123,11 +123,11 @@ imagenet: /data/train
         self.assertIn(one.pop("huge_bytes"), range(memory + 1))
         self.assertLessEqual(sum(one.pop("node_bytes")), memory)
         self.assertTrue(one.pop("path").startswith(os.path.join(self.own, "imagenet.")))
-        unknown = {"encoded": None, "coefficients": None, "planes": None}
+        unknown = {"encoded": None, "coefficients": None, "planes": None, "indexed": None}
         self.assertEqual(one, {
             "name": "imagenet", "dataset": "/data/train", "damaged": False, "problem": None,
             "size_bytes": 8 << 20, "budget_bytes": 4 << 20, "used_bytes": 5 * 1024,
-            "items": {"encoded": 5, "coefficients": 0, "planes": 0}, "staged": 0,
+            "items": {"encoded": 5, "coefficients": 0, "planes": 0, "indexed": 0}, "staged": 0,
             "source_bytes": 5000, "hits": 5, "misses": 5, "saved_bytes": 5000, "refused": 0, "foreign": 0,
             "users": 1, "pids": [p.pid], "form": "encoded", "form_asked": "auto",
             "prepare_us": unknown, "convert_us": unknown, "growth": unknown, "read_us": None,
@@ -222,7 +222,7 @@ a
 \Z""")
         (one,) = self.read_json("info", "photographs", "set")["caches"]
         self.assertEqual(one["dataset"], os.path.join(self.root, "set"))
-        self.assertEqual(one["items"], {"encoded": 41, "coefficients": 0, "planes": 0})
+        self.assertEqual(one["items"], {"encoded": 41, "coefficients": 0, "planes": 0, "indexed": 0})
         again = self.warm(spec, "set")
         self.assertEqual((again["samples"], again["cached"], again["read_bytes"], again["bad"]), (41, 41, 0, 0))
         self.assertEqual(self.run_it("cache", "drop", "photographs", "--dataset", "set")[0], 0)
@@ -230,11 +230,13 @@ a
 
     def test_warm_forms(self):
         self.make_photographs()
-        report = self.warm("shm:p?size=64MiB&form=coefficients", "set")
-        self.assertEqual(report["items"], {"encoded": 1, "coefficients": 40, "planes": 0})
-        _, out, _ = self.run_it("cache", "info", "p")
-        self.assertIn("  forms         40 coefficients, 1 encoded\n", out)
-        self.run_it("cache", "drop", "p")
+        for form in ("coefficients", "planes", "indexed"):
+            report = self.warm(f"shm:p?size=64MiB&form={form}", "set")
+            others = {"encoded": 0, "coefficients": 0, "planes": 0, "indexed": 0}
+            self.assertEqual(report["items"], {**others, "encoded": 1, form: 40})
+            _, out, _ = self.run_it("cache", "info", "p")
+            self.assertIn(f"  forms         40 {form}, 1 encoded\n", out)
+            self.run_it("cache", "drop", "p")
 
     def test_warm_small(self):
         self.make_photographs()

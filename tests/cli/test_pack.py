@@ -50,7 +50,7 @@ class Pack(CliCase):
     def test_json_and_forms(self):
         self.make_photographs()
         self.write("set/dog/a.png", png(9, 9))
-        for form in ("coefficients", "planes", "encoded", "auto"):
+        for form in ("coefficients", "planes", "indexed", "encoded", "auto"):
             report = self.pack("set", "set.hrpack", "--form", form, "--force", "--jobs", "2")
             self.assertEqual(report["path"], "set.hrpack")
             self.assertEqual(report["verb"], "pack")
@@ -59,7 +59,7 @@ class Pack(CliCase):
             self.assertEqual(report["bad"], [])
             self.assertTrue(report["ok"])
             self.assertEqual(sum(f["samples"] for f in report["forms"].values()), 7)
-            if form in ("coefficients", "planes"):
+            if form in ("coefficients", "planes", "indexed"):
                 self.assertEqual(report["forms"][form]["samples"], 6)
                 self.assertEqual(report["encoded"]["format"], 1)
                 (kept,) = report["kept"]
@@ -69,6 +69,29 @@ class Pack(CliCase):
             info = self.pack("--info", "set.hrpack")
             for key in ("samples", "bytes", "source_bytes", "forms", "encoded"):
                 self.assertEqual(info[key], report[key])
+
+    def test_progressive_files_are_named(self):
+        self.make_photographs()
+        self.write("set/dog/p.jpg", jpeg(50, 40, 3, progressive=True))
+        status, out, err = self.run_it("pack", "set", "set.hrpack", "--form", "indexed")
+        self.assertEqual((status, err), (0, ""))
+        self.assertRegex(out, r"(?m)^  indexed +7 ")
+        self.assertRegex(
+            out, r"(?s)\n\n1 progressive file is a baseline JPEG in the pack:\n.*set/dog/p\.jpg"
+        )
+        report = self.pack("set", "set.hrpack", "--form", "indexed", "--force")
+        self.assertEqual([r["path"] for r in report["rewritten"]], ["set/dog/p.jpg"])
+        self.assertEqual((report["kept"], report["bad"]), ([], []))
+        self.assertEqual(self.run_it("unpack", "set.hrpack", "again")[0], 0)
+        for name in ("dog/0000.jpg", "cat/0001.jpg"):
+            self.assertEqual(self.read(f"again/{name}"), self.read(f"set/{name}"))
+        self.assertIn(b"\xff\xc0", self.read("again/dog/p.jpg"))
+        report = self.pack("again", "again.hrpack", "--form", "indexed")
+        self.assertEqual(report["rewritten"], [])
+        for form in ("coefficients", "encoded"):
+            self.assertEqual(
+                self.pack("set", "set.hrpack", "--form", form, "--force")["rewritten"], []
+            )
 
     def test_pack_is_a_dataset(self):
         self.make_photographs()
@@ -127,7 +150,7 @@ class Pack(CliCase):
             (["a", "b", "c"], "one argument too many: c; see headrace pack --help"),
             (["--verify", "a", "b"], "--verify takes one pack; b is one argument too many"),
             (["--verify", "--info", "a"], "give either --verify or --info, not both"),
-            (["a", "b", "--form", "rgb"], "--form rgb: it must be one of coefficients|planes|encoded|auto"),
+            (["a", "b", "--form", "rgb"], "--form rgb: it must be one of coefficients|planes|indexed|encoded|auto"),
             (["a", "b", "--max-growth", "0.5"], "--max-growth 0.5: it must be a number, 1 or more"),
             (["a", "b", "--max-growth", "1x"], "--max-growth 1x: it must be a number, 1 or more"),
         ):

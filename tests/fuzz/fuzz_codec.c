@@ -3,20 +3,12 @@
  * decode by region to the same pixels; the last eight bytes of the input choose the region. Then
  * the same with damaged images accepted. The decoder is reused from input to input, as in a worker.
  */
-#include "codec/codec.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "region.h"
 
 /* Larger images only cost time. */
 #define MOST_PIXELS (1 << 18)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static int pick(const uint8_t *byte, int low, int high)
-{
-    return low + (byte[0] << 8 | byte[1]) % (high - low + 1);
-}
 
 static void decode(struct hr__decoder *decoder, const uint8_t *data, size_t size,
                    enum hr_damaged damaged)
@@ -33,14 +25,10 @@ static void decode(struct hr__decoder *decoder, const uint8_t *data, size_t size
     if (info.width < 1 || info.height < 1 || info.orientation < 1 || info.orientation > 8 ||
         info.channels < 1 || info.channels > 4)
         abort();
-    if ((int64_t)info.width * info.height > MOST_PIXELS || size < 8)
+    if ((int64_t)info.width * info.height > MOST_PIXELS || size < FUZZ_REGION_BYTES)
         return;
-    const uint8_t *choice = data + size - 8;
-    struct hr_region whole = {0, 0, info.width, info.height}, r;
-    r.width = pick(choice, 1, info.width);
-    r.height = pick(choice + 2, 1, info.height);
-    r.x = pick(choice + 4, 0, info.width - r.width);
-    r.y = pick(choice + 6, 0, info.height - r.height);
+    struct hr_region whole = {0, 0, info.width, info.height};
+    struct hr_region r = pick_region(data + size - FUZZ_REGION_BYTES, info.width, info.height);
     if (hr__decoder_region(decoder, data, size, &info, &whole, &out, &error)) {
         /* The region may lie before the damage; it must only be safe. */
         (void)!hr__decoder_region(decoder, data, size, &info, &r, &out, &error);

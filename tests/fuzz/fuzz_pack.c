@@ -50,7 +50,7 @@ static void use(struct hr_dataset *d, size_t size)
         char text[64];
         if (hr__dataset_range(d, i, 0, &range, NULL) != 1 || range.offset > size ||
             range.bytes > size - range.offset || range.offset % HR__PACK_ITEM_ALIGNMENT ||
-            range.offset < HR__PACK_SUPERBLOCK_BYTES || range.form > HR_FORM_PLANES)
+            range.offset < HR__PACK_SUPERBLOCK_BYTES || range.form >= HR_FORMS)
             abort();
         if (!hr_dataset_key(d, i, text, sizeof text) ||
             hr_dataset_path(d, i, text, sizeof text) < sizeof "/proc/self/fd/")

@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 4 || size > 65536)
         return 0;
     trailer = (struct hr__peer_trailer){.length = size,
-                                        .form = (enum hr_form)(data[0] % 3),
+                                        .form = (enum hr_form)(data[0] % HR_FORMS),
                                         .source_bytes = data[1],
                                         .change = data[2],
                                         .content = data[3]};

@@ -101,7 +101,7 @@ def test_subsets_and_labels_of_ones_own(folder, dataset, agent):
         assert_equal(*both(data, agent, **options))
 
 
-@pytest.mark.parametrize("form", ["encoded", "coefficients", "planes"])
+@pytest.mark.parametrize("form", ["encoded", "coefficients", "planes", "indexed"])
 def test_packs(folder, recipe, agent, tmp_path, form):
     headrace.pack(folder, tmp_path / "p.hrpack", form=form)
     pack = headrace.Pack(tmp_path / "p.hrpack", recipe)
@@ -116,7 +116,7 @@ def test_tars(folder, recipe, agent, tmp_path):
     assert_equal(*both(data, agent, batch_size=7, shuffle=True))
 
 
-@pytest.mark.parametrize("form", ["auto", "encoded", "coefficients", "planes"])
+@pytest.mark.parametrize("form", ["auto", "encoded", "coefficients", "planes", "indexed"])
 def test_a_private_cache(dataset, form):
     total = sum(os.path.getsize(path) for path, _ in dataset.samples)
     with Agent() as agent:

@@ -13,7 +13,7 @@ from headrace import transforms as T
 from headrace.torch import DataLoader
 from headrace.torch import _arguments as arguments
 
-FORMS = ("auto", "encoded", "coefficients", "planes")
+FORMS = ("auto", "encoded", "coefficients", "planes", "indexed")
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +51,8 @@ def test_second_epoch_reads_nothing(data, form, epochs):
         stats = cached.stats()
         assert stats["cache_hits"] == 2 * len(data)
         assert stats["cache_source_bytes"] == data.total
-        items = stats["cache_encoded"] + stats["cache_coefficients"] + stats["cache_planes"]
-        assert items == len(data)
+        names = (form for form in FORMS if form != "auto")
+        assert sum(stats[f"cache_{name}"] for name in names) == len(data)
     assert plain.stats()["cache_hits"] == plain.stats()["cache_bytes"] == 0
 
 
@@ -247,7 +247,7 @@ def test_refused_sizes(data, value, error, words):
 
 
 def test_refused_forms_and_epochs(data):
-    with pytest.raises(ValueError, match="'planes', not 'pixels'"):
+    with pytest.raises(ValueError, match="'planes' or 'indexed', not 'pixels'"):
         DataLoader(data, cache="1GiB", cache_form="pixels")
     with pytest.raises(ValueError, match="epochs must be at least 1"):
         DataLoader(data, cache="1GiB", epochs=0)

@@ -178,7 +178,7 @@ def check_both_kinds(dataset, cache):
         assert told_then == told
 
 
-@pytest.mark.parametrize("form", ["encoded", "coefficients", "planes"])
+@pytest.mark.parametrize("form", ["encoded", "coefficients", "planes", "indexed"])
 def test_a_cache_serves_both_kinds_of_loaders(torn, form):
     dataset = headrace.ImageFolder(torn, ALL)
     check_both_kinds(dataset, f"shm:torn-{form}?size=4MiB&form={form}")

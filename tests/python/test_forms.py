@@ -11,7 +11,7 @@ import headrace
 import headrace.transforms as T
 from conftest import encode, synthetic
 
-FORMS = ["coefficients", "planes"]
+FORMS = ["coefficients", "planes", "indexed"]
 
 
 def pixels(data) -> np.ndarray:
@@ -70,7 +70,32 @@ def test_files_come_back(files):
         png = Image.open(io.BytesIO(headrace.restore(headrace.convert(data, "planes"))))
         assert (png.format, png.mode) == ("PNG", before.mode)
         assert np.array_equal(np.asarray(png), np.asarray(before))
+        again = headrace.restore(headrace.convert(data, "indexed"))
+        if before.info.get("progressive"):
+            assert np.array_equal(np.asarray(before), np.asarray(Image.open(io.BytesIO(again))))
+        else:
+            assert again == data
         assert headrace.restore(data) == data
+
+
+def test_indexed_files_come_back_with_all_that_was_in_them(photos):
+    exif = Image.Exif()
+    exif[0x0112] = 8
+    exif[0x010E] = "a photograph"
+    full = encode(
+        synthetic(120, 90, 3), exif=exif.tobytes(), icc_profile=b"profile" * 9000, comment=b"words"
+    )
+    converter = headrace.Converter()
+    indexed = 0
+    for data in [full, full + b"what follows the image", *photos]:
+        try:
+            item = converter.convert(data, "indexed")
+        except NotImplementedError:
+            continue
+        assert converter.restore(item) == data
+        assert len(item) == converter.estimate(data, "indexed")
+        indexed += 1
+    assert indexed > 2
 
 
 def test_orientation_is_kept():
@@ -89,7 +114,7 @@ def test_any_buffer_is_taken(files):
     assert headrace.form_of(np.frombuffer(item, dtype=np.uint8)) == "coefficients"
     with pytest.raises(TypeError):
         headrace.convert("text")
-    with pytest.raises(ValueError, match="encoded, coefficients or planes, not 'rgb'"):
+    with pytest.raises(ValueError, match="encoded, indexed, coefficients or planes, not 'rgb'"):
         headrace.convert(files[0], "rgb")
 
 
@@ -119,6 +144,7 @@ def test_limits_and_estimates(files):
     with pytest.raises(ValueError, match="planes take"):
         converter.convert(data, "planes")
     assert converter.estimate(data, "planes") == sizes["planes"]
+    assert converter.estimate(data, "indexed") == sizes["indexed"] < 1.2 * len(data)
     assert abs(converter.estimate(data) / sizes["coefficients"] - 1) < 0.25
     assert converter.estimate(data, "encoded") == len(data)
     with pytest.raises(ValueError, match="max_growth"):

@@ -398,7 +398,7 @@ def test_one_rank_with_two_hosts(plain, truth, servers):
         assert [h["is_self"] for h in ranks.loaders[0].hosts()] == [True, False]
 
 
-@pytest.mark.parametrize("form", ["coefficients", "planes"])
+@pytest.mark.parametrize("form", ["coefficients", "planes", "indexed"])
 def test_items_of_other_forms(plain, truth, servers, form):
     with Ranks(plain, servers, cache=servers.text(form=form)) as ranks:
         for epoch in range(3):

@@ -42,7 +42,7 @@ def recipe():
     )
 
 
-@pytest.mark.parametrize("form", ["coefficients", "planes", "encoded", "auto"])
+@pytest.mark.parametrize("form", ["coefficients", "planes", "indexed", "encoded", "auto"])
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_a_pack_gives_the_folders_batches(folder, tmp_path, form, jobs):
     torch = pytest.importorskip("torch")
@@ -73,12 +73,26 @@ def test_what_is_in_it(folder, tmp_path):
     assert written["encoded"]["format"] == 1
     assert written["forms"]["coefficients"]["samples"] == 12
     info = headrace.pack_info(tmp_path / "p")
-    del written["bad"]
+    del written["bad"], written["rewritten"]
     assert info == written
     with pytest.raises(ValueError, match="is not a pack"):
         headrace.pack_info(folder / "cat" / "x.png")
     with pytest.raises(FileNotFoundError):
         headrace.pack_info(tmp_path / "none")
+
+
+def test_progressive_files_are_named_where_they_are_rewritten(folder, tmp_path):
+    source = folder / "cat" / "progressive.jpg"
+    Image.effect_noise((70, 50), 60).convert("RGB").save(source, progressive=True, comment="kept")
+    assert headrace.pack(folder, tmp_path / "c")["rewritten"] == []
+    written = headrace.pack(folder, tmp_path / "i", form="indexed")
+    assert written["rewritten"] == [str(source)]
+    assert written["forms"]["indexed"]["samples"] == 13
+    headrace.unpack(tmp_path / "i", tmp_path / "again")
+    for file in folder.glob("*/*.jpg"):
+        with Image.open(file) as old, Image.open(tmp_path / "again" / file.relative_to(folder)) as new:
+            assert (old.tobytes() == new.tobytes()) and old.info.get("comment") == new.info.get("comment")
+            assert (file == source) == ("progressive" in old.info) and "progressive" not in new.info
 
 
 def test_threads_do_not_matter(folder, tmp_path):
@@ -201,7 +215,7 @@ def test_verify_finds_damage(folder, tmp_path):
         headrace.verify_pack(path)
 
 
-@pytest.mark.parametrize("form", ["coefficients", "planes", "encoded"])
+@pytest.mark.parametrize("form", ["coefficients", "planes", "indexed", "encoded"])
 def test_unpacked_images_have_the_same_pixels(folder, tmp_path, form):
     headrace.pack(folder, tmp_path / "p", form=form)
     result = headrace.unpack(tmp_path / "p", tmp_path / "out", jobs=2)
@@ -213,7 +227,7 @@ def test_unpacked_images_have_the_same_pixels(folder, tmp_path, form):
         with Image.open(path) as x, Image.open(again) as y:
             assert np.array_equal(np.asarray(x), np.asarray(y.convert(x.mode)))
         assert again.stat().st_mtime_ns == path.stat().st_mtime_ns
-        if form == "encoded":
+        if form in ("encoded", "indexed"):
             assert again.read_bytes() == path.read_bytes()
     with pytest.raises(FileExistsError):
         headrace.unpack(tmp_path / "p", tmp_path / "out")

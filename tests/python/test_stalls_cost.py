@@ -53,7 +53,7 @@ def test_forms_of_photographs(photographs):
     found = headrace_cost(photographs, USUAL, seconds=1.0)
     assert found["recipe"].startswith("RandomResizedCrop(") and "Normalize(" in found["recipe"]
     forms = by_form(found)
-    assert list(forms) == ["encoded", "coefficients", "planes"]
+    assert list(forms) == ["encoded", "coefficients", "planes", "indexed"]
     assert all(form["cpu_s"] > 0 for form in forms.values())
     assert forms["encoded"]["bytes"] < forms["coefficients"]["bytes"] < forms["planes"]["bytes"]
     # The bytes are those of all files, though only some were converted.
@@ -75,7 +75,7 @@ def test_seconds_are_kept(photographs, monkeypatch):
     monkeypatch.setattr(cost, "time", clock)
     monkeypatch.setattr(cost, "Converter", Counting)
     assert by_form(headrace_cost(photographs, USUAL, seconds=0.4))["planes"]["cpu_s"] > 0
-    assert 2 <= len(converted) <= 2 * 6
+    assert 3 <= len(converted) <= 3 * 6
 
 
 def test_own_transform_is_used(photographs, monkeypatch):
@@ -161,7 +161,7 @@ def test_png_stays_as_it_is(tmp_path, photographs):
     png = [save(tmp_path / f"{i}.png", synthetic(60, 40, i)) for i in range(4)]
     assert list(by_form(headrace_cost(png, USUAL, seconds=0.1))) == ["encoded"]
     mixed = headrace_cost(png + [os.fsencode(p) for p in photographs[:4]], USUAL, seconds=0.1)
-    assert list(by_form(mixed)) == ["encoded", "coefficients", "planes"]
+    assert list(by_form(mixed)) == ["encoded", "coefficients", "planes", "indexed"]
 
 
 def test_other_files_give_a_reason(tmp_path):

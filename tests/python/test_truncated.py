@@ -65,7 +65,7 @@ data = headrace.ImageFolder(folder, T.Compose([T.Resize(96), T.CenterCrop(96)]))
 expected = [batch.clone() for batch, _ in DataLoader(data, 8, num_workers=2)]
 
 def open_loader(round):
-    form = ["encoded", "coefficients", "planes"][round % 3]
+    form = ["encoded", "coefficients", "planes", "indexed"][round % 4]
     return DataLoader(data, 8, num_workers=2, cache=f"shm:test?size=64MiB&form={form}")
 
 def check(loader):

@@ -115,7 +115,8 @@ class DataLoader(Epochs):
             their files change. ``"memcached:hostA:11211,hostB:11211?size=64GiB"``: a cache in
             the memory of several hosts, whose memcached servers are running; every rank
             passes the same text.
-        cache_form: form of cached samples: ``"encoded"``: as the files;
+        cache_form: form of cached samples: ``"encoded"``: as the files; ``"indexed"``: the
+            files with an index, which decode faster for about 2 % more bytes;
             ``"coefficients"``: decode several times faster for about a third more bytes;
             ``"planes"``: faster still for three to six times the bytes; ``None`` or
             ``"auto"``: the form in ``cache``, or else the best use of the budget by
@@ -208,7 +209,7 @@ class DataLoader(Epochs):
         io_uring: bool = True,
         staging_bytes: int | None = None,
         cache: int | str | None = None,
-        cache_form: Literal["auto", "encoded", "coefficients", "planes"] | None = None,
+        cache_form: Literal["auto", "encoded", "indexed", "coefficients", "planes"] | None = None,
         epochs: int | None = None,
         agent: str | os.PathLike[str] | None = None,
         stream: str | None = None,
@@ -398,8 +399,8 @@ class DataLoader(Epochs):
         Current state: ``slots``, ``slot_bytes``, ``staged_bytes``, ``ready_batches``,
         ``threads``, ``io_uring``, ``cache_bytes`` (size of the cached items),
         ``cache_source_bytes`` (size of the files that an epoch need not read any more),
-        ``cache_encoded``, ``cache_coefficients``, ``cache_planes`` (items by form) and
-        ``cache_waiting`` (encoded items that wait for a conversion).
+        ``cache_encoded``, ``cache_indexed``, ``cache_coefficients``, ``cache_planes`` (items
+        by form) and ``cache_waiting`` (items that wait for a conversion).
 
         Histograms ``fetch``, ``prepare`` (per sample) and ``wait`` (per batch): ``count``,
         ``sum_ns`` and ``buckets``; bucket i counts durations of 2^i to 2^(i+1) ns.

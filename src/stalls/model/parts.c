@@ -276,7 +276,7 @@ static const struct hr__field storage_fields[] = {
 static const struct hr__field headrace_fields[] = {
     {"recipe", HR__FIELD_KNOWN_TEXT, HOST(recipe)},
     {"reason", HR__FIELD_KNOWN_TEXT, HOST(no_forms)},
-    {"forms", LIST(hr__host_record, forms, form_count, 3, form_fields), .check = check_form},
+    {"forms", LIST(hr__host_record, forms, form_count, HR_FORMS, form_fields), .check = check_form},
     {.name = NULL},
 };
 

@@ -345,7 +345,7 @@ static int measure_forms(struct hr_stalls_watch *w, struct hr_error *error)
     int r = have_set(w, error);
     if (!r)
         r = open_tools(w, &t, error);
-    for (int form = 0; !r && form < 3; form++)
+    for (int form = 0; !r && form < HR_FORMS; form++)
         measure_form(w, &t, (enum hr_form)form);
     enum hr_form own = t.count ? hr_form_of(t.bytes[0], t.lengths[0]) : HR_FORM_ENCODED;
     double cpu_s = w->loader->cache ? 0 : cpu_of_sample(w);

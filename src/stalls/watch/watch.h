@@ -160,7 +160,7 @@ struct hr_stalls_watch {
     struct hr__watch_form {
         enum hr_form form;
         double cpu_s, bytes; /* per sample */
-    } forms[3];
+    } forms[HR_FORMS];
     int form_count;
     int phases; /* measurable phases: bits, 1 << enum hr_stalls_phase */
     char phase_reason[HR_STALLS_PHASES][256];

@@ -324,7 +324,7 @@ static void test_out_of_range(void **state)
     REFUSE(HR__WIRE_ATTACH, attach.on_error, 2, "on_error");
     REFUSE(HR__WIRE_ATTACH, attach.join, 2, "join");
     REFUSE(HR__WIRE_ATTACH, attach.lag, -1, "lag");
-    REFUSE(HR__WIRE_ATTACH, attach.cache_form, 3, "cache_form");
+    REFUSE(HR__WIRE_ATTACH, attach.cache_form, HR_FORMS, "cache_form");
     REFUSE(HR__WIRE_ATTACH, attach.cache_form, -2, "cache_form");
     /* This message has a stream and four ranks. */
     REFUSE(HR__WIRE_ATTACH, attach.external_order, 1, "external_order");

@@ -18,13 +18,11 @@
 
 static void batches_are_those_of_the_folder(void **state)
 {
-    static const int forms[] = {HR_FORM_ENCODED, HR_FORM_COEFFICIENTS, HR_FORM_PLANES,
-                                HR_FORM_AUTO};
     struct pack_bench b;
     bench_make(&b);
-    for (int i = 0; i < 4; i++) {
+    for (int form = HR_FORM_AUTO; form < HR_FORMS; form++) {
         struct hr_dataset *packed;
-        bench_pack(&b, "set.hrpack", forms[i], 2);
+        bench_pack(&b, "set.hrpack", form, 2);
         assert_int_equal(hr_dataset_open(&packed, bench_at(&b, "set.hrpack"), NULL, NULL), 0);
         assert_same_names(b.folder, packed);
         for (int threads = 1; threads <= 4; threads++)
@@ -60,6 +58,14 @@ static void result_says_what_is_in_it(void **state)
     assert_true(items > source / 2 && items < made.pack_bytes);
     assert_int_equal(hr_pack_inspect(bench_at(&b, "p"), &seen, NULL), 0);
     assert_memory_equal(&made, &seen, sizeof made);
+    /* A program compiled before there was the member `forms`. */
+    memset(&seen, 0x55, sizeof seen);
+    seen.size = offsetof(struct hr_pack_result, forms);
+    assert_int_equal(hr_pack_inspect(bench_at(&b, "p"), &seen, NULL), 0);
+    assert_memory_equal(&seen.samples, &made.samples, seen.size - sizeof seen.size);
+    assert_int_equal(seen.samples_of_form[HR_FORM_COEFFICIENTS], SAMPLES);
+    assert_int_equal(seen.forms[0].samples, 0x5555555555555555);
+    seen.size = sizeof seen;
     assert_int_equal(hr_pack_inspect(bench_at(&b, "set/cat/000.jpg"), &seen, NULL), -EBADMSG);
     assert_int_equal(hr_pack_inspect(bench_at(&b, "none"), &seen, NULL), -ENOENT);
     bench_remove(&b);
@@ -134,7 +140,7 @@ static void bad_samples_raise_or_are_kept(void **state)
     assert_int_equal(unlink(bench_at(&b, "set/cat/007.jpg")), 0);
     assert_int_equal(stat(bench_at(&b, "set/dog/030.jpg"), &st), 0);
     assert_int_equal(truncate(bench_at(&b, "set/dog/030.jpg"), st.st_size / 2), 0);
-    for (int form = HR_FORM_ENCODED; form <= HR_FORM_PLANES; form++) {
+    for (int form = HR_FORM_ENCODED; form < HR_FORMS; form++) {
         bench_options(&options, form, 2);
         options.overwrite = 1;
         options.notice = tell;
@@ -259,7 +265,7 @@ static void out_of_memory_is_survived(void **state)
 static void worth_is_a_pure_function(void **state)
 {
     static const struct {
-        uint64_t pixels, bytes[3];
+        uint64_t pixels, bytes[HR_FORMS];
         enum hr_form form;
     } cases[] = {
         /* a photograph; a large one whose planes take little more; one whose planes take much
@@ -274,6 +280,12 @@ static void worth_is_a_pure_function(void **state)
         {500 * 375, {250000, 275000, 282000}, HR_FORM_PLANES},
         {500 * 375, {300000, 330000, 282000}, HR_FORM_PLANES},
         {500 * 375, {91400, 91400 * 9, 91400 * 20}, HR_FORM_ENCODED},
+        /* An index pays; coefficients for less than 1.35 times the bytes pay more. */
+        {500 * 375, {91400, 120000, 345000, 92700}, HR_FORM_COEFFICIENTS},
+        {500 * 375, {91400, 130000, 345000, 92700}, HR_FORM_INDEXED},
+        {500 * 375, {91400, 0, 0, 92700}, HR_FORM_INDEXED},
+        {1600 * 1200, {200000, 500000, 2900000, 204000}, HR_FORM_INDEXED},
+        {1600 * 1200, {200000, 500000, 2900000, 300000}, HR_FORM_ENCODED},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_int_equal(hr__pack_worth(cases[i].pixels, cases[i].bytes), cases[i].form);

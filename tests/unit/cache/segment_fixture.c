@@ -176,8 +176,8 @@ int fixture_convert(struct hr__store *store)
     uint64_t item = item_of(&staged);
     size_t length = 2 * staged.length;
     uint8_t *bytes = malloc(length);
-    fixture_fill(item, HR_FORM_PLANES, bytes, length);
-    struct hr__cache_final final = {.bytes = bytes, .length = length, .form = HR_FORM_PLANES};
+    fixture_fill(item, HR_FORM_INDEXED, bytes, length);
+    struct hr__cache_final final = {.bytes = bytes, .length = length, .form = HR_FORM_INDEXED};
     int r = hr__store_settle(store, handle, &final);
     free(bytes);
     return r;

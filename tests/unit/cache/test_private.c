@@ -34,7 +34,7 @@ static struct hr__cache *make(uint64_t samples, uint64_t budget)
 static size_t length_of(uint64_t index, enum hr_form form)
 {
     size_t length = 100 + index * 37 % 3000;
-    return form == HR_FORM_COEFFICIENTS ? length + length / 3 : length;
+    return form == HR_FORM_INDEXED ? length + length / 3 : length;
 }
 
 static void fill(uint8_t *bytes, uint64_t index, enum hr_form form)
@@ -81,10 +81,10 @@ static int settle(struct hr__cache *cache, struct hr__cache_staged *staged, uint
                   int convert, uint64_t leave_free)
 {
     uint8_t bytes[8192];
-    fill(bytes, index, HR_FORM_COEFFICIENTS);
+    fill(bytes, index, HR_FORM_INDEXED);
     struct hr__cache_final final = {.bytes = convert ? bytes : NULL,
-                                    .length = length_of(index, HR_FORM_COEFFICIENTS),
-                                    .form = HR_FORM_COEFFICIENTS,
+                                    .length = length_of(index, HR_FORM_INDEXED),
+                                    .form = HR_FORM_INDEXED,
                                     .leave_free = leave_free};
     return hr__cache_settle(cache, staged, &final);
 }
@@ -186,7 +186,7 @@ static void test_conversion(void **state)
         assert_int_equal(form, HR_FORM_ENCODED);
         assert_int_equal(settle(cache, staged, i, i % 3 != 0, 0), i % 3 != 0);
         assert_true(check(cache, i, &form));
-        assert_int_equal(form, i % 3 ? HR_FORM_COEFFICIENTS : HR_FORM_ENCODED);
+        assert_int_equal(form, i % 3 ? HR_FORM_INDEXED : HR_FORM_ENCODED);
         bytes += padded(length_of(i, form));
     }
     hr__cache_get_counts(cache, &counts);
@@ -195,7 +195,7 @@ static void test_conversion(void **state)
     assert_int_equal(counts.staged, 0);
     assert_int_equal(counts.staged_bytes, 0);
     assert_int_equal(counts.items[HR_FORM_ENCODED], (SAMPLES + 2) / 3);
-    assert_int_equal(counts.items[HR_FORM_COEFFICIENTS], SAMPLES - (SAMPLES + 2) / 3);
+    assert_int_equal(counts.items[HR_FORM_INDEXED], SAMPLES - (SAMPLES + 2) / 3);
     for (uint64_t i = 0; i < SAMPLES; i++)
         assert_true(check(cache, i, NULL));
     hr__cache_destroy(&cache);
@@ -206,7 +206,7 @@ static void test_conversion(void **state)
 static void test_growth(void **state)
 {
     uint64_t before = padded(length_of(40, HR_FORM_ENCODED));
-    uint64_t after = padded(length_of(40, HR_FORM_COEFFICIENTS));
+    uint64_t after = padded(length_of(40, HR_FORM_INDEXED));
     static const struct {
         int reserve, leave;
         int64_t budget_more;
@@ -262,7 +262,7 @@ static void test_pinned_during_settle(void **state)
     assert_memory_equal(held.bytes, before, held.length);
     enum hr_form form;
     assert_true(check(cache, 7, &form));
-    assert_int_equal(form, HR_FORM_COEFFICIENTS);
+    assert_int_equal(form, HR_FORM_INDEXED);
     hr__cache_unpin(cache, &held);
     assert_true(offer(cache, 9, 0, 0));
     hr__cache_destroy(&cache);
@@ -308,7 +308,7 @@ static void test_many_threads(void **state)
             pthread_join(threads[t], NULL);
         struct hr__cache_counts counts;
         hr__cache_get_counts(crowd.cache, &counts);
-        uint64_t cached = 0, bytes = 0, items[3] = {0};
+        uint64_t cached = 0, bytes = 0, items[HR_FORMS] = {0};
         for (uint64_t i = 0; i < SAMPLES; i++) {
             enum hr_form form;
             if (!check(crowd.cache, i, &form))
@@ -322,7 +322,7 @@ static void test_many_threads(void **state)
             assert_int_equal(cached, SAMPLES);
         assert_int_equal(counts.bytes, bytes);
         assert_int_equal(counts.items[0], items[0]);
-        assert_int_equal(counts.items[1], items[1]);
+        assert_int_equal(counts.items[HR_FORM_INDEXED], items[HR_FORM_INDEXED]);
         assert_true(counts.reserved <= budgets[b]);
         assert_int_equal(counts.staged, hr__cache_waiting(crowd.cache));
         assert_true(crowd.settled > 0);
@@ -401,8 +401,7 @@ static void test_memory(void **state)
     struct hr__cache_item item;
     struct hr__cache_staged *staged;
     while ((staged = hr__cache_take(cache, &item))) {
-        struct hr__cache_final final = {
-            .bytes = bytes, .length = 1000, .form = HR_FORM_COEFFICIENTS};
+        struct hr__cache_final final = {.bytes = bytes, .length = 1000, .form = HR_FORM_INDEXED};
         assert_true(hr__cache_settle(cache, staged, &final));
     }
     assert_true(resident() < start + (16 << 20));
@@ -454,14 +453,14 @@ static int fill_until_refused(int convert)
     uint64_t settled = 0, converted = 0;
     while ((staged = hr__cache_take(cache, &item))) {
         struct hr__cache_final final = {
-            .bytes = bytes, .length = sizeof bytes, .form = HR_FORM_COEFFICIENTS};
+            .bytes = bytes, .length = sizeof bytes, .form = HR_FORM_INDEXED};
         converted += (uint64_t)hr__cache_settle(cache, staged, &final);
         settled++;
     }
     struct hr__cache_counts counts;
     hr__cache_get_counts(cache, &counts);
-    if (settled != (convert ? in : 0) || counts.items[HR_FORM_COEFFICIENTS] != converted ||
-        counts.items[0] + counts.items[1] != in || counts.staged || counts.reserved != in << 20)
+    if (settled != (convert ? in : 0) || counts.items[HR_FORM_INDEXED] != converted ||
+        hr__all_items(counts.items) != in || counts.staged || counts.reserved != in << 20)
         return 4;
     for (uint64_t i = 0; i < 1000; i++)
         if (hr__cache_has(cache, i) != (i < in))

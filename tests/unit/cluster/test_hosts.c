@@ -110,9 +110,9 @@ static void test_options(void **state)
     assert_int_equal(hosts.timeout_ms, 250);
     assert_int_equal(hosts.meet_s, 120);
     hr__hosts_clear(&hosts);
-    parse(&hosts, "memcached:a,b:7,c=1GiB?self=b:7&form=planes&mtime=yes&timeout=1.5s&size=1GiB");
+    parse(&hosts, "memcached:a,b:7,c=1GiB?self=b:7&form=indexed&mtime=yes&timeout=1.5s&size=1GiB");
     assert_int_equal(hosts.self, 1);
-    assert_int_equal(hosts.form, HR_FORM_PLANES);
+    assert_int_equal(hosts.form, HR_FORM_INDEXED);
     assert_int_equal(hosts.timeout_ms, 1500);
     hr__hosts_clear(&hosts);
 }

@@ -251,7 +251,7 @@ static struct hr__peer_item item_of(unsigned i, size_t length)
     struct hr__peer_item item = {.key = {0x1234567890abcdef, i},
                                  .bytes = malloc(length + 1),
                                  .length = length,
-                                 .form = (enum hr_form)(i % 3),
+                                 .form = (enum hr_form)(i % HR_FORMS),
                                  .source_bytes = length + 1 + i,
                                  .result = 99};
     for (size_t b = 0; b < length; b++)
@@ -277,7 +277,7 @@ static int fetch(struct hr__peers *peers, int host, unsigned i, size_t length)
     if (!found)
         return 0;
     assert_int_equal(item.length, length);
-    assert_int_equal(item.form, i % 3);
+    assert_int_equal(item.form, i % HR_FORMS);
     assert_int_equal(item.source_bytes, length + 1 + i);
     for (size_t b = 0; b < length; b++)
         assert_int_equal(item.bytes[b], byte_of(i, b));

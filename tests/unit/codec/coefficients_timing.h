@@ -74,9 +74,10 @@ static void time_crop(const struct photo *p, const struct hr_region *crop, const
                       uint8_t *out, uint64_t *blocks)
 {
     const struct hr__coefficients *item = v->layout ? &p->c : &p->c1;
+    const struct hr__ycc_shape shape = hr__ycc_shape_of(&item->header);
     for (int c = 0; c < item->header.components; c++) {
         struct hr_region w;
-        hr__ycc_window(&item->header, crop, c, &w);
+        hr__ycc_window(&shape, crop, c, &w);
         uint32_t x = (uint32_t)w.x / 32 * 4, right = (uint32_t)(w.x + w.width + 7) / 8;
         struct hr__block_run run = {
             .profiles = item->profiles ? &p->profiles : NULL,

@@ -32,7 +32,7 @@ void components_of(const struct bytes *file, struct components *out)
 {
     struct jpeg_decompress_struct cinfo;
     struct jpeg_error_mgr errors;
-    JSAMPROW rows[3][16];
+    JSAMPROW rows[3][4 * DCTSIZE];
     JSAMPARRAY planes[3];
     memset(out, 0, sizeof *out);
     cinfo.err = jpeg_std_error(&errors); /* which ends the process on errors */
@@ -44,15 +44,16 @@ void components_of(const struct bytes *file, struct components *out)
     out->shape.width = cinfo.image_width;
     out->shape.height = cinfo.image_height;
     out->shape.components = (uint8_t)cinfo.num_components;
-    out->shape.h = (uint8_t)cinfo.max_h_samp_factor;
-    out->shape.v = (uint8_t)cinfo.max_v_samp_factor;
+    out->shape.rgb = cinfo.jpeg_color_space == JCS_RGB;
     for (int c = 0; c < cinfo.num_components; c++) {
         const jpeg_component_info *info = &cinfo.comp_info[c];
-        size_t padded = (info->width_in_blocks + 2) * 8;
+        size_t padded = (info->width_in_blocks + 4) * 8;
+        out->shape.across[c] = (uint8_t)(cinfo.max_h_samp_factor / info->h_samp_factor);
+        out->shape.down[c] = (uint8_t)(cinfo.max_v_samp_factor / info->v_samp_factor);
         out->width[c] = (int)info->downsampled_width;
         out->height[c] = (int)info->downsampled_height;
         out->plane[c] = malloc((size_t)out->width[c] * (size_t)out->height[c]);
-        for (int i = 0; i < 16; i++)
+        for (int i = 0; i < 4 * DCTSIZE; i++)
             rows[c][i] = malloc(padded);
         planes[c] = rows[c];
     }
@@ -66,7 +67,7 @@ void components_of(const struct bytes *file, struct components *out)
         }
     }
     for (int c = 0; c < cinfo.num_components; c++)
-        for (int i = 0; i < 16; i++)
+        for (int i = 0; i < 4 * DCTSIZE; i++)
             free(rows[c][i]);
     jpeg_finish_decompress(&cinfo);
     jpeg_destroy_decompress(&cinfo);
@@ -110,7 +111,7 @@ static int same_component(struct reading *a, struct reading *b, int c)
     return 1;
 }
 
-int same_coefficients(const struct bytes *a, const struct bytes *b)
+static int same_files(const struct bytes *a, const struct bytes *b, int scans_differ)
 {
     struct reading first, second;
     read_coefficients(&first, a);
@@ -118,11 +119,21 @@ int same_coefficients(const struct bytes *a, const struct bytes *b)
     int same = first.cinfo.num_components == second.cinfo.num_components &&
                first.cinfo.image_width == second.cinfo.image_width &&
                first.cinfo.image_height == second.cinfo.image_height &&
-               first.cinfo.progressive_mode == second.cinfo.progressive_mode &&
+               (first.cinfo.progressive_mode != second.cinfo.progressive_mode) == scans_differ &&
                first.cinfo.jpeg_color_space == second.cinfo.jpeg_color_space;
     for (int c = 0; same && c < first.cinfo.num_components; c++)
         same = same_component(&first, &second, c);
     jpeg_destroy_decompress(&first.cinfo);
     jpeg_destroy_decompress(&second.cinfo);
     return same;
+}
+
+int same_coefficients(const struct bytes *a, const struct bytes *b)
+{
+    return same_files(a, b, 0);
+}
+
+int same_coefficients_as_progressive(const struct bytes *a, const struct bytes *b)
+{
+    return same_files(a, b, 1);
 }

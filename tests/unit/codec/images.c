@@ -58,6 +58,12 @@ static const jpeg_scan_info separate_scans[4] = {
 static const jpeg_scan_info incomplete_scans[3] = {
     {3, {0, 1, 2}, 0, 0, 0, 1}, {1, {0}, 1, 5, 0, 2}, {1, {1}, 1, 20, 0, 1}};
 
+/* Three components in full precision, each scan of one. */
+static const jpeg_scan_info scans_alone[9] = {
+    {1, {0}, 0, 0, 0, 1},  {1, {1}, 0, 0, 0, 0},  {1, {2}, 0, 0, 0, 0},
+    {1, {0}, 0, 0, 1, 0},  {1, {0}, 1, 63, 0, 1}, {1, {0}, 1, 63, 1, 0},
+    {1, {1}, 1, 63, 0, 0}, {1, {2}, 1, 9, 0, 0},  {1, {2}, 10, 63, 0, 0}};
+
 static void choose_scans(struct jpeg_compress_struct *cinfo, const struct jpeg_spec *spec)
 {
     switch (spec->scans) {
@@ -74,10 +80,22 @@ static void choose_scans(struct jpeg_compress_struct *cinfo, const struct jpeg_s
         cinfo->scan_info = incomplete_scans;
         cinfo->num_scans = 3;
         break;
+    case SCANS_ALONE:
+        cinfo->scan_info = scans_alone;
+        cinfo->num_scans = 9;
+        break;
     case SCANS_ARITHMETIC:
         cinfo->arith_code = TRUE;
         break;
     }
+}
+
+static uint8_t *make_content(const struct jpeg_spec *spec)
+{
+    if (spec->content == CONTENT_PICTURE)
+        return make_picture(spec->width, spec->height, spec->components, spec->seed);
+    return make_noise(spec->width, spec->height, spec->components, spec->content == CONTENT_BINARY,
+                      spec->seed);
 }
 
 struct bytes make_jpeg(const struct jpeg_spec *spec)
@@ -101,6 +119,8 @@ struct bytes make_jpeg(const struct jpeg_spec *spec)
     if (spec->ycck)
         jpeg_set_colorspace(&cinfo, JCS_YCCK);
     jpeg_set_quality(&cinfo, spec->quality, TRUE);
+    for (int i = 0; i < 2 && spec->quant; i++)
+        jpeg_add_quant_table(&cinfo, i, spec->quant[i], 100, TRUE);
     for (int c = 0; c < spec->components; c++) {
         cinfo.comp_info[c].h_samp_factor = spec->h[c] ? spec->h[c] : 1;
         cinfo.comp_info[c].v_samp_factor = spec->v[c] ? spec->v[c] : 1;
@@ -108,19 +128,17 @@ struct bytes make_jpeg(const struct jpeg_spec *spec)
     cinfo.restart_interval = (unsigned)spec->restart;
     cinfo.optimize_coding = spec->optimised && spec->scans != SCANS_ARITHMETIC;
     choose_scans(&cinfo, spec);
-    uint8_t *picture = spec->content == CONTENT_PICTURE
-                           ? make_picture(spec->width, spec->height, spec->components, spec->seed)
-                           : make_noise(spec->width, spec->height, spec->components,
-                                        spec->content == CONTENT_BINARY, spec->seed);
+    uint8_t *made = spec->picture ? NULL : make_content(spec);
+    const uint8_t *picture = made ? made : spec->picture;
+    size_t row_bytes = (size_t)spec->width * (size_t)spec->components;
     jpeg_start_compress(&cinfo, TRUE);
     while (cinfo.next_scanline < cinfo.image_height) {
-        JSAMPROW row =
-            picture + (size_t)cinfo.next_scanline * (size_t)(spec->width * spec->components);
+        JSAMPROW row = (JSAMPROW)(uintptr_t)(picture + cinfo.next_scanline * row_bytes);
         jpeg_write_scanlines(&cinfo, &row, 1);
     }
     jpeg_finish_compress(&cinfo);
     jpeg_destroy_compress(&cinfo);
-    free(picture);
+    free(made);
     return (struct bytes){data, length};
 }
 

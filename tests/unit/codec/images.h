@@ -13,6 +13,7 @@ enum jpeg_scans {
     SCANS_PROGRESSIVE,
     SCANS_SEPARATE,   /* sequential, one scan a component */
     SCANS_INCOMPLETE, /* progressive without the last refinement */
+    SCANS_ALONE,      /* progressive, no scan of several components */
     SCANS_ARITHMETIC,
 };
 
@@ -33,7 +34,10 @@ struct jpeg_spec {
     int optimised; /* Huffman tables of the file's own */
     enum jpeg_scans scans;
     enum jpeg_content content;
-    uint64_t seed; /* of the picture */
+    uint64_t seed;               /* of the picture */
+    const uint8_t *picture;      /* `components` bytes a pixel, or NULL: made of content and seed */
+    const unsigned (*quant)[64]; /* tables of luma and chroma in natural order, in place of those of
+                                  * the quality, or NULL */
 };
 
 struct bytes {

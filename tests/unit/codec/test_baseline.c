@@ -42,32 +42,52 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Whether our own decoder takes a region of the file's halved image. */
-static int is_taken_halved(const struct bytes *file, const struct hr_region *region, int halvings)
+/* How a region is decoded. */
+struct way_to_decode {
+    int halvings;
+    size_t strip; /* bytes of a strip, about; 0: as usual */
+};
+
+/* Decodes a region of the file's halved image with our own decoder, to planes that the caller frees
+ * at out->plane[0]. Returns whether it takes the file. */
+static int take_region(const struct bytes *file, const struct hr_region *region,
+                       struct way_to_decode way, struct hr__planar *out)
 {
     struct hr__jpeg *library = calloc(1, sizeof *library);
     struct hr__baseline *baseline;
-    size_t stride = ((size_t)region->width + 63) & ~(size_t)63;
     struct hr__decode_job job = {.in = {.bytes = file->data, .length = file->length},
-                                 .halvings = halvings,
+                                 .halvings = way.halvings,
                                  .region = *region};
+    size_t stride = ((size_t)region->width + 63) & ~(size_t)63;
     uint8_t *planes = malloc(3 * stride * (size_t)region->height + 64);
     int done = 0;
     assert_int_equal(hr__baseline_create(&baseline, NULL), 0);
+    if (way.strip)
+        hr__baseline_set_strip(baseline, way.strip);
+    *out = (struct hr__planar){
+        .stride = (ptrdiff_t)stride, .width = region->width, .height = region->height};
     for (int c = 0; c < 3; c++)
-        job.out.plane[c] = planes + (size_t)c * stride * (size_t)region->height;
-    job.out.stride = (ptrdiff_t)stride;
-    job.out.width = region->width;
-    job.out.height = region->height;
+        out->plane[c] = planes + (size_t)c * stride * (size_t)region->height;
     hr__jpeg_init(library);
     if (setjmp(library->escape))
         abort();
     hr__jpeg_read_header(library, &job.in);
+    job.out = *out;
+    job.info.width = (int)library->cinfo.image_width;
+    job.info.height = (int)library->cinfo.image_height;
     assert_int_equal(hr__baseline_region(baseline, &library->cinfo, &job, &done, NULL), 0);
     jpeg_destroy_decompress(&library->cinfo);
     hr__baseline_destroy(&baseline);
     free(library);
-    free(planes);
+    return done;
+}
+
+/* Whether our own decoder takes a region of the file's halved image. */
+static int is_taken_halved(const struct bytes *file, const struct hr_region *region, int halvings)
+{
+    struct hr__planar out;
+    int done = take_region(file, region, (struct way_to_decode){halvings, 0}, &out);
+    free(out.plane[0]);
     return done;
 }
 
@@ -76,12 +96,23 @@ static int is_taken(const struct bytes *file, const struct hr_region *region)
     return is_taken_halved(file, region, 0);
 }
 
-/* The pixels in a region of the halved image are libjpeg-turbo's. */
+static void is_same(const struct hr__planar *a, const struct hr__planar *b,
+                    const struct hr_region *r, int halvings)
+{
+    for (int c = 0; c < 3; c++)
+        for (int y = 0; y < r->height; y++)
+            if (memcmp(a->plane[c] + y * a->stride, b->plane[c] + y * b->stride, (size_t)r->width))
+                fail_msg("channel %d, row %d of region %d,%d %dx%d, halved %d times, differs", c, y,
+                         r->x, r->y, r->width, r->height, halvings);
+}
+
+/* The pixels in a region of the halved image are libjpeg-turbo's, also in the lowest and other
+ * strips. */
 static void check_halved(struct baseline_fixture *f, const struct bytes *file,
                          const struct hr_region *r, int halvings)
 {
     struct hr__decoder *decoder[2] = {f->own, f->library};
-    struct hr__planar out[2];
+    struct hr__planar out[2], strips;
     struct hr_image_info info;
     struct hr_error error;
     for (int i = 0; i < 2; i++) {
@@ -90,12 +121,12 @@ static void check_halved(struct baseline_fixture *f, const struct bytes *file,
         if (hr__decoder_region(decoder[i], file->data, file->length, &info, r, &out[i], &error))
             fail_msg("%s", error.message);
     }
-    for (int c = 0; c < 3; c++)
-        for (int y = 0; y < r->height; y++)
-            if (memcmp(out[0].plane[c] + y * out[0].stride, out[1].plane[c] + y * out[1].stride,
-                       (size_t)r->width))
-                fail_msg("channel %d, row %d of region %d,%d %dx%d, halved %d times, differs", c, y,
-                         r->x, r->y, r->width, r->height, halvings);
+    is_same(&out[0], &out[1], r, halvings);
+    for (size_t bytes = 1; bytes < 10000; bytes += 6000) {
+        if (take_region(file, r, (struct way_to_decode){halvings, bytes}, &strips))
+            is_same(&strips, &out[1], r, halvings);
+        free(strips.plane[0]);
+    }
 }
 
 /* What covers the region in the image halved `n` times. */
@@ -205,10 +236,12 @@ static struct made_code make_code(uint64_t *random, const uint8_t *symbols, int 
     return c;
 }
 
-static void put_code(struct symbol_stream *s, int class, const struct made_code *c)
+static void put_code(struct symbol_stream *s, int class, int place, const struct made_code *c)
 {
-    put_bytes(s, (const uint8_t[]){0xFF, 0xC4, 0, (uint8_t)(19 + c->total), (uint8_t)(class << 4)},
-              5);
+    put_bytes(
+        s,
+        (const uint8_t[]){0xFF, 0xC4, 0, (uint8_t)(19 + c->total), (uint8_t)(class << 4 | place)},
+        5);
     put_bytes(s, c->counts + 1, 16);
     put_bytes(s, c->symbols, (size_t)c->total);
 }
@@ -260,29 +293,89 @@ static void put_block(struct symbol_stream *s, const struct made_code *ac, uint6
     }
 }
 
-static void put_header(struct symbol_stream *s, int width, int height, const int luma[2], int grey,
-                       uint64_t *random)
+/* What the header of a made file says. */
+struct made_frame {
+    int width, height;
+    int components;
+    int h[3], v[3]; /* sampling factors */
+    int mcus_x, mcus_y;
+    int extended; /* SOF1, with the last tables */
+    int rgb;      /* components R, G and B */
+};
+
+/* Any sampling factors that libjpeg takes. */
+static struct made_frame make_frame(uint64_t *random, int width, int height, int grey)
+{
+    struct made_frame f = {.width = width, .height = height, .components = grey ? 1 : 3};
+    int blocks, whole, h = 1, v = 1;
+    do {
+        blocks = 0;
+        whole = h = v = 1;
+        for (int c = 0; c < f.components; c++) {
+            f.h[c] =
+                grey ? 1 : random_between(random, 1, c && random_between(random, 0, 3) ? 1 : 4);
+            f.v[c] =
+                grey ? 1 : random_between(random, 1, c && random_between(random, 0, 3) ? 1 : 4);
+            blocks += f.h[c] * f.v[c];
+            h = f.h[c] > h ? f.h[c] : h;
+            v = f.v[c] > v ? f.v[c] : v;
+        }
+        for (int c = 0; c < f.components; c++)
+            whole &= h % f.h[c] == 0 && v % f.v[c] == 0;
+    } while (blocks > 10 || !whole);
+    f.mcus_x = (width + 8 * h - 1) / (8 * h);
+    f.mcus_y = (height + 8 * v - 1) / (8 * v);
+    f.extended = random_between(random, 0, 2) == 0;
+    f.rgb = !grey && random_between(random, 0, 3) == 0;
+    return f;
+}
+
+static int name_of(const struct made_frame *f, int c)
+{
+    return f->rgb ? "RGB"[c] : c + 1;
+}
+
+static void put_header(struct symbol_stream *s, const struct made_frame *f, uint64_t *random)
 {
     uint8_t quant[64] = {1};
     for (int i = 0; i < 4; i++) /* few, so that no block exceeds HR__COLUMN_LIMIT */
         quant[random_between(random, 1, 63)] = 1;
     put_bytes(s, "\xFF\xD8\xFF\xDB\0\x43\0", 7);
     put_bytes(s, quant, 64);
-    int n = grey ? 1 : 3;
+    int n = f->components;
     put_bytes(s,
-              (const uint8_t[]){0xFF, 0xC0, 0, (uint8_t)(8 + 3 * n), 8, (uint8_t)(height >> 8),
-                                (uint8_t)height, (uint8_t)(width >> 8), (uint8_t)width, (uint8_t)n},
+              (const uint8_t[]){0xFF, f->extended ? 0xC1 : 0xC0, 0, (uint8_t)(8 + 3 * n), 8,
+                                (uint8_t)(f->height >> 8), (uint8_t)f->height,
+                                (uint8_t)(f->width >> 8), (uint8_t)f->width, (uint8_t)n},
               10);
     for (int c = 0; c < n; c++)
         put_bytes(
-            s, (const uint8_t[]){(uint8_t)(c + 1), (uint8_t)(c ? 0x11 : luma[0] << 4 | luma[1]), 0},
-            3);
+            s, (const uint8_t[]){(uint8_t)name_of(f, c), (uint8_t)(f->h[c] << 4 | f->v[c]), 0}, 3);
+}
+
+static void put_scan_header(struct symbol_stream *s, const struct made_frame *f)
+{
+    int n = f->components, place = f->extended ? 3 : 0;
+    put_bytes(s, (const uint8_t[]){0xFF, 0xDA, 0, (uint8_t)(6 + 2 * n), (uint8_t)n}, 5);
+    for (int c = 0; c < n; c++)
+        put_bytes(s, (const uint8_t[]){(uint8_t)name_of(f, c), (uint8_t)(place << 4 | place)}, 2);
+    put_bytes(s, "\0\x3F\0", 3);
+}
+
+/* A block with a DC difference as large as there is. */
+static void put_whole_block(struct symbol_stream *s, const struct made_code *dc,
+                            const struct made_code *ac, int *level, uint64_t *random)
+{
+    /* from end to end: the most extra bits */
+    int to = *level > 0 ? -random_between(random, 1000, 1023) : random_between(random, 0, 1023);
+    put_symbol(s, dc, size_of(to - *level), to - *level);
+    *level = to;
+    put_block(s, ac, random);
 }
 
 static struct bytes make_extreme(uint64_t *random, int width, int height, int grey)
 {
-    static const int samplings[4][2] = {{1, 1}, {2, 1}, {1, 2}, {2, 2}};
-    const int *luma = samplings[grey ? 0 : random_between(random, 0, 3)];
+    const struct made_frame f = make_frame(random, width, height, grey);
     struct symbol_stream s = {{0}, 0, 0};
     uint8_t sizes[12], symbols[WHOLE_CODE] = {0x00, 0xF0};
     for (int i = 0; i < 12; i++)
@@ -293,32 +386,22 @@ static struct bytes make_extreme(uint64_t *random, int width, int height, int gr
     int shortest = random_between(random, 0, 1) ? 16 : random_between(random, 1, 6);
     struct made_code dc = make_code(random, sizes, 12, shortest);
     struct made_code ac = make_code(random, symbols, WHOLE_CODE, shortest);
-    put_header(&s, width, height, luma, grey, random);
-    put_code(&s, 0, &dc);
-    put_code(&s, 1, &ac);
+    put_header(&s, &f, random);
+    put_code(&s, 0, f.extended ? 3 : 0, &dc);
+    put_code(&s, 1, f.extended ? 3 : 0, &ac);
     int restart = random_between(random, 0, 2) ? 0 : random_between(random, 1, 9), mcu = 0;
     put_bytes(&s, (const uint8_t[]){0xFF, 0xDD, 0, 4, 0, (uint8_t)restart}, 6);
-    put_bytes(&s, grey ? "\xFF\xDA\0\x08\1\1\0\0\x3F\0" : "\xFF\xDA\0\x0C\3\1\0\2\0\3\0\0\x3F\0",
-              grey ? 10 : 14);
-    int mcus_x = (width + 8 * luma[0] - 1) / (8 * luma[0]);
-    int mcus_y = (height + 8 * luma[1] - 1) / (8 * luma[1]);
+    put_scan_header(&s, &f);
     int level[3] = {0};
-    for (; mcu < mcus_x * mcus_y; mcu++) {
+    for (; mcu < f.mcus_x * f.mcus_y; mcu++) {
         if (restart && mcu && mcu % restart == 0) {
             put_end(&s);
             put_bytes(&s, (const uint8_t[]){0xFF, (uint8_t)(0xD0 + (mcu / restart - 1) % 8)}, 2);
             memset(level, 0, sizeof level);
         }
-        for (int b = 0; b < (grey ? 1 : luma[0] * luma[1] + 2); b++) {
-            int c = b < luma[0] * luma[1] ? 0 : b - luma[0] * luma[1] + 1;
-            /* from end to end: the most extra bits */
-            int to = level[c] > 0 ? -random_between(random, 1000, 1023)
-                                  : random_between(random, 0, 1023);
-            int size = size_of(to - level[c]);
-            put_symbol(&s, &dc, size, to - level[c]);
-            level[c] = to;
-            put_block(&s, &ac, random);
-        }
+        for (int c = 0; c < f.components; c++)
+            for (int b = 0; b < f.h[c] * f.v[c]; b++)
+                put_whole_block(&s, &dc, &ac, &level[c], random);
     }
     put_end(&s);
     put_bytes(&s, "\xFF\xD9", 2);
@@ -356,8 +439,21 @@ static void usual_files_are_taken(void **state)
         {{.components = 3, .h = {1, 1, 1}, .v = {2, 1, 1}}, 2},
         {{.components = 1}, 3},
         {{.components = 3, .restart = 5}, 3},
-        {{.components = 3, .h = {4, 1, 1}, .v = {1, 1, 1}}, -1},
-        {{.components = 3, .rgb = 1}, -1},
+        {{.components = 3, .h = {4, 1, 1}, .v = {1, 1, 1}}, 3},
+        {{.components = 3, .h = {4, 1, 1}, .v = {2, 1, 1}}, 2},
+        {{.components = 3, .h = {1, 1, 1}, .v = {4, 1, 1}}, 3},
+        {{.components = 3, .h = {2, 1, 1}, .v = {4, 1, 1}}, 2},
+        {{.components = 3, .h = {3, 1, 1}, .v = {1, 1, 1}}, 3},
+        {{.components = 3, .h = {1, 1, 1}, .v = {3, 1, 1}}, 3},
+        {{.components = 3, .h = {3, 1, 1}, .v = {2, 1, 1}}, 3},
+        {{.components = 3, .h = {2, 1, 1}, .v = {2, 2, 2}}, 2},
+        {{.components = 3, .h = {2, 2, 2}, .v = {2, 1, 1}}, 2},
+        {{.components = 3, .h = {2, 2, 2}, .v = {1, 1, 1}}, 3},
+        {{.components = 3, .h = {2, 2, 1}, .v = {2, 1, 2}}, 2},
+        {{.components = 3, .h = {1, 2, 2}, .v = {1, 2, 2}}, 3},
+        {{.components = 3, .rgb = 1}, 3},
+        {{.components = 3, .rgb = 1, .h = {2, 1, 2}, .v = {2, 1, 1}}, 2},
+        {{.components = 1, .h = {3}, .v = {4}}, 3},
         {{.components = 4}, -1},
         {{.components = 3, .scans = SCANS_PROGRESSIVE}, -1},
         {{.components = 3, .scans = SCANS_SEPARATE}, -1},
@@ -386,6 +482,39 @@ static void usual_files_are_taken(void **state)
             }
             free(file.data);
         }
+}
+
+/* Samplings that libjpeg refuses are left to it: more than 10 blocks in an MCU, and samples that
+ * cover no whole number of pixels. */
+static void odd_samplings_are_left_to_libjpeg(void **state)
+{
+    static const uint8_t factors[][3] = {
+        {0x33, 0x11, 0x11}, {0x44, 0x11, 0x11}, {0x22, 0x22, 0x22}, {0x31, 0x21, 0x11},
+        {0x13, 0x12, 0x11}, {0x32, 0x11, 0x21}, {0x41, 0x31, 0x11},
+    };
+    struct baseline_fixture *f = *state;
+    for (size_t i = 0; i < sizeof factors / sizeof factors[0]; i++) {
+        struct jpeg_spec spec = {.width = 40, .height = 30, .components = 3, .quality = 80};
+        struct bytes file = make_jpeg(&spec);
+        const struct hr_region whole = {0, 0, 40, 30};
+        struct hr_image_info info;
+        struct hr__planar out;
+        struct hr_error error[2];
+        uint8_t *frame = file.data;
+        while (memcmp(frame, "\xFF\xC0", 2) != 0)
+            frame++;
+        for (int c = 0; c < 3; c++)
+            frame[11 + 3 * c] = factors[i][c];
+        assert_false(is_taken(&file, &whole));
+        struct hr__decoder *decoder[2] = {f->own, f->library};
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(hr__decoder_info(decoder[k], file.data, file.length, &info, NULL), 0);
+            assert_true(hr__decoder_region(decoder[k], file.data, file.length, &info, &whole, &out,
+                                           &error[k]) < 0);
+        }
+        assert_string_equal(error[0].message, error[1].message);
+        free(file.data);
+    }
 }
 
 /* What libjpeg-turbo would notice is left to it. */
@@ -504,9 +633,13 @@ static void transforms_agree(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(extreme_symbols_are_exact),      cmocka_unit_test(usual_files_are_taken),
-        cmocka_unit_test(damage_is_left_to_libjpeg),      cmocka_unit_test(transforms_agree),
-        cmocka_unit_test(the_environment_forces_libjpeg), cmocka_unit_test(codes_are_checked),
+        cmocka_unit_test(extreme_symbols_are_exact),
+        cmocka_unit_test(usual_files_are_taken),
+        cmocka_unit_test(damage_is_left_to_libjpeg),
+        cmocka_unit_test(transforms_agree),
+        cmocka_unit_test(the_environment_forces_libjpeg),
+        cmocka_unit_test(codes_are_checked),
+        cmocka_unit_test(odd_samplings_are_left_to_libjpeg),
     };
     return cmocka_run_group_tests_name("codec-baseline", tests, set_up, tear_down);
 }

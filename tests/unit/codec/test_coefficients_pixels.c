@@ -19,7 +19,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const int samplings[] = {0, 111, 211, 121, 221};
+static const int samplings[] = {0, 111, 211, 121, 221, 411, 241, 311};
 
 enum { SAMPLINGS = sizeof samplings / sizeof samplings[0], CHOICE = 9 };
 

@@ -15,7 +15,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const int samplings[] = {0, 111, 211, 121, 221};
+static const int samplings[] = {0, 111, 211, 121, 221, 411, 421, 141, 241, 311, 131, 321};
 
 enum { SAMPLINGS = sizeof samplings / sizeof samplings[0] };
 
@@ -33,8 +33,8 @@ static struct bytes make_item(const struct bytes *file)
     item.data[7] = 6;
     memcpy(item.data + 8, &from.shape.width, 4);
     memcpy(item.data + 12, &from.shape.height, 4);
-    item.data[16] = from.shape.h;
-    item.data[17] = from.shape.v;
+    item.data[16] = from.shape.components == 1 ? 1 : from.shape.across[1];
+    item.data[17] = from.shape.components == 1 ? 1 : from.shape.down[1];
     memcpy(item.data + 24, &(uint64_t){item.length}, 8);
     uint8_t *at = item.data + 32;
     for (int c = 0; c < from.shape.components; c++) {

@@ -36,7 +36,7 @@ static int compare_doubles(const void *a, const void *b)
 }
 
 struct ycc_timing {
-    struct hr__item_header shape;
+    struct hr__ycc_shape shape;
     uint8_t *images; /* `count` of `image_bytes` each */
     size_t image_bytes;
     int count;
@@ -56,8 +56,8 @@ static double time_pass(struct hr__ycc *ycc, const struct ycc_timing *t)
         const uint8_t *at = t->images + (size_t)(n / 2 % t->count) * t->image_bytes;
         out.stride = (region.width + 63) & ~63;
         for (int c = 0; c < 3; c++) {
-            int w = (int)hr__item_samples(WIDTH, t->shape.h, c);
-            int h = (int)hr__item_samples(HEIGHT, t->shape.v, c);
+            int w = (WIDTH + t->shape.across[c] - 1) / t->shape.across[c];
+            int h = (HEIGHT + t->shape.down[c] - 1) / t->shape.down[c];
             planes.at[c] = at;
             planes.stride[c] = w;
             planes.window[c] = (struct hr_region){0, 0, w, h};
@@ -86,7 +86,7 @@ static double time_one(enum hr__isa isa, const struct ycc_timing *t)
 static int time_versions(void)
 {
     static const char *const names[] = {"portable", "avx2", "avx512"};
-    static const int sampled[] = {221, 211, 121, 111, 0};
+    static const int sampled[] = {221, 211, 121, 111, 411, 0};
     struct ycc_timing t = {.image_bytes = (size_t)3 * WIDTH * HEIGHT + 64};
     t.images = hr__alloc_aligned(HR__TAG_CODEC, IMAGES * t.image_bytes, 64);
     t.out = hr__alloc_aligned(HR__TAG_CODEC, (size_t)3 * 512 * HEIGHT, 64);
@@ -100,14 +100,14 @@ static int time_versions(void)
     for (size_t i = 0; i < 2 * sizeof sampled / sizeof *sampled; i++) {
         int s = sampled[i / 2];
         t.count = i % 2 ? 8 : IMAGES;
-        t.shape = (struct hr__item_header){.width = WIDTH, .height = HEIGHT, .h = 1, .v = 1};
-        t.shape.components = s ? 3 : 1;
-        if (s) {
-            t.shape.h = (uint8_t)(s / 100);
-            t.shape.v = (uint8_t)(s / 10 % 10);
-        }
+        uint8_t h = s ? (uint8_t)(s / 100) : 1, v = s ? (uint8_t)(s / 10 % 10) : 1;
+        t.shape = (struct hr__ycc_shape){.width = WIDTH,
+                                         .height = HEIGHT,
+                                         .components = s ? 3 : 1,
+                                         .across = {1, h, h},
+                                         .down = {1, v, v}};
         char label[32];
-        snprintf(label, sizeof label, s ? "h%dv%d" : "grey", t.shape.h, t.shape.v);
+        snprintf(label, sizeof label, s ? "h%dv%d" : "grey", h, v);
         printf("\n%-10s%-12s", label, i % 2 ? "warm" : "cold");
         for (int isa = 0; isa <= (int)hr__isa(); isa++)
             printf("%10.1f", time_one((enum hr__isa)isa, &t));

@@ -229,9 +229,9 @@ static void states_and_versions(void **state)
     pack_seal(&f->image);
     refused(f, -EBADMSG, "what cannot be");
     s->state = HR__PACK_COMPLETE;
-    s->version = 2;
+    s->version = 3;
     pack_seal(&f->image);
-    refused(f, -ENOTSUP, "version 2");
+    refused(f, -ENOTSUP, "version 3");
     s->version = 1;
     s->byte_order = 0x04030201;
     pack_seal(&f->image);
@@ -293,7 +293,7 @@ static void items_out_of_place(void **state)
     pack_seal(&f->image);
     refused(f, -EBADMSG, "catalog is damaged");
     *r = good;
-    r->form = 3;
+    r->form = HR_FORMS;
     pack_seal(&f->image);
     refused(f, -EBADMSG, "catalog is damaged");
     *r = good;

@@ -145,13 +145,19 @@ static struct hr_loader_stats settled(const struct hr_loader *loader, uint64_t c
     return stats;
 }
 
+static uint64_t all_items(const struct hr_loader_stats *stats)
+{
+    return stats->cache_encoded + stats->cache_indexed + stats->cache_coefficients +
+           stats->cache_planes;
+}
+
 /* Everything fits: the second epoch reads nothing, and all forms, threads and readers give the same
  * batches. */
 static void test_everything_cached(void **state)
 {
     static const int threads[] = {1, 2, 5};
     uint64_t bytes = all_bytes();
-    for (int form = HR_FORM_AUTO; form <= HR_FORM_PLANES; form++) {
+    for (int form = HR_FORM_AUTO; form < HR_FORMS; form++) {
         for (int t = 0; t < 6; t++) {
             struct hr_loader_options options;
             cache_options(&options, PLENTY, form);
@@ -166,8 +172,7 @@ static void test_everything_cached(void **state)
                 struct hr_loader_stats stats = stats_of(loader);
                 assert_int_equal(stats.cache_hits, epoch * SAMPLES);
                 assert_int_equal(stats.cache_source_bytes, bytes);
-                assert_int_equal(
-                    stats.cache_encoded + stats.cache_coefficients + stats.cache_planes, SAMPLES);
+                assert_int_equal(all_items(&stats), SAMPLES);
                 if (form == HR_FORM_ENCODED)
                     assert_int_equal(stats.cache_encoded, SAMPLES);
             }
@@ -182,7 +187,7 @@ static void test_everything_cached(void **state)
 static void test_part_cached(void **state)
 {
     uint64_t bytes = all_bytes();
-    for (int form = HR_FORM_AUTO; form <= HR_FORM_PLANES; form++) {
+    for (int form = HR_FORM_AUTO; form < HR_FORMS; form++) {
         for (unsigned tenths = 1; tenths < 12; tenths += 3) {
             struct hr_loader_options options;
             cache_options(&options, bytes * tenths / 10, form);
@@ -218,7 +223,7 @@ static void slow_when_encoded(const void *bytes, size_t length)
 /* Idle workers convert everything, between epochs, too. */
 static void test_idle_workers_convert(void **state)
 {
-    for (int form = HR_FORM_COEFFICIENTS; form <= HR_FORM_PLANES; form++) {
+    for (int form = HR_FORM_COEFFICIENTS; form < HR_FORMS; form++) {
         struct hr_loader_options options;
         cache_options(&options, PLENTY, form);
         struct hr_loader *loader = fixture_loader(&fixture, &options);
@@ -226,9 +231,14 @@ static void test_idle_workers_convert(void **state)
         fixture_before_bytes = slow_when_encoded;
         run_epoch(loader, 0);
         struct hr_loader_stats stats = settled(loader, SAMPLES);
-        assert_int_equal(form == HR_FORM_PLANES ? stats.cache_planes : stats.cache_coefficients,
-                         SAMPLES);
-        assert_int_equal(conversions, SAMPLES);
+        const uint64_t items[HR_FORMS] = {stats.cache_encoded, stats.cache_coefficients,
+                                          stats.cache_planes, stats.cache_indexed};
+        assert_int_equal(items[form], SAMPLES);
+        /* Most indexes are made while the files are prepared. */
+        if (form == HR_FORM_INDEXED)
+            assert_in_range(conversions, 16, SAMPLES / 2);
+        else
+            assert_int_equal(conversions, SAMPLES);
         assert_true(stats.conversion_ns > 0);
         assert_int_equal(run_epoch(loader, 1), 0);
         hr_loader_destroy(&loader);
@@ -266,6 +276,31 @@ static void test_refused_conversions(void **state)
     assert_int_equal(stats.cache_encoded, SAMPLES);
     assert_int_equal(run_epoch(loader, 1), 0);
     assert_int_equal(conversions, SAMPLES);
+    hr_loader_destroy(&loader);
+}
+
+/* Items that wait for a form of the loader's choice have an index meanwhile. */
+static void test_items_wait_with_an_index(void **state)
+{
+    struct hr_loader_options options;
+    refuse_conversions = 1;
+    fixture_before_bytes = slow_when_encoded;
+    cache_options(&options, PLENTY, HR_FORM_AUTO);
+    struct hr_loader *loader = fixture_loader(&fixture, &options);
+    run_epoch(loader, 0);
+    struct hr_loader_stats stats = settled(loader, 0);
+    assert_true(stats.cache_indexed >= SAMPLES / 2);
+    assert_int_equal(stats.cache_indexed + stats.cache_encoded, SAMPLES);
+    assert_int_equal(stats.cache_source_bytes, all_bytes());
+    assert_int_equal(run_epoch(loader, 1), 0);
+    hr_loader_destroy(&loader);
+    /* Without refusals they all become what was chosen. */
+    refuse_conversions = 0;
+    loader = fixture_loader(&fixture, &options);
+    run_epoch(loader, 0);
+    stats = settled(loader, SAMPLES);
+    assert_int_equal(stats.cache_planes + stats.cache_coefficients, SAMPLES);
+    assert_int_equal(run_epoch(loader, 1), 0);
     hr_loader_destroy(&loader);
 }
 
@@ -365,7 +400,7 @@ static void test_bad_samples(void **state)
     fixture_spoil(&fixture, 40, NULL);
     for (size_t i = 50; i < 56; i++)
         cut(i, 60);
-    for (int form = HR_FORM_AUTO; form <= HR_FORM_PLANES; form++) {
+    for (int form = HR_FORM_AUTO; form < HR_FORMS; form++) {
         struct hr_loader_options options;
         cache_options(&options, PLENTY, form);
         options.on_error = HR_ON_ERROR_SKIP;
@@ -381,8 +416,7 @@ static void test_bad_samples(void **state)
         struct hr_loader_stats with = stats_of(cached), without = stats_of(plain);
         assert_int_equal(with.bad_samples, without.bad_samples);
         assert_true(with.bad_samples >= 18);
-        assert_true(with.cache_encoded + with.cache_coefficients + with.cache_planes <=
-                    SAMPLES - 3);
+        assert_true(all_items(&with) <= SAMPLES - 3);
         hr_loader_destroy(&cached);
         hr_loader_destroy(&plain);
     }
@@ -582,7 +616,7 @@ static void test_refused_options(void **state)
     struct hr_loader_options options;
     struct hr_loader *loader = NULL;
     struct hr_error error;
-    cache_options(&options, PLENTY, HR_FORM_PLANES + 1);
+    cache_options(&options, PLENTY, HR_FORMS);
     assert_int_equal(hr_loader_create(&loader, fixture.dataset, fixture.recipe, &options, &error),
                      -EINVAL);
     assert_non_null(strstr(error.message, "cache_form"));
@@ -615,6 +649,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_idle_workers_convert, setup, teardown),
         cmocka_unit_test_setup_teardown(test_last_epoch, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refused_conversions, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_items_wait_with_an_index, setup, teardown),
         cmocka_unit_test_setup_teardown(test_slow_conversions, setup, teardown),
         cmocka_unit_test_setup_teardown(test_share_of_busy_workers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad_samples, setup, teardown),

@@ -413,6 +413,7 @@ static void test_publishers_share_a_cache(void **state)
     (void)state;
     check_shared_cache(HR_FORM_ENCODED);
     check_shared_cache(HR_FORM_COEFFICIENTS);
+    check_shared_cache(HR_FORM_INDEXED);
 }
 
 /* Publishers that start together read each sample once between them. */

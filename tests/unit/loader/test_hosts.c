@@ -142,8 +142,8 @@ static void test_forms(void **state)
     struct hr_loader_stats s;
     world_make(&w, &fixture, 2, 2);
     uint64_t bytes = world_bytes(&w);
-    for (int form = 0; form < 2; form++) {
-        strcpy(w.rest, form ? "size=16MiB&form=planes" : "size=16MiB&form=coefficients");
+    for (int form = HR_FORM_ENCODED + 1; form < HR_FORMS; form++) {
+        snprintf(w.rest, sizeof w.rest, "size=16MiB&form=%s", hr_form_name((enum hr_form)form));
         for (int i = 0; i < 2; i++) {
             memcached_kill(&w.servers[i], SIGKILL);
             memcached_restart(&w.servers[i]);

@@ -274,8 +274,10 @@ static void test_all_fits(void **state)
     uint64_t bytes = all_bytes();
     for (int way = 0; way < 8; way++) {
         for (int i = 0; i < 2; i++) {
-            struct shared_job *job = job_of(i, way % 2 ? "shm:all?size=64MiB&form=planes"
-                                                       : "shm:all?size=64MiB&form=encoded");
+            static const char *const texts[] = {"shm:all?size=64MiB&form=encoded",
+                                                "shm:all?size=64MiB&form=planes",
+                                                "shm:all?size=64MiB&form=indexed"};
+            struct shared_job *job = job_of(i, texts[way % 3]);
             job->seed += way / 2 % 2 ? (uint64_t)i : 0;
             job->direct = way / 4;
             job->threads = 1 + (way + i) % 3;
@@ -438,8 +440,10 @@ static void test_killed(void **state)
 {
     for (int round = 0; round < 8; round++) {
         int when = 1 + round * 3;
-        job_of(0, "shm:killed?size=64MiB&form=coefficients")->direct = round % 2;
-        job_of(1, "shm:killed?size=64MiB&form=coefficients")->direct = round / 2 % 2;
+        const char *text = round % 3 ? "shm:killed?size=64MiB&form=coefficients"
+                                     : "shm:killed?size=64MiB&form=indexed";
+        job_of(0, text)->direct = round % 2;
+        job_of(1, text)->direct = round / 2 % 2;
         common->here = 0;
         pid_t victim = spawn(0, 2), other = spawn(1, 2);
         while (common->jobs[0].batches < when)
@@ -449,7 +453,7 @@ static void test_killed(void **state)
         assert_int_equal(waitpid(victim, &status, 0), victim);
         wait_for(other, 1);
         check(1);
-        job_of(0, "shm:killed?size=64MiB&form=coefficients");
+        job_of(0, text);
         run_one(0);
         assert_int_equal(read_of(1, 1), 0);
         check(0);
@@ -623,18 +627,19 @@ static int warm(const char *spec, struct hr_cache_warm_report *report, hr_progre
 /* A cache that was filled before the run, in any form: the run reads nothing. */
 static void test_warm(void **state)
 {
-    static const char *const forms[] = {"encoded", "coefficients", "planes", "auto"};
     struct hr_cache_warm_report report;
     uint64_t bytes = all_bytes();
-    for (int f = 0; f < 4; f++) {
+    for (int f = HR_FORM_AUTO; f < HR_FORMS; f++) {
         char spec[96];
-        snprintf(spec, sizeof spec, "shm:warm%d?size=64MiB&form=%s", f, forms[f]);
+        snprintf(spec, sizeof spec, "shm:warm%d?size=64MiB&form=%s", f + 1,
+                 f == HR_FORM_AUTO ? "auto" : hr_form_name((enum hr_form)f));
         assert_int_equal(warm(spec, &report, NULL), 0);
         assert_int_equal(report.samples, SAMPLES);
         assert_int_equal(report.cached, SAMPLES);
         assert_int_equal(report.read_bytes, bytes);
         assert_int_equal(report.bad, 0);
-        assert_int_equal(report.items[f < 3 ? f : HR_FORM_COEFFICIENTS], SAMPLES);
+        assert_int_equal(report.items_of_form[f == HR_FORM_AUTO ? HR_FORM_COEFFICIENTS : f],
+                         SAMPLES);
         assert_true(report.used_bytes > bytes / 2);
         assert_int_equal(warm(spec, &report, NULL), 0);
         assert_int_equal(report.cached, SAMPLES);

@@ -290,6 +290,9 @@ static void options(void **state)
     int form = HR_FORM_AUTO;
     assert_int_equal(hr__recipe_cache_form(recipe, &form, &error), 0);
     assert_int_equal(form, HR_FORM_ENCODED);
+    form = HR_FORM_INDEXED;
+    assert_int_equal(hr__recipe_cache_form(recipe, &form, &error), 0);
+    assert_int_equal(form, HR_FORM_INDEXED);
     form = HR_FORM_PLANES;
     assert_int_equal(hr__recipe_cache_form(recipe, &form, &error), -EINVAL);
     assert_non_null(strstr(error.message, "planes"));

@@ -345,7 +345,7 @@ static void check_alone(const json_t *record)
         assert_true(number(form, "cpu_s") > 1e-6 && number(form, "cpu_s") < 0.1);
         assert_true(number(form, "bytes") > 100);
     }
-    assert_int_equal(i, 3);
+    assert_int_equal(i, HR_FORMS);
 }
 
 static void a_whole_run_is_recorded(void **state)

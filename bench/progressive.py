@@ -1,0 +1,14 @@
+"""Writes the JPEG files of a list (one path a line) as progressive ones, of the same tables and
+sampling, into a folder: progressive.py LIST FOLDER."""
+
+import os
+import sys
+
+from PIL import Image
+
+listing, folder = sys.argv[1:]
+os.makedirs(folder, exist_ok=True)
+with open(listing) as paths:
+    for n, path in enumerate(paths.read().splitlines()):
+        with Image.open(path) as image:
+            image.save(os.path.join(folder, f"{n:04d}.jpg"), quality="keep", progressive=True)
