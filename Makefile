@@ -40,7 +40,7 @@ help:
 	@echo 'make uninstall    takes away what make install put there'
 	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader, bench-pack, bench-cache,'
 	@echo '                  bench-stalls, bench-scripts, bench-share, bench-hosts, bench-memory,'
-	@echo '                  bench-exact'
+	@echo '                  bench-exact, bench-locks'
 	@echo 'make soak-NAME    one long run with faults: soak-cache, soak-share, soak-hosts'
 	@echo 'make clean        remove what was built (not VENV, not data/)'
 	@echo

@@ -95,8 +95,11 @@ static size_t run_inverse_dct(enum hr__isa isa, uint8_t *out)
 
 static size_t run_unpacking(enum hr__isa isa, uint8_t *out)
 {
+    static struct hr__block_profiles profiles;
+    hr__coefficients_profiles(&in.item, &profiles);
     for (uint32_t y = 0; y < HEIGHT / 8; y++) {
         struct hr__block_run run = {
+            .profiles = &profiles,
             .data = hr__coefficients_find(&in.item, 0, y, 0),
             .end = in.item.data + in.item.data_bytes,
             .quant = in.item.quant[0],

@@ -79,9 +79,11 @@ def against_torch(args, figures):
 
 
 def scaling(args, figures):
-    """C reader, consumer does nothing: all cores over cores x one."""
+    """C reader, consumer does nothing: each number of cores over as many times one. Threads are
+    not pinned: with fewer than all cores, the consumer and the kernel have cores of their own."""
     cores = len(os.sched_getaffinity(0))
-    rates = {1: [], cores: []}
+    counts = range(1, cores + 1) if cores <= 8 else [2 ** i for i in range(cores.bit_length())]
+    rates = {count: [] for count in sorted({*counts, cores})}
     for _ in range(args.passes):
         for threads in rates:
             epochs = c_worker("epochs", args.data, threads, 64, 2)
@@ -92,6 +94,11 @@ def scaling(args, figures):
     figures["c_samples_per_s_all"] = statistics.median(rates[cores])
     log(f"\nscaling    C reader: {figures['c_samples_per_s_1']:.0f} samples/s on 1 thread, "
         f"{figures['c_samples_per_s_all']:.0f} on {cores}: {value:.3f} of {cores} x")
+    for count, found in rates.items():
+        each = statistics.median(a / (count * o) for o, a in zip(rates[1], found))
+        figures[f"scaling_{count}"] = each
+        log(f"           {count:>3} thread{'s' if count > 1 else ' '} "
+            f"{statistics.median(found):>9.0f} samples/s, {each:.3f} of {count} x")
 
 
 def memory(args, figures):

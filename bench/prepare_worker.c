@@ -12,6 +12,7 @@
  *                                      how many pixels differ
  */
 #include "float_pass.h"
+#include "item_version.h"
 
 #include <headrace/headrace.h>
 
@@ -121,6 +122,7 @@ static struct conversion convert(struct blob *blobs, size_t n, enum hr_form form
             die("convert", "out of memory");
         memcpy(copy, item.bytes, item.length);
         free(blobs[i].bytes);
+        copy = item_in_version(copy, &item.length);
         blobs[i] = (struct blob){copy, item.length};
         c.bytes_after += item.length;
     }

@@ -47,7 +47,8 @@ ALSO = {"loader/create.c": {"loader/hosts"}}
 # Programs outside the rooms that measure or test one from inside, and which.
 INSIDE = {"bench/reader.c": {"base", "storage"}, "bench/cache_hit.c": {"base", "cache"},
           "bench/fetch.c": {"base", "cluster"}, "bench/plan.c": {"base", "order", "cluster"},
-          "bench/kernel_bits.c": {"base", "codec", "recipe"}}
+          "bench/kernel_bits.c": {"base", "codec", "recipe"},
+          "bench/locks.c": {"base", "storage", "loader"}}
 
 
 def room_of(path):

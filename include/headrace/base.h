@@ -70,6 +70,20 @@ HR_API const char *hr_version(void);
  * the CPU quota (rounded up) of its control groups, version 1 or 2. */
 HR_API int hr_cores(void);
 
+/* What this process may use of its machine. */
+struct hr_machine {
+    size_t size;               /* sizeof(struct hr_machine), set by the caller */
+    int cores;                 /* as hr_cores() */
+    int nodes;                 /* NUMA nodes with memory; 0: unknown */
+    uint64_t memory_bytes;     /* of the machine, or of its tightest control group; 0: unknown */
+    uint64_t page_cache_bytes; /* how much of it the page cache can fill now: what is not in use
+                                  for anything else, by others or by the control group */
+    char processor[128];       /* the name of the processor */
+};
+
+/* Reads small files of /proc and /sys. Any thread. */
+HR_API void hr_machine_get(struct hr_machine *out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -14,9 +14,16 @@ static PyObject *module_drain_log(PyObject *module, PyObject *none)
     Py_RETURN_NONE;
 }
 
-static PyObject *module_cores(PyObject *module, PyObject *none)
+static PyObject *module_machine(PyObject *module, PyObject *none)
 {
-    return PyLong_FromLong(hr_cores());
+    struct hr_machine machine = {.size = sizeof machine};
+    Py_BEGIN_ALLOW_THREADS
+        hr_machine_get(&machine);
+    Py_END_ALLOW_THREADS
+    return Py_BuildValue("{s:i,s:i,s:K,s:K,s:N}", "cores", machine.cores, "nodes", machine.nodes,
+                         "memory_bytes", (unsigned long long)machine.memory_bytes,
+                         "page_cache_bytes", (unsigned long long)machine.page_cache_bytes,
+                         "processor", core_text(machine.processor));
 }
 
 static PyObject *import_name(const char *module_name, const char *name)
@@ -153,8 +160,8 @@ static void module_free(void *module)
 static PyMethodDef module_methods[] = {
     {"drain_log", module_drain_log, METH_NOARGS,
      PyDoc_STR("drain_log()\n--\n\nPasses waiting messages of the library to logging.")},
-    {"cores", module_cores, METH_NOARGS,
-     PyDoc_STR("cores()\n--\n\nThat this process may use: affinity and CPU quotas.")},
+    {"machine", module_machine, METH_NOARGS,
+     PyDoc_STR("machine()\n--\n\nWhat this process may use of its machine, as hr_machine_get.")},
     {"cache_bytes", core_cache_bytes, METH_O,
      PyDoc_STR("cache_bytes(text)\n--\n\nThat a cache asked for with this text may hold.")},
     {"cache_kind", core_cache_kind, METH_O,

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/machine.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -113,6 +114,8 @@ static const char *check_attach(const struct hr__wire_message *m)
         return "direct_io";
     if (!within(a->no_io_uring, 0, 1))
         return "no_io_uring";
+    if (!within(a->node, -1, HR__NODES_MAX - 1))
+        return "node";
     /* An external order cannot be shared. */
     int may_be_own = a->world_size == 1 && !a->stream[0];
     return within(a->external_order, 0, may_be_own) ? NULL : "external_order";

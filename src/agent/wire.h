@@ -26,7 +26,7 @@
 #include <stdint.h>
 
 #define HR__WIRE_MAGIC   0x47415248u /* "HRAG" */
-#define HR__WIRE_VERSION 3u
+#define HR__WIRE_VERSION 4u
 #define HR__WIRE_FILES   4 /* file descriptors attached to one message, at most */
 /* Largest text in a file: a dataset and recipe, a status, or a trace. */
 #define HR__WIRE_TEXT_BYTES_MAX (UINT64_C(1) << 30)
@@ -76,6 +76,7 @@ struct hr__wire_attach {
     int32_t batch_size, batches_ahead, window;
     int32_t rank, world_size;
     int32_t shuffle, on_error, join, lag, cache_form, direct_io, no_io_uring;
+    int32_t node;           /* NUMA node where the job is at home; -1: none */
     int32_t external_order; /* the job pushes its batches (agent/share.h) */
     char stream[128];       /* name; "": a stream of its own */
     char cache[512];        /* "": none */

@@ -1,10 +1,6 @@
-/* CPU cores and instruction sets that this process can use. */
+/* Instruction sets that this process can use. base/machine.h counts its cores. */
 #ifndef HR_BASE_CPU_H
 #define HR_BASE_CPU_H
-
-#include <sched.h>
-#include <stddef.h>
-#include <stdint.h>
 
 /* In ascending order on each architecture. */
 enum hr__isa {
@@ -18,17 +14,8 @@ enum hr__isa {
  * variable HEADRACE_ISA=portable|neon|avx2 lowers it; it is read once. Thread safe. */
 enum hr__isa hr__isa(void);
 
-/* Returns the number of cores this process may use: the smaller of its CPU affinity and its cgroup
- * (v1 or v2) quota, rounded up; at least 1. */
-int hr__cpu_count(void);
-
-/* Returns the set of cores this process may run on and its size in bytes, or NULL if unknown. Free
- * it with CPU_FREE. */
-cpu_set_t *hr__cpu_affinity(size_t *bytes);
-
-/* Calls `visit` with the folder of each cgroup (v1 or v2) that may limit this process's use of
- * cores, from its own one up to the root. Containers usually mount the cgroup's own files at the
- * root, so a folder may be missing or be another one than /proc/self/cgroup says. */
-void hr__cpu_groups(void (*visit)(void *arg, const char *folder), void *arg);
+/* Returns non-zero if PDEP and PEXT (BMI2) take a few cycles. They are microcode on AMD before Zen
+ * 3, which takes hundreds. Thread safe. */
+int hr__pdep_is_fast(void);
 
 #endif

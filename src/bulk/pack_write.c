@@ -8,7 +8,6 @@
  * the items itself.
  */
 #include "base/clock.h"
-#include "base/cpu.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/versioned.h"
@@ -291,7 +290,7 @@ static void packing_thread(void *arg, size_t i)
 static int run(struct packing *p)
 {
     struct hr__pool *pool = NULL;
-    int threads = p->options->threads > 0 ? p->options->threads : hr__cpu_count();
+    int threads = p->options->threads > 0 ? p->options->threads : hr_cores();
     int r = hr__pool_create(&pool, threads + 1, p->error);
     if (r)
         return r;

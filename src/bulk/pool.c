@@ -4,7 +4,6 @@
  */
 #include "bulk/pool.h"
 
-#include "base/cpu.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/thread.h"
@@ -95,7 +94,7 @@ int hr__pool_create(struct hr__pool **out, int threads, struct hr_error *error)
 {
     *out = NULL;
     if (threads <= 0)
-        threads = hr__cpu_count();
+        threads = hr_cores();
     if (threads > MAX_THREADS)
         threads = MAX_THREADS;
     struct hr__pool *p = hr__alloc(HR__TAG_LOADER, 1, sizeof *p);

@@ -7,7 +7,6 @@
  * waits for them.
  */
 #include "bulk/scan.h"
-#include "base/cpu.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/thread.h"
@@ -144,7 +143,7 @@ static void scan_start(struct hr_dataset *d, const struct hr_dataset_options *op
     s->dataset = d;
     s->process = getpid();
     s->policy = options->index;
-    s->threads = options->threads > 0 ? options->threads : hr__cpu_count();
+    s->threads = options->threads > 0 ? options->threads : hr_cores();
     if (s->threads > BACKGROUND_THREADS)
         s->threads = BACKGROUND_THREADS;
     hr__progress_init(&s->progress, NULL, NULL);
@@ -214,7 +213,7 @@ static int opening_begin(struct opening *o, const struct hr_dataset_options *opt
     hr__progress_init(&o->progress, o->options.progress, o->options.progress_arg);
     int threads = o->options.threads;
     if (!threads)
-        threads = hr__cpu_count() > OPENING_THREADS ? hr__cpu_count() : OPENING_THREADS;
+        threads = hr_cores() > OPENING_THREADS ? hr_cores() : OPENING_THREADS;
     r = hr__pool_create(&o->pool, threads, error);
     if (!r)
         o->executor = hr__pool_executor(o->pool);

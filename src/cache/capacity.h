@@ -11,25 +11,12 @@
 #ifndef HR_CACHE_CAPACITY_H
 #define HR_CACHE_CAPACITY_H
 
+#include "base/machine.h"
+
 #include <headrace/base.h>
 
 #include <stddef.h>
 #include <stdint.h>
-
-/* In bytes; UINT64_MAX: unknown or no limit. */
-struct hr__capacity {
-    uint64_t files_free, files_total; /* of the shared-memory file system */
-    uint64_t available;               /* what the kernel could provide (MemAvailable) */
-    uint64_t total;                   /* the machine's memory */
-    uint64_t group_limit;             /* the lowest limit of all cgroups */
-    char group_file[300];             /* the file it is read from */
-    uint64_t group_left;              /* the least memory that any cgroup has left */
-    uint64_t left_limit;              /* the limit of that cgroup */
-    char left_file[300];              /* the file it is read from */
-};
-
-/* Reads the limits that apply to a directory of segments, from small files of /proc and /sys. */
-void hr__capacity_read(struct hr__capacity *out, int directory);
 
 /* What a new cache needs. */
 struct hr__capacity_wish {
@@ -40,7 +27,7 @@ struct hr__capacity_wish {
 };
 
 /* Returns 0, or -ENOSPC with what is too small, by how much, and what to raise. Pure. */
-int hr__capacity_check(const struct hr__capacity *c, const struct hr__capacity_wish *wish,
+int hr__capacity_check(const struct hr__memory_limits *c, const struct hr__capacity_wish *wish,
                        struct hr_error *error);
 
 #define HR__CAPACITY_WHY 512
@@ -54,22 +41,7 @@ int hr__capacity_check(const struct hr__capacity *c, const struct hr__capacity_w
 int hr__capacity_allows(int directory, uint64_t bytes, char why[HR__CAPACITY_WHY]);
 
 /* Like hr__capacity_allows, for limits already read. Pure. */
-int hr__capacity_grants(const struct hr__capacity *c, uint64_t bytes, char why[HR__CAPACITY_WHY]);
-
-/* The functions below are pure and parse texts in the kernel's formats. */
-
-/* Returns MemAvailable of /proc/meminfo in bytes; UINT64_MAX if missing. */
-uint64_t hr__capacity_meminfo(const char *text);
-
-/* Returns the bytes of file pages in a cgroup's memory.stat that the kernel would reclaim: the
- * inactive ones and half of the active ones. `prefix`: "total_" in version 1. */
-uint64_t hr__capacity_reclaimable(const char *text, const char *prefix);
-
-/* Finds the path of the cgroup in /proc/self/cgroup, for a version 1 controller, or for version 2
- * if `controller` is NULL. Returns 1, or 0 if there is none. */
-int hr__capacity_group_path(const char *text, const char *controller, char *out, size_t capacity);
-
-/* Parses a memory limit file: a number, or "max". */
-uint64_t hr__capacity_limit(const char *text);
+int hr__capacity_grants(const struct hr__memory_limits *c, uint64_t bytes,
+                        char why[HR__CAPACITY_WHY]);
 
 #endif

@@ -358,7 +358,7 @@ static int check_capacity(struct hr__directory *d, const struct hr__segment_wish
     const struct hr__cache_spec *spec = wish->spec;
     uint64_t may = spec->share_bytes, freed = 0;
     struct hr__segment_layout layout;
-    struct hr__capacity capacity;
+    struct hr__memory_limits capacity;
     if (*spec->name) {
         struct name_use use;
         int r = read_name(&use, d, spec->name, file);
@@ -377,7 +377,7 @@ static int check_capacity(struct hr__directory *d, const struct hr__segment_wish
     if (r)
         return hr__fail(error, r, "a cache of %" PRIu64 " bytes for %" PRIu64 " items",
                         spec->share_bytes, wish->items);
-    hr__capacity_read(&capacity, d->own.fd);
+    hr__memory_limits_read(&capacity, "", d->own.fd);
     struct hr__capacity_wish want = {
         .bytes = layout.arena_offset + may,
         .budget = spec->share_bytes,

@@ -7,7 +7,7 @@
  */
 #include "cache/info.h"
 
-#include "base/files.h"
+#include "base/machine.h"
 #include "base/memory.h"
 
 #include <fcntl.h>
@@ -103,18 +103,12 @@ static char *read_all(const char *path)
     return text;
 }
 
-static int has_one_node(void)
-{
-    char text[32];
-    return hr__read_text("/sys/devices/system/node/online", text, sizeof text) <= 0 ||
-           !strcmp(text, "0\n");
-}
-
 static void fill_nodes(struct hr_cache_info *out, void **sample, unsigned count)
 {
     int status[SAMPLE_MAX];
     uint64_t of_node[HR_CACHE_NODES] = {0}, known = 0;
-    if (has_one_node()) {
+    uint64_t nodes = hr__nodes_usable("");
+    if (!(nodes & (nodes - 1))) {
         out->node_bytes[0] = out->allocated_bytes;
         return;
     }

@@ -364,23 +364,23 @@ static int must_grow_locked(const struct private *c, uint64_t padded, int is_sta
 /* Takes the lock before space for `padded` bytes is taken. If that needs more memory, first reads
  * the system's limits without the lock, because this takes many microseconds; then returns `now`,
  * else NULL. */
-static const struct hr__capacity *lock_for(struct private *c, uint64_t padded, int is_staged,
-                                           struct hr__capacity *now)
+static const struct hr__memory_limits *lock_for(struct private *c, uint64_t padded, int is_staged,
+                                                struct hr__memory_limits *now)
 {
     pthread_mutex_lock(&c->lock);
     reclaim_locked(c);
     if (!must_grow_locked(c, padded, is_staged))
         return NULL;
     pthread_mutex_unlock(&c->lock);
-    hr__capacity_read(now, -1);
+    hr__memory_limits_read(now, "", -1);
     pthread_mutex_lock(&c->lock);
     return now;
 }
 
 /* Returns how many of `wanted` bytes there is memory for: all, `least`, or 0. now: from
  * lock_for. */
-static uint64_t allowed_locked(struct private *c, const struct hr__capacity *now, uint64_t least,
-                               uint64_t wanted)
+static uint64_t allowed_locked(struct private *c, const struct hr__memory_limits *now,
+                               uint64_t least, uint64_t wanted)
 {
     if (!now)
         return 0;
@@ -393,7 +393,7 @@ static uint64_t allowed_locked(struct private *c, const struct hr__capacity *now
 
 /* Takes space for `padded` bytes in the arena. Returns NULL if there is none. */
 static uint8_t *arena_take_locked(struct private *c, uint64_t padded,
-                                  const struct hr__capacity *now)
+                                  const struct hr__memory_limits *now)
 {
     uint64_t end = c->arena_used + padded;
     if (end > c->arena_size)
@@ -418,7 +418,7 @@ static uint8_t *arena_take_locked(struct private *c, uint64_t padded,
 
 /* Returns a chunk with room for `padded` bytes, or NULL. */
 static struct chunk *chunk_with_room_locked(struct private *c, uint64_t padded,
-                                            const struct hr__capacity *now)
+                                            const struct hr__memory_limits *now)
 {
     struct chunk *chunk = c->chunks;
     if (chunk && chunk->size - chunk->used >= padded)
@@ -447,7 +447,7 @@ static struct chunk *chunk_with_room_locked(struct private *c, uint64_t padded,
 }
 
 static uint8_t *stage_locked(struct private *c, struct hr__cache_staged *staged,
-                             const struct hr__capacity *now)
+                             const struct hr__memory_limits *now)
 {
     struct chunk *chunk = chunk_with_room_locked(c, staged->padded, now);
     if (!chunk)
@@ -479,8 +479,8 @@ static uint8_t *admit(struct private *c, const struct hr__cache_offer *offer,
 {
     int is_news = 0;
     uint8_t *space = NULL;
-    struct hr__capacity found;
-    const struct hr__capacity *now = lock_for(c, padded, staged != NULL, &found);
+    struct hr__memory_limits found;
+    const struct hr__memory_limits *now = lock_for(c, padded, staged != NULL, &found);
     if (padded + reserve <= c->cache.budget_bytes - c->counts.reserved) {
         space = staged ? stage_locked(c, staged, now) : arena_take_locked(c, padded, now);
         is_news = !space && c->refused_ns && !c->is_refused;
@@ -621,7 +621,8 @@ static uint64_t room(struct hr__cache *cache, const struct hr__cache_staged *sta
 /* Takes space in the arena for a converted item and updates the counts. Returns NULL if there is no
  * room. */
 static uint8_t *replace_locked(struct private *c, const struct hr__cache_staged *staged,
-                               uint64_t padded, uint64_t leave_free, const struct hr__capacity *now)
+                               uint64_t padded, uint64_t leave_free,
+                               const struct hr__memory_limits *now)
 {
     uint8_t *space = NULL;
     if (padded <= room_locked(c, staged, leave_free))
@@ -657,8 +658,8 @@ static int settle(struct hr__cache *cache, struct hr__cache_staged *staged,
     uint64_t padded = 0;
     if (final->bytes && final->length && final->length <= UINT32_MAX)
         padded = hr__round_up(final->length, ALIGNMENT);
-    struct hr__capacity found;
-    const struct hr__capacity *now =
+    struct hr__memory_limits found;
+    const struct hr__memory_limits *now =
         lock_for(c, padded > staged->padded ? padded : staged->padded, 0, &found);
     if (padded)
         space = replace_locked(c, staged, padded, final->leave_free, now);

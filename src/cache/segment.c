@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/numa.h"
 #include "base/round.h"
 
 #include <errno.h>
@@ -20,7 +21,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -29,7 +29,6 @@
 #endif
 
 /* From linux/mempolicy.h; libc has no wrapper for this. */
-#define INTERLEAVE 3
 
 #define PAGE       UINT64_C(4096)
 #define HUGE_BYTES (UINT64_C(2) << 20)
@@ -92,21 +91,6 @@ int hr__segment_plan(struct hr__segment_layout *out, uint64_t budget, uint64_t i
 {
     /* A quarter more slots keep searches short and leave room for changed files. */
     return items >= UINT64_C(1) << 39 ? -EINVAL : make_layout(out, budget, items + items / 4 + 64);
-}
-
-/* Interleaves the memory over the NUMA nodes, because readers may run on any of them. */
-static void interleave(void *memory, uint64_t bytes)
-{
-    FILE *f = fopen("/sys/devices/system/node/online", "re");
-    unsigned first = 0, last = 0;
-    unsigned long nodes = 0;
-    if (!f)
-        return;
-    if (fscanf(f, "%u-%u", &first, &last) == 2 && last < 8 * sizeof nodes)
-        nodes = (last + 1 == 8 * sizeof nodes ? 0 : 1ul << (last + 1)) - (1ul << first);
-    fclose(f);
-    if (nodes)
-        syscall(SYS_mbind, memory, bytes, INTERLEAVE, &nodes, 8 * sizeof nodes, 0);
 }
 
 static void set_parts(struct hr__segment *s, void *memory)
@@ -265,7 +249,7 @@ static int set_up(struct hr__segment *s, const struct hr__segment_shape *shape,
     r = map(s, error);
     if (r)
         return r;
-    interleave(s->header, s->layout.file_bytes);
+    hr__numa_interleave(s->header, s->layout.file_bytes);
     r = hr__segment_populate(s, 0, s->layout.ring_offset, why);
     if (r)
         return hr__fail(error, r,

@@ -11,7 +11,7 @@ static const struct {
 } usual[HR_FORMS] = {
     [HR_FORM_ENCODED] = {1, 0, 1},
     [HR_FORM_INDEXED] = {0.8, 1, 1.02},
-    [HR_FORM_COEFFICIENTS] = {0.4, 6, 1.4},
+    [HR_FORM_COEFFICIENTS] = {0.4, 9, 1.2},
     [HR_FORM_PLANES] = {0.25, 4.5, 4.5},
 };
 

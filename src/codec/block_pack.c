@@ -1,53 +1,17 @@
 /*
- * Packs a block in two passes.
+ * Limits of blocks, and the packing of a group; the layout is in coefficients.h.
  *
- * The first finds the non-zero coefficients as a map in zigzag order, takes their values out of the
- * block and counts how many need how many bits. The counts are eight counters in one word; one
- * multiplication gives their running sums. From these follow the two widths that make the block
- * smallest. The second pass converts values to codes, in loops that compilers vectorise, and packs
- * four at a time.
+ * A block's values are in zigzag order already. Vectors of 16 bytes tell which of them fit in their
+ * widths, and turn them into codes; then the codes are put into the stream one by one.
  */
 #include "codec/block_pack.h"
 
 #include "codec/coefficients.h"
-#include "codec/zigzag.h"
 
 #include <string.h>
 
-#define WIDTH_MOST 7
-#define EXCEPTION  24 /* bits per exception */
-#define COUNT_BITS 8  /* bits of the exception count */
-
-#define EVERY_BYTE UINT64_C(0x0101010101010101)
-
-/* The values that share a width. */
-struct block_pack_group {
-    int16_t value[48 + 8]; /* in zigzag order, followed by zeros */
-    unsigned count;
-    uint64_t needs; /* counters, as in struct hr__block_tables */
-};
-
-/* Returns the bits that a value needs: w bits hold -2^(w-1)..-1 and 1..2^(w-1). */
-static unsigned bits_of(int v)
-{
-    unsigned magnitude = (unsigned)(v < 0 ? -v : v), w = 1;
-    while (magnitude > 1u << (w - 1))
-        w++;
-    return w;
-}
-
-void hr__block_tables_fill(struct hr__block_tables *tables)
-{
-    memset(tables, 0, sizeof *tables);
-    for (unsigned k = 0; k < 64; k++)
-        for (unsigned map = 0; map < 256; map++)
-            if (map >> hr__zigzag[k] % 8 & 1)
-                tables->zigzag[hr__zigzag[k] / 8][map] |= UINT64_C(1) << k;
-    for (int v = -128; v < 128; v++) {
-        unsigned w = bits_of(v);
-        tables->need[v + 128] = UINT64_C(1) << 8 * (w > WIDTH_MOST ? WIDTH_MOST : w - 1);
-    }
-}
+typedef uint8_t bytes16 __attribute__((vector_size(16)));
+typedef int8_t signed16 __attribute__((vector_size(16)));
 
 void hr__block_limits_fill(struct hr__block_limits *limits, const uint16_t quant[64])
 {
@@ -80,62 +44,46 @@ int hr__block_is_held(const struct hr__block_limits *limits, const int16_t block
     return !pairs && block[0] >= -2048 && block[0] <= 2047;
 }
 
-/* Returns the map of the zigzag positions of non-zero AC coefficients. */
-static uint64_t map_of(const struct hr__block_tables *tables, const int16_t block[64])
-{
-    uint8_t set[64];
-    uint64_t map = 0;
-    for (int i = 0; i < 64; i++)
-        set[i] = block[i] != 0;
-    for (int y = 0; y < 8; y++) {
-        uint64_t row;
-        memcpy(&row, set + 8 * y, sizeof row);
-        map |= tables->zigzag[y][row * UINT64_C(0x0102040810204080) >> 56];
-    }
-    return map & ~UINT64_C(1);
-}
+/* Bits of the DC offsets that the header can name. */
+static const uint8_t dc_widths[8] = {2, 3, 4, 5, 6, 7, 8, 12};
 
-/* Collects the values at the positions in `map`. */
-static inline void gather(struct block_pack_group *g, const struct hr__block_tables *tables,
-                          const int16_t block[64], uint64_t map)
-{
-    unsigned n = 0;
-    uint64_t needs = 0;
-    for (; map; map &= map - 1) {
-        int value = block[hr__zigzag[__builtin_ctzll(map)]];
-        unsigned at = (unsigned)(value + 128);
-        g->value[n++] = (int16_t)value;
-        needs += tables->need[at < 256 ? at : 0];
-    }
-    memset(g->value + n, 0, 8 * sizeof *g->value);
-    g->count = n;
-    g->needs = needs;
-}
-
-/* The best width of a group and its cost in bits, with exceptions and without. */
-struct choice {
-    unsigned width, bits, exceptions;
-    unsigned whole, whole_bits; /* without exceptions; huge if impossible */
+/* A block's values as codes. */
+struct codes {
+    uint8_t code[64];
+    uint64_t map, exceptions; /* zigzag positions */
 };
 
-static inline struct choice choose(const struct block_pack_group *g)
+/* Returns the lowest bit of each of 8 bytes, which are 0 or 255. */
+static inline uint64_t gather_bits(uint64_t bytes)
 {
-    struct choice c = {.whole = 1};
-    unsigned n = g->count, best = ~0u;
-    uint64_t sums = g->needs * EVERY_BYTE; /* byte w - 1: number of values that w bits hold */
-    if (!n)
-        return (struct choice){0};
-    for (unsigned w = 1; w <= WIDTH_MOST; w++, sums >>= 8) {
-        unsigned wider = n - (unsigned)(sums & 0xFF);
-        unsigned cost = (n * w + wider * EXCEPTION) << 12 | w << 8 | wider;
-        best = cost < best ? cost : best;
-        c.whole += wider > 0;
+    return (bytes & UINT64_C(0x0101010101010101)) * UINT64_C(0x0102040810204080) >> 56;
+}
+
+static inline uint64_t map_of(bytes16 truth)
+{
+    uint64_t half[2];
+    memcpy(half, &truth, sizeof half);
+    return gather_bits(half[0]) | gather_bits(half[1]) << 8;
+}
+
+/* Codes that the widths cannot hold are exceptions. */
+static inline void find_codes(struct codes *out, const struct hr__block_values *block,
+                              const uint8_t most[64])
+{
+    out->map = out->exceptions = 0;
+    for (int i = 0; i < 4; i++) {
+        signed16 v;
+        bytes16 half;
+        memcpy(&v, block->at + 16 * i, sizeof v);
+        memcpy(&half, most + 16 * i, sizeof half);
+        bytes16 positive = (bytes16)(v > 0);
+        bytes16 magnitude = (bytes16)((v ^ (v >> 7)) - (v >> 7));
+        bytes16 code = half + (bytes16)v + positive;
+        uint64_t map = map_of((bytes16)(v != 0)), wide = map_of((bytes16)(magnitude > half));
+        memcpy(out->code + 16 * i, &code, sizeof code);
+        out->exceptions |= wide << 16 * i;
+        out->map |= (map & ~wide) << 16 * i;
     }
-    c.width = best >> 8 & 15;
-    c.bits = best >> 12;
-    c.exceptions = best & 0xFF;
-    c.whole_bits = c.whole <= WIDTH_MOST ? n * c.whole : ~0u / 4;
-    return c;
 }
 
 /* A bit stream, from the lowest bit on. */
@@ -145,88 +93,95 @@ struct bits {
     unsigned count; /* their number, 0..7 */
 };
 
-/* Joins four numbers of w <= 7 bits that are 16 bits apart. */
-static inline uint64_t join(uint64_t four, unsigned w)
+/* Appends up to 56 bits. */
+static inline void put_bits(struct bits *b, uint64_t code, unsigned width)
 {
-    uint64_t two =
-        (four & UINT64_C(0x0000007F0000007F)) | (four & UINT64_C(0x007F0000007F0000)) >> (16 - w);
-    return (two & 0x3FFF) | two >> 32 << 2 * w;
+    b->word |= code << b->count;
+    memcpy(b->at, &b->word, sizeof b->word);
+    b->count += width;
+    b->at += b->count / 8;
+    b->word >>= b->count & ~7u;
+    b->count &= 7;
 }
 
-static inline void put_group(struct bits *b, const struct block_pack_group *g, unsigned w)
+static inline void put_values(struct bits *b, const struct codes *codes, const uint8_t width[64])
 {
-    uint16_t code[48 + 8];
-    const int16_t half = (int16_t)(1 << w >> 1);
-    for (unsigned i = 0; i < g->count; i += 8)
-        for (unsigned k = i; k < i + 8; k++) {
-            int16_t v = g->value[k];
-            int16_t fits = (int16_t) - (v <= half && v >= -half);
-            code[k] = (uint16_t)((int16_t)(v + half - (v > 0)) & fits);
+    uint64_t word = 0;
+    unsigned count = 0;
+    for (uint64_t map = codes->map; map; map &= map - 1) {
+        unsigned k = (unsigned)__builtin_ctzll(map);
+        word |= (uint64_t)codes->code[k] << count;
+        count += width[k];
+        if (count > 48) {
+            put_bits(b, word, count);
+            word = count = 0;
         }
-    memset(code + g->count, 0, 4 * sizeof *code);
-    for (unsigned i = 0; i < g->count; i += 4) {
-        uint64_t four;
-        unsigned left = g->count - i;
-        memcpy(&four, code + i, sizeof four);
-        b->word |= join(four, w) << b->count;
-        memcpy(b->at, &b->word, sizeof b->word);
-        b->count += (left < 4 ? left : 4) * w;
-        b->at += b->count / 8;
-        b->word >>= b->count & ~7u;
-        b->count &= 7;
     }
+    put_bits(b, word, count);
 }
 
-/* Writes the values of a group that its width cannot hold. The map's lowest position is the group's
- * first. */
-static uint8_t *put_exceptions(uint8_t *out, const struct block_pack_group *g, uint64_t map,
-                               unsigned w)
+static uint8_t *put_exception(uint8_t *out, unsigned block, unsigned position, int value)
 {
-    const int half = 1 << w >> 1;
-    for (unsigned i = 0; i < g->count; i++, map &= map - 1) {
-        int value = g->value[i];
-        if (value <= half && value >= -half)
-            continue;
-        *out++ = (uint8_t)__builtin_ctzll(map);
-        *out++ = (uint8_t)value;
-        *out++ = (uint8_t)((unsigned)value >> 8);
-    }
-    return out;
+    out[0] = (uint8_t)(block | position << 2);
+    out[1] = (uint8_t)value;
+    out[2] = (uint8_t)((unsigned)value >> 8);
+    return out + 3;
 }
 
-uint8_t *hr__block_pack(const struct hr__block_tables *tables,
-                        const struct hr__block_limits *limits, const int16_t block[64],
-                        uint8_t *out)
+/* Writes the header's number, and the offsets to the stream. */
+static unsigned put_dc(const struct hr__block_group *g, struct bits *bits)
 {
-    struct block_pack_group low, high;
-    if (!hr__block_is_held(limits, block))
-        return NULL;
-    uint64_t map = map_of(tables, block);
-    gather(&low, tables, block, map & 0xFFFF);
-    gather(&high, tables, block, map & ~UINT64_C(0xFFFF));
-    struct choice a = choose(&low), b = choose(&high);
-    unsigned exceptions = a.exceptions + b.exceptions;
-    if (exceptions && a.whole_bits + b.whole_bits <= a.bits + b.bits + COUNT_BITS) {
-        a.width = a.whole;
-        b.width = b.whole;
-        exceptions = 0;
+    int low = g->dc[0], high = g->dc[0];
+    unsigned code = 0;
+    uint64_t offsets = 0;
+    for (unsigned i = 1; i < g->blocks; i++) {
+        low = g->dc[i] < low ? g->dc[i] : low;
+        high = g->dc[i] > high ? g->dc[i] : high;
     }
-    unsigned map_bytes = map ? (71 - (unsigned)__builtin_clzll(map)) / 8 : 0;
-    uint32_t head = ((uint32_t)block[0] & 0xFFF) | a.width << 12 | b.width << 15 | map_bytes << 18 |
-                    (uint32_t)(exceptions > 0) << 22;
-    memcpy(out, &head, sizeof head);
-    out += 3;
+    while ((high - low) >> dc_widths[code])
+        code++;
+    for (unsigned i = 0; i < g->blocks; i++)
+        offsets |= (uint64_t)(g->dc[i] - low) << i * dc_widths[code];
+    put_bits(bits, offsets, HR__GROUP_BLOCKS * dc_widths[code]);
+    return ((unsigned)low & 0xFFF) | code << 12;
+}
+
+uint8_t *hr__block_group_pack(const struct hr__block_group *g, const struct hr__profiles *profiles,
+                              uint8_t *out)
+{
+    struct codes codes[HR__GROUP_BLOCKS];
+    unsigned exceptions = g->large_count;
+    uint8_t *head = out;
+    memset(head, 0, 7);
+    for (unsigned i = 0; i < g->blocks; i++) {
+        find_codes(&codes[i], &g->values[i], profiles->most[g->chosen[i]]);
+        exceptions += (unsigned)__builtin_popcountll(codes[i].exceptions);
+    }
+    out += 6;
     if (exceptions)
         *out++ = (uint8_t)exceptions;
-    memcpy(out, &map, sizeof map);
-    struct bits bits = {.at = out + map_bytes};
-    put_group(&bits, &low, a.width);
-    put_group(&bits, &high, b.width);
-    memcpy(bits.at, &bits.word, sizeof bits.word);
-    out = bits.at + (bits.count > 0);
-    if (exceptions) {
-        out = put_exceptions(out, &low, map & 0xFFFF, a.width);
-        out = put_exceptions(out, &high, map & ~UINT64_C(0xFFFF), b.width);
+    for (unsigned i = 0; i < g->blocks; i++) {
+        uint64_t map = codes[i].map;
+        unsigned n = map ? (71 - (unsigned)__builtin_clzll(map)) / 8 : 0;
+        head[2 + i] = (uint8_t)(g->chosen[i] | n << 4);
+        memcpy(out, &map, sizeof map);
+        out += n;
     }
+    struct bits bits = {.at = out};
+    unsigned dc = put_dc(g, &bits) | (unsigned)(exceptions > 0) << 15;
+    head[0] = (uint8_t)dc;
+    head[1] = (uint8_t)(dc >> 8);
+    for (unsigned i = 0; i < g->blocks; i++)
+        put_values(&bits, &codes[i], profiles->width[g->chosen[i]]);
+    *bits.at = (uint8_t)bits.word;
+    out = bits.at + (bits.count > 0);
+    for (unsigned i = 0; i < g->blocks; i++)
+        for (uint64_t map = codes[i].exceptions; map; map &= map - 1) {
+            unsigned k = (unsigned)__builtin_ctzll(map);
+            out = put_exception(out, i, k, g->values[i].at[k]);
+        }
+    for (unsigned i = 0; i < g->large_count; i++)
+        out = put_exception(out, (unsigned)(g->large[i].block - g->first), g->large[i].position,
+                            g->large[i].value);
     return out;
 }

@@ -1,19 +1,14 @@
 /*
- * Packs one block of the form `coefficients` (layout: coefficients.h). The packer does this some
- * thousand times per image.
+ * Which blocks the form `coefficients` can hold, and the packing of a group of them (layout:
+ * coefficients.h).
  */
 #ifndef HR_CODEC_BLOCK_PACK_H
 #define HR_CODEC_BLOCK_PACK_H
 
-#include <stdint.h>
+#include "codec/profiles.h"
 
-/* Tables that are the same for all images. */
-struct hr__block_tables {
-    uint64_t zigzag[8][256]; /* for a row and a bit map of its columns: the map in zigzag order */
-    uint64_t need[256];      /* index: value + 128. 1 in byte w - 1 if the value needs w bits, in
-                              * byte 7 if it needs more than 7 */
-};
-void hr__block_tables_fill(struct hr__block_tables *tables);
+#include <stddef.h>
+#include <stdint.h>
 
 /* Limits for a component's coefficients, derived from its quantisation. */
 struct hr__block_limits {
@@ -26,13 +21,27 @@ void hr__block_limits_fill(struct hr__block_limits *limits, const uint16_t quant
  * has 12 bits: all versions of the inverse DCT give the same samples then. */
 int hr__block_is_held(const struct hr__block_limits *limits, const int16_t block[64]);
 
-/*
- * Writes the block to `out`, in as few bits as possible with one width for each group. Returns the
- * end of the block, or NULL if a coefficient, or the sum of a pair of columns, exceeds what the
- * form can hold. May write up to 8 bytes past the block. Thread safe.
- */
-uint8_t *hr__block_pack(const struct hr__block_tables *tables,
-                        const struct hr__block_limits *limits, const int16_t block[64],
-                        uint8_t *out);
+/* A value with more than 8 bits. */
+struct hr__large_value {
+    size_t block; /* its number in the image */
+    int16_t value;
+    uint8_t position; /* zigzag */
+};
+
+/* Up to four blocks of a row. */
+struct hr__block_group {
+    unsigned blocks;
+    const struct hr__block_values *values;
+    const int16_t *dc;
+    const uint8_t *chosen; /* profiles */
+    size_t first;          /* number of the first block */
+    const struct hr__large_value *large;
+    unsigned large_count;
+};
+
+/* Writes the group to `out`, at most HR__GROUP_BYTES_MOST bytes. Returns its end. May write up to 8
+ * bytes past it. Thread safe. */
+uint8_t *hr__block_group_pack(const struct hr__block_group *group,
+                              const struct hr__profiles *profiles, uint8_t *out);
 
 #endif

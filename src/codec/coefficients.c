@@ -5,6 +5,7 @@
 #include "codec/coefficients.h"
 
 #include "base/error.h"
+#include "codec/coefficients_group.h"
 
 #include <errno.h>
 #include <string.h>
@@ -46,18 +47,31 @@ int hr__coefficients_open(struct hr__coefficients *out, const void *bytes, size_
         groups += c.blocks_y[i] * groups_x(&c, i);
     }
     /* Sides are below 2^16, so none of these sums comes near 2^64. */
-    uint64_t quant = sizeof *h, row = quant + h->components * sizeof c.quant[0];
+    uint64_t quant = sizeof *h, profiles = quant + h->components * sizeof c.quant[0];
+    uint64_t row = profiles + h->profiles * HR__PROFILE_BYTES;
     uint64_t group = row + align8(rows * 4);
     uint64_t data = group + align8(groups * (h->flags & HR__ITEM_WIDE ? 4 : 2));
     if (data + HR__ITEM_PAD > length)
         return damaged(error, "it is shorter than its index");
-    memcpy(c.quant, item + quant, row - quant);
+    memcpy(c.quant, item + quant, profiles - quant);
+    c.profiles = h->profiles ? item + profiles : NULL;
+    if (!hr__block_profiles_are_sane(item + profiles, h->profiles))
+        return damaged(error, "it has widths beyond those of its form");
     c.rows = item + row;
     c.groups = item + group;
     c.data = item + data;
     c.data_bytes = length - HR__ITEM_PAD - data;
     *out = c;
     return 0;
+}
+
+const struct hr__block_profiles *hr__coefficients_profiles(const struct hr__coefficients *item,
+                                                           struct hr__block_profiles *out)
+{
+    if (!item->profiles)
+        return NULL;
+    hr__block_profiles_expand(out, item->profiles, item->header.profiles);
+    return out;
 }
 
 const uint8_t *hr__coefficients_find(const struct hr__coefficients *c, int component, uint32_t y,
@@ -88,7 +102,7 @@ const struct hr__block_kernels *hr__block_kernels(enum hr__isa isa)
     if (isa >= HR__ISA_AVX512)
         return &hr__block_kernels_avx512;
     if (isa >= HR__ISA_AVX2)
-        return &hr__block_kernels_avx2;
+        return hr__pdep_is_fast() ? &hr__block_kernels_avx2 : &hr__block_kernels_avx2_slow_pdep;
 #elif defined(__aarch64__)
     if (isa >= HR__ISA_NEON)
         return &hr__block_kernels_neon;

@@ -6,36 +6,44 @@
  *
  *   struct hr__item_header
  *   quantisation: uint16 [components][64], natural (row-major) order
+ *   profiles: uint8 [header.profiles][32]: the low half of byte k is the width at zigzag position
+ *           k, the high half that at position k + 32: 0 at position 0, 0..8 at positions 1..7,
+ *           0..7 at the others. (Not in version 1.)
  *   rows:   uint32 [R]: offset of each block row from the start of `data`, in bytes;
  *           R = number of block rows of all components, one component after the other
  *   groups: uint16 (HR__ITEM_WIDE: uint32) for each group of 4 blocks of each row, in the
- *           order of rows: offset of its first block from the start of its row, in bytes
- *   data:   blocks, row after row, left to right, without gaps
+ *           order of rows: offset of its start from the start of its row, in bytes
+ *   data:   groups, row after row, left to right, without gaps
  *   HR__ITEM_PAD zero bytes
  *
  * A component has ceil(samples / 8) blocks on each axis (hr__item_samples); the padding blocks of
- * an interleaved scan are dropped. The last group of a row may have fewer than 4 blocks.
+ * an interleaved scan are dropped. The last group of a row may have fewer than 4 blocks; what it
+ * says of the others does not matter.
  *
- * A block is a sequence of bytes:
+ * A group is a sequence of bytes:
  *
- *   header, 3 bytes, a little-endian number of 24 bits:
- *      bits 0..11   the DC coefficient, two's complement
- *      bits 12..14  w1: bits per value at zigzag positions 1..15;  0..7
- *      bits 15..17  w2: bits per value at positions 16..63;  0..7
- *      bits 18..21  n:  bytes of the map, 0..8
- *      bit  22      the block has exceptions
- *      bit  23      0
- *   exception count, 1 byte, 1..63: only with bit 22
- *   map, n bytes: bit k % 8 of byte k / 8 is set if the coefficient at zigzag position k
- *      is not zero; bit 0 of byte 0 is 0; the last byte is not 0
- *   values, ceil((n1 w1 + n2 w2) / 8) bytes: one bit stream, starting at the lowest bit of
- *      the first byte; first the n1 non-zero values of positions 1..15 in zigzag order, w1
- *      bits each, then the n2 others, w2 bits each. A code c of w bits stands for
- *      v = c - 2^(w-1), or v + 1 if v >= 0: -2^(w-1)..-1 and 1..2^(w-1). A width is 0 if
- *      and only if it has no values.
- *   exceptions, 3 bytes each: zigzag position (1..63, set in the map), and the coefficient
- *      as a little-endian int16, which replaces the value in the stream (0). Positions
- *      ascend. Exceptions are values too large for the width.
+ *   header, 2 bytes, a little-endian number of 16 bits:
+ *      bits 0..11   base of the DC coefficients, two's complement
+ *      bits 12..14  bits of each DC offset: 2, 3, 4, 5, 6, 7, 8 or 12
+ *      bit  15      the group has exceptions
+ *   kind of each block, 4 bytes: bits 0..3: its profile; bits 4..7: n, bytes of its map, 0..8
+ *   exception count, 1 byte: only with bit 15
+ *   maps of the 4 blocks, n bytes each: bit k % 8 of byte k / 8 is set if the stream has a value
+ *      for zigzag position k; bit 0 of byte 0 is 0
+ *   one bit stream, starting at the lowest bit of its first byte, filled up with 0 to a byte:
+ *      the DC offsets of the 4 blocks (DC is base + offset); then the values of each block in
+ *      zigzag order, each as wide as the block's profile says for its position. A code c of w
+ *      bits stands for v = c - 2^(w-1), or v + 1 if v >= 0: -2^(w-1)..-1 and 1..2^(w-1). Of 8 bits
+ *      the largest code is not used.
+ *   exceptions, 3 bytes each, a little-endian number of 24 bits: block of the group in bits 0 and
+ *      1, zigzag position in bits 2..7, the coefficient in the rest (int16). Exceptions are
+ *      values that no profile holds, or only at too high a price for its other blocks.
+ *
+ * Profiles let a width depend on the position and on the kind of block; the packer chooses those of
+ * each image (profiles.h). Four blocks share a stream because rounding up to bytes costs 4 bits,
+ * and vectors hold no more.
+ *
+ * Version 1 has no profiles, and blocks that do not depend on each other, in coefficients_blocks.h.
  *
  * All instruction sets and libjpeg-turbo's 16-bit arithmetic must give the same pixels. So the
  * packer refuses a block if the dequantised coefficients of columns 0 and 4, 1 and 5, 2 and 6 or 3
@@ -49,24 +57,33 @@
 #include "base/cpu.h"
 #include "codec/item.h"
 
-#define HR__GROUP_BLOCKS 4
+#define HR__GROUP_BLOCKS  4
+#define HR__PROFILE_BYTES 32 /* in an item */
 
-/* Most bytes in a block: header, count, map, values, exceptions. */
-#define HR__BLOCK_BYTES_MOST (3 + 1 + 8 + 56 + 63 * 3)
+/* Most bytes in a group, also in a damaged one: header and kinds, count, maps, DC offsets,
+ * values, exceptions. */
+#define HR__GROUP_BYTES_MOST (2 + 4 + 1 + 4 * 8 + 6 + 4 * 56 + 255 * 3)
 
 /* An inverse DCT keeps intermediate results, and sums of two of them, in 16 bits. They are at most
  * 4 x 1.39 times a column's sum. */
 #define HR__COLUMN_LIMIT 5800
 
+/* The profiles of an item, expanded. Those that it does not have are 0. */
+struct hr__block_profiles {
+    uint8_t width[HR__PROFILES_MOST][64]; /* bits per value at each zigzag position */
+    uint8_t mask[HR__PROFILES_MOST][64];  /* as many low bits */
+} __attribute__((aligned(64)));
+
 /* The sections of an item, set by hr__coefficients_open. */
 struct hr__coefficients {
     struct hr__item_header header;
-    uint16_t quant[3][64];               /* natural order, aligned copies */
-    uint32_t blocks_x[3], blocks_y[3];   /* number of blocks in each component */
-    uint32_t row_at[3];                  /* index in `rows` of the component's first row */
-    uint64_t group_at[3];                /* index in `groups` of its first group */
-    const uint8_t *rows, *groups, *data; /* pointers into the item */
-    size_t data_bytes;                   /* without the padding */
+    uint16_t quant[3][64];             /* natural order, aligned copies */
+    uint32_t blocks_x[3], blocks_y[3]; /* number of blocks in each component */
+    uint32_t row_at[3];                /* index in `rows` of the component's first row */
+    uint64_t group_at[3];              /* index in `groups` of its first group */
+    const uint8_t *profiles;           /* pointers into the item; NULL: version 1 */
+    const uint8_t *rows, *groups, *data;
+    size_t data_bytes; /* without the padding */
 };
 
 /* Checks the header, and that every section is inside the item. Errors: -EBADMSG, -ENOTSUP. */
@@ -78,15 +95,21 @@ int hr__coefficients_open(struct hr__coefficients *out, const void *bytes, size_
 const uint8_t *hr__coefficients_find(const struct hr__coefficients *item, int component, uint32_t y,
                                      uint32_t x);
 
+/* Expands the profiles of an item; does nothing for version 1. Returns `out`, or NULL for version
+ * 1, as hr__block_run takes it. */
+const struct hr__block_profiles *hr__coefficients_profiles(const struct hr__coefficients *item,
+                                                           struct hr__block_profiles *out);
+
 /* Consecutive blocks of one row of a component, to unpack, dequantise and inverse transform (ISLOW,
  * libjpeg's accurate integer DCT). */
 struct hr__block_run {
-    const uint8_t *data;   /* the first block */
+    const uint8_t *data;   /* the first group; version 1: block */
     const uint8_t *end;    /* end of the item's data; HR__ITEM_PAD more bytes are readable */
     const uint16_t *quant; /* natural order */
     uint32_t blocks;
     uint8_t *out; /* 8 rows of blocks x 8 samples, with room for 3 more blocks */
     ptrdiff_t stride;
+    const struct hr__block_profiles *profiles; /* NULL: version 1 */
 };
 
 struct hr__block_kernels {
@@ -97,6 +120,7 @@ struct hr__block_kernels {
 
 extern const struct hr__block_kernels hr__block_kernels_portable;
 extern const struct hr__block_kernels hr__block_kernels_avx2;
+extern const struct hr__block_kernels hr__block_kernels_avx2_slow_pdep; /* does without PDEP */
 extern const struct hr__block_kernels hr__block_kernels_avx512;
 extern const struct hr__block_kernels hr__block_kernels_neon;
 

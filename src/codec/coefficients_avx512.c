@@ -4,10 +4,12 @@
  * step by step, because each has to wait for its results. coefficients_vector.h explains the order
  * of coefficients.
  *
- * Staging: values of one width are w bits apart, so each group of eight begins w bytes after the
- * previous one. One byte permutation and one multishift extract 64 of them. Values of the second
- * width are extracted as if all values before them had that width too. So both kinds end up at
- * their index and can be blended. An expansion by the map moves them to their zigzag positions.
+ * Staging of version 1: values of one width are w bits apart, so each group of eight begins w bytes
+ * after the previous one. One byte permutation and one multishift extract 64 of them. Values of the
+ * second width are extracted as if all values before them had that width too. So both kinds end up
+ * at their index and can be blended. An expansion by the map moves them to their zigzag positions.
+ *
+ * Version 2: see cut_group_values.
  *
  * Between the passes of the transform values are truncated to 16 bits, which changes none that the
  * packer accepts.
@@ -123,6 +125,58 @@ HR__INLINE void stage(struct hr__staged *s, struct hr__packed_block *b, const vo
     s->dc = hr__block_level(b->dc, c->quant_slot[0]);
 }
 
+/* Each byte: number of its quadword's lowest byte in the 128-bit lane; number in the quadword. */
+#define QUADWORD(v, i) ((i)&8)
+#define WITHIN(v, i)   ((i)&7)
+/* For the 8 bytes of quadword k: the lowest bytes of all quadwords. */
+#define LOWEST(v, i) (8 * ((i)&7))
+static const uint8_t quadword[64] __attribute__((aligned(64))) = ROW64(QUADWORD, 0);
+static const uint8_t within[64] __attribute__((aligned(64))) = ROW64(WITHIN, 0);
+static const uint8_t lowest[64] __attribute__((aligned(64))) = ROW64(LOWEST, 0);
+
+/*
+ * Extracts all values of a block of version 2, from `bit` of the stream on, in zigzag order; adds
+ * their bits to *bit. Each quadword of 8 positions has at most 56 bits. So once its bytes are
+ * loaded from where they begin, one multishift extracts its values, at the sums of the widths
+ * before them; a multiplication makes these sums.
+ */
+HR__INLINE __m512i cut_group_values(const uint8_t *stream, unsigned *bit, uint64_t map,
+                                    const uint8_t *width, const uint8_t *mask)
+{
+    const __mmask64 before = 0x7F3F1F0F070301FF; /* quadwords before each; for the first: all */
+    const __m512i one = _mm512_load_si512(quadword), zero = _mm512_setzero_si512();
+    __m512i each = _mm512_maskz_loadu_epi8(map, width);
+    __m512i low = _mm512_maskz_loadu_epi8(map, mask);
+    __m512i total = _mm512_sad_epu8(each, zero);
+    __m512i sums = _mm512_sad_epu8(
+        _mm512_maskz_permutexvar_epi8(before, _mm512_load_si512(lowest), total), zero);
+    __m512i start = _mm512_set1_epi64(*bit & 7);
+    __m512i bytes = _mm512_loadu_si512(stream + *bit / 8);
+    start = _mm512_mask_add_epi64(start, 0xFE, start, sums);
+    *bit += (unsigned)_mm_cvtsi128_si32(_mm512_castsi512_si128(sums));
+    __m512i from = _mm512_add_epi8(_mm512_shuffle_epi8(_mm512_srli_epi64(start, 3), one),
+                                   _mm512_load_si512(within));
+    __m512i shift = _mm512_and_si512(_mm512_shuffle_epi8(start, one), _mm512_set1_epi8(7));
+    shift = _mm512_add_epi8(shift, _mm512_mullo_epi64(each, _mm512_set1_epi64(0x0101010101010100)));
+    __m512i code = _mm512_and_si512(
+        _mm512_multishift_epi64_epi8(shift, _mm512_permutexvar_epi8(from, bytes)), low);
+    __m512i half = _mm512_avg_epu8(low, zero);
+    return _mm512_sub_epi8(_mm512_subs_epu8(code, _mm512_subs_epu8(half, _mm512_set1_epi8(1))),
+                           _mm512_subs_epu8(half, code));
+}
+
+HR__INLINE unsigned stage_group(struct hr__staged s[HR__GROUP_BLOCKS],
+                                const struct hr__packed_group *g,
+                                const struct hr__block_profiles *profiles)
+{
+    unsigned bit = g->bit;
+    for (int i = 0; i < HR__GROUP_BLOCKS; i++)
+        _mm512_store_si512(s[i].value, cut_group_values(g->stream, &bit, g->map[i],
+                                                        profiles->width[g->profile[i]],
+                                                        profiles->mask[g->profile[i]]));
+    return bit;
+}
+
 /*
  * Rearranges the results of the columns, 8 rows, to the input pairs of the rows. Each lane then has
  * rows of half a block: the upper halves of the first and the second block, then the lower halves.
@@ -219,7 +273,9 @@ static int unpack(const struct hr__block_run *run)
     struct avx512_constants c;
     if (!prepare(&c, run->quant))
         return hr__block_kernels_portable.unpack(run);
-    return hr__block_unpack(run, &c, (struct hr__block_steps){stage, transform_pairs});
+    const struct hr__block_steps steps = {stage, stage_group, transform_pairs};
+    return run->profiles ? hr__groups_unpack_with(run, &c, c.quant_slot, steps)
+                         : hr__block_unpack(run, &c, steps);
 }
 
 const struct hr__block_kernels hr__block_kernels_avx512 = {unpack};

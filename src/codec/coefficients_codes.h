@@ -1,6 +1,6 @@
 /*
- * Staging of blocks for AVX2 and NEON: extracts the values' codes from the stream and moves them to
- * their zigzag positions, 16 at a time.
+ * Staging of blocks of version 1 for AVX2 and NEON: extracts the values' codes from the stream and
+ * moves them to their zigzag positions, 16 at a time.
  *
  * A shuffle and a multiplication extract eight codes from the stream. A shuffle, from a table
  * indexed by a byte of the map, moves them to their positions. (PDEP could do both, but is no

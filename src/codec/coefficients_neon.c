@@ -63,16 +63,30 @@ static void prepare(struct constants *c, const uint16_t *quant)
     }
 }
 
+/* Converts 16 codes to quantised coefficients. */
+HR__INLINE uint8x16_t decode_codes(const struct hr__staged *s, int j)
+{
+    uint8x16_t code = vld1q_u8(s->value + 16 * j);
+    uint8x16_t half = vdupq_n_u8((uint8_t)(1u << (j ? s->w2 : s->w1) >> 1));
+    uint8x16_t less = vsubq_u8(code, vdupq_n_u8(1)); /* 255 at empty positions */
+    return vsubq_u8(vqsubq_u8(code, half), vqsubq_u8(half, less));
+}
+
+/* The same for version 2. */
+HR__INLINE uint8x16_t decode_group_codes(const struct hr__staged *s, int j)
+{
+    uint8x16_t code = vld1q_u8(s->value + 16 * j), mask = vld1q_u8(s->mask + 16 * j);
+    uint8x16_t half = vrhaddq_u8(mask, vdupq_n_u8(0)); /* 2^(w-1) */
+    uint8x16_t less = vqsubq_u8(half, vdupq_n_u8(1));
+    return vsubq_u8(vqsubq_u8(code, less), vqsubq_u8(half, code));
+}
+
 /* Converts codes in zigzag order to quantised coefficients, by slot. */
-HR__INLINE void decode(const struct hr__staged *s, int8x16_t out[4])
+HR__INLINE void decode(const struct hr__staged *s, int groups, int8x16_t out[4])
 {
     uint8x16x4_t value;
-    for (int j = 0; j < 4; j++) {
-        uint8x16_t code = vld1q_u8(s->value + 16 * j);
-        uint8x16_t half = vdupq_n_u8((uint8_t)(1u << (j ? s->w2 : s->w1) >> 1));
-        uint8x16_t less = vsubq_u8(code, vdupq_n_u8(1)); /* 255 at empty positions */
-        value.val[j] = vsubq_u8(vqsubq_u8(code, half), vqsubq_u8(half, less));
-    }
+    for (int j = 0; j < 4; j++)
+        value.val[j] = groups ? decode_group_codes(s, j) : decode_codes(s, j);
     for (int k = 0; k < 4; k++)
         out[k] = vreinterpretq_s8_u8(vqtbl4q_u8(value, vld1q_u8(slot_positions[k])));
 }
@@ -106,12 +120,12 @@ HR__INLINE void store(const ints column[8], uint8_t *out, ptrdiff_t stride)
     }
 }
 
-HR__INLINE void inverse_dct(const struct hr__staged *s, const struct constants *c, uint8_t *out,
-                            ptrdiff_t stride)
+HR__INLINE void inverse_dct(const struct hr__staged *s, const struct constants *c, int groups,
+                            uint8_t *out, ptrdiff_t stride)
 {
     int8x16_t value[4];
     ints pairs[4], results[8], upper[4], lower[4];
-    decode(s, value);
+    decode(s, groups, value);
     for (int h = 0; h < 2; h++) {
         ints round = vdupq_n_s32(HR__ROUND_1);
         if (!h)
@@ -138,14 +152,66 @@ HR__INLINE void transform_pairs(const struct hr__staged *s, int pairs, const voi
                                 const struct hr__block_run *run, uint8_t *out)
 {
     for (int j = 0; j < 2 * pairs; j++)
-        inverse_dct(s + j, constants, out + 8 * j, run->stride);
+        inverse_dct(s + j, constants, run->profiles != NULL, out + 8 * j, run->stride);
+}
+
+/* The sums of the widths before each position among eight; the last byte of *all: of all eight. */
+HR__INLINE uint8x16_t sum_widths(uint8x16_t widths, uint8x16_t *all)
+{
+    uint64x2_t sum = vreinterpretq_u64_u8(widths);
+    sum = vaddq_u64(sum, vshlq_n_u64(sum, 8)); /* at most 56 each: no carries */
+    sum = vaddq_u64(sum, vshlq_n_u64(sum, 16));
+    sum = vaddq_u64(sum, vshlq_n_u64(sum, 32));
+    *all = vreinterpretq_u8_u64(sum);
+    return vsubq_u8(*all, widths);
+}
+
+/* Extracts eight codes that begin `from` bits after `bit` of the stream. Reads 16 bytes. */
+HR__INLINE uint8x8_t cut_group_codes(const uint8_t *stream, unsigned bit, uint8x8_t from)
+{
+    from = vadd_u8(from, vdup_n_u8(bit & 7));
+    uint8x8_t byte = vshr_n_u8(from, 3), next = vadd_u8(byte, vdup_n_u8(1));
+    uint8x16_t two = vcombine_u8(vzip1_u8(byte, next), vzip2_u8(byte, next));
+    uint16x8_t codes = vreinterpretq_u16_u8(vqtbl1q_u8(vld1q_u8(stream + bit / 8), two));
+    int8x8_t down = vneg_s8(vreinterpret_s8_u8(vand_u8(from, vdup_n_u8(7))));
+    return vmovn_u16(vshlq_u16(codes, vmovl_s8(down)));
+}
+
+/* Stages 16 positions, of which `map` has those with values. Returns where their codes end. */
+HR__INLINE unsigned stage_codes(struct hr__staged *s, int k, const uint8_t *stream, unsigned bit,
+                                unsigned map, const uint8_t *mask)
+{
+    static const uint8_t bits[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+    uint8x16_t of = vcombine_u8(vdup_n_u8(map & 255), vdup_n_u8(map >> 8 & 255));
+    uint8x16_t low = vandq_u8(vtstq_u8(of, vld1q_u8(bits)), vld1q_u8(mask + k)), all;
+    uint8x16_t from = sum_widths(vcntq_u8(low), &all);
+    uint8x8_t first = cut_group_codes(stream, bit, vget_low_u8(from));
+    bit += vgetq_lane_u8(all, 7);
+    uint8x8_t second = cut_group_codes(stream, bit, vget_high_u8(from));
+    vst1q_u8(s->mask + k, low);
+    vst1q_u8(s->value + k, vandq_u8(vcombine_u8(first, second), low));
+    return bit + vgetq_lane_u8(all, 15);
+}
+
+HR__INLINE unsigned stage_group(struct hr__staged s[HR__GROUP_BLOCKS],
+                                const struct hr__packed_group *g,
+                                const struct hr__block_profiles *profiles)
+{
+    unsigned bit = g->bit;
+    for (int i = 0; i < HR__GROUP_BLOCKS; i++)
+        for (int k = 0; k < 64; k += 16)
+            bit = stage_codes(&s[i], k, g->stream, bit, g->map[i] >> k & 0xFFFF,
+                              profiles->mask[g->profile[i]]);
+    return bit;
 }
 
 static int unpack(const struct hr__block_run *run)
 {
     struct constants c;
     prepare(&c, run->quant);
-    return hr__block_unpack(run, &c, (struct hr__block_steps){stage, transform_pairs});
+    const struct hr__block_steps steps = {stage, stage_group, transform_pairs};
+    return run->profiles ? hr__groups_unpack_with(run, &c, c.quant, steps)
+                         : hr__block_unpack(run, &c, steps);
 }
 
 const struct hr__block_kernels hr__block_kernels_neon = {unpack};

@@ -1,13 +1,13 @@
 /*
- * Unpacks blocks of the form `coefficients` to samples on any machine; the reference for all other
- * versions.
+ * Unpacks version 1 of the form `coefficients` to samples on any machine; the reference for all
+ * other versions of the code. coefficients_groups.c does so for version 2.
  *
  * It takes values from the stream four at a time, converts them to numbers in the four lanes of a
  * word, and stores them where the map's next bits say. Several blocks are unpacked before the first
  * is transformed; otherwise the transform's wide loads would wait for the narrow stores.
  */
 #include "base/error.h"
-#include "codec/coefficients.h"
+#include "codec/coefficients_group.h"
 #include "codec/inverse_dct.h"
 #include "codec/zigzag.h"
 
@@ -129,8 +129,7 @@ static inline void read_block(const struct portable_block *b, int16_t *coefficie
     }
 }
 
-/* Fills a block of one colour: the transform of a DC coefficient alone. */
-static void fill(int dc, uint16_t quant, uint8_t *out, ptrdiff_t stride)
+void hr__block_fill(int dc, uint16_t quant, uint8_t *out, ptrdiff_t stride)
 {
     int level = (int16_t)((unsigned)dc * quant);
     int v = ((level + (1 << 2)) >> 3) + 128;
@@ -138,7 +137,7 @@ static void fill(int dc, uint16_t quant, uint8_t *out, ptrdiff_t stride)
         memset(out, v < 0 ? 0 : v > 255 ? 255 : v, 8);
 }
 
-static int unpack(const struct hr__block_run *run)
+static int unpack_blocks(const struct hr__block_run *run)
 {
     int16_t coefficient[BATCH][64] __attribute__((aligned(16)));
     const uint8_t *p = run->data;
@@ -154,28 +153,42 @@ static int unpack(const struct hr__block_run *run)
         }
         for (uint32_t i = 0; i < count; i++, out += 8)
             if (!b[i].map && !b[i].exceptions)
-                fill(b[i].dc, run->quant[0], out, run->stride);
+                hr__block_fill(b[i].dc, run->quant[0], out, run->stride);
             else
                 hr__inverse_dct(coefficient[i], run->quant, out, run->stride);
     }
     return 0;
 }
 
+static int unpack(const struct hr__block_run *run)
+{
+    return run->profiles ? hr__groups_unpack(run) : unpack_blocks(run);
+}
+
 const struct hr__block_kernels hr__block_kernels_portable = {unpack};
+
+static int read_row(const struct hr__coefficients *item, const uint8_t *p, uint32_t count,
+                    int16_t (*blocks)[64])
+{
+    struct portable_block b;
+    for (uint32_t i = 0; i < count; i++, p = b.next) {
+        if (!parse(&b, p, item->data + item->data_bytes))
+            return -EBADMSG;
+        read_block(&b, blocks[i]);
+    }
+    return 0;
+}
 
 int hr__coefficients_row(const struct hr__coefficients *item, int component, uint32_t block_row,
                          int16_t (*blocks)[64], struct hr_error *error)
 {
     const uint8_t *p = hr__coefficients_find(item, component, block_row, 0);
-    const uint8_t *end = item->data + item->data_bytes;
-    struct portable_block b;
-    memset(blocks, 0, item->blocks_x[component] * sizeof *blocks);
-    for (uint32_t i = 0; i < item->blocks_x[component]; i++, p = b.next) {
-        if (!p || !parse(&b, p, end))
-            return hr__fail(error, -EBADMSG,
-                            "damaged item: row %u of component %d leads out of it; make it anew",
-                            block_row, component);
-        read_block(&b, blocks[i]);
-    }
+    uint32_t count = item->blocks_x[component];
+    memset(blocks, 0, count * sizeof *blocks);
+    if (!p || (item->profiles ? hr__groups_row(item, p, count, blocks)
+                              : read_row(item, p, count, blocks)))
+        return hr__fail(error, -EBADMSG,
+                        "damaged item: row %u of component %d leads out of it; make it anew",
+                        block_row, component);
     return 0;
 }

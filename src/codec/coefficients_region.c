@@ -13,6 +13,7 @@
 #include "codec/ycc.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define GROUP_SAMPLES (8 * HR__GROUP_BLOCKS)
 
@@ -26,6 +27,7 @@ struct state {
     const struct hr__block_kernels *kernels;
     struct hr__ycc *ycc;
     struct hr__codec_scratch planes;
+    struct hr__block_profiles profiles; /* of the item at hand */
 };
 
 static void state_destroy(void **state)
@@ -41,9 +43,10 @@ static void state_destroy(void **state)
 
 static int state_create(void **state, struct hr_error *error)
 {
-    struct state *s = hr__alloc(HR__TAG_CODEC, 1, sizeof *s);
+    struct state *s = hr__alloc_aligned(HR__TAG_CODEC, sizeof *s, 0); /* of the profiles */
     if (!s)
         return hr__fail(error, -ENOMEM, "out of memory for a decoder of coefficients");
+    memset(s, 0, sizeof *s);
     s->kernels = hr__block_kernels(hr__isa());
     int r = hr__ycc_create(&s->ycc, hr__isa(), error);
     *state = s;
@@ -98,6 +101,7 @@ static int unpack_component(const struct state *s, const struct hr__coefficients
                             const struct cover *cover, uint8_t *plane)
 {
     struct hr__block_run run = {
+        .profiles = c->profiles ? &s->profiles : NULL,
         .end = c->data + c->data_bytes,
         .quant = c->quant[component],
         .blocks = cover->columns,
@@ -132,6 +136,7 @@ static int coefficients_region(void *state, const struct hr__decode_job *job,
         cover[i] = cover_window(&planes.window[i]);
         bytes += cover[i].bytes;
     }
+    hr__coefficients_profiles(&c, &s->profiles);
     r = hr__scratch_reserve(&s->planes, bytes, error);
     uint8_t *plane = s->planes.bytes;
     for (int i = 0; !r && i < c.header.components; i++) {

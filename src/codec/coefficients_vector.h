@@ -1,6 +1,6 @@
 /*
- * Shared by the vector versions of unpacking: parsing a block, the order in which its coefficients
- * enter the transform, and one pass of the transform.
+ * Shared by the vector versions of unpacking: parsing a block of version 1, the order in which its
+ * coefficients enter the transform, and one pass of the transform.
  *
  * The transform multiplies and adds pairs of 16-bit numbers, so rows r and r + 4 are interleaved
  * from the start. A block's 64 coefficients are ordered by slot: 16 slots for each r of 0..3, with
@@ -17,8 +17,8 @@
 #ifndef HR_CODEC_COEFFICIENTS_VECTOR_H
 #define HR_CODEC_COEFFICIENTS_VECTOR_H
 
-#include "codec/coefficients.h"
 #include "codec/coefficients_factors.h"
+#include "codec/coefficients_group.h"
 #include "codec/inverse_dct.h"
 
 #include <errno.h>
@@ -66,11 +66,12 @@ struct hr__packed_block {
 /* The input of the transform. */
 struct hr__staged {
     uint8_t value[64]; /* zigzag order; 0 where dc or extra apply. AVX-512: the quantised
-                        * coefficients; AVX2 and NEON: their codes plus one */
+                        * coefficients; AVX2 and NEON: their codes, in version 1 plus one */
+    uint8_t mask[64];  /* version 2, AVX2 and NEON: as many low bits as a code has; 0: no value */
     int16_t extra[64]; /* dequantised exceptions, by slot; only if `patched` */
     int dc;            /* dequantised, x 2^13 */
     int patched;
-    unsigned w1, w2; /* bits per value */
+    unsigned w1, w2; /* version 1, AVX2 and NEON: bits per value */
 } __attribute__((aligned(64)));
 
 /* Returns the lower n bytes of v. */
@@ -179,7 +180,11 @@ HR__INLINE void hr__block_transform(const ints in[4], ints round, ints out[8])
 
 /* The steps that depend on the instruction set; inlined into hr__block_unpack. */
 struct hr__block_steps {
+    /* version 1: stages a block */
     void (*stage)(struct hr__staged *s, struct hr__packed_block *b, const void *constants);
+    /* version 2: stages the values of a group's blocks; returns where they end in the stream */
+    unsigned (*stage_group)(struct hr__staged s[HR__GROUP_BLOCKS], const struct hr__packed_group *g,
+                            const struct hr__block_profiles *profiles);
     /* transforms 1 or 2 `pairs` of adjacent blocks */
     void (*transform)(const struct hr__staged *s, int pairs, const void *constants,
                       const struct hr__block_run *run, uint8_t *out);
@@ -204,6 +209,52 @@ HR__INLINE int hr__block_unpack(const struct hr__block_run *run, const void *con
         }
         if (count % 2)
             staged[count] = staged[count - 1];
+        for (uint32_t k = 0; k < count; k += 4, out += 32)
+            steps.transform(staged + k, count - k > 2 ? 2 : 1, constants, run, out);
+    }
+    return 0;
+}
+
+/* Adds the exceptions of a group to its blocks. `quant`: by slot. */
+static __attribute__((noinline)) void hr__group_patch(struct hr__staged s[HR__GROUP_BLOCKS],
+                                                      const struct hr__packed_group *g,
+                                                      const uint8_t *extra, const uint16_t *quant)
+{
+    for (unsigned i = 0; i < g->exceptions; i++) {
+        struct hr__group_exception e = hr__group_exception(extra, i);
+        struct hr__staged *to = &s[e.block];
+        int16_t *at = &to->extra[HR__SLOT(e.position)];
+        if (!to->patched)
+            memset(to->extra, 0, sizeof to->extra);
+        to->patched = 1;
+        *at = (int16_t)((unsigned)*at + (unsigned)e.value * quant[HR__SLOT(e.position)]);
+    }
+}
+
+/* The same for groups; whole ones are staged. `quant`: by slot. */
+HR__INLINE int hr__groups_unpack_with(const struct hr__block_run *run, const void *constants,
+                                      const uint16_t *quant, const struct hr__block_steps steps)
+{
+    struct hr__staged staged[HR__BATCH];
+    struct hr__packed_group g;
+    const uint8_t *p = run->data;
+    uint8_t *out = run->out;
+    for (uint32_t left = run->blocks, count; left; left -= count) {
+        count = left < HR__BATCH ? left : HR__BATCH;
+        for (uint32_t k = 0; k < count; k += HR__GROUP_BLOCKS) {
+            if (!hr__group_is_inside(p, run->end, run->profiles))
+                return -EBADMSG;
+            hr__group_parse(&g, p);
+            p = g.stream + (steps.stage_group(staged + k, &g, run->profiles) + 7) / 8;
+            for (int i = 0; i < HR__GROUP_BLOCKS; i++) {
+                staged[k + (uint32_t)i].dc = hr__block_level(g.dc[i], quant[0]);
+                staged[k + (uint32_t)i].patched = 0;
+            }
+            if (__builtin_expect(g.exceptions > 0, 0)) {
+                hr__group_patch(staged + k, &g, p, quant);
+                p += 3 * g.exceptions;
+            }
+        }
         for (uint32_t k = 0; k < count; k += 4, out += 32)
             steps.transform(staged + k, count - k > 2 ? 2 : 1, constants, run, out);
     }

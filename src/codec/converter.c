@@ -24,9 +24,10 @@
 
 /* Estimated bytes of an item of coefficients, from the bytes of its JPEG and its number of blocks.
  * Fitted to photographs of 500x375 at 4.3 bits per pixel and of 1600x1200 at 1.3; within some 5 %
- * of both. */
-#define EXPECTED_PER_BYTE  1.21
-#define EXPECTED_PER_BLOCK 2.4
+ * of both. Header, quantisation and profiles take the same bytes in all images but small ones. */
+#define EXPECTED_PER_BYTE  1.0
+#define EXPECTED_PER_BLOCK 1.7
+#define EXPECTED_ALWAYS    1000
 
 struct hr_converter {
     struct hr_converter_options options;
@@ -269,7 +270,8 @@ static uint64_t expected_coefficients(const struct hr__item_header *shape, size_
     for (int c = 0; c < shape->components; c++)
         blocks += (uint64_t)((hr__item_samples(shape->width, shape->h, c) + 7) / 8) *
                   ((hr__item_samples(shape->height, shape->v, c) + 7) / 8);
-    return (uint64_t)(EXPECTED_PER_BYTE * (double)length + EXPECTED_PER_BLOCK * (double)blocks);
+    return (uint64_t)(EXPECTED_PER_BYTE * (double)length + EXPECTED_PER_BLOCK * (double)blocks) +
+           EXPECTED_ALWAYS;
 }
 
 int hr_converter_estimate(struct hr_converter *converter, enum hr_form form, const void *bytes,

@@ -60,7 +60,7 @@ size_t hr__indexed_fill(uint8_t *item, const struct hr__item_header *shape, uint
     const struct hr__indexed_header more = {file->length, (uint32_t)points, HR__POINT_PIXELS};
     uint8_t *at = hr__indexed_points(item) + points * HR__POINT_BYTES;
     memcpy(header.magic, HR__ITEM_MAGIC, sizeof header.magic);
-    header.version = HR__ITEM_VERSION;
+    header.version = HR__INDEXED_VERSION;
     header.form = HR_FORM_INDEXED;
     header.h = header.v = 1;
     header.bytes = hr__indexed_bytes(points, file->length);

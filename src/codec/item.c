@@ -23,6 +23,11 @@ int hr__item_is_rewritten(const void *bytes, size_t length)
            h.flags & HR__ITEM_PROGRESSIVE;
 }
 
+static int has_profiles(const struct hr__item_header *h)
+{
+    return h->form == HR_FORM_COEFFICIENTS && h->version > 1;
+}
+
 static int is_sane(const struct hr__item_header *h)
 {
     static const uint8_t zero[sizeof h->reserved];
@@ -31,6 +36,7 @@ static int is_sane(const struct hr__item_header *h)
     return (grey || colour) && h->form > HR_FORM_ENCODED && h->form < HR_FORMS &&
            h->width - 1u < SIDE_MOST && h->height - 1u < SIDE_MOST && h->orientation >= 1 &&
            h->orientation <= 8 && !(h->flags & ~(HR__ITEM_WIDE | HR__ITEM_PROGRESSIVE)) &&
+           (has_profiles(h) ? h->profiles - 1u < HR__PROFILES_MOST : !h->profiles) &&
            !memcmp(h->reserved, zero, sizeof zero);
 }
 
@@ -41,11 +47,14 @@ int hr__item_parse(struct hr__item_header *out, const void *bytes, size_t length
     if (!hr__item_recognise(bytes, length))
         return hr__fail(error, -EBADMSG, "damaged item: its header is missing; make it anew");
     memcpy(&h, bytes, sizeof h);
-    if (h.version != HR__ITEM_VERSION)
+    int latest = h.form == HR_FORM_COEFFICIENTS ? HR__COEFFICIENTS_VERSION
+                 : h.form == HR_FORM_INDEXED    ? HR__INDEXED_VERSION
+                                                : HR__PLANES_VERSION;
+    if (h.version < 1 || h.version > latest)
         return hr__fail(error, -ENOTSUP,
-                        "the item is of version %d and this Headrace knows version %d; make it "
-                        "anew or use the Headrace that made it",
-                        h.version, HR__ITEM_VERSION);
+                        "the item is of version %d and this Headrace knows versions up to %d; make "
+                        "it anew or use the Headrace that made it",
+                        h.version, latest);
     if (h.bytes != length)
         return hr__fail(error, -EBADMSG,
                         "damaged item: it has %zu bytes and its header says %llu; make it anew",

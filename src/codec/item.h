@@ -25,8 +25,14 @@
 /* No image format begins like this. */
 #define HR__ITEM_MAGIC       "\x8AHRI"
 #define HR__ITEM_MAGIC_BYTES 4
-#define HR__ITEM_VERSION     1
 #define HR__ITEM_PAD         64
+
+/* Versions of the forms' layouts. New items are of the latest one; all are read. */
+#define HR__PLANES_VERSION       1
+#define HR__COEFFICIENTS_VERSION 2
+#define HR__INDEXED_VERSION      1
+
+#define HR__PROFILES_MOST 16 /* width profiles of an item of coefficients */
 
 enum hr__item_flags {
     HR__ITEM_WIDE = 1,        /* coefficients: the group index has 4 bytes per entry, not 2 */
@@ -42,7 +48,8 @@ struct hr__item_header {
     uint32_t width, height; /* of the image in pixels; 1..65535 */
     uint8_t h, v;        /* luma samples per chroma sample (hr__item_may_sample); 1 x 1 for grey */
     uint8_t flags;       /* enum hr__item_flags */
-    uint8_t reserved[5]; /* 0 */
+    uint8_t profiles;    /* coefficients, version 2: number of width profiles, 1..16; else 0 */
+    uint8_t reserved[4]; /* 0 */
     uint64_t bytes;      /* size of the whole item */
 };
 

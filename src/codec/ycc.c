@@ -23,7 +23,7 @@
 #define REPLICATED_MOST 2
 
 /* Parts of the scratch: a row of each component, and a mixed one. */
-enum { PARTS = 4 };
+enum { SCRATCH_PARTS = 4 };
 
 struct hr__ycc {
     const struct hr__ycc_kernels *kernels;
@@ -130,8 +130,8 @@ struct job {
     struct hr_region region;
     struct hr_region window[3]; /* samples that the region needs */
     enum ycc_way way[3];
-    int fused;               /* both chroma components are doubled alike: one kernel does it */
-    uint8_t *scratch[PARTS]; /* of equal size */
+    int fused; /* both chroma components are doubled alike: one kernel does it */
+    uint8_t *scratch[SCRATCH_PARTS]; /* of equal size */
 };
 
 /* Returns sample (x, y) of component c, which must be in its window. */
@@ -195,7 +195,7 @@ static int rounding_of(const struct hr__ycc_shape *shape, int c, int odd)
 
 static void store_doubled(const struct job *job, int c, int y, uint8_t *out)
 {
-    const uint16_t *mix = mix_rows(job, c, y, job->scratch[PARTS - 1]);
+    const uint16_t *mix = mix_rows(job, c, y, job->scratch[SCRATCH_PARTS - 1]);
     for (int i = 0; i < job->region.width; i++) {
         int x = job->region.x + i, odd = x & 1, at = x / 2 - job->region.x / 2;
         out[i] = (uint8_t)((3 * mix[at] + mix[odd ? at + 1 : at - 1] +
@@ -294,14 +294,14 @@ int hr__ycc_run(struct hr__ycc *ycc, const struct hr__ycc_planes *planes,
     struct job job = {.kernels = ycc->kernels, .planes = planes, .region = *region};
     plan(&job);
     size_t bytes = scratch_bytes(&job);
-    if (PARTS * bytes > ycc->rows.capacity) {
-        int rc = hr__scratch_reserve(&ycc->rows, PARTS * bytes, error);
+    if (SCRATCH_PARTS * bytes > ycc->rows.capacity) {
+        int rc = hr__scratch_reserve(&ycc->rows, SCRATCH_PARTS * bytes, error);
         if (rc)
             return rc;
         /* Vectors of the last pixels read samples that are otherwise uninitialised. */
         memset(ycc->rows.bytes, 0, ycc->rows.capacity);
     }
-    for (size_t k = 0; k < PARTS; k++)
+    for (size_t k = 0; k < SCRATCH_PARTS; k++)
         job.scratch[k] = ycc->rows.bytes + k * bytes;
     for (int i = 0; i < region->height; i++) {
         struct hr__ycc_row row = {.pixels = region->width};

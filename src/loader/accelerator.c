@@ -46,6 +46,9 @@ struct driver {
     int (*event_destroy)(void *event);
     int (*context_record)(void *context, void *event);
     int (*exchange_capture_mode)(int *mode);
+    /* Needed only to find the device's NUMA node; NULL if the driver lacks them. */
+    int (*current_device)(int *device);
+    int (*bus_id)(char *out, int capacity, int device);
 };
 
 struct cuda {
@@ -60,22 +63,25 @@ struct cuda {
 static const struct accelerator_symbol {
     const char *name;
     size_t offset;
+    int is_optional;
 } symbols[] = {
-    {"cuInit", offsetof(struct driver, init)},
-    {"cuDeviceGetCount", offsetof(struct driver, device_count)},
-    {"cuDeviceGet", offsetof(struct driver, device_get)},
-    {"cuDevicePrimaryCtxGetState", offsetof(struct driver, primary_state)},
-    {"cuDevicePrimaryCtxRetain", offsetof(struct driver, primary_retain)},
-    {"cuDevicePrimaryCtxRelease_v2", offsetof(struct driver, primary_release)},
-    {"cuCtxPushCurrent_v2", offsetof(struct driver, push)},
-    {"cuCtxPopCurrent_v2", offsetof(struct driver, pop)},
-    {"cuMemHostRegister_v2", offsetof(struct driver, host_register)},
-    {"cuMemHostUnregister", offsetof(struct driver, host_unregister)},
-    {"cuEventCreate", offsetof(struct driver, event_create)},
-    {"cuEventQuery", offsetof(struct driver, event_query)},
-    {"cuEventDestroy_v2", offsetof(struct driver, event_destroy)},
-    {"cuCtxRecordEvent", offsetof(struct driver, context_record)},
-    {"cuThreadExchangeStreamCaptureMode", offsetof(struct driver, exchange_capture_mode)},
+    {"cuInit", offsetof(struct driver, init), 0},
+    {"cuDeviceGetCount", offsetof(struct driver, device_count), 0},
+    {"cuDeviceGet", offsetof(struct driver, device_get), 0},
+    {"cuDevicePrimaryCtxGetState", offsetof(struct driver, primary_state), 0},
+    {"cuDevicePrimaryCtxRetain", offsetof(struct driver, primary_retain), 0},
+    {"cuDevicePrimaryCtxRelease_v2", offsetof(struct driver, primary_release), 0},
+    {"cuCtxPushCurrent_v2", offsetof(struct driver, push), 0},
+    {"cuCtxPopCurrent_v2", offsetof(struct driver, pop), 0},
+    {"cuMemHostRegister_v2", offsetof(struct driver, host_register), 0},
+    {"cuMemHostUnregister", offsetof(struct driver, host_unregister), 0},
+    {"cuEventCreate", offsetof(struct driver, event_create), 0},
+    {"cuEventQuery", offsetof(struct driver, event_query), 0},
+    {"cuEventDestroy_v2", offsetof(struct driver, event_destroy), 0},
+    {"cuCtxRecordEvent", offsetof(struct driver, context_record), 0},
+    {"cuThreadExchangeStreamCaptureMode", offsetof(struct driver, exchange_capture_mode), 0},
+    {"cuCtxGetDevice", offsetof(struct driver, current_device), 1},
+    {"cuDeviceGetPCIBusId", offsetof(struct driver, bus_id), 1},
 };
 
 static int load(struct driver *driver, struct hr_error *error)
@@ -92,7 +98,7 @@ static int load(struct driver *driver, struct hr_error *error)
                         dlerror());
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         void *address = dlsym(library, symbols[i].name);
-        if (!address)
+        if (!address && !symbols[i].is_optional)
             return hr__fail(error, -ENOTSUP,
                             "the CUDA driver (%s) has no %s: pinned batches need a driver for "
                             "CUDA 12.5 or later; update it or leave `pinned` off",
@@ -227,6 +233,25 @@ static void cuda_unlock(void *state, void *memory)
     leave(cuda, mode);
 }
 
+static int cuda_bus_id(void *state, char *out, int capacity)
+{
+    struct cuda *cuda = state;
+    int device, known = 0;
+    if (!cuda->driver.bus_id)
+        return 0;
+    int mode = enter(cuda);
+    if (cuda->driver.current_device && !cuda->driver.current_device(&device))
+        known = 1;
+    for (int d = 0; d < cuda->devices && !known; d++)
+        if (context_of(cuda, d, 0)) {
+            device = cuda->device[d];
+            known = 1;
+        }
+    known = known && !cuda->driver.bus_id(out, capacity, device);
+    leave(cuda, mode);
+    return known;
+}
+
 /* Records one device's part of a fence. Returns a driver error. */
 static int record_device(struct cuda *cuda, void *context, void **event)
 {
@@ -301,6 +326,7 @@ const struct hr__accelerator hr__accelerator_cuda = {
     .close = cuda_close,
     .lock = cuda_lock,
     .unlock = cuda_unlock,
+    .bus_id = cuda_bus_id,
     .record = cuda_record,
     .done = cuda_done,
     .forget = cuda_forget,
@@ -325,6 +351,11 @@ static void none_unlock(void *state, void *memory)
 {
 }
 
+static int none_bus_id(void *state, char *out, int capacity)
+{
+    return 0;
+}
+
 static int none_record(void *state, struct hr__fence *fence)
 {
     return 0;
@@ -345,6 +376,7 @@ const struct hr__accelerator hr__accelerator_none = {
     .close = none_close,
     .lock = none_lock,
     .unlock = none_unlock,
+    .bus_id = none_bus_id,
     .record = none_record,
     .done = none_done,
     .forget = none_forget,

@@ -37,6 +37,10 @@ struct hr__accelerator {
     int (*lock)(void *state, void *memory, size_t bytes, struct hr_error *error);
     void (*unlock)(void *state, void *memory);
 
+    /* Writes the PCI bus id of the device that this thread uses, or else of the first that the
+     * process uses. Returns 0 if it is unknown. */
+    int (*bus_id)(void *state, char *out, int capacity);
+
     /* Records a fence over everything enqueued so far on any device in use. Returns 0, or -EBUSY if
      * that is not possible now (a stream is being captured); the memory must then stay out of use
      * until a later call succeeds. */

@@ -70,7 +70,7 @@ void hr__bad_keep_locked(struct hr_loader *l, struct hr_batch *batch)
         bad->next = NULL;
         list->total++;
         if (bad->taken)
-            hr__count(&l->counters.damaged_samples, 1);
+            hr__count(&hr__counters_here(l)->damaged_samples, 1);
         if (make_room_locked(list)) {
             hr__free(bad);
             continue;

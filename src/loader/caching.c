@@ -296,7 +296,7 @@ static void offer(struct hr_loader *l, struct hr__job *job, uint64_t index,
     if (!hr__cache_offer(l->cache, &wish))
         return;
     if (!wish.convert) {
-        hr__count(&l->counters.converted, wish.form != cost->form);
+        hr__count(&hr__counters_here(l)->converted, wish.form != cost->form);
         return;
     }
     pthread_mutex_lock(&l->lock);
@@ -401,7 +401,7 @@ static enum hr_form convert_one(struct hr__thread *self, double *growth)
         *growth = (double)item.length / length;
     }
     if (hr__cache_settle(l->cache, task.staged, &final))
-        hr__count(&l->counters.converted, 1);
+        hr__count(&hr__counters_here(l)->converted, 1);
     return *growth > 0 ? final.form : HR_FORM_ENCODED;
 }
 
@@ -417,7 +417,7 @@ static void convert_unlocking(struct hr__thread *self)
     double growth;
     enum hr_form form = convert_one(self, &growth);
     uint64_t ns = hr__thread_cpu_ns() - start_ns;
-    hr__count(&l->counters.conversion_ns, ns);
+    hr__count(&hr__counters_here(l)->conversion_ns, ns);
     pthread_mutex_lock(&l->lock);
     c->converting_ns += ns - expected_ns;
     c->working_ns += ns;

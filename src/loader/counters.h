@@ -4,7 +4,9 @@
 
 #include <headrace/loader.h>
 
+#include <sched.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct hr__histogram {
@@ -13,7 +15,9 @@ struct hr__histogram {
 };
 
 /* Counters since the loader was made. Relaxed atomics, because nothing is concluded from one about
- * another. */
+ * another. A loader has several sets, and a thread counts in that of its core: many cores that
+ * change one line of memory would wait for each other. A set by itself means nothing; the sums do,
+ * also of counters that fall, because they wrap. All members are counters or histograms. */
 struct hr__counters {
     _Atomic uint64_t samples, batches, bad_samples, padded_samples, bytes_read, wait_ns;
     _Atomic uint64_t cache_hits, converted, conversion_ns;
@@ -23,6 +27,27 @@ struct hr__counters {
     _Atomic uint64_t stored, stored_bytes, refused, read_ahead;
     struct hr__histogram fetch, prepare, wait;
 };
+
+#define HR__COUNTER_SETS 32u
+
+/* The number of the set for the core on which this thread runs now. */
+static inline unsigned hr__counter_set(void)
+{
+    int core = sched_getcpu();
+    return core < 0 ? 0 : (unsigned)core % HR__COUNTER_SETS;
+}
+
+/* Adds up the counter at `offset` of struct hr__counters. */
+static inline uint64_t hr__counters_sum(const struct hr__counters sets[HR__COUNTER_SETS],
+                                        size_t offset)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < HR__COUNTER_SETS; i++)
+        sum += atomic_load_explicit(
+            (const _Atomic uint64_t *)(const void *)((const char *)&sets[i] + offset),
+            memory_order_relaxed);
+    return sum;
+}
 
 static inline void hr__count(_Atomic uint64_t *counter, uint64_t n)
 {

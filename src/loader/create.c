@@ -1,7 +1,6 @@
 /* Makes and destroys loaders: checks their options and chooses their parts. */
 #include "loader/create.h"
 
-#include "base/cpu.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/versioned.h"
@@ -107,8 +106,12 @@ static int make_ring(struct hr_loader *l, struct hr_error *error)
         .batch_size = (size_t)l->options.batch_size,
         .planned = (size_t)l->options.batches_ahead + 2 + copying,
         .pinned = l->options.pinned,
+        .processes = l->options.local_world_size,
     };
-    return hr__ring_create(&l->ring, &options, error);
+    int r = hr__ring_create(&l->ring, &options, error);
+    if (!r)
+        l->home = hr__ring_home(l->ring);
+    return r;
 }
 
 static void init_locks(struct hr_loader *l)
@@ -135,6 +138,7 @@ int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct h
     l->part = &no_part;
     l->keeper = &no_keeper;
     l->attachment = &hr__attachment_none;
+    l->home = HR__NO_HOME;
     l->options = *options;
     l->dataset = hr_dataset_ref(dataset);
     l->recipe = hr_recipe_ref(recipe);
@@ -143,7 +147,7 @@ int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct h
     hr_recipe_output(recipe, &l->spec);
     l->workers_wanted = options->threads;
     if (!l->workers_wanted)
-        l->workers_wanted = hr__cpu_count() / options->local_world_size - 1;
+        l->workers_wanted = hr_cores() / options->local_world_size - 1;
     if (l->workers_wanted < 1)
         l->workers_wanted = 1;
     int r = check_data(l, error);

@@ -12,17 +12,18 @@
 #include <errno.h>
 #include <limits.h>
 
-/* A publisher in the crew. Guarded by the crew's lock. */
+/* A publisher in the crew. */
 struct member {
     struct hr_loader *loader;
-    int visitors;    /* workers in the loader or with a sample of it */
-    int is_leaving;  /* workers must not visit it any more */
-    uint64_t served; /* value of the crew's `visits` at its last visit */
+    atomic_int visitors;     /* workers in the loader or with a sample of it */
+    atomic_int is_leaving;   /* workers must not visit it any more */
+    _Atomic uint64_t served; /* value of the crew's `visits` at its last visit */
 };
 
 struct worker {
     struct hr__thread thread; /* .loader: the one visited last */
     struct hr__crew *crew;
+    struct hr__home home;
 };
 
 struct hr__crew {
@@ -36,11 +37,16 @@ struct hr__crew {
     atomic_int watched;  /* a sleeper will wake up when the first delayed sample is due */
     atomic_int stop;
 
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t left;  /* signalled when a worker returns from a leaving publisher */
+    _Atomic uint64_t visits;
+
+    /* Guards the list. Workers only read it, and choose side by side: looking at all publishers
+     * takes many lines of memory that other cores have just changed. */
+    pthread_rwlock_t list;
     struct member **members;
     int member_count;
-    uint64_t visits;
+
+    pthread_mutex_t lock; /* for `left`; taken below `list` */
+    pthread_cond_t left;  /* signalled when a worker returns from a leaving publisher */
 };
 
 /* Result of checking all publishers. */
@@ -56,7 +62,13 @@ static int may_have_work(const struct hr__publisher *publisher, uint64_t now_ns)
     return atomic_load(&publisher->has_work) || atomic_load(&publisher->ask_ns) <= now_ns;
 }
 
-static struct look look_locked(const struct hr__crew *c)
+/* Returns how many batches more a publisher of another node counts as having ready. */
+static double distance(const struct hr__home *home, const struct hr_loader *loader)
+{
+    return home->node >= 0 && loader->home.node >= 0 && home->node != loader->home.node;
+}
+
+static struct look look_locked(const struct hr__crew *c, const struct hr__home *home)
 {
     struct look found = {.soonest_ns = UINT64_MAX};
     uint64_t now_ns = 0;
@@ -64,7 +76,7 @@ static struct look look_locked(const struct hr__crew *c)
     for (int i = 0; i < c->member_count; i++) {
         struct member *m = c->members[i];
         struct hr__publisher *publisher = m->loader->publisher;
-        if (m->is_leaving)
+        if (atomic_load(&m->is_leaving))
             continue;
         uint64_t ask_ns = atomic_load(&publisher->ask_ns);
         if (ask_ns != UINT64_MAX && !now_ns)
@@ -75,7 +87,7 @@ static struct look look_locked(const struct hr__crew *c)
             found.idle = m;
         if (!may_have_work(publisher, now_ns))
             continue;
-        double ahead = publisher->ops->ahead(publisher->self);
+        double ahead = publisher->ops->ahead(publisher->self) + distance(home, m->loader);
         found.others += found.due != NULL;
         if (!found.due || ahead < least || (ahead == least && m->served < found.due->served)) {
             found.due = m;
@@ -97,13 +109,14 @@ void hr__crew_wake(struct hr__crew *c, int count)
 
 /* Sleeps until there may be work. One of the sleepers sets a timeout for samples that other
  * processes are reading. */
-static void sleep_until_work(struct hr__crew *c)
+static void sleep_until_work(const struct worker *w)
 {
+    struct hr__crew *c = w->crew;
     atomic_fetch_add(&c->sleepers, 1);
     unsigned word = atomic_load(&c->word);
-    pthread_mutex_lock(&c->lock);
-    struct look found = look_locked(c);
-    pthread_mutex_unlock(&c->lock);
+    pthread_rwlock_rdlock(&c->list);
+    struct look found = look_locked(c, &w->home);
+    pthread_rwlock_unlock(&c->list);
     if (!found.due && !found.idle && !atomic_load(&c->stop)) {
         int watches = found.soonest_ns != UINT64_MAX && !atomic_exchange(&c->watched, 1);
         hr__futex_wait(&c->word, word, watches ? found.soonest_ns : HR__FUTEX_EVER, 0);
@@ -197,45 +210,51 @@ static void visit(struct worker *w, struct hr_loader *l, int is_idle)
 }
 
 /* Chooses the publisher to visit; NULL: none. *is_idle: only to convert an item. */
-static struct member *choose_locked(struct hr__crew *c, int *is_idle)
+static struct member *choose_locked(const struct worker *w, int *is_idle)
 {
-    struct look found = look_locked(c);
+    struct hr__crew *c = w->crew;
+    struct look found = look_locked(c, &w->home);
     struct member *m = found.due ? found.due : found.idle;
     *is_idle = !found.due;
     if (!m)
         return NULL;
-    m->served = ++c->visits;
-    m->visitors++;
+    atomic_store(&m->served, atomic_fetch_add(&c->visits, 1) + 1);
+    atomic_fetch_add(&m->visitors, 1);
     if (found.others || (found.soonest_ns != UINT64_MAX && !atomic_load(&c->watched)))
         hr__crew_wake(c, 1);
     return m;
 }
 
+/* The thread that removes the publisher sets is_leaving, then loads `visitors`. It frees the member
+ * with the list locked for writing, so not before this function is done with it. */
 static void come_back_locked(struct hr__crew *c, struct member *m)
 {
-    m->visitors--;
-    if (m->is_leaving && !m->visitors)
-        pthread_cond_broadcast(&c->left);
+    if (atomic_fetch_sub(&m->visitors, 1) != 1 || !atomic_load(&m->is_leaving))
+        return;
+    pthread_mutex_lock(&c->lock);
+    pthread_cond_broadcast(&c->left);
+    pthread_mutex_unlock(&c->lock);
 }
 
 static void *run(void *arg)
 {
     struct worker *w = arg;
     struct hr__crew *c = w->crew;
-    pthread_mutex_lock(&c->lock);
+    hr__numa_enter("", &w->home, w->thread.number);
+    pthread_rwlock_rdlock(&c->list);
     while (!atomic_load(&c->stop)) {
         int is_idle;
-        struct member *m = choose_locked(c, &is_idle);
-        pthread_mutex_unlock(&c->lock);
+        struct member *m = choose_locked(w, &is_idle);
+        pthread_rwlock_unlock(&c->list);
         if (m)
             visit(w, m->loader, is_idle);
         else
-            sleep_until_work(c);
-        pthread_mutex_lock(&c->lock);
+            sleep_until_work(w);
+        pthread_rwlock_rdlock(&c->list);
         if (m)
             come_back_locked(c, m);
     }
-    pthread_mutex_unlock(&c->lock);
+    pthread_rwlock_unlock(&c->list);
     return NULL;
 }
 
@@ -244,6 +263,7 @@ static int start_worker(struct hr__crew *c, struct hr_error *error)
     struct worker *w = &c->workers[c->count];
     w->crew = c;
     w->thread.number = c->count;
+    w->home = hr__numa_spread("", c->count);
     int r = hr_preparer_create(&w->thread.preparer, error);
     if (!r)
         r = hr__thread_start(&w->thread, run, "hr-crew", error);
@@ -254,14 +274,25 @@ static int start_worker(struct hr__crew *c, struct hr_error *error)
     return r;
 }
 
+static void init_locks(struct hr__crew *c)
+{
+    pthread_rwlockattr_t fair;
+    pthread_rwlockattr_init(&fair);
+    /* Otherwise a publisher that joins or leaves would wait until no worker chooses. */
+    pthread_rwlockattr_setkind_np(&fair, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    pthread_rwlock_init(&c->list, &fair);
+    pthread_rwlockattr_destroy(&fair);
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->left, NULL);
+}
+
 int hr__crew_create(struct hr__crew **out, int threads, struct hr_error *error)
 {
     *out = NULL;
     struct hr__crew *c = hr__alloc(HR__TAG_LOADER, 1, sizeof *c);
     if (!c)
         return hr__fail(error, -ENOMEM, "out of memory for a crew of workers");
-    pthread_mutex_init(&c->lock, NULL);
-    pthread_cond_init(&c->left, NULL);
+    init_locks(c);
     int r = 0;
     c->workers = hr__alloc(HR__TAG_LOADER, (size_t)threads, sizeof *c->workers);
     if (!c->workers)
@@ -293,6 +324,7 @@ void hr__crew_destroy(struct hr__crew **crew)
     hr__free(c->workers);
     pthread_cond_destroy(&c->left);
     pthread_mutex_destroy(&c->lock);
+    pthread_rwlock_destroy(&c->list);
     hr__free(c);
 }
 
@@ -304,22 +336,22 @@ int hr__crew_threads(const struct hr__crew *crew)
 void hr__crew_watch(struct hr__crew *crew, hr__crew_watch_fn watch, void *arg)
 {
     /* Workers read it only when they have a sample, so after a publisher has joined. */
-    pthread_mutex_lock(&crew->lock);
+    pthread_rwlock_wrlock(&crew->list);
     crew->watch = watch;
     crew->watch_arg = arg;
-    pthread_mutex_unlock(&crew->lock);
+    pthread_rwlock_unlock(&crew->list);
 }
 
 int hr__crew_join(struct hr__crew *c, struct hr_loader *loader, struct hr_error *error)
 {
     struct member *m = hr__alloc(HR__TAG_LOADER, 1, sizeof *m);
-    pthread_mutex_lock(&c->lock);
+    pthread_rwlock_wrlock(&c->list);
     int r = m ? hr__reserve(HR__TAG_LOADER, &c->members, (size_t)c->member_count + 1) : -ENOMEM;
     if (!r) {
         m->loader = loader;
         c->members[c->member_count++] = m;
     }
-    pthread_mutex_unlock(&c->lock);
+    pthread_rwlock_unlock(&c->list);
     if (!r)
         return 0;
     hr__free(m);
@@ -337,17 +369,23 @@ static int find_locked(const struct hr__crew *c, const struct hr_loader *loader)
 void hr__crew_leave(struct hr__crew *c, struct hr_loader *loader)
 {
     struct member *m = NULL;
-    pthread_mutex_lock(&c->lock);
+    pthread_rwlock_wrlock(&c->list);
     int i = find_locked(c, loader);
     if (i < c->member_count) {
         m = c->members[i];
-        m->is_leaving = 1;
-        while (m->visitors)
-            pthread_cond_wait(&c->left, &c->lock);
-        /* Members may have moved while it waited. */
-        i = find_locked(c, loader);
-        c->members[i] = c->members[--c->member_count];
+        atomic_store(&m->is_leaving, 1);
     }
+    pthread_rwlock_unlock(&c->list);
+    if (!m)
+        return;
+    pthread_mutex_lock(&c->lock);
+    while (atomic_load(&m->visitors))
+        pthread_cond_wait(&c->left, &c->lock);
     pthread_mutex_unlock(&c->lock);
+    pthread_rwlock_wrlock(&c->list);
+    /* Members may have moved while it waited. */
+    i = find_locked(c, loader);
+    c->members[i] = c->members[--c->member_count];
+    pthread_rwlock_unlock(&c->list);
     hr__free(m);
 }

@@ -4,10 +4,13 @@
  * A loader with a crew (a publisher, publisher.h) starts no workers of its own. It has its own
  * fetchers, which mostly sleep. A worker takes its next sample from the most urgent publisher: the
  * one whose consumers have the fewest batches ready ahead of them; among equals, the one served
- * longest ago. Workers choose by hints that they read without the publishers' locks: a worker
- * visits a publisher whose hint says that there is work, and now and then finds none.
+ * longest ago. On a machine with several NUMA nodes each worker stays on one, and takes from a
+ * publisher of another node only if that has a batch less ready than those of its own. Workers
+ * choose by hints that they read without the publishers' locks: a worker visits a publisher whose
+ * hint says that there is work, and now and then finds none.
  *
- * Locks: a worker holds the crew's lock while it chooses, and takes no other lock under it. Waking
+ * Locks: a worker holds the list of publishers for reading while it chooses, beside other workers,
+ * and takes no publisher's lock under it. Waking
  * workers takes no lock, so it may be done under any lock: a worker that goes to sleep first counts
  * itself as a sleeper, then checks all hints once more, then sleeps on a futex word that every
  * wake-up increments.

@@ -399,6 +399,7 @@ void *hr__fetch_main(void *arg)
     struct hr_loader *l = self->loader;
     struct fetcher f = {.loader = l, .number = self->number};
     f.waiting_end = &f.waiting;
+    hr__numa_enter("", &l->home, 0);
     if (open_reader(&f))
         return NULL;
     int failure = fetch_loop(&f);

@@ -370,7 +370,7 @@ static int take_complete_locked(struct hr_loader *l, struct hr_batch **out, stru
     }
     l->epoch_seen += batch->count;
     l->epoch_bad += batch->bad;
-    hr__count(&l->counters.bad_samples, batch->bad);
+    hr__count(&hr__counters_here(l)->bad_samples, batch->bad);
     hr__bad_keep_locked(l, batch);
     int r = hr__bad_judge_locked(l, l->plan->epoch, 0, error);
     if (r) {
@@ -380,8 +380,8 @@ static int take_complete_locked(struct hr_loader *l, struct hr_batch **out, stru
     *out = hr__window_pop_locked(l);
     l->delivered++;
     l->delivered_samples += batch->count;
-    hr__count(&l->counters.batches, 1);
-    hr__count(&l->counters.padded_samples, batch->padding);
+    hr__count(&hr__counters_here(l)->batches, 1);
+    hr__count(&hr__counters_here(l)->padded_samples, batch->padding);
     hr__wake_claimers_locked(l);
     return 1;
 }
@@ -447,8 +447,8 @@ static int wait_unlocking(struct hr_loader *l, struct hr_batch **out, struct hr_
 static void count_wait(struct hr_loader *l, uint64_t start_ns)
 {
     uint64_t waited_ns = hr__now_ns() - start_ns;
-    hr__count(&l->counters.wait_ns, waited_ns);
-    hr__histogram_add(&l->counters.wait, waited_ns);
+    hr__count(&hr__counters_here(l)->wait_ns, waited_ns);
+    hr__histogram_add(&hr__counters_here(l)->wait, waited_ns);
 }
 
 static int next(struct hr_loader *l, struct hr_batch **out, struct hr_error *error)
@@ -500,43 +500,45 @@ const struct hr__attachment hr__attachment_none = {
     .get_state = get_state,
 };
 
-static void copy_histogram(struct hr_histogram *out, const struct hr__histogram *h)
+/* `offset`: of the histogram in struct hr__counters. */
+static void sum_histogram(struct hr_histogram *out, const struct hr_loader *l, size_t offset)
 {
-    out->count = atomic_load_explicit(&h->count, memory_order_relaxed);
-    out->sum_ns = atomic_load_explicit(&h->sum_ns, memory_order_relaxed);
-    for (int i = 0; i < HR_HISTOGRAM_BUCKETS; i++)
-        out->buckets[i] = atomic_load_explicit(&h->buckets[i], memory_order_relaxed);
+    const struct hr__counters *sets = l->counters;
+    out->count = hr__counters_sum(sets, offset + offsetof(struct hr__histogram, count));
+    out->sum_ns = hr__counters_sum(sets, offset + offsetof(struct hr__histogram, sum_ns));
+    for (size_t i = 0; i < HR_HISTOGRAM_BUCKETS; i++)
+        out->buckets[i] = hr__counters_sum(sets, offset + offsetof(struct hr__histogram, buckets) +
+                                                     i * sizeof out->buckets[0]);
 }
 
 void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats *stats)
 {
     struct hr_loader *l = (struct hr_loader *)loader;
-    const struct hr__counters *c = &l->counters;
     struct hr__ring_counts ring = {0};
     struct hr__cache_counts cache = {0};
     struct hr_loader_stats s = {
-        .samples = atomic_load_explicit(&c->samples, memory_order_relaxed),
-        .batches = atomic_load_explicit(&c->batches, memory_order_relaxed),
-        .bad_samples = atomic_load_explicit(&c->bad_samples, memory_order_relaxed),
-        .damaged_samples = atomic_load_explicit(&c->damaged_samples, memory_order_relaxed),
-        .scaled_samples = atomic_load_explicit(&c->scaled_samples, memory_order_relaxed),
-        .padded_samples = atomic_load_explicit(&c->padded_samples, memory_order_relaxed),
-        .bytes_read = atomic_load_explicit(&c->bytes_read, memory_order_relaxed),
-        .wait_ns = atomic_load_explicit(&c->wait_ns, memory_order_relaxed),
-        .staged_bytes = atomic_load_explicit(&c->staged_bytes, memory_order_relaxed),
+        .samples = HR__COUNTED(l, samples),
+        .batches = HR__COUNTED(l, batches),
+        .bad_samples = HR__COUNTED(l, bad_samples),
+        .damaged_samples = HR__COUNTED(l, damaged_samples),
+        .scaled_samples = HR__COUNTED(l, scaled_samples),
+        .padded_samples = HR__COUNTED(l, padded_samples),
+        .bytes_read = HR__COUNTED(l, bytes_read),
+        .wait_ns = HR__COUNTED(l, wait_ns),
+        .staged_bytes = HR__COUNTED(l, staged_bytes),
         .threads = l->workers_wanted,
         .workers_now = l->workers_wanted,
-        .cache_hits = atomic_load_explicit(&c->cache_hits, memory_order_relaxed),
-        .converted = atomic_load_explicit(&c->converted, memory_order_relaxed),
-        .conversion_ns = atomic_load_explicit(&c->conversion_ns, memory_order_relaxed),
-        .own_hits = atomic_load_explicit(&c->own_hits, memory_order_relaxed),
-        .own_bytes = atomic_load_explicit(&c->own_bytes, memory_order_relaxed),
-        .peer_hits = atomic_load_explicit(&c->peer_hits, memory_order_relaxed),
-        .peer_bytes = atomic_load_explicit(&c->peer_bytes, memory_order_relaxed),
-        .stored = atomic_load_explicit(&c->stored, memory_order_relaxed),
-        .stored_bytes = atomic_load_explicit(&c->stored_bytes, memory_order_relaxed),
-        .refused = atomic_load_explicit(&c->refused, memory_order_relaxed),
-        .read_ahead = atomic_load_explicit(&c->read_ahead, memory_order_relaxed),
+        .cache_hits = HR__COUNTED(l, cache_hits),
+        .converted = HR__COUNTED(l, converted),
+        .conversion_ns = HR__COUNTED(l, conversion_ns),
+        .own_hits = HR__COUNTED(l, own_hits),
+        .own_bytes = HR__COUNTED(l, own_bytes),
+        .peer_hits = HR__COUNTED(l, peer_hits),
+        .peer_bytes = HR__COUNTED(l, peer_bytes),
+        .stored = HR__COUNTED(l, stored),
+        .stored_bytes = HR__COUNTED(l, stored_bytes),
+        .refused = HR__COUNTED(l, refused),
+        .read_ahead = HR__COUNTED(l, read_ahead),
     };
     if (!hr__in_child(l)) {
         if (l->cache)
@@ -558,9 +560,9 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
     s.cache_planes = cache.items[HR_FORM_PLANES];
     s.cache_indexed = cache.items[HR_FORM_INDEXED];
     s.cache_waiting = cache.staged;
-    copy_histogram(&s.fetch, &c->fetch);
-    copy_histogram(&s.prepare, &c->prepare);
-    copy_histogram(&s.wait, &c->wait);
+    sum_histogram(&s.fetch, l, offsetof(struct hr__counters, fetch));
+    sum_histogram(&s.prepare, l, offsetof(struct hr__counters, prepare));
+    sum_histogram(&s.wait, l, offsetof(struct hr__counters, wait));
     if (l->attachment->get_stats && !hr__in_child(l))
         l->attachment->get_stats(l, &s);
     hr__versioned_give(stats, &s, sizeof s);

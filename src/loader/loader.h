@@ -60,6 +60,7 @@ struct hr_loader {
     struct hr_recipe *recipe;
     struct hr_tensor_spec spec;
     int workers_wanted;
+    struct hr__home home; /* of the consumer */
     struct hr__ring *ring;
     struct hr__cache *cache;                 /* NULL: none. Constant while threads run */
     const struct hr__part *part;             /* never NULL */
@@ -83,7 +84,7 @@ struct hr_loader {
     struct hr__thread fetchers[HR__PREAD_FETCHERS];
     int fetcher_count;
 
-    struct hr__counters counters;
+    struct hr__counters counters[HR__COUNTER_SETS];
 
     /* A futex, incremented at each event that the consumer may wait for. */
     atomic_uint ready_word;
@@ -143,6 +144,16 @@ struct hr_loader {
     struct hr__bad_list damaged; /* damaged samples that were used */
     struct hr__bad *failed;      /* the sample that ended the epoch */
 };
+
+/* The set of counters for what this thread counts now. */
+static inline struct hr__counters *hr__counters_here(struct hr_loader *l)
+{
+    return &l->counters[hr__counter_set()];
+}
+
+/* The sum of a counter over all sets. */
+#define HR__COUNTED(loader, member)                                                                \
+    hr__counters_sum((loader)->counters, offsetof(struct hr__counters, member))
 
 static inline int hr__is_started(const struct hr_loader *l)
 {

@@ -167,7 +167,7 @@ static int prepare(struct hr__thread *self, struct hr__job *job, const struct in
     int r = hr_preparer_run(self->preparer, l->recipe, in->item.bytes, in->item.length, &key, out,
                             error);
     uint64_t took_ns = hr__now_ns() - start;
-    hr__histogram_add(&l->counters.prepare, took_ns);
+    hr__histogram_add(&hr__counters_here(l)->prepare, took_ns);
     if (l->keeper->prepared)
         l->keeper->prepared(l, in->index, took_ns);
     outcome->cost.had_index = wants_index;
@@ -190,7 +190,7 @@ static int keep(struct hr__thread *self, struct hr__job *job, const struct input
     if (in->is_cached) {
         if (!hr__cache_unpin(l->cache, &in->hit))
             return 0;
-        hr__count(&l->counters.cache_hits, 1);
+        hr__count(&hr__counters_here(l)->cache_hits, 1);
     } else if (is_good && l->keeper->offer) {
         l->keeper->offer(l, job, in->index, &outcome->cost);
     }
@@ -342,7 +342,7 @@ void hr__process(struct hr__thread *self, struct hr__job *job, struct hr__outcom
     }
     if (outcome->error.code)
         return;
-    hr__count(&l->counters.samples, 1);
+    hr__count(&hr__counters_here(l)->samples, 1);
     if (hr_preparer_scale(self->preparer) > 1)
-        hr__count(&l->counters.scaled_samples, 1);
+        hr__count(&hr__counters_here(l)->scaled_samples, 1);
 }

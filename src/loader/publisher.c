@@ -185,7 +185,7 @@ static int take_turn_locked(struct hr__publisher *publisher, struct turn *turn)
 
 static void publish(struct hr__publisher *publisher, struct turn *turn)
 {
-    struct hr__counters *c = &publisher->loader->counters;
+    struct hr__counters *c = hr__counters_here(publisher->loader);
     hr__count(&c->batches, 1);
     for (size_t i = 0; i < turn->done.bad_count; i++)
         hr__count(turn->done.bad[i].taken ? &c->damaged_samples : &c->bad_samples, 1);
@@ -362,6 +362,11 @@ int hr__publisher_create(struct hr_loader **out, struct hr__crew *crew, struct h
     }
     *out = l;
     return 0;
+}
+
+void hr__publisher_set_home(struct hr_loader *l, struct hr__home home)
+{
+    l->home = home;
 }
 
 int hr__publisher_start(struct hr_loader *l, uint64_t epoch, uint64_t position, uint64_t first,

@@ -19,6 +19,7 @@
 #ifndef HR_LOADER_PUBLISHER_H
 #define HR_LOADER_PUBLISHER_H
 
+#include "base/numa.h"
 #include "loader/crew.h"
 
 #include <headrace/loader.h>
@@ -87,6 +88,10 @@ struct hr__publisher_ops {
 int hr__publisher_create(struct hr_loader **out, struct hr__crew *crew, struct hr_dataset *dataset,
                          struct hr_recipe *recipe, const struct hr_loader_options *options,
                          const struct hr__publisher_ops *ops, void *self, struct hr_error *error);
+
+/* Sets the node where the consumer is at home (base/numa.h), before the first start: the crew's
+ * workers of that node prefer the publisher. */
+void hr__publisher_set_home(struct hr_loader *publisher, struct hr__home home);
 
 /*
  * Begins `epoch` at `position` (samples of the epoch's order already consumed, by all ranks) with

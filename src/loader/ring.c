@@ -38,6 +38,7 @@ struct hr__ring {
     const struct hr__accelerator *accelerator;
     void *accelerator_state;
     int whole_pages;
+    struct hr__home home; /* of the consumer */
 
     pthread_mutex_t lock;     /* guards what follows */
     struct hr_batch *free;    /* ready for use, last used first because its pages are warm */
@@ -63,6 +64,8 @@ static void unref(struct hr__ring *ring)
 /* Frees memory only: for a half-made slot, and in a forked child. */
 static void free_memory(struct hr_batch *batch)
 {
+    if (batch->images)
+        hr__numa_unbind(batch->images, batch->ring->image_bytes, batch->ring->home.node);
     hr__free(batch->images);
     hr__free(batch->labels);
     hr__free(batch->indices);
@@ -96,6 +99,7 @@ static int make_images(struct hr__ring *ring, struct hr_batch *batch)
     if (alignment == HUGE_PAGE_BYTES)
         /* Optional: without huge pages the memory only is slower. */
         (void)madvise(batch->images, bytes, MADV_HUGEPAGE);
+    hr__numa_bind(batch->images, ring->image_bytes, ring->home.node);
     return 0;
 }
 
@@ -153,6 +157,9 @@ int hr__ring_create(struct hr__ring **out, const struct hr__ring_options *option
         return r;
     }
     ring->accelerator = accelerator;
+    char bus_id[64];
+    int has_device = accelerator->bus_id(ring->accelerator_state, bus_id, sizeof bus_id);
+    ring->home = hr__numa_home("", has_device ? bus_id : NULL, options->processes);
     atomic_init(&ring->refs, 1);
     atomic_init(&ring->owner, getpid());
     ring->image_bytes = bytes;
@@ -402,6 +409,11 @@ void hr__ring_abandon(struct hr__ring **pointer)
     }
     unref(ring);
     *pointer = NULL;
+}
+
+struct hr__home hr__ring_home(const struct hr__ring *ring)
+{
+    return ring->home;
 }
 
 void hr__ring_plan(struct hr__ring *ring, int more)

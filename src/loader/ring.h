@@ -15,6 +15,7 @@
 #ifndef HR_LOADER_RING_H
 #define HR_LOADER_RING_H
 
+#include "base/numa.h"
 #include "loader/accelerator.h"
 
 #include <headrace/loader.h>
@@ -76,6 +77,7 @@ struct hr__ring_options {
     size_t batch_size;          /* samples per slot */
     size_t planned;             /* slots */
     int pinned;                 /* page-locked memory, with fences */
+    int processes;              /* that share this machine with this one, itself included */
 };
 
 /* Statistics of the ring. Each field is read on its own, not as a consistent set. */
@@ -85,7 +87,8 @@ struct hr__ring_counts {
     uint64_t slot_bytes;
 };
 
-/* Makes a ring without slots. *out holds the loader's reference. Errors: -ENOMEM; -ENOTSUP for
+/* Makes a ring without slots. Finds the consumer's home (base/numa.h): call it on the consumer's
+ * thread. *out holds the loader's reference. Errors: -ENOMEM; -ENOTSUP for
  * pinned; -EINVAL: a batch too large to address. */
 int hr__ring_create(struct hr__ring **out, const struct hr__ring_options *options,
                     struct hr_error *error);
@@ -114,6 +117,9 @@ void hr__ring_return(struct hr_batch *batch);
 
 /* Hands a slot to the consumer, with one reference to the slot and one to the ring. */
 void hr__ring_deliver(struct hr_batch *batch);
+
+/* Returns where the consumer is at home; its slots are bound there. */
+struct hr__home hr__ring_home(const struct hr__ring *ring);
 
 /* Changes the planned number of slots by `more`, which may be negative: for batches that are held
  * for long. Any thread. */

@@ -393,16 +393,16 @@ void hr__account_read(struct hr_loader *l, const struct hr__read *read, uint64_t
 {
     if (read->result)
         return;
-    hr__count(&l->counters.bytes_read, read->length);
-    hr__count(&l->counters.staged_bytes, read->length);
-    hr__histogram_add(&l->counters.fetch, ns);
+    hr__count(&hr__counters_here(l)->bytes_read, read->length);
+    hr__count(&hr__counters_here(l)->staged_bytes, read->length);
+    hr__histogram_add(&hr__counters_here(l)->fetch, ns);
 }
 
 void hr__drop_bytes(struct hr_loader *l, struct hr__read *read)
 {
     if (!read->bytes)
         return;
-    hr__uncount(&l->counters.staged_bytes, read->length);
+    hr__uncount(&hr__counters_here(l)->staged_bytes, read->length);
     hr__free(read->bytes);
     read->bytes = NULL;
 }

@@ -105,6 +105,7 @@ static void *work(void *arg)
     struct hr__thread *self = arg;
     struct hr_loader *l = self->loader;
     struct hr__outcome outcome;
+    hr__numa_enter("", &l->home, self->number);
     pthread_mutex_lock(&l->lock);
     while (!l->stop) {
         if (l->keeper->should_convert_locked && l->keeper->should_convert_locked(self)) {

@@ -1,7 +1,8 @@
 /*
- * Any bytes as an item of coefficients. The first byte says what is corrected first: the header
- * (bits 0 and 1) and the index (bit 2), so that most inputs reach the blocks. The item and the
- * samples are in blocks of exactly their sizes.
+ * Any bytes as an item of coefficients, of either version. The first byte says what is corrected
+ * first: the header (bits 0 and 1; bit 3: to version 1), the index (bit 2) and the profiles (bit
+ * 4), so that most inputs reach the blocks. The item and the samples are in blocks of exactly their
+ * sizes.
  *
  * For any bytes, all instruction sets agree whether a run of blocks is inside the item. A readable
  * item is packed again, and the new item must have the same coefficients, the same samples with
@@ -47,7 +48,8 @@ static void repair_header(int repair, uint8_t *item, size_t length)
     memcpy(&h, item, sizeof h);
     if (repair & 2) {
         memcpy(h.magic, HR__ITEM_MAGIC, sizeof h.magic);
-        h.version = HR__ITEM_VERSION;
+        h.version = repair & 8 ? 1 : HR__COEFFICIENTS_VERSION;
+        h.profiles = repair & 8 ? 0 : (uint8_t)(h.profiles % HR__PROFILES_MOST + 1);
         h.form = HR_FORM_COEFFICIENTS;
         memset(h.reserved, 0, sizeof h.reserved);
         h.orientation = (uint8_t)(h.orientation % 8 + 1);
@@ -61,6 +63,17 @@ static void repair_header(int repair, uint8_t *item, size_t length)
     if (repair & 3)
         h.bytes = length;
     memcpy(item, &h, sizeof h);
+}
+
+/* Widths that are allowed. */
+static void repair_profiles(uint8_t *item, size_t length)
+{
+    struct hr__item_header h;
+    memcpy(&h, item, sizeof h);
+    size_t at = sizeof h + h.components * sizeof((struct hr__coefficients *)0)->quant[0];
+    size_t end = at + (size_t)h.profiles * HR__PROFILE_BYTES;
+    for (size_t i = at; i < end && end <= length; i++)
+        item[i] &= (i - at) % HR__PROFILE_BYTES ? 0x77 : 0x70;
 }
 
 /* Offsets that lie inside the item, mostly. */
@@ -87,7 +100,9 @@ static void unpack_row(const struct hr__coefficients *c, int component, uint32_t
     int result = 0;
     for (int isa = 0; isa <= (int)hr__isa(); isa++) {
         uint8_t *out = allocate(8 * stride);
+        struct hr__block_profiles profiles;
         struct hr__block_run run = {
+            .profiles = hr__coefficients_profiles(c, &profiles),
             .data = hr__coefficients_find(c, component, y, x),
             .end = c->data + c->data_bytes,
             .quant = c->quant[component],
@@ -241,6 +256,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(item, data + CHOICE, in.length);
     in.bytes = item;
     repair_header(data[0], item, in.length);
+    if (data[0] & 16 && in.length > sizeof(struct hr__item_header))
+        repair_profiles(item, in.length);
     if (hr__coefficients_open(&c, item, in.length, &error)) {
         require(error.code < 0 && memchr(error.message, 0, sizeof error.message));
     } else if ((uint64_t)c.header.width * c.header.height <= MOST_PIXELS) {

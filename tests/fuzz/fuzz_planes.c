@@ -30,7 +30,7 @@ static uint8_t *make_item(int repair, const uint8_t *data, size_t *size)
     size_t wanted = *size;
     if (repair & 2) {
         memcpy(h.magic, HR__ITEM_MAGIC, sizeof h.magic);
-        h.version = HR__ITEM_VERSION;
+        h.version = HR__PLANES_VERSION;
         h.form = HR_FORM_PLANES;
         memset(h.reserved, 0, sizeof h.reserved);
         h.width &= 0x3FF;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
@@ -14,7 +13,7 @@ torch = pytest.importorskip("torch")
 from stalls_scripts import measure  # noqa: E402
 
 from headrace import _core  # noqa: E402
-from headrace.stalls import counters, host, record  # noqa: E402
+from headrace.stalls import counters, record  # noqa: E402
 from headrace.stalls import measurement as measuring  # noqa: E402
 from headrace.stalls.channel import Channel  # noqa: E402
 from headrace.stalls.replay import Replay  # noqa: E402
@@ -56,55 +55,15 @@ def test_cache_bytes(cache, expected):
     assert record.cache_bytes(object()) == 0
 
 
-def fake_files(monkeypatch, files):
-    """``open`` of these paths gives these texts; of control groups, nothing else exists."""
-    real = open
-
-    def opened(path, *args, **kwargs):
-        if path in files:
-            return io.StringIO(files[path])
-        if str(path).startswith("/sys/fs/cgroup"):
-            raise FileNotFoundError(path)
-        return real(path, *args, **kwargs)
-
-    monkeypatch.setattr("builtins.open", opened)
-
-
-GIB = 1 << 30
-MEMINFO = "MemTotal: 16777216 kB\nMemFree: 1048576 kB\nMemAvailable: 12582912 kB\n"
-
-
-def test_limits_of_a_control_group(monkeypatch):
-    fake_files(
-        monkeypatch,
-        {
-            "/proc/meminfo": MEMINFO,
-            "/proc/self/cgroup": "0::/a/b\n",
-            "/sys/fs/cgroup/a/b/memory.max": "max\n",
-            "/sys/fs/cgroup/a/memory.max": f"{8 * GIB}\n",
-            "/sys/fs/cgroup/a/memory.stat": f"anon {GIB}\nfile 77\nshmem {GIB}\n",
-        },
-    )
-    assert host.memory() == (8 * GIB, 6 * GIB)
-
-
-def test_limits_of_a_control_group_of_the_first_version(monkeypatch):
-    monkeypatch.setattr(os.path, "isdir", lambda path: path == "/sys/fs/cgroup/memory/c")
-    fake_files(
-        monkeypatch,
-        {
-            "/proc/meminfo": MEMINFO,
-            "/proc/self/cgroup": "5:cpu,memory:/c\n3:devices:/\n",
-            "/sys/fs/cgroup/memory/c/memory.limit_in_bytes": f"{4 * GIB}\n",
-            "/sys/fs/cgroup/memory/c/memory.stat": f"total_rss {GIB}\ntotal_shmem 0\n",
-        },
-    )
-    assert host.memory() == (4 * GIB, 3 * GIB)
-
-
-def test_no_control_group(monkeypatch):
-    fake_files(monkeypatch, {"/proc/meminfo": MEMINFO, "/proc/self/cgroup": "damaged\n"})
-    assert host.memory() == (16 * GIB, 12 * GIB)
+def test_machine():
+    """The limits of control groups have their tests in unit/base/test_machine.c."""
+    host = record.machine(None)
+    assert 1 <= host["cores"] <= os.cpu_count()
+    assert host["cpu"]
+    with open("/proc/meminfo", encoding="ascii") as file:
+        total = int(file.readline().split()[1]) * 1024
+    assert 1 << 28 < host["memory_bytes"] <= total
+    assert 0 < host["available_bytes"] <= host["memory_bytes"]
 
 
 # Segments on a device. torch's meta device stands in: it has no values, and counts versions.
@@ -300,7 +259,7 @@ def test_reads_of_warm_segments_are_reported(tmp_path, monkeypatch):
     ]
     path = tmp_path / "file"
     path.write_bytes(b"x" * 3_000_000)
-    monkeypatch.setattr(measuring, "memory", lambda: (1 << 30, 4_000_000))
+    monkeypatch.setattr(measuring._core, "machine", lambda: {"page_cache_bytes": 4_000_000})
     loop.measurement.hold([str(path)]).close()
     assert _core.stalls_notes(segments, loop.measurement._unheld)[0].endswith(
         f"; 0.0 of 3.0 MB could be held there ({path}: more than is to be held in memory)"

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from .. import _core
 from .._launch import ranks
 
 CALLS = 300  # calls of a small operator, for measuring the overhead
@@ -56,8 +57,7 @@ def capacities() -> dict[str, int]:
     """Returns the memory capacities, in bytes, as facts for a record: of the host ("cpu", with the
     limits of control groups), of each CUDA device if CUDA is in use, and, without a device's name,
     of the current accelerator, else of the host."""
-    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *_group_limits()]
-    main = min(limit for limit in limits if limit > 0)
+    main = _core.machine()["memory_bytes"]
     facts = {"capacity bytes cpu": main}
     if torch.cuda.is_initialized():
         for index in range(torch.cuda.device_count()):
@@ -66,32 +66,6 @@ def capacities() -> dict[str, int]:
             if index == torch.cuda.current_device():
                 main = total
     return {**facts, "capacity bytes": main}
-
-
-def _group_limits() -> list[int]:
-    """Returns the memory limits, in bytes, of this process' control groups (v1 or v2) and of their
-    parents."""
-    limits = []
-    try:
-        with open("/proc/self/cgroup", encoding="utf-8") as lines:
-            groups = [line.rstrip("\n").split(":", 2) for line in lines]
-    except OSError:
-        return []
-    for _, controllers, path in groups:
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        base = "/sys/fs/cgroup" if not controllers else "/sys/fs/cgroup/memory"
-        name = "memory.max" if not controllers else "memory.limit_in_bytes"
-        while True:
-            try:
-                with open(f"{base}{path.rstrip('/')}/{name}", encoding="utf-8") as file:
-                    limits.append(int(file.read()))
-            except (OSError, ValueError):  # "max": no limit
-                pass
-            if path in ("", "/"):
-                break
-            path = os.path.dirname(path)
-    return limits
 
 
 def copy_rates() -> tuple[float, float] | None:

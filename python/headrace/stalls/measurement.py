@@ -19,7 +19,6 @@ from .. import _core
 from . import counters, work
 from .channel import Channel
 from .findings import ALONE, COLD, DEVICE, HOST, WARM, Findings, Inconclusive, Settings
-from .host import memory
 from .replay import NotReplayable, Replay, samples_in
 from .sources import MOST_AHEAD, IndexSet, Other, Source
 from .timer import Timer
@@ -572,7 +571,7 @@ class Measurement:
     def hold(self, files: list[str]) -> _core.StorageHold:
         """Holds files in memory, and reads those that the kernel has evicted: it evicts pages that
         no process has mapped even if there is enough memory."""
-        most = memory()[1] * HELD_SHARE / self.local_size
+        most = _core.machine()["page_cache_bytes"] * HELD_SHARE / self.local_size
         hold = _core.StorageHold(files, most_bytes=int(most))
         if hold.held_bytes < hold.bytes:
             self._unheld = (

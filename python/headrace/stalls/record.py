@@ -13,7 +13,6 @@ from typing import Any
 
 from .. import _core
 from .._launch.folders import write_whole
-from .host import cpu_name, memory
 from .measurement import Measurement
 from .reads import file_size
 from .sources import Source, container_files, path_function
@@ -111,12 +110,12 @@ def machine(device: Any) -> dict[str, Any]:
         name = torch.cuda.get_device_name(device)
     elif device is not None and device.type != "cpu":
         name = str(device)
-    total, available = memory()
+    host = _core.machine()
     return {
-        "cores": _core.cores(),
-        "cpu": cpu_name(),
-        "memory_bytes": total,
-        "available_bytes": available,
+        "cores": host["cores"],
+        "cpu": host["processor"],
+        "memory_bytes": host["memory_bytes"],
+        "available_bytes": host["page_cache_bytes"],
         "device": name,
         "kernel": platform.release(),
     }

@@ -57,6 +57,7 @@ static int describe(struct hr__wire_attach *out, const struct hr_loader *l, stru
         .cache_form = o->cache_form,
         .direct_io = o->direct_io != 0,
         .no_io_uring = o->no_io_uring != 0,
+        .node = l->home.node,
     };
     if (strlen(cache) >= sizeof out->cache)
         return hr__fail(error, -EINVAL,

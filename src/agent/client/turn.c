@@ -92,14 +92,14 @@ static int judge(struct hr__attached *a, struct hr_batch *batch, struct hr_error
     hr__bad_keep_locked(l, batch);
     int r = hr__bad_judge_locked(l, batch->epoch, 0, error);
     pthread_mutex_unlock(&l->lock);
-    hr__count(&l->counters.bad_samples, batch->bad);
+    hr__count(&hr__counters_here(l)->bad_samples, batch->bad);
     if (r) {
         a->over = 1;
         return r;
     }
-    hr__count(&l->counters.samples, batch->count);
-    hr__count(&l->counters.batches, 1);
-    hr__count(&l->counters.padded_samples, batch->padding);
+    hr__count(&hr__counters_here(l)->samples, batch->count);
+    hr__count(&hr__counters_here(l)->batches, 1);
+    hr__count(&hr__counters_here(l)->padded_samples, batch->padding);
     if (a->cursor) {
         hr__cursor_count(&a->cursor->control->batches, 1);
         hr__cursor_count(&a->cursor->control->samples, batch->count);

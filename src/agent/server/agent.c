@@ -11,7 +11,6 @@
 #include "agent/launch.h"
 #include "agent/server/recording.h"
 #include "base/clock.h"
-#include "base/cpu.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/versioned.h"
@@ -187,7 +186,7 @@ int hr_agent_create(struct hr_agent **out, const struct hr_agent_options *option
     a->epoll = a->wake = -1;
     a->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
     a->started_ns = a->idle_since_ns = hr__now_ns();
-    a->threads = taken.threads ? taken.threads : hr__cpu_count() - 1;
+    a->threads = taken.threads ? taken.threads : hr_cores() - 1;
     a->threads = a->threads < 1 ? 1 : a->threads;
     if (taken.cache && *taken.cache && !(a->cache = hr__strdup(HR__TAG_AGENT, taken.cache)))
         r = hr__fail(error, -ENOMEM, "out of memory for an agent");

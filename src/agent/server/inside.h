@@ -90,6 +90,7 @@ struct hr__queue {
     int outcome; /* of the background task, which alone writes it while is_out */
     uint64_t number;
     int rank;
+    int node;     /* NUMA node where its first job is at home; -1: none */
     bool is_main; /* the main queue of its rank; else it serves one job alone */
     enum hr__queue_state state;
     int failed; /* 0, or the error code of the last background task; then `error` is set */
@@ -322,7 +323,7 @@ void hr__job_cursor_end(struct hr__agent_job *job, struct hr__job_cursor *cursor
 /* queue.c */
 
 /* Creates a queue, in a background task. NULL: out of memory. */
-struct hr__queue *hr__queue_make(struct hr__stream *stream, int rank, bool is_main);
+struct hr__queue *hr__queue_make(const struct hr__agent_job *job, bool is_main);
 
 /* Starts the queue, which is READY, at a position of an epoch, in a background task. */
 void hr__queue_set_out(struct hr__queue *queue, uint64_t epoch, uint64_t position);

@@ -2,9 +2,11 @@
 #include "agent/server/place_inside.h"
 
 #include "base/error.h"
+#include "base/futex.h"
+#include "base/machine.h"
 #include "base/memory.h"
+#include "base/numa.h"
 #include "base/round.h"
-#include "cache/capacity.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -38,39 +40,46 @@ uint64_t hr__places_chunk(size_t sample_bytes, uint64_t batch_samples, uint64_t 
     return batch_samples;
 }
 
-/* Creates an anonymous file of `bytes`, fully allocated, maps `mapped` bytes of it, and then sets
- * `seals`. Returns the file or a negative errno. */
-static int make_file(const char *name, uint64_t bytes, uint64_t mapped, int seals, void **map,
-                     struct hr_error *error)
+/* A file of shared memory. */
+struct shared_file {
+    const char *name;
+    uint64_t bytes;  /* allocated at once */
+    uint64_t mapped; /* address space, for what it may grow to */
+    int node;        /* that its pages are to be on; -1: any */
+    int seals;
+};
+
+/* Creates and maps an anonymous file, and seals it. Returns the file or a negative errno. */
+static int make_file(const struct shared_file *wish, void **map, struct hr_error *error)
 {
-    int file = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int file = memfd_create(wish->name, MFD_CLOEXEC | MFD_ALLOW_SEALING), r;
     if (file < 0)
         return hr__fail(error, -errno, "a queue's shared memory: %s", hr__errno_text(errno));
+    void *at = mmap(NULL, wish->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (at == MAP_FAILED) {
+        r = hr__fail(error, -errno, "mapping %" PRIu64 " MiB of shared memory: %s",
+                     wish->mapped >> 20, hr__errno_text(errno));
+        close(file);
+        return r;
+    }
+    /* The node becomes a property of the file: whoever allocates a page of it gets it there. */
+    hr__numa_bind(at, wish->mapped, wish->node);
     /* Not posix_fallocate: where the kernel cannot allocate, that writes the file instead. */
-    int r = fallocate(file, 0, 0, (off_t)bytes) ? -errno : 0;
-    if (r) {
+    r = fallocate(file, 0, 0, (off_t)wish->bytes) ? -errno : 0;
+    if (r)
         hr__fail(error, r,
                  "%" PRIu64 " MiB of shared memory for a stream's batches: %s; lower window or "
                  "batch_size, or give the machine more memory",
-                 (bytes >> 20) + 1, hr__errno_text(r));
-        goto fail;
-    }
-    void *at = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (at == MAP_FAILED) {
-        r = hr__fail(error, -errno, "mapping %" PRIu64 " MiB of shared memory: %s", mapped >> 20,
-                     hr__errno_text(errno));
-        goto fail;
-    }
-    if (fcntl(file, F_ADD_SEALS, seals) < 0) {
+                 (wish->bytes >> 20) + 1, hr__errno_text(r));
+    else if (fcntl(file, F_ADD_SEALS, wish->seals) < 0)
         r = hr__fail(error, -errno, "sealing shared memory: %s", hr__errno_text(errno));
-        munmap(at, mapped);
-        goto fail;
+    if (r) {
+        munmap(at, wish->mapped);
+        close(file);
+        return r;
     }
     *map = at;
     return file;
-fail:
-    close(file);
-    return r;
 }
 
 static int check_size(const struct hr__places *p, struct hr_error *error)
@@ -90,8 +99,8 @@ static int check_size(const struct hr__places *p, struct hr_error *error)
 static int check_memory(const struct hr__places *p, struct hr_error *error)
 {
     uint64_t bytes = p->places * p->chunk_bytes + p->control_bytes;
-    struct hr__capacity now;
-    hr__capacity_read(&now, -1);
+    struct hr__memory_limits now;
+    hr__memory_limits_read(&now, "", -1);
     if (bytes > now.available)
         return hr__fail(error, -ENOMEM,
                         "a ring of %" PRIu64 " batches of %" PRIu64 " samples takes %" PRIu64
@@ -127,9 +136,14 @@ static int make_header(struct hr__places *p, uint64_t page, struct hr_error *err
     b.header_bytes = b.samples_offset + p->ring_samples * sizeof(struct hr__header_sample);
     b.header_bytes = hr__round_up(b.header_bytes, page);
     void *map;
-    int file =
-        make_file("headrace-header", b.header_bytes, b.header_bytes,
-                  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL, &map, error);
+    const struct shared_file wish = {
+        .name = "headrace-header",
+        .bytes = b.header_bytes,
+        .mapped = b.header_bytes,
+        .node = p->wish.node,
+        .seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL,
+    };
+    int file = make_file(&wish, &map, error);
     if (file < 0)
         return file;
     p->header_file = file;
@@ -145,8 +159,14 @@ static int make_header(struct hr__places *p, uint64_t page, struct hr_error *err
 static int make_data(struct hr__places *p, struct hr_error *error)
 {
     void *map;
-    int file = make_file("headrace-data", p->places * p->chunk_bytes, p->header->data_bytes,
-                         F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL, &map, error);
+    const struct shared_file wish = {
+        .name = "headrace-data",
+        .bytes = p->places * p->chunk_bytes,
+        .mapped = p->header->data_bytes,
+        .node = p->wish.node,
+        .seals = F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL,
+    };
+    int file = make_file(&wish, &map, error);
     if (file < 0)
         return file;
     p->data_file = file;
@@ -371,8 +391,14 @@ int hr__places_cursor_create(struct hr__places *p, struct hr__place_cursor **out
     if (!cursor)
         return hr__fail(error, -ENOMEM, "out of memory for a cursor");
     void *map;
-    int file = make_file("headrace-control", p->control_bytes, p->control_bytes,
-                         F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, &map, error);
+    const struct shared_file wish = {
+        .name = "headrace-control",
+        .bytes = p->control_bytes,
+        .mapped = p->control_bytes,
+        .node = p->wish.node,
+        .seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
+    };
+    int file = make_file(&wish, &map, error);
     if (file < 0) {
         hr__free(cursor);
         return file;

@@ -39,6 +39,7 @@ struct hr__places_wish {
     uint64_t window;        /* size of the ring, in batches */
     bool is_pushed;         /* the job gives the order itself: each chunk is one of its batches */
     bool is_waiting;        /* no job is expelled */
+    int node;               /* NUMA node of its consumer; -1: any */
     /* Notifies the loop that the queue needs attention (hr__queues_look). Called on any thread,
      * under the lock: it must only set a flag and wake the loop. */
     void (*notify)(void *arg);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/numa.h"
 #include "loader/publisher.h"
 
 #include <errno.h>
@@ -131,6 +132,7 @@ static void make_run(struct hr__task *task)
         .batch_samples = (uint64_t)stream->as.batch_size,
         .window = (uint64_t)stream->as.window,
         .is_pushed = stream->as.external_order != 0,
+        .node = queue->node,
         .notify = notify,
         .arg = queue,
     };
@@ -150,6 +152,8 @@ static void make_run(struct hr__task *task)
     queue->outcome =
         hr__publisher_create(&queue->loader, stream->agent->crew, stream->source->dataset,
                              stream->source->recipe, &options, &ops, queue, &queue->error);
+    if (!queue->outcome)
+        hr__publisher_set_home(queue->loader, (struct hr__home){.node = queue->node});
 }
 
 static void end_start(struct hr__queue *queue);
@@ -185,13 +189,15 @@ static void send_out(struct hr__queue *queue, void (*run)(struct hr__task *),
     hr__task_start(&queue->stream->agent->tasks, &queue->task);
 }
 
-struct hr__queue *hr__queue_make(struct hr__stream *stream, int rank, bool is_main)
+struct hr__queue *hr__queue_make(const struct hr__agent_job *job, bool is_main)
 {
+    struct hr__stream *stream = job->stream;
     struct hr__queue *queue = hr__alloc(HR__TAG_AGENT, 1, sizeof *queue);
     if (!queue)
         return NULL;
     queue->stream = stream;
-    queue->rank = rank;
+    queue->rank = job->attach.rank;
+    queue->node = hr__numa_home_at("", job->attach.node).node;
     queue->is_main = is_main;
     queue->number = ++stream->agent->next_queue;
     queue->state = HR__QUEUE_MAKING;

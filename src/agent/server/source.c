@@ -4,9 +4,9 @@
 
 #include "agent/statement.h"
 #include "base/error.h"
+#include "base/machine.h"
 #include "base/memory.h"
 #include "cache/cache.h"
-#include "cache/capacity.h"
 #include "cache/spec.h"
 
 #include <headrace/cache.h>
@@ -40,8 +40,8 @@ static uint64_t reading_bytes(const char *text, size_t length)
 /* Adds `bytes` to the memory in use for reading. Returns 0; -ENOMEM: there is not enough. */
 static int reserve_reading(struct hr__source *source, uint64_t bytes)
 {
-    struct hr__capacity now;
-    hr__capacity_read(&now, -1);
+    struct hr__memory_limits now;
+    hr__memory_limits_read(&now, "", -1);
     uint64_t most = now.available < now.group_left ? now.available : now.group_left;
     uint64_t others = atomic_fetch_add(&source->agent->reading_bytes, bytes);
     if (others + bytes <= most)

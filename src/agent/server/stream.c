@@ -333,7 +333,7 @@ static void go_alone(struct hr__agent_job *job, const uint64_t place[2])
         await(job, queue, false);
         return;
     }
-    struct hr__queue *queue = hr__queue_make(job->stream, job->attach.rank, false);
+    struct hr__queue *queue = hr__queue_make(job, false);
     if (queue) {
         await(job, queue, false);
         return;
@@ -523,7 +523,7 @@ static void try_seek(struct hr__agent_job *job)
     struct hr__queue *main = main_queue(job->stream, job->attach.rank);
     struct hr_error error;
     if (!main) {
-        main = hr__queue_make(job->stream, job->attach.rank, true);
+        main = hr__queue_make(job, true);
         if (main) {
             await(job, main, false);
         } else {

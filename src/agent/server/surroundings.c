@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "cache/capacity.h"
+#include "base/machine.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -40,15 +40,10 @@ static const char *value_of(const char *status, const char *key)
 /* Counts the cores of a list: "0-3,8" has five. */
 static int count_list(const char *list)
 {
+    unsigned first, last;
     int count = 0;
-    while (*list >= '0' && *list <= '9') {
-        char *end;
-        long first = strtol(list, &end, 10), last = first;
-        if (*end == '-')
-            last = strtol(end + 1, &end, 10);
+    while (hr__range_next(&list, &first, &last))
         count += (int)(last - first + 1);
-        list = end + (*end == ',');
-    }
     return count;
 }
 
@@ -72,12 +67,12 @@ void hr__surroundings_read(struct hr__surroundings *out, pid_t pid)
         out->filters = filters_of(text);
     }
     if (read_file(process, "cgroup", text, sizeof text) &&
-        !hr__capacity_group_path(text, "memory", out->group, sizeof out->group))
-        (void)hr__capacity_group_path(text, NULL, out->group, sizeof out->group);
+        !hr__group_path(text, "memory", out->group, sizeof out->group))
+        (void)hr__group_path(text, NULL, out->group, sizeof out->group);
     if (pid)
         return;
-    struct hr__capacity capacity;
-    hr__capacity_read(&capacity, -1);
+    struct hr__memory_limits capacity;
+    hr__memory_limits_read(&capacity, "", -1);
     /* Control groups of version 1 without a limit report one beyond any machine's memory. */
     if (capacity.group_limit >= capacity.total)
         return;

@@ -149,7 +149,7 @@ static int store_locked(struct hr_loader *l, struct hr__job *job)
     store->seen = job->seen;
     store->bytes = read->bytes;
     store->length = read->length;
-    hr__uncount(&l->counters.staged_bytes, read->length);
+    hr__uncount(&hr__counters_here(l)->staged_bytes, read->length);
     read->bytes = NULL;
     hr__hosting_push_store_locked(l, store);
     return 1;
@@ -167,7 +167,7 @@ static void end_locked(struct hr_loader *l, struct hr__job *job)
         struct hr__job *held = hr__hosting_unhold_locked(l, job->ahead);
         uint8_t *known = &h->cluster->known[job->ahead];
         if (is_read)
-            hr__count(&l->counters.read_ahead, 1);
+            hr__count(&hr__counters_here(l)->read_ahead, 1);
         if (held && is_read) {
             /* A batch already needs the sample: give it the bytes first; they are stored after
              * that. */

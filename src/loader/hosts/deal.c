@@ -175,7 +175,7 @@ static void deal_unlocking(struct hr_loader *l)
 void hr__hosting_begin_locked(struct hr_loader *l)
 {
     struct hr__hosting *h = l->hosting;
-    uint64_t waited_ns = atomic_load_explicit(&l->counters.wait_ns, memory_order_relaxed);
+    uint64_t waited_ns = HR__COUNTED(l, wait_ns);
     if (l->epoch_seen)
         h->wait_s = (double)(waited_ns - h->wait_before_ns) * 1e-9;
     h->wait_before_ns = waited_ns;

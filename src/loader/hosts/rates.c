@@ -75,7 +75,7 @@ void hr__hosting_get_rates_locked(const struct hr_loader *l, struct hr_loader_ra
     const struct hr__hosting *h = l->hosting;
     double prepared = (double)atomic_load_explicit(&h->prepared_bytes, memory_order_relaxed);
     double ns = (double)atomic_load_explicit(&h->prepared_ns, memory_order_relaxed);
-    uint64_t waited_ns = atomic_load_explicit(&l->counters.wait_ns, memory_order_relaxed);
+    uint64_t waited_ns = HR__COUNTED(l, wait_ns);
     *rates = (struct hr_loader_rates){
         .host = h->cluster->hosts.self,
         .own_bytes_per_s = rate_of(&h->meters[HR__TIER_OWN]),

@@ -86,7 +86,7 @@ static void give_up_locked(struct hr_loader *l, struct hr__pending_store *store)
         held->sample.read = (struct hr__read){
             .fd = -1, .bytes = store->bytes, .length = store->length, .user = held};
         store->bytes = NULL;
-        hr__count(&l->counters.staged_bytes, store->length);
+        hr__count(&hr__counters_here(l)->staged_bytes, store->length);
         hr__hosting_hand_over_locked(l, held);
     }
     hr__hosting_release_locked(l, store->index);
@@ -160,7 +160,7 @@ void hr__hosting_offer(struct hr_loader *l, struct hr__job *job, uint64_t index,
     while (is_taken && !l->stop && !has_space_locked(h, owner, read->length) &&
            hr__peers_is_up(deal->cluster->peers, owner)) {
         if (pthread_cond_timedwait(&h->space, &l->lock, &until) == ETIMEDOUT) {
-            hr__count(&l->counters.refused, 1);
+            hr__count(&hr__counters_here(l)->refused, 1);
             is_taken = 0;
         }
         is_taken = is_taken && deal->cluster == h->cluster && !h->cluster->known[index];
@@ -169,7 +169,7 @@ void hr__hosting_offer(struct hr_loader *l, struct hr__job *job, uint64_t index,
         store->bytes = read->bytes;
         store->length = read->length;
         read->bytes = NULL;
-        hr__uncount(&l->counters.staged_bytes, store->length);
+        hr__uncount(&hr__counters_here(l)->staged_bytes, store->length);
         hr__hosting_push_store_locked(l, store);
         store = NULL;
     }
@@ -199,7 +199,7 @@ static int take_stores_locked(struct hr_loader *l, struct stores *g)
         int is_up = hr__peers_is_up(h->cluster->peers, host);
         while (q->stores && !is_up) {
             struct hr__pending_store *store = pop_locked(q);
-            hr__count(&l->counters.refused, 1);
+            hr__count(&hr__counters_here(l)->refused, 1);
             account_locked(l, q, store);
             give_up_locked(l, store);
             free_store(store);
@@ -230,7 +230,7 @@ static void convert(struct hr__thread *self, struct stores *g, size_t i, struct 
         return;
     uint64_t start_ns = hr__thread_cpu_ns();
     int r = hr_converter_run(self->converter, form, store->bytes, store->length, &out, NULL);
-    hr__count(&self->loader->counters.conversion_ns, hr__thread_cpu_ns() - start_ns);
+    hr__count(&hr__counters_here(self->loader)->conversion_ns, hr__thread_cpu_ns() - start_ns);
     if (r || out.length > store->length * g->cluster->charge_percent / 100)
         return;
     g->converted[i] = hr__alloc_aligned(HR__TAG_LOADER, out.length, 0);
@@ -240,7 +240,7 @@ static void convert(struct hr__thread *self, struct stores *g, size_t i, struct 
     item->bytes = g->converted[i];
     item->length = out.length;
     item->form = out.form;
-    hr__count(&self->loader->counters.converted, 1);
+    hr__count(&hr__counters_here(self->loader)->converted, 1);
 }
 
 /* Stores a group. Without the lock. */
@@ -282,7 +282,7 @@ static void log_full(const struct hr__cluster *cluster, int owner)
 static int settle_locked(struct hr_loader *l, struct stores *g)
 {
     struct hr__hosting *h = l->hosting;
-    struct hr__counters *c = &l->counters;
+    struct hr__counters *c = hr__counters_here(l);
     struct hr__host_queue *q = &g->cluster->queues[g->owner];
     size_t full = 0;
     for (size_t i = 0; i < g->count; i++) {

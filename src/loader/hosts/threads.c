@@ -153,7 +153,7 @@ static size_t find_missing(const struct hr__group *g, size_t at[HR__GROUP_ITEMS]
 static void fill_job(struct hr_loader *l, const struct hr__group *g, struct hr__job *job,
                      const struct hr__peer_item *item)
 {
-    struct hr__counters *c = &l->counters;
+    struct hr__counters *c = hr__counters_here(l);
     int is_own = g->owner == g->cluster->hosts.self;
     job->sample.read = (struct hr__read){
         .fd = -1,
@@ -281,6 +281,7 @@ void *hr__host_main(void *arg)
     struct hr_loader *l = self->loader;
     struct hr__hosting *h = l->hosting;
     struct hr__group *g = &h->groups[self->number];
+    hr__numa_enter("", &l->home, 0);
     pthread_mutex_lock(&l->lock);
     while (!l->stop) {
         h->trying++;

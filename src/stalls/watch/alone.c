@@ -7,7 +7,6 @@
  * signal interrupts leaves nothing behind and is repeated.
  */
 #include "base/clock.h"
-#include "base/cpu.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "loader/sample.h"
@@ -58,7 +57,7 @@ static double cpu_of_sample(const struct hr_stalls_watch *w)
  * result matters most. */
 static int core_counts(int cores[HR__WATCH_CORES + HR__WATCH_ALL_DRAINS])
 {
-    int all = hr__cpu_count(), count = 0;
+    int all = hr_cores(), count = 0;
     for (int n = 1; n < all && count < HR__WATCH_CORES; n *= 2)
         cores[count++] = n;
     for (int i = 0; i < HR__WATCH_ALL_DRAINS; i++)
@@ -102,7 +101,7 @@ static int drain_on(struct hr_stalls_watch *w, int cores, uint64_t batches,
     struct hr__watch_mark begin, end;
     struct hr__confinement *confinement = NULL;
     int r = 0;
-    if (cores < hr__cpu_count()) {
+    if (cores < hr_cores()) {
         r = hr__confine(&confinement, cores, error);
         if (r)
             return r;
@@ -141,7 +140,7 @@ static int have_set(struct hr_stalls_watch *w, struct hr_error *error)
     if (w->after_has_set)
         return 0;
     uint64_t batches =
-        w->settle + drain_batches(w, hr__cpu_count()) + (uint64_t)w->loader->options.batches_ahead;
+        w->settle + drain_batches(w, hr_cores()) + (uint64_t)w->loader->options.batches_ahead;
     int r = hr__watch_set_make(w, batches, 0, error);
     w->after_has_set = !r;
     return r;
@@ -193,7 +192,7 @@ static int drain_cold(struct hr_stalls_watch *w, struct hr_error *error)
     uint64_t wanted =
         batches ? (uint64_t)fmax(slice_s(w) * batches / cold_s, DRAIN_MIN) : DRAIN_MIN;
     struct hr__watch_drain *drain = &w->drains[w->drain_count];
-    r = drain_on(w, hr__cpu_count(), wanted < most ? wanted : most, drain, error);
+    r = drain_on(w, hr_cores(), wanted < most ? wanted : most, drain, error);
     if (r)
         return r;
     drain->cold = true;

@@ -61,7 +61,7 @@ void hr__watch_mark(struct hr_stalls_watch *w, struct hr__watch_mark *mark)
         mark->worker_cpu_ns += thread_ns(l->fetchers[i].id);
     mark->process_cpu_ns =
         clock_ns(CLOCK_PROCESS_CPUTIME_ID) - mark->worker_cpu_ns - w->excluded_cpu_ns;
-    mark->prepare_ns = atomic_load_explicit(&l->counters.prepare.sum_ns, memory_order_relaxed);
+    mark->prepare_ns = HR__COUNTED(l, prepare.sum_ns);
     mark->read_bytes = hr__watch_read_bytes();
     mark->ns = hr__watch_now(w);
 }

@@ -4,7 +4,7 @@
  * quota (cpu.stat of the cgroups). What is missing or malformed there counts as unknown.
  */
 #include "base/clock.h"
-#include "base/cpu.h"
+#include "base/machine.h"
 #include "base/versioned.h"
 
 #include <headrace/stalls.h>
@@ -29,11 +29,11 @@ static void read_cores(struct hr_stalls_load *load)
     char line[512];
     size_t bytes = 0;
     double tick_s = 1.0 / (double)sysconf(_SC_CLK_TCK);
-    cpu_set_t *cores = hr__cpu_affinity(&bytes);
+    cpu_set_t *cores = hr__cores_affinity(&bytes);
     FILE *file = fopen("/proc/stat", "re");
     bool found = false;
     double busy = 0, steal = 0;
-    load->cores = cores ? CPU_COUNT_S(bytes, cores) : hr__cpu_count();
+    load->cores = cores ? CPU_COUNT_S(bytes, cores) : hr_cores();
     while (file && cores && fgets(line, sizeof line, file)) {
         unsigned core;
         unsigned long long t[8]; /* user nice system idle iowait irq softirq steal */
@@ -102,7 +102,7 @@ static bool add_process(struct hr_stalls_load *load, int pid, int depth)
 }
 
 /* Raises *most to the time that a cgroup's quota took. */
-static void take_throttled(void *most, const char *folder)
+static void take_throttled(void *most, const char *folder, int version)
 {
     char path[4300], name[64];
     double *most_s = most;
@@ -110,10 +110,8 @@ static void take_throttled(void *most, const char *folder)
     snprintf(path, sizeof path, "%s/cpu.stat", folder);
     FILE *file = fopen(path, "re");
     while (file && fscanf(file, "%63s %llu", name, &value) == 2) {
-        double unit = !strcmp(name, "throttled_usec")   ? 1e-6
-                      : !strcmp(name, "throttled_time") ? 1e-9
-                                                        : NAN;
-        *most_s = fmax(*most_s, (double)value * unit);
+        if (!strcmp(name, version == 1 ? "throttled_time" : "throttled_usec"))
+            *most_s = fmax(*most_s, (double)value * (version == 1 ? 1e-9 : 1e-6));
     }
     if (file)
         fclose(file);
@@ -139,7 +137,7 @@ void hr_stalls_load_read(struct hr_stalls_load *load, int root)
     now.run_s = own_s();
     if (!add_process(&now, root, 0))
         now.run_delay_s = NAN;
-    hr__cpu_groups(take_throttled, &now.throttled_s);
+    hr__groups_visit("", "cpu", take_throttled, &now.throttled_s);
     now.at_s = (double)hr__now_ns() * 1e-9;
     hr__versioned_give(load, &now, sizeof now);
 }

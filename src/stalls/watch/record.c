@@ -2,13 +2,11 @@
  * Writes the record of a watched loop: the same JSON that the probe of a Python script writes
  * (docs/stalls-format.md), so that both are analysed in the same way.
  */
-#include "base/cpu.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "stalls/watch/watch.h"
 
-#include "cache/capacity.h"
 #include "dataset/dataset.h"
 
 #include <errno.h>
@@ -55,39 +53,15 @@ static double seconds(uint64_t from_ns, uint64_t to_ns)
 
 /* ---- the machine ---- */
 
-/* Finds the value of the first line "NAME...: VALUE"; "" if there is none. */
-static void line_value(char *list, const char *name, char *out, size_t capacity)
-{
-    out[0] = 0;
-    char *rest = NULL;
-    for (char *line = strtok_r(list, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-        char *colon = strchr(line, ':');
-        if (!colon || strncmp(line, name, strlen(name)))
-            continue;
-        snprintf(out, capacity, "%s", colon + 1 + strspn(colon + 1, " \t"));
-        return;
-    }
-}
-
 static json_t *machine(const struct hr_stalls_watch *w)
 {
-    char list[8192], value[128];
-    struct hr__capacity capacity;
-    hr__capacity_read(&capacity, -1);
+    struct hr_machine host = {.size = sizeof host};
+    hr_machine_get(&host);
     json_t *o = json_object();
-    int bad = set(o, "cores", json_integer(hr__cpu_count()));
-    hr__read_text("/proc/cpuinfo", list, sizeof list);
-    line_value(list, "model name", value, sizeof value);
-    bad |= set(o, "cpu", text(value));
-    hr__read_text("/proc/meminfo", list, sizeof list);
-    line_value(list, "MemTotal", value, sizeof value);
-    uint64_t memory = strtoull(value, NULL, 10) * 1024, available = capacity.available;
-    if (capacity.group_limit < memory)
-        memory = capacity.group_limit;
-    if (available > memory)
-        available = memory;
-    bad |= set(o, "memory_bytes", whole(memory));
-    bad |= set(o, "available_bytes", whole(available));
+    int bad = set(o, "cores", json_integer(host.cores));
+    bad |= set(o, "cpu", text(host.processor));
+    bad |= set(o, "memory_bytes", whole(host.memory_bytes));
+    bad |= set(o, "available_bytes", whole(host.page_cache_bytes));
     bad |= set(o, "device", w->options.synchronize ? text("accelerator") : json_null());
     return bad ? (json_decref(o), NULL) : o;
 }

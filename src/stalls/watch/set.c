@@ -13,8 +13,9 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/files.h"
+#include "base/machine.h"
 #include "base/memory.h"
-#include "cache/capacity.h"
 #include "dataset/dataset.h"
 #include "loader/sample.h"
 #include "stalls/watch/watch.h"
@@ -168,8 +169,8 @@ static int preread_samples(struct hr_stalls_watch *w)
  * use already, an eighth of the limit. */
 static uint64_t most_held(void)
 {
-    struct hr__capacity capacity;
-    hr__capacity_read(&capacity, -1);
+    struct hr__memory_limits capacity;
+    hr__memory_limits_read(&capacity, "", -1);
     uint64_t of_host = capacity.available == UINT64_MAX ? 0 : capacity.available / 4;
     uint64_t of_group = capacity.group_limit / 8;
     return of_host < of_group ? of_host : of_group;

@@ -6,6 +6,8 @@ A line of digests.txt is: file name, width, height, CRC-32 of the pixels that
 Image.open(f).convert("RGB") gives. The one exception is 16-bit grey PNG, which
 Pillow clips at 255; there the digest is of the samples' high bytes. ycck.jpg
 and rgb.jpg come from libjpeg (Pillow cannot write them) and are only digested.
+NAME.item is NAME.jpg as coefficients of version 1, by the last commit that wrote
+that version (`headrace.convert`); it has the pixels of its file.
 """
 
 import io
@@ -107,6 +109,8 @@ def main():
         if pixels is None:
             pixels = np.asarray(image.convert("RGB"))
         lines.append(f"{path.name} {image.width} {image.height} {zlib.crc32(pixels.tobytes()):08x}")
+        if path.with_suffix(".item").exists():
+            lines.append(lines[-1].replace(path.name, path.stem + ".item"))
     (HERE / "digests.txt").write_text("\n".join(lines) + "\n")
 
 

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -62,6 +63,7 @@ static struct hr__places *make(uint64_t batch, uint64_t window, int *told)
                                    .sample_bytes = SAMPLE_BYTES,
                                    .batch_samples = batch,
                                    .window = window,
+                                   .node = -1,
                                    .notify = note,
                                    .arg = told};
     struct hr__places *places;
@@ -165,6 +167,30 @@ static void test_too_much(void **state)
     wish.window = (uint64_t)1 << 31;
     assert_int_equal(hr__places_create(&places, &wish, &error), -EFBIG);
     assert_null(places);
+}
+
+/* Pages of a queue at home on node 0, those that it may grow by as well. */
+static void test_node(void **state)
+{
+    struct hr__places_wish wish = {
+        .sample_bytes = SAMPLE_BYTES, .batch_samples = 16, .window = 4, .notify = note};
+    for (wish.node = -1; wish.node < 1; wish.node++) {
+        struct hr__places *p;
+        struct hr_error error;
+        assert_int_equal(hr__places_create(&p, &wish, &error), 0);
+        for (int i = 0; i < 2; i++) {
+            uint8_t *at = p->data + (i ? p->header->data_bytes - PAGE : 0);
+            unsigned long nodes = 0;
+            int policy = -1;
+            if (syscall(SYS_get_mempolicy, &policy, &nodes, 8 * sizeof nodes + 1, at, 2)) {
+                print_message("the kernel or the container refuses get_mempolicy\n");
+            } else {
+                assert_int_equal(policy, wish.node < 0 ? 0 : 1); /* default, preferred */
+                assert_int_equal(nodes, wish.node < 0 ? 0 : 1);
+            }
+        }
+        hr__places_destroy(&p);
+    }
 }
 
 static void test_header(void **state)
@@ -802,6 +828,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chunk_sizes),
         cmocka_unit_test(test_header),
+        cmocka_unit_test(test_node),
         cmocka_unit_test(test_too_much),
         cmocka_unit_test(test_room),
         cmocka_unit_test(test_hint),

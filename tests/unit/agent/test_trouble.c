@@ -89,14 +89,14 @@ int __wrap_hr__wire_send(int socket, const struct hr__wire_message *message)
     return untold.failures[untold.at++];
 }
 
-void __real_hr__capacity_read(struct hr__capacity *out, int directory);
-void __wrap_hr__capacity_read(struct hr__capacity *out, int directory);
+void __real_hr__memory_limits_read(struct hr__memory_limits *out, const char *root, int directory);
+void __wrap_hr__memory_limits_read(struct hr__memory_limits *out, const char *root, int directory);
 
 static _Atomic uint64_t memory_left; /* 0: the real amount */
 
-void __wrap_hr__capacity_read(struct hr__capacity *out, int directory)
+void __wrap_hr__memory_limits_read(struct hr__memory_limits *out, const char *root, int directory)
 {
-    __real_hr__capacity_read(out, directory);
+    __real_hr__memory_limits_read(out, root, directory);
     if (memory_left)
         out->available = memory_left;
 }

@@ -82,6 +82,7 @@ static struct hr__wire_message valid(enum hr__wire_type type)
         m.attach.cache_form = HR_FORM_AUTO;
         m.attach.direct_io = 0;
         m.attach.no_io_uring = 1;
+        m.attach.node = 1;
         m.attach.external_order = 0;
         strcpy(m.attach.stream, "search");
         strcpy(m.attach.cache, "4GiB");
@@ -200,6 +201,21 @@ static void test_values_arrive(void **state)
     assert_int_equal(hr__wire_unpack(&m, bytes, hr__wire_pack(&m, bytes), NULL), 0);
     assert_int_equal(m.attach.shuffle, 1);
     assert_int_equal(m.attach.direct_io, 1);
+}
+
+/* A node that no machine has would be used as the number of a bit. */
+static void test_nodes(void **state)
+{
+    char bytes[HR__WIRE_BYTES_MAX];
+    struct hr__wire_message m = valid(HR__WIRE_ATTACH);
+    struct hr_error error;
+    for (int node = -2; node <= 64; node += node == 0 ? 63 : 1) {
+        m.attach.node = node;
+        int r = hr__wire_unpack(&m, bytes, hr__wire_pack(&m, bytes), &error);
+        assert_int_equal(r, node < -1 || node > 63 ? -EPROTO : 0);
+        if (r)
+            assert_non_null(strstr(error.message, "node"));
+    }
 }
 
 /* A string without an end is truncated. */
@@ -674,6 +690,7 @@ int main(void)
         cmocka_unit_test(test_every_type),
         cmocka_unit_test(test_values_arrive),
         cmocka_unit_test(test_strings_are_cut),
+        cmocka_unit_test(test_nodes),
         cmocka_unit_test(test_other_lengths),
         cmocka_unit_test(test_other_headers),
         cmocka_unit_test(test_one_form_only),

@@ -1,12 +1,10 @@
-/* Memory limits of a cache, computed from texts in the kernel's formats. */
+/* What a cache may take under given limits, and what refusals say. */
 #include "../test.h"
 
 #include "cache/capacity.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
 #define GIB (UINT64_C(1) << 30)
 #define MIB (UINT64_C(1) << 20)
@@ -17,54 +15,10 @@
         .group_file = file                                                                         \
     }
 
-static void test_meminfo(void **state)
-{
-    assert_int_equal(hr__capacity_meminfo("MemTotal:       24684084 kB\n"
-                                          "MemFree:         1000000 kB\n"
-                                          "MemAvailable:   20684084 kB\n"
-                                          "Buffers:              84 kB\n"),
-                     UINT64_C(20684084) * 1024);
-    assert_int_equal(hr__capacity_meminfo("MemAvailable: 12 kB"), 12 * 1024);
-    assert_true(hr__capacity_meminfo("XMemAvailable: 12 kB\n") == UINT64_MAX);
-    assert_true(hr__capacity_meminfo("") == UINT64_MAX);
-}
-
-static void test_groups(void **state)
-{
-    static const char both[] = "9:name=systemd:/\n"
-                               "4:cpu,memory:/data/0123\n"
-                               "3:cpuset:/x\n"
-                               "0::/data/a:b\n";
-    char path[64];
-    assert_int_equal(hr__capacity_group_path(both, "memory", path, sizeof path), 1);
-    assert_string_equal(path, "/data/0123");
-    assert_int_equal(hr__capacity_group_path(both, "cpu", path, sizeof path), 1);
-    assert_string_equal(path, "/data/0123");
-    assert_int_equal(hr__capacity_group_path(both, NULL, path, sizeof path), 1);
-    assert_string_equal(path, "/data/a:b");
-    assert_int_equal(hr__capacity_group_path(both, "mem", path, sizeof path), 0);
-    assert_int_equal(hr__capacity_group_path(both, "cpu,memory", path, sizeof path), 0);
-    assert_int_equal(hr__capacity_group_path("0::/", NULL, path, sizeof path), 1);
-    assert_string_equal(path, "/");
-    assert_int_equal(hr__capacity_group_path("0::/", "memory", path, sizeof path), 0);
-    assert_int_equal(hr__capacity_group_path("4:memory:/a\n", NULL, path, sizeof path), 0);
-    assert_int_equal(hr__capacity_group_path("nonsense\n\n:\n0", NULL, path, sizeof path), 0);
-    assert_int_equal(hr__capacity_group_path("0::/longer", NULL, path, 7), 0);
-}
-
-static void test_limits(void **state)
-{
-    assert_int_equal(hr__capacity_limit("1073741824\n"), GIB);
-    assert_true(hr__capacity_limit("max\n") == UINT64_MAX);
-    assert_true(hr__capacity_limit("") == UINT64_MAX);
-    assert_true(hr__capacity_limit("-1\n") == UINT64_MAX);
-    assert_true(hr__capacity_limit("9223372036854771712\n") == UINT64_C(9223372036854771712));
-}
-
 static void test_check(void **state)
 {
     const struct {
-        struct hr__capacity have;
+        struct hr__memory_limits have;
         uint64_t bytes, freed;
         const char *said; /* the message; NULL: there is enough */
     } cases[] = {
@@ -96,23 +50,14 @@ static void test_check(void **state)
     }
 }
 
-static void test_reclaimable(void **state)
-{
-    static const char one[] = "cache 70\ntotal_cache 99\ntotal_inactive_file 40\n"
-                              "total_active_file 21\nactive_file 1000\n";
-    assert_int_equal(hr__capacity_reclaimable(one, "total_"), 50);
-    assert_int_equal(hr__capacity_reclaimable("anon 5\ninactive_file 7\nactive_file 2", ""), 8);
-    assert_int_equal(hr__capacity_reclaimable("", ""), 0);
-}
-
 /* What may be allocated now: some memory is left for the job itself. */
 static void test_grants(void **state)
 {
-    const struct hr__capacity free = {.files_free = UINT64_MAX,
-                                      .available = 20 * GIB,
-                                      .total = 24 * GIB,
-                                      .group_left = UINT64_MAX};
-    struct hr__capacity have = free;
+    const struct hr__memory_limits free = {.files_free = UINT64_MAX,
+                                           .available = 20 * GIB,
+                                           .total = 24 * GIB,
+                                           .group_left = UINT64_MAX};
+    struct hr__memory_limits have = free;
     char why[HR__CAPACITY_WHY] = "";
     assert_int_equal(hr__capacity_grants(&have, 20 * GIB - 192 * MIB, why), 1);
     assert_string_equal(why, "");
@@ -128,32 +73,15 @@ static void test_grants(void **state)
     have.files_free = MIB;
     assert_int_equal(hr__capacity_grants(&have, MIB + 1, why), 0);
     assert_non_null(strstr(why, "1024 KiB are free in the file system of shared memory"));
-    have = (struct hr__capacity){UINT64_MAX, UINT64_MAX, UINT64_MAX, .total = UINT64_MAX,
-                                 .group_left = UINT64_MAX};
+    have = (struct hr__memory_limits){UINT64_MAX, UINT64_MAX, UINT64_MAX, .total = UINT64_MAX,
+                                      .group_left = UINT64_MAX};
     assert_int_equal(hr__capacity_grants(&have, UINT64_MAX, why), 1);
-}
-
-/* This machine has some memory, but not a million times as much. */
-static void test_read(void **state)
-{
-    struct hr__capacity c;
-    int fd = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    hr__capacity_read(&c, fd);
-    close(fd);
-    assert_in_range(c.available, 1 << 20, UINT64_C(1) << 50);
-    assert_true(c.files_free <= c.files_total);
-    assert_true(c.group_limit > 1 << 20);
-    if (c.group_limit != UINT64_MAX)
-        assert_ptr_equal(strstr(c.group_file, "/sys/fs/cgroup"), c.group_file);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_meminfo), cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_limits),  cmocka_unit_test(test_check),
-        cmocka_unit_test(test_read),    cmocka_unit_test(test_reclaimable),
+        cmocka_unit_test(test_check),
         cmocka_unit_test(test_grants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

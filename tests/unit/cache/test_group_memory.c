@@ -59,7 +59,7 @@ static int make_group(void)
     snprintf(limit, sizeof limit, "%d", (int)LIMIT);
     for (int i = 0; i < 2; i++) {
         const struct group_memory_version *v = &versions[i];
-        if (!hr__capacity_group_path(text, v->controller, own, sizeof own))
+        if (!hr__group_path(text, v->controller, own, sizeof own))
             continue;
         /* Version 2 allows no processes in a group that has groups below it. */
         snprintf(group, sizeof group, "%s%s/headrace-test-%d", v->mount, v->controller ? own : "",

@@ -19,13 +19,15 @@ enum { PASSES = 9, CROPS_EACH = 2 };
 struct version {
     const char *name;
     const struct hr__block_kernels *kernels;
+    int layout; /* 0: items of version 1; 1: of version 2 */
     double us[PASSES];
 };
 
 /* One photograph: its item, and its coefficients as libjpeg has them. */
 struct photo {
     struct bytes item;
-    struct hr__coefficients c;
+    struct hr__coefficients c, c1; /* the item; the same of version 1 */
+    struct hr__block_profiles profiles;
     int16_t (*blocks[3])[64];
 };
 
@@ -68,24 +70,26 @@ static struct hr_region timing_crop(struct hr__random *r, int width, int height)
 }
 
 /* Unpacks what a crop needs; adds up its blocks. */
-static void time_crop(const struct photo *p, const struct hr_region *crop,
-                      const struct hr__block_kernels *kernels, uint8_t *out, uint64_t *blocks)
+static void time_crop(const struct photo *p, const struct hr_region *crop, const struct version *v,
+                      uint8_t *out, uint64_t *blocks)
 {
-    const struct hr__ycc_shape shape = hr__ycc_shape_of(&p->c.header);
-    for (int c = 0; c < p->c.header.components; c++) {
+    const struct hr__coefficients *item = v->layout ? &p->c : &p->c1;
+    const struct hr__ycc_shape shape = hr__ycc_shape_of(&item->header);
+    for (int c = 0; c < item->header.components; c++) {
         struct hr_region w;
         hr__ycc_window(&shape, crop, c, &w);
         uint32_t x = (uint32_t)w.x / 32 * 4, right = (uint32_t)(w.x + w.width + 7) / 8;
         struct hr__block_run run = {
-            .end = p->c.data + p->c.data_bytes,
-            .quant = p->c.quant[c],
+            .profiles = item->profiles ? &p->profiles : NULL,
+            .end = item->data + item->data_bytes,
+            .quant = item->quant[c],
             .blocks = right - x,
             .out = out,
             .stride = (ptrdiff_t)(((size_t)(right - x) * 8 + 24 + 63) & ~(size_t)63),
         };
         for (uint32_t y = (uint32_t)w.y / 8; y < (uint32_t)(w.y + w.height + 7) / 8; y++) {
-            run.data = hr__coefficients_find(&p->c, c, y, x);
-            assert_int_equal(kernels->unpack(&run), 0);
+            run.data = hr__coefficients_find(item, c, y, x);
+            assert_int_equal(v->kernels->unpack(&run), 0);
             run.out += 8 * run.stride;
             *blocks += run.blocks;
         }
@@ -93,8 +97,7 @@ static void time_crop(const struct photo *p, const struct hr_region *crop,
     }
 }
 
-static double time_crops(const struct timing *t, const struct hr__block_kernels *kernels,
-                         uint64_t *blocks)
+static double time_crops(const struct timing *t, const struct version *v, uint64_t *blocks)
 {
     struct hr__random r;
     hr__random_init(&r, 10, 0, 0, 0);
@@ -103,7 +106,7 @@ static double time_crops(const struct timing *t, const struct hr__block_kernels 
     for (int n = 0; n < t->count * CROPS_EACH; n++) {
         const struct photo *p = &t->photos[n / CROPS_EACH];
         struct hr_region crop = timing_crop(&r, (int)p->c.header.width, (int)p->c.header.height);
-        time_crop(p, &crop, kernels, t->out, blocks);
+        time_crop(p, &crop, v, t->out, blocks);
     }
     return (double)(thread_ns() - start) / 1e3 / (t->count * CROPS_EACH);
 }
@@ -152,9 +155,10 @@ static struct bytes read_file(const char *path)
     return out;
 }
 
-/* Makes the item; adds the microseconds that reading and packing took. */
+/* Makes the item; adds the microseconds that reading and packing took, and the bytes
+ * in version 1. */
 static void read_photo(struct hr__transcoder *transcoder, const char *path, struct photo *p,
-                       double *us)
+                       double *us, uint64_t *bytes)
 {
     struct bytes file = read_file(path);
     uint64_t start = thread_ns();
@@ -163,6 +167,11 @@ static void read_photo(struct hr__transcoder *transcoder, const char *path, stru
     p->item = make_item(transcoder, &file);
     free(file.data);
     assert_int_equal(hr__coefficients_open(&p->c, p->item.data, p->item.length, NULL), 0);
+    hr__coefficients_profiles(&p->c, &p->profiles);
+    struct bytes before;
+    before.data = version1_of(&p->c, 0, &before.length);
+    *bytes += before.length;
+    assert_int_equal(hr__coefficients_open(&p->c1, before.data, before.length, NULL), 0);
     for (int c = 0; c < p->c.header.components; c++) {
         p->blocks[c] = malloc((size_t)p->c.blocks_x[c] * p->c.blocks_y[c] * sizeof *p->blocks[c]);
         for (uint32_t y = 0; y < p->c.blocks_y[c]; y++)
@@ -172,38 +181,49 @@ static void read_photo(struct hr__transcoder *transcoder, const char *path, stru
     }
 }
 
+/* Every version of the code, on items of both versions. */
+static int list_versions(struct version *v)
+{
+    static const char *const names[] = {"portable", "avx2", "avx512"};
+    int count = 2 * (int)hr__isa() + 2;
+    for (int i = 0; i < count; i++)
+        v[i] = (struct version){names[i / 2], hr__block_kernels((enum hr__isa)(i / 2)), i % 2, {0}};
+#ifdef __x86_64__
+    if (hr__isa() >= HR__ISA_AVX2)
+        v[count++] = (struct version){"no pdep", &hr__block_kernels_avx2_slow_pdep, 1, {0}};
+#endif
+    return count;
+}
+
 static int time_versions(int files, char **paths)
 {
     struct hr__transcoder *transcoder;
     struct hr__packer *packer;
-    static const char *const names[] = {"portable", "avx2", "avx512"};
-    struct version v[3];
-    struct timing t = {calloc((size_t)files, sizeof *t.photos), files, malloc(64 << 20)};
+    struct version v[8];
+    struct timing t = {aligned_alloc(64, (size_t)files * sizeof *t.photos), files,
+                       malloc(64 << 20)};
     double read_us = 0, pack_us[PASSES];
-    uint64_t blocks = 0, bytes = 0;
-    int isas = (int)hr__isa() + 1;
-    for (int i = 0; i < isas; i++) {
-        v[i].name = names[i];
-        v[i].kernels = hr__block_kernels((enum hr__isa)i);
-    }
+    uint64_t blocks = 0, bytes = 0, before = 0;
+    int count = list_versions(v);
     assert_int_equal(hr__transcoder_create(&transcoder, NULL), 0);
     assert_int_equal(hr__packer_create(&packer, NULL), 0);
     for (int i = 0; i < files; i++) {
-        read_photo(transcoder, paths[i], &t.photos[i], &read_us);
+        read_photo(transcoder, paths[i], &t.photos[i], &read_us, &before);
         bytes += t.photos[i].item.length;
     }
     for (int pass = 0; pass < PASSES; pass++) {
         pack_us[pass] = time_packing(&t, packer);
-        for (int i = 0; i < isas; i++)
-            v[i].us[pass] = time_crops(&t, v[i].kernels, &blocks);
+        for (int i = 0; i < count; i++)
+            v[i].us[pass] = time_crops(&t, &v[i], &blocks);
     }
-    printf("%d photographs, %.1f KB an item\n", files, (double)bytes / 1e3 / files);
+    printf("%d photographs, %.1f KB an item, %.1f in version 1\n", files,
+           (double)bytes / 1e3 / files, (double)before / 1e3 / files);
     printf("reading and packing  %7.1f us an image\npacking              %7.1f us an image\n",
            read_us / files, median(pack_us, PASSES));
-    for (int i = 0; i < isas; i++) {
+    for (int i = 0; i < count; i++) {
         double us = median(v[i].us, PASSES);
-        printf("%-20s %7.1f us a crop, %5.1f ns a block\n", v[i].name, us,
-               us * 1e3 * files * CROPS_EACH / (double)blocks);
+        printf("%-10s version %d %7.1f us a crop, %5.1f ns a block\n", v[i].name, 1 + v[i].layout,
+               us, us * 1e3 * files * CROPS_EACH / (double)blocks);
     }
     hr__packer_destroy(&packer);
     hr__transcoder_destroy(&transcoder);

@@ -1,13 +1,14 @@
 /*
- * Every version of block unpacking against an independent one: blocks are written here,
- * value by value as coefficients.h describes them, and their samples computed with 64-bit
- * numbers straight from the definition of the transform's fixed point. Widths,
+ * Every version of block unpacking against an independent one: blocks and groups are written here,
+ * value by value as coefficients_blocks.h and coefficients.h describe them, and their samples
+ * computed with 64-bit numbers straight from the definition of the transform's fixed point. Widths,
  * exceptions, maps and DC of every kind, runs of every length; hostile bytes leave
  * neither the item nor the output.
  */
 #include "../test.h"
 
-#include "codec/coefficients.h"
+#include "codec/coefficients_blocks.h"
+#include "codec/coefficients_group.h"
 #include "codec/zigzag.h"
 
 #include <errno.h>
@@ -159,6 +160,7 @@ struct block_kernels_run {
     uint32_t blocks;
     uint16_t quant[64];
     uint8_t want[MOST][64];
+    const struct hr__block_profiles *profiles; /* NULL: version 1 */
 };
 
 static void make_run(struct block_kernels_run *r, const struct block_kernels_kind *kind,
@@ -186,31 +188,46 @@ static void make_run(struct block_kernels_run *r, const struct block_kernels_kin
     }
     r->bytes = calloc(1, r->length + HR__ITEM_PAD);
     memcpy(r->bytes, scratch, r->length);
+    r->profiles = NULL;
 }
 
 static struct hr__block_run as_run(const struct block_kernels_run *r, uint8_t *out)
 {
-    return (struct hr__block_run){r->bytes, r->bytes + r->length, r->quant, r->blocks, out, STRIDE};
+    return (struct hr__block_run){r->bytes, r->bytes + r->length, r->quant, r->blocks, out,
+                                  STRIDE,   r->profiles};
 }
 
-static void expect_run(const struct block_kernels_run *r, enum hr__isa isa,
-                       const struct block_kernels_kind *kind)
+static void expect_samples(const struct block_kernels_run *r,
+                           const struct hr__block_kernels *kernels, const char *name,
+                           const struct block_kernels_kind *kind)
 {
     uint8_t *out = malloc(8 * STRIDE);
     struct hr__block_run run = as_run(r, out);
     memset(out, 0xA5, 8 * STRIDE);
-    assert_int_equal(hr__block_kernels(isa)->unpack(&run), 0);
+    assert_int_equal(kernels->unpack(&run), 0);
     for (uint32_t i = 0; i < r->blocks; i++)
         for (uint32_t y = 0; y < 8; y++)
             if (memcmp(out + y * STRIDE + 8 * i, r->want[i] + 8 * y, 8))
-                fail_msg("version %d: row %u of block %u of %u, widths %u and %u", (int)isa, y, i,
-                         r->blocks, kind->w1, kind->w2);
+                fail_msg("%s: row %u of block %u of %u, widths %u and %u", name, y, i, r->blocks,
+                         kind->w1, kind->w2);
     for (int y = 0; y < 8; y++)
         for (size_t x = 8 * (r->blocks + 3); x < STRIDE; x++)
             assert_int_equal(out[y * STRIDE + (int)x], 0xA5);
     run.end--; /* the last block leaves the item */
-    assert_int_equal(hr__block_kernels(isa)->unpack(&run), -EBADMSG);
+    assert_int_equal(kernels->unpack(&run), -EBADMSG);
     free(out);
+}
+
+/* By every version of the code that this machine can run. */
+static void expect_run(const struct block_kernels_run *r, const struct block_kernels_kind *kind)
+{
+    static const char *const names[] = {"portable", "AVX2 or NEON", "AVX-512"};
+    for (int isa = 0; isa <= (int)hr__isa(); isa++)
+        expect_samples(r, hr__block_kernels((enum hr__isa)isa), names[isa], kind);
+#ifdef __x86_64__
+    if (hr__isa() >= HR__ISA_AVX2)
+        expect_samples(r, &hr__block_kernels_avx2_slow_pdep, "AVX2 without PDEP", kind);
+#endif
 }
 
 /* As large as HR__COLUMN_LIMIT leaves room for, else most blocks would be refused. */
@@ -234,8 +251,7 @@ static void every_kind_of_block(void **state)
             if (kind.share == 100 && kind.w1 + kind.w2 > 10)
                 kind.share = 60;
             make_run(&r, &kind, quant < 255 ? quant : 255);
-            for (int isa = 0; isa <= (int)hr__isa(); isa++)
-                expect_run(&r, (enum hr__isa)isa, &kind);
+            expect_run(&r, &kind);
             free(r.bytes);
         }
 }
@@ -248,8 +264,7 @@ static void large_quantisers(void **state)
     for (int i = 0; i < 20; i++) {
         struct block_kernels_run r;
         make_run(&r, &kind, 2000);
-        for (int isa = 0; isa <= (int)hr__isa(); isa++)
-            expect_run(&r, (enum hr__isa)isa, &kind);
+        expect_run(&r, &kind);
         free(r.bytes);
     }
 }
@@ -267,7 +282,7 @@ static void odd_exceptions_are_read_alike(void **state)
     for (int i = 0; i < 64; i++)
         quant[i] = (uint16_t)(i + 1);
     for (int isa = 0; isa <= (int)hr__isa(); isa++) {
-        struct hr__block_run run = {bytes, bytes + sizeof odd, quant, 1, out[isa], 32};
+        struct hr__block_run run = {bytes, bytes + sizeof odd, quant, 1, out[isa], 32, NULL};
         assert_int_equal(hr__block_kernels((enum hr__isa)isa)->unpack(&run), 0);
         for (int y = 0; y < 8; y++)
             assert_memory_equal(out[isa] + 32 * y, out[0] + 32 * y, 8);
@@ -277,27 +292,192 @@ static void odd_exceptions_are_read_alike(void **state)
 
 /* Any bytes: the same verdict from all, nothing read or written outside (which a sanitizer
  * sees: both are blocks of their own). */
+static void try_hostile(int n, const struct hr__block_profiles *profiles)
+{
+    struct block_kernels_run r = {
+        .length = 1 + draw(n % 2 ? 60 : 1500), .blocks = 1 + draw(MOST), .profiles = profiles};
+    int result = 0;
+    r.bytes = malloc(r.length + HR__ITEM_PAD);
+    for (size_t i = 0; i < r.length + HR__ITEM_PAD; i++)
+        r.bytes[i] = (uint8_t)(n % 3 ? draw(256) : draw(256) & draw(256) & draw(256));
+    for (int i = 0; i < 64; i++)
+        r.quant[i] = (uint16_t)draw(n % 5 ? 256 : 65536);
+    for (int isa = 0; isa <= (int)hr__isa(); isa++) {
+        uint8_t *out = malloc(8 * STRIDE);
+        struct hr__block_run run = as_run(&r, out);
+        int verdict = hr__block_kernels((enum hr__isa)isa)->unpack(&run);
+        assert_true(!isa || verdict == result);
+        result = verdict;
+        free(out);
+    }
+    free(r.bytes);
+}
+
 static void hostile_bytes(void **state)
 {
     (void)state;
-    for (int n = 0; n < 4000; n++) {
-        struct block_kernels_run r = {.length = 1 + draw(n % 2 ? 60 : 1500),
-                                      .blocks = 1 + draw(MOST)};
-        int result = 0;
-        r.bytes = malloc(r.length + HR__ITEM_PAD);
-        for (size_t i = 0; i < r.length + HR__ITEM_PAD; i++)
-            r.bytes[i] = (uint8_t)(n % 3 ? draw(256) : draw(256) & draw(256) & draw(256));
-        for (int i = 0; i < 64; i++)
-            r.quant[i] = (uint16_t)draw(n % 5 ? 256 : 65536);
-        for (int isa = 0; isa <= (int)hr__isa(); isa++) {
-            uint8_t *out = malloc(8 * STRIDE);
-            struct hr__block_run run = as_run(&r, out);
-            int verdict = hr__block_kernels((enum hr__isa)isa)->unpack(&run);
-            assert_true(!isa || verdict == result);
-            result = verdict;
-            free(out);
+    for (int n = 0; n < 4000; n++)
+        try_hostile(n, NULL);
+}
+
+/* Version 2: groups, with profiles of their own. */
+struct group_kernels_profiles {
+    uint8_t width[16][64];
+    struct hr__block_profiles expanded;
+};
+
+static void draw_profiles(struct group_kernels_profiles *p, unsigned most)
+{
+    uint8_t packed[16][HR__PROFILE_BYTES] = {{0}};
+    for (int i = 0; i < 16; i++)
+        for (unsigned k = 1; k < 64; k++) {
+            unsigned limit = k < 8 ? 8 : 7;
+            p->width[i][k] = (uint8_t)draw((most < limit ? most : limit) + 1);
+            packed[i][k % 32] |= (uint8_t)(p->width[i][k] << k / 32 * 4);
         }
+    assert_true(hr__block_profiles_are_sane(packed[0], 16));
+    hr__block_profiles_expand(&p->expanded, packed[0], 16);
+    for (int i = 0; i < 16; i++)
+        for (unsigned k = 0; k < 64; k++) {
+            assert_int_equal(p->expanded.width[i][k], k ? p->width[i][k] : 0);
+            assert_int_equal(p->expanded.mask[i][k], (1 << (k ? p->width[i][k] : 0)) - 1);
+        }
+}
+
+/* Writes a block's values; returns its map, of n bytes. */
+static uint64_t write_values(struct block_kernels_stream *s, int16_t zigzag[64],
+                             const uint8_t width[64], unsigned share, unsigned n)
+{
+    uint64_t map = 0;
+    for (unsigned k = 1; k < 8 * n; k++) {
+        if (draw(100) >= share || !width[k])
+            continue;
+        int half = 1 << (width[k] - 1), value = (int)draw(2 * (unsigned)half) - half;
+        value += value >= 0;
+        if (value == 128)
+            continue;
+        zigzag[k] = (int16_t)value;
+        put(s, code_of(value, width[k]), width[k]);
+        map |= UINT64_C(1) << k;
+    }
+    return map;
+}
+
+/* Writes a group; returns its bytes. */
+static size_t write_group(uint8_t *out, int16_t natural[4][64],
+                          const struct group_kernels_profiles *p,
+                          const struct block_kernels_kind *kind, int room)
+{
+    static const unsigned offset_bits[8] = {2, 3, 4, 5, 6, 7, 8, 12};
+    uint8_t stream[256] = {0}, extra[4 * 64 * 3];
+    int16_t zigzag[4][64] = {{0}};
+    unsigned code = draw(8), exceptions = 0, bits = offset_bits[code];
+    unsigned span = (1u << bits) < (unsigned)room ? 1u << bits : (unsigned)room;
+    int base = (int)draw((unsigned)room + 1) - room;
+    struct block_kernels_stream s = {stream, 0};
+    uint64_t map[4];
+    for (int i = 0; i < 4; i++) {
+        unsigned offset = draw(span);
+        zigzag[i][0] = (int16_t)(base + (int)offset);
+        put(&s, offset, bits);
+    }
+    for (int i = 0; i < 4; i++) {
+        unsigned number = draw(16), n = draw(6) ? kind->n : draw(9);
+        map[i] = write_values(&s, zigzag[i], p->width[number], kind->share, n);
+        out[2 + i] = (uint8_t)(number | n << 4);
+    }
+    for (unsigned i = 0; i < kind->exceptions; i++) {
+        unsigned block = draw(4), k = 1 + draw(63);
+        if (zigzag[block][k])
+            continue;
+        int value = (int)draw(600) - 300;
+        zigzag[block][k] = (int16_t)value;
+        uint8_t *e = extra + 3 * exceptions++;
+        e[0] = (uint8_t)(block | k << 2);
+        memcpy(e + 1, &zigzag[block][k], 2);
+    }
+    unsigned head = ((unsigned)base & 0xFFF) | code << 12 | (exceptions > 0) << 15;
+    memcpy(out, &head, 2);
+    size_t at = 6;
+    if (exceptions)
+        out[at++] = (uint8_t)exceptions;
+    for (int i = 0; i < 4; at += out[2 + i++] >> 4)
+        memcpy(out + at, &map[i], out[2 + i] >> 4);
+    memcpy(out + at, stream, (s.bits + 7) / 8);
+    at += (s.bits + 7) / 8;
+    memcpy(out + at, extra, 3 * exceptions);
+    for (int i = 0; i < 4; i++)
+        for (unsigned k = 0; k < 64; k++)
+            natural[i][hr__zigzag[k]] = zigzag[i][k];
+    return at + 3 * exceptions;
+}
+
+static void make_groups(struct block_kernels_run *r, const struct group_kernels_profiles *p,
+                        const struct block_kernels_kind *kind, unsigned quant)
+{
+    static uint8_t scratch[(MOST + 3) * HR__GROUP_BYTES_MOST];
+    static int16_t natural[4][64];
+    r->blocks = 1 + draw(MOST);
+    r->length = 0;
+    for (int i = 0; i < 64; i++)
+        r->quant[i] = (uint16_t)(1 + draw(quant));
+    int room = 2047 < 3000 / r->quant[0] ? 2047 : 3000 / r->quant[0];
+    for (uint32_t i = 0; i < r->blocks;) {
+        size_t bytes = write_group(scratch + r->length, natural, p, kind, room + 1);
+        int held = 1;
+        for (uint32_t j = 0; j < 4 && i + j < r->blocks; j++)
+            held &= expected_samples(natural[j], r->quant, r->want[i + j]);
+        if (!held)
+            continue;
+        r->length += bytes;
+        i += 4;
+    }
+    r->bytes = calloc(1, r->length + HR__ITEM_PAD);
+    memcpy(r->bytes, scratch, r->length);
+    r->profiles = &p->expanded;
+}
+
+static void every_kind_of_group(void **state)
+{
+    static const unsigned shares[] = {3, 15, 35, 100};
+    static struct group_kernels_profiles profiles;
+    (void)state;
+    for (unsigned most = 0; most <= 8; most++)
+        for (unsigned i = 0; i < 40; i++) {
+            struct block_kernels_kind kind = {most, most, shares[i % 4], i / 8 ? draw(9) : 0, 8};
+            struct block_kernels_run r;
+            unsigned quant = largest_quant(&kind);
+            if (kind.share == 100 && most > 5)
+                kind.share = 60;
+            draw_profiles(&profiles, most);
+            make_groups(&r, &profiles, &kind, quant < 255 ? quant : 255);
+            expect_run(&r, &kind);
+            free(r.bytes);
+        }
+}
+
+static void large_quantisers_of_groups(void **state)
+{
+    static const struct block_kernels_kind kind = {1, 1, 2, 0, 8};
+    static struct group_kernels_profiles profiles;
+    (void)state;
+    draw_profiles(&profiles, 1);
+    for (int i = 0; i < 20; i++) {
+        struct block_kernels_run r;
+        make_groups(&r, &profiles, &kind, 2000);
+        expect_run(&r, &kind);
         free(r.bytes);
+    }
+}
+
+static void hostile_groups(void **state)
+{
+    static struct group_kernels_profiles profiles;
+    (void)state;
+    for (int n = 0; n < 4000; n++) {
+        if (n % 20 == 0)
+            draw_profiles(&profiles, draw(9));
+        try_hostile(n, &profiles.expanded);
     }
 }
 
@@ -308,6 +488,9 @@ int main(void)
         cmocka_unit_test(large_quantisers),
         cmocka_unit_test(odd_exceptions_are_read_alike),
         cmocka_unit_test(hostile_bytes),
+        cmocka_unit_test(every_kind_of_group),
+        cmocka_unit_test(large_quantisers_of_groups),
+        cmocka_unit_test(hostile_groups),
     };
     return cmocka_run_group_tests_name("codec-block-kernels", tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* The form `coefficients`: packing and reading back is lossless; limits hold. */
 #include "codec/coefficients.h"
 #include "codec/inverse_dct.h"
+#include "codec/zigzag.h"
 
 #include "../test.h"
 
@@ -85,6 +86,7 @@ static void expect_same(const struct made *m, const uint8_t *bytes, size_t lengt
 static void expect_same_samples(const struct made *m, const uint8_t *bytes, size_t length)
 {
     struct hr__coefficients item;
+    struct hr__block_profiles profiles;
     assert_int_equal(hr__coefficients_open(&item, bytes, length, NULL), 0);
     for (int c = 0; c < m->image.components; c++) {
         size_t stride = (m->blocks_x[c] + 3) * 8;
@@ -94,6 +96,7 @@ static void expect_same_samples(const struct made *m, const uint8_t *bytes, size
             .quant = item.quant[c],
             .blocks = m->blocks_x[c],
             .stride = (ptrdiff_t)stride,
+            .profiles = hr__coefficients_profiles(&item, &profiles),
         };
         for (uint32_t y = 0; y < m->blocks_y[c]; y++)
             for (int isa = HR__ISA_PORTABLE; isa <= (int)hr__isa(); isa++) {
@@ -154,7 +157,9 @@ static void test_the_best_version_is_chosen(void **state)
     (void)state;
     assert_ptr_equal(hr__block_kernels(HR__ISA_PORTABLE), &hr__block_kernels_portable);
 #ifdef __x86_64__
-    assert_ptr_equal(hr__block_kernels(HR__ISA_AVX2), &hr__block_kernels_avx2);
+    assert_ptr_equal(hr__block_kernels(HR__ISA_AVX2), hr__pdep_is_fast()
+                                                          ? &hr__block_kernels_avx2
+                                                          : &hr__block_kernels_avx2_slow_pdep);
     assert_ptr_equal(hr__block_kernels(HR__ISA_AVX512), &hr__block_kernels_avx512);
 #endif
 }
@@ -207,16 +212,100 @@ static void test_every_value_may_be_an_exception(void **state)
     (void)state;
     m.image.quant[0] = m.quant;
     for (int i = 1; i < 64; i++)
-        m.blocks[0][0][i] = (int16_t)((65 + i) * (i % 3 ? 1 : -1));
+        m.blocks[0][0][i] = (int16_t)((200 + i) * (i % 3 ? 1 : -1));
     assert_int_equal(hr__packer_create(&packer, NULL), 0);
     assert_int_equal(pack(packer, &m, 0, &bytes, &length), 0);
     expect_same(&m, bytes, length);
     expect_same_samples(&m, bytes, length);
     assert_int_equal(hr__coefficients_open(&item, bytes, length, NULL), 0);
-    assert_true(item.data[2] & 0x40);
-    assert_int_equal(item.data[3], 63);
-    /* header, count, map, 63 values of one bit, exceptions */
-    assert_int_equal(item.data_bytes, 3 + 1 + 8 + 8 + 63 * 3);
+    assert_true(item.data[1] & 0x80);
+    assert_int_equal(item.data[6], 63);
+    /* header, kinds, count, DC offsets of two bits, exceptions */
+    assert_int_equal(item.data_bytes, 2 + 4 + 1 + 1 + 63 * 3);
+    drop(&m);
+    hr__packer_destroy(&packer);
+}
+
+/* Values around the largest that a width holds, which has 8 bits at zigzag positions 1..7 and 7 at
+ * the others. */
+static void test_widths_hold_what_they_say(void **state)
+{
+    struct hr__packer *packer;
+    const uint8_t *bytes;
+    size_t length;
+    (void)state;
+    assert_int_equal(hr__packer_create(&packer, NULL), 0);
+    for (int k = 1; k < 64; k += k < 9 ? 1 : 9)
+        for (int v = -140; v <= 140; v++) {
+            int at = hr__zigzag[k], most = k < 8 ? 127 : 64;
+            struct made m = one_block(0, 1);
+            struct hr__coefficients item;
+            m.image.quant[0] = m.quant;
+            m.blocks[0][0][at] = (int16_t)v;
+            assert_int_equal(pack(packer, &m, 0, &bytes, &length), 0);
+            expect_same(&m, bytes, length);
+            expect_same_samples(&m, bytes, length);
+            assert_int_equal(hr__coefficients_open(&item, bytes, length, NULL), 0);
+            assert_int_equal(item.data[1] >> 7, v < -most || v > most);
+            drop(&m);
+        }
+    hr__packer_destroy(&packer);
+}
+
+/* Nobody writes them; reading them would leave a vector. */
+static void test_widths_are_checked(void **state)
+{
+    struct hr__packer *packer;
+    struct made m;
+    const uint8_t *bytes;
+    size_t length, at = sizeof(struct hr__item_header) + 128;
+    (void)state;
+    assert_int_equal(hr__packer_create(&packer, NULL), 0);
+    make(&m, 64, 64, 1, 30, 10);
+    assert_int_equal(pack(packer, &m, 0, &bytes, &length), 0);
+    for (int k = 0; k < 64; k++)
+        for (int width = 0; width < 16; width++) {
+            struct hr__coefficients item;
+            uint8_t *copy = malloc(length), *byte = copy + at + k % 32;
+            memcpy(copy, bytes, length);
+            *byte = (uint8_t)(k < 32 ? (*byte & 0xF0) | width : (*byte & 15) | width << 4);
+            int sane = width <= (!k ? 0 : k < 8 ? 8 : 7);
+            int r = hr__coefficients_open(&item, copy, length, NULL);
+            assert_int_equal(r, sane ? 0 : -EBADMSG);
+            free(copy);
+        }
+    drop(&m);
+    hr__packer_destroy(&packer);
+}
+
+static void test_versions(void **state)
+{
+    struct hr__packer *packer;
+    struct hr__coefficients item;
+    struct made m;
+    const uint8_t *bytes;
+    size_t length;
+    (void)state;
+    assert_int_equal(hr__packer_create(&packer, NULL), 0);
+    make(&m, 64, 64, 1, 30, 10);
+    assert_int_equal(pack(packer, &m, 0, &bytes, &length), 0);
+    struct hr__item_header *h = malloc(length);
+    memcpy(h, bytes, length);
+    assert_int_equal(h->version, 2);
+    assert_int_equal(h->profiles, 1); /* of 64 blocks */
+    for (int version = 0; version < 5; version++)
+        for (int profiles = 0; profiles < 19; profiles++) {
+            h->version = (uint8_t)version;
+            h->profiles = (uint8_t)profiles;
+            int r = hr__coefficients_open(&item, h, length, NULL);
+            if (version < 1 || version > 2)
+                assert_int_equal(r, -ENOTSUP);
+            else if (version == 1 ? profiles : !profiles || profiles > 16)
+                assert_int_equal(r, -EBADMSG);
+            else if (profiles < 2)
+                assert_int_equal(r, 0);
+        }
+    free(h);
     drop(&m);
     hr__packer_destroy(&packer);
 }
@@ -337,6 +426,9 @@ int main(void)
         cmocka_unit_test(test_rows_beyond_64_kib_have_a_wide_index),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_every_value_may_be_an_exception),
+        cmocka_unit_test(test_widths_hold_what_they_say),
+        cmocka_unit_test(test_widths_are_checked),
+        cmocka_unit_test(test_versions),
         cmocka_unit_test(test_what_is_refused),
         cmocka_unit_test(test_the_machines_transform_is_the_plain_one),
         cmocka_unit_test(test_the_best_version_is_chosen),

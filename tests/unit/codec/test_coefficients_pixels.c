@@ -8,6 +8,7 @@
  */
 #include "../test.h"
 #include "components.h"
+#include "version1.h"
 
 #include "base/memory.h"
 #include "codec/jpeg_transcode.h"
@@ -42,13 +43,17 @@ static struct bytes make_item(struct hr__transcoder *transcoder, const struct by
     return out;
 }
 
+#include "coefficients_timing.h"
+
 /* One component by one instruction set, against the plane that libjpeg gives. */
 static int component_is_exact(const struct hr__coefficients *item, int c, enum hr__isa isa,
                               const struct components *want)
 {
     size_t stride = ((size_t)item->blocks_x[c] + 3) * 8;
     uint8_t *out = malloc(8 * stride);
+    struct hr__block_profiles profiles;
     struct hr__block_run run = {
+        .profiles = hr__coefficients_profiles(item, &profiles),
         .end = item->data + item->data_bytes,
         .quant = item->quant[c],
         .blocks = item->blocks_x[c],
@@ -97,31 +102,56 @@ static struct hr_region random_region(uint64_t *random, int width, int height)
     return r;
 }
 
-static void image_is_exact(struct pixels_bench *b, const struct jpeg_spec *spec)
+/* The item as one of version 1. */
+static struct bytes make_version1(const struct bytes *item, int wide)
 {
-    struct bytes file = make_jpeg(spec), item = make_item(b->transcoder, &file);
+    struct hr__coefficients c;
+    struct bytes made, out;
+    assert_int_equal(hr__coefficients_open(&c, item->data, item->length, NULL), 0);
+    made.data = version1_of(&c, wide, &made.length);
+    out = (struct bytes){malloc(made.length), made.length};
+    memcpy(out.data, made.data, made.length);
+    free(made.data);
+    return out;
+}
+
+static void item_is_exact(struct pixels_bench *b, const struct jpeg_spec *spec,
+                          const struct bytes *file, const struct bytes *item)
+{
     struct hr__coefficients c;
     struct components want;
     int w, h;
-    uint8_t *reference = decode_plainly(&file, &w, &h);
-    components_of(&file, &want);
-    assert_int_equal(hr__coefficients_open(&c, item.data, item.length, NULL), 0);
+    uint8_t *reference = decode_plainly(file, &w, &h);
+    components_of(file, &want);
+    assert_int_equal(hr__coefficients_open(&c, item->data, item->length, NULL), 0);
     for (int i = 0; i < c.header.components; i++)
         for (int isa = 0; isa <= (int)hr__isa(); isa++)
             if (!component_is_exact(&c, i, (enum hr__isa)isa, &want))
-                fail_msg("version %d: component %d of %dx%d, quality %d, seed %d differs", isa, i,
-                         w, h, spec->quality, (int)spec->seed);
+                fail_msg("version %d, instruction set %d: component %d of %dx%d, quality %d, seed "
+                         "%d differs",
+                         c.header.version, isa, i, w, h, spec->quality, (int)spec->seed);
     for (int n = 0; n < 8; n++) {
         struct hr_region region = {0, 0, w, h};
         if (n)
             region = random_region(&b->random, w, h);
-        if (!region_is_exact(b->format, &item, reference, &region))
-            fail_msg("region %d,%d %dx%d of %dx%d, %d x %d, quality %d, seed %d differs", region.x,
-                     region.y, region.width, region.height, w, h, c.header.h, c.header.v,
-                     spec->quality, (int)spec->seed);
+        if (!region_is_exact(b->format, item, reference, &region))
+            fail_msg("version %d: region %d,%d %dx%d of %dx%d, %d x %d, quality %d, seed %d "
+                     "differs",
+                     c.header.version, region.x, region.y, region.width, region.height, w, h,
+                     c.header.h, c.header.v, spec->quality, (int)spec->seed);
     }
     components_free(&want);
     free(reference);
+}
+
+/* In both versions of the layout. */
+static void image_is_exact(struct pixels_bench *b, const struct jpeg_spec *spec)
+{
+    struct bytes file = make_jpeg(spec), item = make_item(b->transcoder, &file);
+    struct bytes before = make_version1(&item, spec->seed & 1);
+    item_is_exact(b, spec, &file, &item);
+    item_is_exact(b, spec, &file, &before);
+    free(before.data);
     free(item.data);
     free(file.data);
 }
@@ -200,12 +230,14 @@ static struct bytes fuzz_input(const struct bytes *item, uint64_t *random)
     return input;
 }
 
-static struct bytes small_input(struct pixels_bench *b, int sampling, int quality)
+static struct bytes small_input(struct pixels_bench *b, int sampling, int quality, int version)
 {
     struct jpeg_spec spec = sampled_spec(sampling, 37, 19, next_random(&b->random));
     spec.quality = quality;
     struct bytes file = make_jpeg(&spec), item = make_item(b->transcoder, &file);
-    struct bytes input = fuzz_input(&item, &b->random);
+    struct bytes before = make_version1(&item, 0);
+    struct bytes input = fuzz_input(version == 1 ? &before : &item, &b->random);
+    free(before.data);
     free(item.data);
     free(file.data);
     return input;
@@ -215,8 +247,9 @@ static struct bytes small_input(struct pixels_bench *b, int sampling, int qualit
 static void damaged_items_are_safe(void **state)
 {
     struct pixels_bench *b = *state;
-    for (int s = 0; s < SAMPLINGS; s++) {
-        struct bytes input = small_input(b, samplings[s], 20 + 15 * s);
+    for (int n = 0; n < 2 * SAMPLINGS; n++) {
+        int s = n / 2;
+        struct bytes input = small_input(b, samplings[s], 20 + 15 * s, 1 + n % 2);
         LLVMFuzzerTestOneInput(input.data, input.length);
         for (size_t i = CHOICE; i < input.length; i++) {
             uint8_t was = input.data[i];
@@ -231,11 +264,10 @@ static void damaged_items_are_safe(void **state)
     }
 }
 
-static void cut_items_are_safe(void **state)
+static void cut_item_is_safe(struct pixels_bench *b, int version)
 {
-    struct pixels_bench *b = *state;
     struct hr__coefficients c;
-    struct bytes input = small_input(b, 221, 75);
+    struct bytes input = small_input(b, 221, 75, version);
     struct bytes item = {input.data + CHOICE, input.length - CHOICE};
     for (size_t length = 0; length < item.length; length++) {
         /* As it is, and with a header that agrees */
@@ -246,6 +278,41 @@ static void cut_items_are_safe(void **state)
         LLVMFuzzerTestOneInput(input.data, CHOICE + length);
     }
     free(input.data);
+}
+
+static void cut_items_are_safe(void **state)
+{
+    cut_item_is_safe(*state, 1);
+    cut_item_is_safe(*state, 2);
+}
+
+static struct bytes read_golden(const char *name)
+{
+    char path[4096];
+    const char *root = getenv("HEADRACE_SOURCE_ROOT");
+    snprintf(path, sizeof path, "%s/tests/golden/codec/%s", root ? root : ".", name);
+    return read_file(path);
+}
+
+/* The items of version 1 in tests/golden/codec are of the code that wrote that version. So what
+ * version1.c writes, and the other tests read, is what it wrote. */
+static void version_1_is_what_it_was(void **state)
+{
+    static const char *const names[][2] = {{"420.jpg", "420.item"},
+                                           {"422.jpg", "422.item"},
+                                           {"444-progressive.jpg", "444-progressive.item"},
+                                           {"grey.jpg", "grey.item"}};
+    struct pixels_bench *b = *state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct bytes file = read_golden(names[i][0]), want = read_golden(names[i][1]);
+        struct bytes item = make_item(b->transcoder, &file), got = make_version1(&item, 0);
+        assert_int_equal(got.length, want.length);
+        assert_memory_equal(got.data, want.data, want.length);
+        free(file.data);
+        free(want.data);
+        free(item.data);
+        free(got.data);
+    }
 }
 
 /* What an item tells of the file beside its pixels. */
@@ -302,8 +369,6 @@ static void no_memory_is_an_error(void **state)
     free(file.data);
 }
 
-#include "coefficients_timing.h"
-
 int main(int argc, char **argv)
 {
     if (argc > 2 && !strcmp(argv[1], "--time"))
@@ -312,7 +377,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_size_is_exact),   cmocka_unit_test(every_quality_is_exact),
         cmocka_unit_test(every_scan_is_exact),   cmocka_unit_test(damaged_items_are_safe),
         cmocka_unit_test(cut_items_are_safe),    cmocka_unit_test(info_is_the_headers),
-        cmocka_unit_test(no_memory_is_an_error),
+        cmocka_unit_test(no_memory_is_an_error), cmocka_unit_test(version_1_is_what_it_was),
     };
     return cmocka_run_group_tests_name("codec-coefficients-pixels", tests, set_up, tear_down);
 }

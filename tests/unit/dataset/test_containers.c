@@ -210,7 +210,7 @@ static void catalogs_with_ranges_are_checked(void **state)
         uint16_t form, flags;
         int code;
     } cases[] = {{0, 100, 0, 0, 0, 0},
-                 {90, 10, 0, 2, 1, 0},
+                 {90, 10, 0, HR_FORMS - 1, 1, 0},
                  {91, 10, 0, 0, 0, -EBADMSG},
                  {100, 0, 0, 0, 0, 0},
                  {101, 0, 0, 0, 0, -EBADMSG},
@@ -219,7 +219,7 @@ static void catalogs_with_ranges_are_checked(void **state)
                  {1 << 30, 1 << 30, 1, 0, 0, 0},
                  {INT64_MAX, 1, 1, 0, 0, -EBADMSG},
                  {0, 1, 2, 0, 0, -EBADMSG},
-                 {0, 1, 0, 3, 0, -EBADMSG},
+                 {0, 1, 0, HR_FORMS, 0, -EBADMSG},
                  {0, 1, 0, 0, 2, -EBADMSG}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct hr__catalog *made, *c = NULL;

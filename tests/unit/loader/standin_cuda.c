@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -146,6 +147,7 @@ void standin_counts(int *recorded, int *events, int *pinned, int *unpinned_in_us
 EXPORT int cuInit(unsigned flags);
 EXPORT int cuDeviceGetCount(int *count);
 EXPORT int cuDeviceGet(int *device, int ordinal);
+EXPORT int cuDeviceGetPCIBusId(char *out, int capacity, int device);
 EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active);
 EXPORT int cuDevicePrimaryCtxRetain(void **context, int device);
 EXPORT int cuDevicePrimaryCtxRelease_v2(int device);
@@ -176,6 +178,14 @@ int cuDeviceGet(int *device, int ordinal)
 {
     *device = 100 + ordinal;
     return ordinal ? 101 : 0;
+}
+
+int cuDeviceGetPCIBusId(char *out, int capacity, int device)
+{
+    if (device != 100)
+        return 101;
+    snprintf(out, (size_t)capacity, "0000:3B:00.0");
+    return 0;
 }
 
 int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active)

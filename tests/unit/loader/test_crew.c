@@ -114,6 +114,9 @@ static void wait_for_gate(void)
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
+/* Where the two publishers are at home. */
+static int nodes[2] = {-1, -1};
+
 /* Starts two publishers with work for the one worker, which is held until both have some. */
 static void start_two(struct hr__crew *crew, double ahead0, double ahead1)
 {
@@ -122,6 +125,7 @@ static void start_two(struct hr__crew *crew, double ahead0, double ahead1)
     fixture_before_prepare = wait_at_gate;
     for (int i = 0; i < 2; i++) {
         yard_make(&yards[i], crew, &fixture, &o);
+        hr__publisher_set_home(yards[i].publisher, (struct hr__home){.node = nodes[i]});
         atomic_store(&yards[i].ahead, i ? ahead1 : ahead0);
     }
     yard_start(&yards[0], 0, 0);
@@ -154,6 +158,26 @@ static void test_due_first(void **state)
     for (size_t i = SAMPLES + 1; i < 2 * SAMPLES; i++)
         assert_ptr_equal(seen.loader[i], late);
     end_two(crew);
+}
+
+/* A worker of node 1 prefers its node's publisher, by one batch. */
+static void test_own_node_first(void **state)
+{
+    (void)state;
+    yard_node = 1;
+    nodes[0] = 0;
+    nodes[1] = 1;
+    for (int far = 0; far < 2; far++) {
+        atomic_store(&gate_used, 0);
+        atomic_store(&gate_open, 0);
+        seen.count = 0;
+        struct hr__crew *crew = watched_crew(1);
+        start_two(crew, 1, far ? 2.5 : 1.5);
+        for (size_t i = 1; i < SAMPLES; i++)
+            assert_ptr_equal(seen.loader[i], yards[!far].publisher);
+        end_two(crew);
+    }
+    yard_node = nodes[0] = nodes[1] = -1;
 }
 
 /* The crew compares the publishers again before each sample. */
@@ -429,6 +453,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_due_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_own_node_first, setup, teardown),
         cmocka_unit_test_setup_teardown(test_equals_take_turns, setup, teardown),
         cmocka_unit_test_setup_teardown(test_publisher_without_room_holds_nobody_up, setup,
                                         teardown),

@@ -5,7 +5,6 @@
  */
 #include "fixture.h"
 
-#include "base/cpu.h"
 #include "order/order.h"
 
 #include <errno.h>
@@ -13,7 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #define SAMPLES 61
 
@@ -432,12 +433,59 @@ static void test_ranks_divide_the_cores(void **state)
         struct hr_loader *loader = fixture_loader(&fixture, &options);
         check_epoch(loader, &options, 0);
         hr_loader_get_stats(loader, &stats);
-        int workers = hr__cpu_count() / ranks - 1;
+        int workers = hr_cores() / ranks - 1;
         assert_int_equal(stats.threads, workers > 0 ? workers : 1);
         assert_int_equal(stats.workers_now, stats.threads);
         assert_int_equal(stats.balanced, 0);
         hr_loader_destroy(&loader);
     }
+}
+
+/* The memory policy of an address, or of this thread: 0 default, 1 preferred; -1: the kernel or the
+ * container does not say. */
+static int policy_of(void *address)
+{
+    int policy = -1;
+    return syscall(SYS_get_mempolicy, &policy, NULL, 0ul, address, address ? 2ul : 0ul) ? -1
+                                                                                        : policy;
+}
+
+static atomic_int worker_policy;
+
+static void note_policy(uint64_t index)
+{
+    atomic_store(&worker_policy, policy_of(NULL));
+}
+
+/* Slots and workers of a loader at home on node 0; with one node and no wish there is no home. */
+static void test_node(void **state)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    for (int bound = 0; bound < 2; bound++) {
+        struct hr_loader_options options;
+        struct hr_error error;
+        struct hr_batch_view view;
+        setenv("HEADRACE_NUMA", bound ? "node0" : "off", 1);
+        fixture_options(&options);
+        fixture_before_prepare = note_policy;
+        struct hr_loader *loader = fixture_loader(&fixture, &options);
+        assert_int_equal(hr_loader_start_epoch(loader, 0, &error), 0);
+        struct hr_batch *batch = fixture_next(loader);
+        hr_batch_get(batch, &view);
+        fixture_check(&fixture, batch, 0, 0);
+        void *images = (void *)(((uintptr_t)view.images + page) & ~(page - 1));
+        int policy = policy_of(images);
+        if (policy >= 0) {
+            assert_int_equal(policy, bound);
+            assert_int_equal(atomic_load(&worker_policy), bound);
+        }
+        hr_loader_destroy(&loader);
+        hr_batch_release(&batch);
+        /* Memory that malloc may use for anything has no policy. */
+        assert_true(policy_of(images) <= 0);
+    }
+    fixture_before_prepare = NULL;
+    unsetenv("HEADRACE_NUMA");
 }
 
 /* This program is linked without the agent's room, like a library built without agents. */
@@ -467,6 +515,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_blocking_reads_go_to_fetchers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_ranks, setup, teardown),
         cmocka_unit_test_setup_teardown(test_ranks_divide_the_cores, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_node, setup, teardown),
         cmocka_unit_test_setup_teardown(test_resume, setup, teardown),
         cmocka_unit_test_setup_teardown(test_resume_cut_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(test_restore_refuses, setup, teardown),

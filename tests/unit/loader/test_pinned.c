@@ -307,6 +307,19 @@ static void test_old_driver(void **state)
     assert_non_null(strstr(error.message, "12.5"));
 }
 
+/* The device whose node a loader looks up: the one that the process uses. */
+static void test_bus_id(void **state)
+{
+    struct hr_error error;
+    void *gpus;
+    char id[32] = "";
+    assert_int_equal(hr__accelerator_none.bus_id(NULL, id, sizeof id), 0);
+    assert_int_equal(hr__accelerator_cuda.open(&gpus, &error), 0);
+    assert_int_equal(hr__accelerator_cuda.bus_id(gpus, id, sizeof id), 1);
+    assert_string_equal(id, "0000:3B:00.0");
+    hr__accelerator_cuda.close(gpus);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +329,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_capture, setup, teardown),
         cmocka_unit_test_setup_teardown(test_endless_copy, setup, teardown),
         cmocka_unit_test_setup_teardown(test_watched_loop, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_bus_id, setup, teardown),
         cmocka_unit_test_setup_teardown(test_old_driver, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -136,7 +136,7 @@ static int standin_next(struct hr_loader *l, struct hr_batch **out, struct hr_er
         return r;
     }
     s->at.position++;
-    hr__count(&l->counters.batches, 1);
+    hr__count(&hr__counters_here(l)->batches, 1);
     *out = batch;
     return 1;
 }

@@ -99,6 +99,9 @@ void samples_compare(const struct samples *expected, struct yard *yard, uint64_t
 /* Makes options for an embedded loader: whole epochs in batches of 5. */
 void embedded_options(struct hr_loader_options *options, const struct hr_loader_options *publisher);
 
+/* Workers are at home on this node; -1 (before): on none. */
+extern int yard_node;
+
 struct hr__crew *crew_make(int threads);
 
 #endif

@@ -5,7 +5,6 @@
 #include "../../loader/fixture.h"
 
 #include "base/clock.h"
-#include "base/cpu.h"
 #include "stalls/watch/watch.h"
 
 #include <math.h>
@@ -103,7 +102,7 @@ static pid_t start_stranger(void)
 static void others_are_seen(void **state)
 {
     pid_t strangers[512];
-    int count = 2 * hr__cpu_count(), seen = 0, again = 0, disturbed = 0;
+    int count = 2 * hr_cores(), seen = 0, again = 0, disturbed = 0;
     count = count < 512 ? count : 512;
     for (int i = 0; i < count; i++)
         strangers[i] = start_stranger();
@@ -143,7 +142,7 @@ static void what_the_kernel_counts(void **state)
     } while (now.run_s < before.run_s + 0.2);
     assert_true(now.at_s > before.at_s && now.run_delay_s >= before.run_delay_s);
     assert_true(now.busy_s > before.busy_s + 0.1 && now.steal_s >= before.steal_s);
-    assert_true(now.cores >= hr__cpu_count());
+    assert_true(now.cores >= hr_cores());
     /* A child's time counts, while it lives and afterwards. */
     pid_t child = fork();
     assert_true(child >= 0);
