@@ -83,11 +83,7 @@ static int failed(int code, const struct hr_error *error)
         cli_complain("unpack", "interrupted; to start over, give the same command with --force");
         return CLI_INTERRUPTED;
     }
-    char *message = text_escape(code == -ENOMEM && !error->code ? "out of memory" : error->message);
-    cli_complain("unpack", "%s%s", message ? message : "out of memory",
-                 code == -EEXIST ? "; --force replaces it" : "");
-    free(message);
-    return CLI_FAILED;
+    return cli_failed("unpack", code, error, code == -EEXIST ? "; --force replaces it" : "");
 }
 
 static void print_text(const struct unpack_command *c, const struct pack_report *report)
