@@ -106,7 +106,7 @@ HR__INLINE unsigned hr__take_ac(const struct hr__ac_table *table, struct hr__bit
             coefficient[hr__natural[last]] = hr__pair_value(bits, e);
             if (last >= 63)
                 goto end;
-            hr__bits_drop(bits, HR__PAIR_BITS(e));
+            hr__bits_drop(bits, (unsigned)e);
             k = last;
         }
         continue;
@@ -135,7 +135,7 @@ HR__INLINE int hr__skip_ac(const struct hr__ac_table *table, struct hr__bits *bi
             if (next >= 63) {
                 /* the whole look-up counts if the block ends with it */
                 if (next == 63 || (next >= HR__STEP_END && next < HR__STEP_END + 63)) {
-                    hr__bits_drop(bits, e & 31);
+                    hr__bits_drop(bits, e);
                     return 1;
                 }
                 k = hr__take_ac_single(table, bits, k, NULL);
@@ -143,7 +143,7 @@ HR__INLINE int hr__skip_ac(const struct hr__ac_table *table, struct hr__bits *bi
                     return k != 0;
                 break;
             }
-            hr__bits_drop(bits, e & 31);
+            hr__bits_drop(bits, e);
             k = next;
         }
     }

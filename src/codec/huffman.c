@@ -112,7 +112,7 @@ static uint64_t pack_pair(unsigned step, int value, unsigned bits, struct ac_sym
 {
     unsigned skip = bits + b.length;
     return (skip + b.size) | (uint64_t)skip << 8 | (uint64_t)((64 - b.size) & 63) << 16 |
-           (uint64_t)step << 24 | (uint64_t)last_step << 32 | (uint64_t)value << 52;
+           (uint64_t)step << 24 | (uint64_t)(uint16_t)value << 32 | (uint64_t)last_step << 48;
 }
 
 /* Returns non-zero if a look-up may end with this symbol behind `used` bits. A run of zeros has no
@@ -136,7 +136,7 @@ static uint64_t make_pair(const struct short_code *codes, unsigned index)
     }
     if (may_be_last(a, 0))
         return pack_pair(1, 0, 0, a, a.step);
-    return (uint64_t)1 << 24 | (uint64_t)HR__STEP_OTHER << 32;
+    return (uint64_t)1 << 24 | (uint64_t)HR__STEP_OTHER << 48;
 }
 
 static uint16_t make_skip(const struct short_code *codes, unsigned index)

@@ -63,9 +63,9 @@ struct hr__dc_table {
 #define HR__PAIR_BITS(e)   ((unsigned)(e)&63)           /* of both symbols */
 #define HR__LAST_SKIP(e)   ((unsigned)((e) >> 8) & 63)  /* in front of the last one's extra bits */
 #define HR__LAST_SHIFT(e)  ((unsigned)((e) >> 16) & 63) /* 64 less their number */
-#define HR__FIRST_STEP(e)  ((unsigned)((e) >> 24) & 255)
-#define HR__LAST_STEP(e)   ((unsigned)((e) >> 32) & 255)
-#define HR__FIRST_VALUE(e) ((int16_t)((int64_t)(e) >> 52))
+#define HR__FIRST_STEP(e)  ((unsigned)(e) >> 24)
+#define HR__FIRST_VALUE(e) ((int16_t)((e) >> 32))
+#define HR__LAST_STEP(e)   ((unsigned)((e) >> 48))
 
 struct hr__ac_table {
     struct hr__huffman_code code;

@@ -64,9 +64,15 @@ static const uint8_t *find_raw(struct hr__scan_reader *r, size_t position)
     return r->piece_raw + position + r->stuffed_passed;
 }
 
+/* Negative if bits behind the last copied byte have been read. */
+static ptrdiff_t bits_left(const struct hr__scan_reader *r)
+{
+    return (r->end - r->bits.next) * 8 + (ptrdiff_t)hr__bits_count(&r->bits);
+}
+
 static size_t bits_read(const struct hr__scan_reader *r)
 {
-    return (size_t)(r->bits.next - r->piece) * 8 - r->bits.count;
+    return (size_t)(r->bits.next - r->piece) * 8 - hr__bits_count(&r->bits);
 }
 
 const uint8_t *hr__scan_tell(struct hr__scan_reader *r, unsigned *bit)
@@ -79,7 +85,7 @@ const uint8_t *hr__scan_tell(struct hr__scan_reader *r, unsigned *bit)
 int hr__scan_advance(struct hr__scan_reader *r)
 {
     if (r->last)
-        return (r->end - r->bits.next) * 8 + (ptrdiff_t)r->bits.count >= 0;
+        return bits_left(r) >= 0;
     /* The bits that have been loaded stay in the piece, for hr__scan_tell. */
     size_t from = bits_read(r) / 8, kept = (size_t)(r->end - r->piece) - from;
     unsigned stuffed = 0;
@@ -96,6 +102,6 @@ int hr__scan_advance(struct hr__scan_reader *r)
 
 int hr__scan_is_at_end(const struct hr__scan_reader *r)
 {
-    ptrdiff_t left = (r->end - r->bits.next) * 8 + (ptrdiff_t)r->bits.count;
+    ptrdiff_t left = bits_left(r);
     return r->marker && left >= 0 && left < 8;
 }

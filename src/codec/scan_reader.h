@@ -27,7 +27,8 @@
 /* The next bits, from the highest bit of the buffer on. */
 struct hr__bits {
     uint64_t buffer;
-    unsigned count; /* bits of the buffer that have been counted; more may be there already */
+    unsigned count; /* bits of the buffer that have been counted, modulo 64, and more above (see
+                     * hr__bits_drop); more may be there already */
     const uint8_t *next;
 };
 
@@ -65,18 +66,25 @@ _Static_assert(HR__SEGMENT_PIECE + HR__SEGMENT_SLACK <= UINT16_MAX, "positions i
  */
 const uint8_t *hr__scan_tell(struct hr__scan_reader *reader, unsigned *bit);
 
-static inline __attribute__((always_inline)) void hr__bits_refill(struct hr__bits *b)
+static inline __attribute__((always_inline)) unsigned hr__bits_count(const struct hr__bits *b)
 {
-    uint64_t more;
-    memcpy(&more, b->next, sizeof more);
-    b->buffer |= __builtin_bswap64(more) >> b->count;
-    b->next += (63 - b->count) >> 3;
-    b->count |= HR__REFILL_BITS;
+    return b->count & 63;
 }
 
+static inline __attribute__((always_inline)) void hr__bits_refill(struct hr__bits *b)
+{
+    unsigned count = hr__bits_count(b);
+    uint64_t more;
+    memcpy(&more, b->next, sizeof more);
+    b->buffer |= __builtin_bswap64(more) >> count;
+    b->next += (63 - count) >> 3;
+    b->count = count | HR__REFILL_BITS;
+}
+
+/* Drops n modulo 64 bits: an entry of a table may stand for the number in its lowest six bits. */
 static inline __attribute__((always_inline)) void hr__bits_drop(struct hr__bits *b, unsigned n)
 {
-    b->buffer <<= n;
+    b->buffer <<= n & 63;
     b->count -= n;
 }
 
