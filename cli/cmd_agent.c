@@ -28,20 +28,9 @@ struct agent_command {
     char path[PATH_BYTES]; /* of the socket, for messages */
 };
 
-static void log_line(void *arg, enum hr_log_level level, const char *message)
-{
-    const struct agent_command *c = arg;
-    char *escaped = text_escape(message);
-    if (escaped && (level == HR_LOG_WARNING || c->verbose))
-        fprintf(stderr, "headrace agent: %s\n", escaped);
-    free(escaped);
-}
-
 static int failed(int code, const struct hr_error *error)
 {
-    char *message = text_escape(code == -ENOMEM && !error->code ? "out of memory" : error->message);
-    cli_complain("agent", "%s", message ? message : "out of memory");
-    free(message);
+    cli_failed("agent", code, error, "");
     return code == -EINVAL ? CLI_USAGE : CLI_FAILED;
 }
 
@@ -305,7 +294,8 @@ int cmd_agent(int argc, char **argv)
     int status = parse(&c, argc, argv);
     if (status >= 0)
         return status;
-    hr_log_set(log_line, &c);
+    struct cli_log log = {.verb = "agent", .verbose = &c.verbose};
+    hr_log_set(cli_log_line, &log);
     if (c.stop)
         status = stop_it(&c);
     else if (c.status)

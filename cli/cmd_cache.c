@@ -9,38 +9,19 @@
 #include "progress.h"
 #include "text.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 struct cache_command {
     const char *verb; /* "cache list" and so on */
+    int (*run)(struct cache_command *c);
+    int is_quiet; /* as in struct cli_log */
     int json, force, jobs, no_progress, verbose;
-    int is_quiet;             /* non-zero: the result reports what the library would warn of */
     const char *dataset;      /* option of drop */
     const char *arguments[2]; /* NULL: not given */
 };
-
-static void log_line(void *arg, enum hr_log_level level, const char *message)
-{
-    const struct cache_command *c = arg;
-    char *escaped = text_escape(message);
-    if (escaped && ((level == HR_LOG_WARNING && !c->is_quiet) || c->verbose))
-        fprintf(stderr, "headrace %s: %s\n", c->verb, escaped);
-    free(escaped);
-}
-
-static int failed(const struct cache_command *c, int code, const struct hr_error *error)
-{
-    char *message = text_escape(code == -ENOMEM && !error->code ? "out of memory" : error->message);
-    cli_complain(c->verb, "%s", message ? message : "out of memory");
-    free(message);
-    return CLI_FAILED;
-}
 
 static int print_json(const struct cache_command *c, json_t *root, int status)
 {
@@ -52,6 +33,31 @@ static int print_json(const struct cache_command *c, json_t *root, int status)
     }
     putchar('\n');
     return cli_finish(c->verb, status);
+}
+
+/* Runs a verb whose command line was parsed with the result r. */
+static int run(struct cache_command *c, int r)
+{
+    if (r >= 0)
+        return r;
+    struct cli_log log = {.verb = c->verb, .verbose = &c->verbose, .is_quiet = c->is_quiet};
+    hr_log_set(cli_log_line, &log);
+    int status = c->run(c);
+    hr_log_set(NULL, NULL);
+    return status;
+}
+
+/* Parses the command line of a verb that has no other options. */
+static int parse_plain(struct cache_command *c, struct cli_syntax *syntax, int argc, char **argv)
+{
+    const struct cli_option options[] = {
+        {.name = "json", .target = &c->json, .help = "print JSON (see headrace-cache(1))"},
+        {.name = "verbose", .target = &c->verbose, .help = "print more on standard error"},
+    };
+    syntax->verb = c->verb;
+    syntax->options = options;
+    syntax->option_count = (int)(sizeof options / sizeof *options);
+    return cli_parse(syntax, argc, argv, c->arguments);
 }
 
 /* ---- list and info ---- */
@@ -78,7 +84,7 @@ static int look(struct cache_command *c, void (*print)(const struct cache_report
     int r = cache_report_make(&report, name, dataset, &error);
     int status = cache_report_damaged(&report) ? CLI_PROBLEM : CLI_OK;
     if (r) {
-        status = failed(c, r, &error);
+        status = cli_failed(c->verb, r, &error, "");
     } else if (name && !report.count) {
         none_found(c, name, dataset);
         status = CLI_FAILED;
@@ -95,44 +101,40 @@ static int look(struct cache_command *c, void (*print)(const struct cache_report
     return status;
 }
 
-static int cache_list(struct cache_command *c, int argc, char **argv)
+static int list(struct cache_command *c)
 {
-    const struct cli_option options[] = {
-        {.name = "json", .target = &c->json, .help = "print JSON (see headrace-cache(1))"},
-        {.name = "verbose", .target = &c->verbose, .help = "print more on standard error"},
-    };
-    const struct cli_syntax syntax = {
-        .verb = c->verb,
-        .arguments = "[options]",
-        .text = "Lists the caches of this user and of its groups: one line for each dataset.",
-        .options = options,
-        .option_count = (int)(sizeof options / sizeof *options),
-        .example = "  headrace cache list",
-    };
-    int r = cli_parse(&syntax, argc, argv, c->arguments);
-    return r >= 0 ? r : look(c, cache_report_print_table);
+    return look(c, cache_report_print_table);
 }
 
-static int cache_info(struct cache_command *c, int argc, char **argv)
+static int cache_list(int argc, char **argv)
 {
-    const struct cli_option options[] = {
-        {.name = "json", .target = &c->json, .help = "print JSON (see headrace-cache(1))"},
-        {.name = "verbose", .target = &c->verbose, .help = "print more on standard error"},
+    struct cache_command c = {.verb = "cache list", .run = list};
+    struct cli_syntax syntax = {
+        .arguments = "[options]",
+        .text = "Lists the caches of this user and of its groups: one line for each dataset.",
+        .example = "  headrace cache list",
     };
-    const struct cli_syntax syntax = {
-        .verb = c->verb,
+    return run(&c, parse_plain(&c, &syntax, argc, argv));
+}
+
+static int info(struct cache_command *c)
+{
+    return look(c, cache_report_print);
+}
+
+static int cache_info(int argc, char **argv)
+{
+    struct cache_command c = {.verb = "cache info", .run = info};
+    struct cli_syntax syntax = {
         .arguments = "[NAME [DATASET]] [options]",
         .text = "Describes a cache: the processes that use it, how full it is, the reads that it\n"
                 "saved, the forms of its items and why, and where its memory is. DATASET is as\n"
                 "headrace cache list shows it, or a path to it. Without NAME: all caches, private\n"
                 "ones too.",
-        .options = options,
-        .option_count = (int)(sizeof options / sizeof *options),
         .optional = 2,
         .example = "  headrace cache info imagenet",
     };
-    int r = cli_parse(&syntax, argc, argv, c->arguments);
-    return r >= 0 ? r : look(c, cache_report_print);
+    return run(&c, parse_plain(&c, &syntax, argc, argv));
 }
 
 /* ---- drop ---- */
@@ -187,7 +189,7 @@ static int run_drop(struct cache_command *c)
         r = hr_cache_drop(c->arguments[0], c->dataset ? before.dataset : NULL, c->force, &freed,
                           &left, &error);
     if (r)
-        return failed(c, r, &error);
+        return cli_failed(c->verb, r, &error, "");
     int status = left ? CLI_PROBLEM : CLI_OK;
     if (c->json)
         return print_json(c,
@@ -198,22 +200,23 @@ static int run_drop(struct cache_command *c)
     return cli_finish(c->verb, status);
 }
 
-static int cache_drop(struct cache_command *c, int argc, char **argv)
+static int cache_drop(int argc, char **argv)
 {
+    struct cache_command c = {.verb = "cache drop", .run = run_drop};
     const struct cli_option options[] = {
         {.name = "dataset",
          .kind = CLI_TEXT,
-         .text = &c->dataset,
+         .text = &c.dataset,
          .value = "D",
          .help = "drop only the segment of this dataset"},
         {.name = "force",
-         .target = &c->force,
+         .target = &c.force,
          .help = "drop segments in use, too; their users continue with\nwhat they have"},
-        {.name = "json", .target = &c->json, .help = "print JSON (see headrace-cache(1))"},
-        {.name = "verbose", .target = &c->verbose, .help = "print more on standard error"},
+        {.name = "json", .target = &c.json, .help = "print JSON (see headrace-cache(1))"},
+        {.name = "verbose", .target = &c.verbose, .help = "print more on standard error"},
     };
     const struct cli_syntax syntax = {
-        .verb = c->verb,
+        .verb = c.verb,
         .arguments = "NAME [options]",
         .text = "Drops a kept cache and frees its memory. Segments in use are kept, and the exit\n"
                 "status is then 1.",
@@ -223,18 +226,10 @@ static int cache_drop(struct cache_command *c, int argc, char **argv)
         .example = "  headrace cache drop imagenet\n"
                    "  headrace cache drop imagenet --dataset /data/val",
     };
-    int r = cli_parse(&syntax, argc, argv, c->arguments);
-    return r >= 0 ? r : run_drop(c);
+    return run(&c, cli_parse(&syntax, argc, argv, c.arguments));
 }
 
 /* ---- warm ---- */
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static int warm(const struct cache_command *c, struct hr_cache_warm_report *report, double *seconds,
                 struct cli_progress *progress, struct hr_error *error)
@@ -246,11 +241,11 @@ static int warm(const struct cache_command *c, struct hr_cache_warm_report *repo
     options.progress = cli_progress_call;
     options.progress_arg = progress;
     int r = hr_dataset_open(&dataset, c->arguments[1], &options, error);
-    double began = now();
+    double began = cli_now();
     if (!r)
         r = hr_cache_warm(dataset, c->arguments[0], c->jobs, cli_progress_call, progress, report,
                           error);
-    *seconds = now() - began;
+    *seconds = cli_now() - began;
     hr_dataset_unref(&dataset);
     return r;
 }
@@ -291,7 +286,7 @@ static int run_warm(struct cache_command *c)
         return CLI_INTERRUPTED;
     }
     if (r)
-        return failed(c, r, &error);
+        return cli_failed(c->verb, r, &error, "");
     int status = report.bad ? CLI_PROBLEM : CLI_OK;
     if (c->json)
         return print_json(c,
@@ -306,22 +301,23 @@ static int run_warm(struct cache_command *c)
     return cli_finish(c->verb, status);
 }
 
-static int cache_warm(struct cache_command *c, int argc, char **argv)
+static int cache_warm(int argc, char **argv)
 {
+    struct cache_command c = {.verb = "cache warm", .run = run_warm};
     const struct cli_option options[] = {
         {.name = "jobs",
          .kind = CLI_NUMBER,
-         .target = &c->jobs,
+         .target = &c.jobs,
          .value = "N",
          .least = 1,
          .most = 256,
          .help = "threads that read and convert (default: the cores)"},
-        {.name = "json", .target = &c->json, .help = "print JSON (see headrace-cache(1))"},
-        {.name = "no-progress", .target = &c->no_progress, .help = "draw no progress bar"},
-        {.name = "verbose", .target = &c->verbose, .help = "print more on standard error"},
+        {.name = "json", .target = &c.json, .help = "print JSON (see headrace-cache(1))"},
+        {.name = "no-progress", .target = &c.no_progress, .help = "draw no progress bar"},
+        {.name = "verbose", .target = &c.verbose, .help = "print more on standard error"},
     };
     const struct cli_syntax syntax = {
-        .verb = c->verb,
+        .verb = c.verb,
         .arguments = "SPEC DATASET [options]",
         .text = "Fills a kept cache before the first run. SPEC is the text that the run will use,\n"
                 "shm:NAME?size=64GiB; put it in quotes. To continue after an interruption, run\n"
@@ -331,8 +327,7 @@ static int cache_warm(struct cache_command *c, int argc, char **argv)
         .positional = 2,
         .example = "  headrace cache warm 'shm:imagenet?size=64GiB' /data/train",
     };
-    int r = cli_parse(&syntax, argc, argv, c->arguments);
-    return r >= 0 ? r : run_warm(c);
+    return run(&c, cli_parse(&syntax, argc, argv, c.arguments));
 }
 
 /* ---- servers ---- */
@@ -344,7 +339,7 @@ static int run_servers(struct cache_command *c)
     int problems = 0;
     int r = hr_cache_servers_create(&servers, c->arguments[0], &error);
     if (r)
-        return failed(c, r, &error);
+        return cli_failed(c->verb, r, &error, "");
     int bad = 0;
     if (c->json)
         bad = cache_servers_print_json(servers, &problems);
@@ -358,82 +353,40 @@ static int run_servers(struct cache_command *c)
     return cli_finish(c->verb, problems ? CLI_PROBLEM : CLI_OK);
 }
 
-static int cache_servers(struct cache_command *c, int argc, char **argv)
+static int cache_servers(int argc, char **argv)
 {
-    const struct cli_option options[] = {
-        {.name = "json", .target = &c->json, .help = "print JSON (see headrace-cache(1))"},
-        {.name = "verbose", .target = &c->verbose, .help = "print more on standard error"},
-    };
-    const struct cli_syntax syntax = {
-        .verb = c->verb,
+    struct cache_command c = {.verb = "cache servers", .run = run_servers, .is_quiet = 1};
+    struct cli_syntax syntax = {
         .arguments = "SPEC [options]",
         .text = "Checks the memcached servers of several hosts: whether they answer, how much\n"
                 "memory they have, and whether they were started with the right options. SPEC is\n"
                 "the text that the run will use; put it in quotes. The exit status is 1 if there\n"
                 "is a problem.",
-        .options = options,
-        .option_count = (int)(sizeof options / sizeof *options),
         .positional = 1,
         .example = "  headrace cache servers 'memcached:node1,node2?size=48GiB'",
     };
-    int r = cli_parse(&syntax, argc, argv, c->arguments);
-    c->is_quiet = 1;
-    return r >= 0 ? r : run_servers(c);
+    return run(&c, parse_plain(&c, &syntax, argc, argv));
 }
 
 /* ---- the table of verbs ---- */
 
-static const struct {
-    const char *name, *title, *arguments, *summary;
-    int (*run)(struct cache_command *c, int argc, char **argv);
-} verbs[] = {
-    {"list", "cache list", "", "list all caches", cache_list},
-    {"info", "cache info", "[NAME [DATASET]]", "describe a cache", cache_info},
-    {"warm", "cache warm", "SPEC DATASET", "fill a cache before the first run", cache_warm},
-    {"drop", "cache drop", "NAME", "drop a cache and free its memory", cache_drop},
-    {"servers", "cache servers", "SPEC", "check the memcached servers of several hosts",
-     cache_servers},
+static const struct cli_verb verbs[] = {
+    {"list", "", "list all caches", cache_list},
+    {"info", "[NAME [DATASET]]", "describe a cache", cache_info},
+    {"warm", "SPEC DATASET", "fill a cache before the first run", cache_warm},
+    {"drop", "NAME", "drop a cache and free its memory", cache_drop},
+    {"servers", "SPEC", "check the memcached servers of several hosts", cache_servers},
 };
-
-#define VERBS (int)(sizeof verbs / sizeof *verbs)
-
-static void print_help(FILE *out)
-{
-    fputs("Usage: headrace cache VERB [options]\n\n"
-          "Lists, describes, fills and drops caches, which keep samples in memory between\n"
-          "epochs, processes and runs.\n\nVerbs:\n",
-          out);
-    for (int i = 0; i < VERBS; i++)
-        fprintf(out, "  %-8s%-18s %s\n", verbs[i].name, verbs[i].arguments, verbs[i].summary);
-    fputs("\nheadrace cache VERB --help describes a verb.\n\n"
-          "Example:\n  headrace cache info imagenet\n",
-          out);
-}
 
 int cmd_cache(int argc, char **argv)
 {
-    struct cache_command c = {.verb = "cache"};
-    const char *names[VERBS];
-    if (argc < 2) {
-        print_help(stderr);
-        return CLI_USAGE;
-    }
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
-        print_help(stdout);
-        return cli_finish("cache", CLI_OK);
-    }
-    for (int i = 0; i < VERBS; i++) {
-        names[i] = verbs[i].name;
-        if (!strcmp(argv[1], verbs[i].name)) {
-            c.verb = verbs[i].title;
-            hr_log_set(log_line, &c);
-            int status = verbs[i].run(&c, argc - 1, argv + 1);
-            hr_log_set(NULL, NULL);
-            return status;
-        }
-    }
-    const char *near = cli_nearest(argv[1], names, VERBS);
-    cli_complain("cache", "unknown verb %s%s%s; see headrace cache --help", argv[1],
-                 near ? "; did you mean " : "", near ? near : "");
-    return CLI_USAGE;
+    const struct cli_verbs all = {
+        .of = "cache",
+        .text = "Lists, describes, fills and drops caches, which keep samples in memory between\n"
+                "epochs, processes and runs.",
+        .verbs = verbs,
+        .count = (int)(sizeof verbs / sizeof *verbs),
+        .example = "headrace cache info imagenet",
+    };
+    return cli_choose(&all, argc, argv);
 }

@@ -6,13 +6,10 @@
 #include "options.h"
 #include "pack_report.h"
 #include "progress.h"
-#include "text.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct pack_command {
     int form; /* enum hr_form; HR_FORMS: auto */
@@ -97,22 +94,6 @@ static int parse(struct pack_command *c, int argc, char **argv)
     return CLI_USAGE;
 }
 
-static void log_line(void *arg, enum hr_log_level level, const char *message)
-{
-    const struct pack_command *c = arg;
-    char *escaped = text_escape(message);
-    if (escaped && (level == HR_LOG_WARNING || c->verbose))
-        fprintf(stderr, "headrace pack: %s\n", escaped);
-    free(escaped);
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static int open_source(const struct pack_command *c, struct cli_progress *progress,
                        struct hr_dataset **dataset, struct hr_error *error)
 {
@@ -146,12 +127,12 @@ static int write_pack(const struct pack_command *c, struct pack_report *report,
     report->verb = "pack";
     int r = open_source(c, progress, &dataset, error);
     if (!r) {
-        double began = now();
+        double began = cli_now();
         meter.dataset = dataset;
         progress->bytes = pack_meter_bytes;
         progress->bytes_arg = &meter;
         r = hr_pack_write(dataset, c->paths[1], &options, &report->result, error);
-        report->seconds = now() - began;
+        report->seconds = cli_now() - began;
     }
     hr_dataset_unref(&dataset);
     return r;
@@ -189,10 +170,7 @@ static int failed(const struct pack_command *c, int code, const struct hr_error 
                      c->paths[1] ? "; run the same command again to continue" : "");
         return CLI_INTERRUPTED;
     }
-    char *message = text_escape(code == -ENOMEM && !error->code ? "out of memory" : error->message);
-    cli_complain("pack", "%s%s", message ? message : "out of memory", remedy(code, error->message));
-    free(message);
-    return CLI_FAILED;
+    return cli_failed("pack", code, error, remedy(code, error->message));
 }
 
 static int print(const struct pack_command *c, const struct pack_report *report)
@@ -222,7 +200,8 @@ int cmd_pack(int argc, char **argv)
     if (status >= 0)
         return status;
     cli_progress_init(&progress, c.no_progress);
-    hr_log_set(log_line, &c);
+    struct cli_log log = {.verb = "pack", .verbose = &c.verbose};
+    hr_log_set(cli_log_line, &log);
     int r = c.verify || c.info ? look_into(&c, &report, &progress, &error)
                                : write_pack(&c, &report, &progress, &error);
     cli_progress_clear(&progress);

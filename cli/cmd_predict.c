@@ -7,11 +7,9 @@
 #include "predict_report.h"
 #include "predict_values.h"
 #include "stalls_result.h"
-#include "text.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define VERB "predict"
@@ -53,9 +51,7 @@ struct predict_command {
 
 static int failed(int code, const struct hr_error *error)
 {
-    char *message = text_escape(code == -ENOMEM && !error->code ? "out of memory" : error->message);
-    cli_complain(VERB, "%s", message ? message : "out of memory");
-    free(message);
+    cli_failed(VERB, code, error, "");
     return code == -EINVAL ? CLI_USAGE : CLI_FAILED;
 }
 

@@ -6,11 +6,6 @@
 #include "options.h"
 #include "progress.h"
 #include "summary.h"
-#include "text.h"
-
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 struct scan_options {
     int json, verify, threads, index, classes, no_progress, verbose;
@@ -61,15 +56,6 @@ static int parse(struct scan_options *o, int argc, char **argv, const char **pat
 }
 
 /* Logs warnings always, other levels with --verbose. Any thread calls it, so it writes once. */
-static void log_line(void *arg, enum hr_log_level level, const char *message)
-{
-    const struct scan_options *o = arg;
-    char *escaped = text_escape(message);
-    if (escaped && (level == HR_LOG_WARNING || o->verbose))
-        fprintf(stderr, "headrace scan: %s\n", escaped);
-    free(escaped);
-}
-
 static int failed(struct cli_progress *progress, int code, const struct hr_error *error)
 {
     cli_progress_clear(progress);
@@ -77,10 +63,7 @@ static int failed(struct cli_progress *progress, int code, const struct hr_error
         cli_complain("scan", "interrupted");
         return CLI_INTERRUPTED;
     }
-    char *message = text_escape(code == -ENOMEM && !error->code ? "out of memory" : error->message);
-    cli_complain("scan", "%s", message ? message : "out of memory");
-    free(message);
-    return CLI_FAILED;
+    return cli_failed("scan", code, error, "");
 }
 
 static int collect(struct summary *summary, const char *path, const struct scan_options *o,
@@ -119,7 +102,8 @@ int cmd_scan(int argc, char **argv)
     if (status >= 0)
         return status;
     cli_progress_init(&progress, o.no_progress);
-    hr_log_set(log_line, &o);
+    struct cli_log log = {.verb = "scan", .verbose = &o.verbose};
+    hr_log_set(cli_log_line, &log);
     int r = collect(&summary, path, &o, &progress, &error);
     if (r || cli_interrupted()) {
         status = failed(&progress, r, &error);

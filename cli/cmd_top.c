@@ -7,6 +7,7 @@
  */
 #include "cli.h"
 #include "options.h"
+#include "progress.h"
 #include "terminal.h"
 #include "text.h"
 #include "top_rates.h"
@@ -52,14 +53,6 @@ static int ask(struct top *t, struct hr_error *error)
         return 0;
     *error = (struct hr_error){.code = -ENOMEM, .message = "out of memory"};
     return -ENOMEM;
-}
-
-static int failed(const struct hr_error *error)
-{
-    char *message = text_escape(error->message);
-    cli_complain("top", "%s", message ? message : "out of memory");
-    free(message);
-    return CLI_FAILED;
 }
 
 /* Returns non-zero if no agent serves the socket any more. */
@@ -121,7 +114,7 @@ static int run_plain(struct top *t)
         cli_complain("top", "the agent has ended");
         return CLI_OK;
     }
-    return failed(&error);
+    return cli_failed("top", error.code, &error, "");
 }
 
 /* ---- the screen ---- */
@@ -169,22 +162,15 @@ static int draw(const struct top *t)
     return bad;
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* Draws until the user ends it or the agent is gone. Returns 0 or the error of ask. */
 static int show(struct top *t, struct hr_error *error)
 {
-    double next = now() + (t->interval < 0.5 ? t->interval : 0.5); /* show rates soon */
+    double next = cli_now() + (t->interval < 0.5 ? t->interval : 0.5); /* show rates soon */
     char key = 0;
     for (;;) {
         if (draw(t))
             return 0; /* the terminal is gone */
-        double left = next - now();
+        double left = next - cli_now();
         switch (terminal_wait(left > 0 ? left : 0, &key)) {
         case TERMINAL_END:
             return 0;
@@ -199,7 +185,7 @@ static int show(struct top *t, struct hr_error *error)
             t->trouble.code = r;
             if (r && r != -ETIMEDOUT)
                 return r;
-            next = now() + t->interval;
+            next = cli_now() + t->interval;
         }
         }
     }
@@ -210,7 +196,7 @@ static int run_screen(struct top *t)
     struct hr_error error = {0};
     int r = ask(t, &error);
     if (r)
-        return failed(&error);
+        return cli_failed("top", error.code, &error, "");
     if (terminal_begin()) {
         terminal_end();
         cli_complain("top", "the terminal cannot be used as a screen: %s", strerror(errno));
@@ -221,7 +207,7 @@ static int run_screen(struct top *t)
     if (is_gone(r))
         cli_complain("top", "the agent has ended");
     else if (r)
-        return failed(&error);
+        return cli_failed("top", error.code, &error, "");
     return terminal_signal() == SIGINT ? CLI_INTERRUPTED : CLI_OK;
 }
 

@@ -41,8 +41,8 @@ static int parse(struct unpack_command *c, int argc, char **argv)
         .arguments = "PACK DIR [options]",
         .text =
             "Writes every image of a pack below DIR, at the path that it had in the dataset:\n"
-            "coefficients as JPEG files with the same coefficients, encoded and indexed images\n"
-            "unchanged, planes as PNG files. Progressive images that were indexed become\n"
+            "coefficients as JPEG files with the same coefficients, encoded and indexed\n"
+            "images unchanged, planes as PNG files. Progressive images that were indexed become\n"
             "baseline JPEG files with the same coefficients.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
@@ -83,11 +83,7 @@ static int failed(int code, const struct hr_error *error)
         cli_complain("unpack", "interrupted; to start over, give the same command with --force");
         return CLI_INTERRUPTED;
     }
-    char *message = text_escape(code == -ENOMEM && !error->code ? "out of memory" : error->message);
-    cli_complain("unpack", "%s%s", message ? message : "out of memory",
-                 code == -EEXIST ? "; --force replaces it" : "");
-    free(message);
-    return CLI_FAILED;
+    return cli_failed("unpack", code, error, code == -EEXIST ? "; --force replaces it" : "");
 }
 
 static void print_text(const struct unpack_command *c, const struct pack_report *report)

@@ -1,8 +1,12 @@
-/* Complaints of all verbs: errors, a full standard output, words that nearly match. */
+/* Complaints of all verbs: errors, log lines, a full standard output, words that nearly match. */
 #include "cli.h"
 
+#include "text.h"
+
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void cli_complain(const char *verb, const char *format, ...)
@@ -13,6 +17,28 @@ void cli_complain(const char *verb, const char *format, ...)
     vfprintf(stderr, format, args);
     va_end(args);
     fputc('\n', stderr);
+}
+
+int cli_failed(const char *verb, int code, const struct hr_error *error, const char *remedy)
+{
+    const char *what = error->message;
+    if (code == -ENOMEM && !error->code)
+        what = "out of memory";
+    else if (!*what)
+        what = strerrordesc_np(-code);
+    char *message = text_escape(what ? what : "unknown error");
+    cli_complain(verb, "%s%s", message ? message : "out of memory", remedy);
+    free(message);
+    return CLI_FAILED;
+}
+
+void cli_log_line(void *arg, enum hr_log_level level, const char *message)
+{
+    const struct cli_log *log = arg;
+    char *escaped = text_escape(message);
+    if (escaped && ((level == HR_LOG_WARNING && !log->is_quiet) || *log->verbose))
+        cli_complain(log->verb, "%s", escaped);
+    free(escaped);
 }
 
 int cli_finish(const char *verb, int status)

@@ -23,15 +23,6 @@
 
 enum { FILES_MOST = 64 };
 
-static int failed(const char *verb, int code, const struct hr_error *error)
-{
-    char *message =
-        text_escape(error->code || error->message[0] ? error->message : strerrordesc_np(-code));
-    cli_complain(verb, "%s", message ? message : "out of memory");
-    free(message);
-    return CLI_FAILED;
-}
-
 /* Parses a bandwidth. Returns 0, or -1 after a complaint. */
 static int take_rate(const char *option, const char *text, double *bytes_per_s)
 {
@@ -106,7 +97,7 @@ static int open_all(struct hr_memory **memories, const char *const *paths, size_
     if (!r)
         return damaged;
     close_all(memories, count);
-    failed(verb, r, &error);
+    cli_failed(verb, r, &error, "");
     return r;
 }
 
@@ -209,7 +200,8 @@ int memory_report(int argc, char **argv)
         return CLI_FAILED;
     r = write_report(&c, memories, &error);
     close_all(memories, c.count);
-    return r ? failed(REPORT, r, &error) : cli_finish(REPORT, damaged ? CLI_PROBLEM : CLI_OK);
+    return r ? cli_failed(REPORT, r, &error, "")
+             : cli_finish(REPORT, damaged ? CLI_PROBLEM : CLI_OK);
 }
 
 /* ---- diff ---- */
@@ -234,7 +226,7 @@ static int write_diff(const struct diff *c, const struct hr_memory *before,
     double percent = r ? 0 : 100 * hr_memory_comparison_growth(comparison);
     hr_memory_comparison_destroy(&comparison);
     if (r)
-        return failed(DIFF, r, &error);
+        return cli_failed(DIFF, r, &error, "");
     if (c->fail_above < 0 || percent <= c->fail_above)
         return cli_finish(DIFF, otherwise);
     r = cli_finish(DIFF, CLI_PROBLEM);
@@ -297,7 +289,7 @@ int memory_import(int argc, char **argv)
         return r;
     r = hr_memory_import(paths[0], paths[1], &error);
     if (r)
-        return failed(IMPORT, r, &error);
+        return cli_failed(IMPORT, r, &error, "");
     char *name = text_escape(paths[1]);
     printf("%s: headrace memory report analyses it\n", name ? name : paths[1]);
     free(name);

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define BAR_COLUMNS 30
@@ -31,11 +32,11 @@ int cli_interrupted(void)
     return interrupted;
 }
 
-static double seconds_since(const struct timespec *begin)
+double cli_now(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - begin->tv_sec) + (double)(now.tv_nsec - begin->tv_nsec) * 1e-9;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 /* Writes "  1:05 left" once that is known; else "". `now`: the share done by this run. */
@@ -68,7 +69,7 @@ static void draw(const struct cli_progress *p, uint64_t done, uint64_t total)
         return;
     }
     double share = done < total ? (double)done / (double)total : 1;
-    double seconds = seconds_since(&p->since);
+    double seconds = cli_now() - p->since;
     int columns = p->bytes ? BAR_COLUMNS / 3 : BAR_COLUMNS; /* the rates need the room */
     int full = (int)(share * columns);
     memset(bar, '-', (size_t)columns);
@@ -88,7 +89,7 @@ int cli_progress_call(void *arg, uint64_t done, uint64_t total, const char *stag
             p->stage = stage;
             p->first = done;
             p->first_bytes = p->bytes ? p->bytes(p->bytes_arg, done) : 0;
-            clock_gettime(CLOCK_MONOTONIC, &p->since);
+            p->since = cli_now();
         }
         draw(p, done, total);
         fflush(stderr);

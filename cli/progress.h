@@ -8,15 +8,14 @@
 #include <headrace/dataset.h>
 
 #include <stdint.h>
-#include <time.h>
 
 struct cli_progress {
-    int shown;             /* non-zero: draw on stderr */
-    int drawn;             /* non-zero: a line is drawn now */
-    const char *stage;     /* the stage shown */
-    struct timespec since; /* when the stage began */
-    uint64_t first;        /* items done before that, by an earlier run */
-    uint64_t first_bytes;  /* their bytes */
+    int shown;            /* non-zero: draw on stderr */
+    int drawn;            /* non-zero: a line is drawn now */
+    const char *stage;    /* the stage shown */
+    double since;         /* when the stage began */
+    uint64_t first;       /* items done before that, by an earlier run */
+    uint64_t first_bytes; /* their bytes */
     /* Returns the bytes of the first `done` items, for the rate in MB/s; NULL: show no rate. */
     uint64_t (*bytes)(void *arg, uint64_t done);
     void *bytes_arg;
@@ -33,5 +32,8 @@ void cli_progress_clear(struct cli_progress *progress);
 
 /* Returns non-zero once Ctrl-C was pressed. */
 int cli_interrupted(void);
+
+/* Seconds of a clock that only goes forward. */
+double cli_now(void);
 
 #endif

@@ -22,12 +22,6 @@
 
 enum { MOST_PARTS = 1024 };
 
-static int failed(const char *verb, int code, const struct hr_error *error)
-{
-    cli_complain(verb, "%s", error->message[0] ? error->message : strerrordesc_np(-code));
-    return CLI_FAILED;
-}
-
 static int is_directory(const char *path)
 {
     struct stat status;
@@ -109,7 +103,7 @@ int stalls_report(int argc, char **argv)
     if (!r)
         r = write_report(&c, result, &error);
     hr_stalls_destroy(&result);
-    return r ? failed(REPORT, r, &error) : cli_finish(REPORT, CLI_OK);
+    return r ? cli_failed(REPORT, r, &error, "") : cli_finish(REPORT, CLI_OK);
 }
 
 /* ---- merge ---- */
@@ -329,7 +323,7 @@ static int merge(const char *const *words, int count, int json)
         r = json ? hr_stalls_write(result, "-", &error)
                  : hr_stalls_write_text(result, "-", text_width(), &error);
     hr_stalls_destroy(&result);
-    return r ? failed(MERGE, r, &error) : cli_finish(MERGE, CLI_OK);
+    return r ? cli_failed(MERGE, r, &error, "") : cli_finish(MERGE, CLI_OK);
 }
 
 int stalls_merge(int argc, char **argv)

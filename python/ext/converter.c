@@ -45,17 +45,6 @@ static void converter_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-static int enter(struct converter *self)
-{
-    if (self->busy) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "this Converter is at work on another thread: make one per thread");
-        return -1;
-    }
-    self->busy = true;
-    return 0;
-}
-
 /* Sets *form from a name. Returns 0, or -1 with ValueError for an unknown name. */
 static int parse_form(const char *name, enum hr_form *form)
 {
@@ -76,7 +65,7 @@ static PyObject *produce(struct converter *self, Py_buffer *view, const enum hr_
     struct hr_item item;
     struct hr_error error = {0};
     PyObject *result = NULL;
-    if (enter(self) == 0) {
+    if (core_enter(&self->busy, "Converter") == 0) {
         int r;
         Py_BEGIN_ALLOW_THREADS
             r = form ? hr_converter_run(self->handle, *form, view->buf, (size_t)view->len, &item,
@@ -127,7 +116,7 @@ static PyObject *converter_estimate(PyObject *object, PyObject *args, PyObject *
     int r = -1;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*|s", names, &view, &name))
         return NULL;
-    if (parse_form(name, &form) == 0 && enter(self) == 0) {
+    if (parse_form(name, &form) == 0 && core_enter(&self->busy, "Converter") == 0) {
         r = hr_converter_estimate(self->handle, form, view.buf, (size_t)view.len, &estimate,
                                   &error);
         self->busy = false;

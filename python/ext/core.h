@@ -174,6 +174,10 @@ PyObject *core_storage_drop(PyObject *module, PyObject *paths);
 PyObject *core_storage_preread(PyObject *module, PyObject *paths);
 PyObject *core_storage_measure(PyObject *module, PyObject *args, PyObject *kwargs);
 
+/* errors.c: marks an object that works without the GIL as busy; `type` names it. Returns 0, or -1
+ * with an exception if it is already. */
+int core_enter(bool *busy, const char *type);
+
 /* segment.c: module functions; core_stalls_again is a method of StallsSchedule. */
 PyObject *core_stalls_judge(PyObject *module, PyObject *evidence);
 PyObject *core_stalls_again(struct hr_stalls_schedule *schedule, PyObject *evidence);

@@ -82,3 +82,14 @@ PyObject *core_raise_cache(struct core_state *state, int code, const struct hr_e
     Py_XDECREF(message);
     return NULL;
 }
+
+int core_enter(bool *busy, const char *type)
+{
+    if (*busy) {
+        PyErr_Format(PyExc_RuntimeError,
+                     "this %s is at work on another thread: make one per thread", type);
+        return -1;
+    }
+    *busy = true;
+    return 0;
+}

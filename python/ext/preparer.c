@@ -39,17 +39,6 @@ static void preparer_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-static int enter(struct preparer *self)
-{
-    if (self->busy) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "this Preparer is at work on another thread: make one per thread");
-        return -1;
-    }
-    self->busy = true;
-    return 0;
-}
-
 static const char *format_name(enum hr_image_format format)
 {
     switch (format) {
@@ -77,7 +66,7 @@ static PyObject *preparer_info(PyObject *object, PyObject *data)
         return NULL;
     struct hr_image_info info;
     struct hr_error error = {0};
-    int r = enter(self);
+    int r = core_enter(&self->busy, "Preparer");
     if (r == 0) {
         r = hr_preparer_info(self->handle, view.buf, (size_t)view.len, &info, &error);
         self->busy = false;
@@ -141,7 +130,7 @@ static PyObject *preparer_decode(PyObject *object, PyObject *args, PyObject *kwa
     void *pixels = NULL;
     struct hr_error error = {0};
     int r = -1;
-    if (parse_region(where, &region) == 0 && enter(self) == 0) {
+    if (parse_region(where, &region) == 0 && core_enter(&self->busy, "Preparer") == 0) {
         Py_BEGIN_ALLOW_THREADS
             r = decode(self, &view, &region, &memory, &pixels, &error);
         Py_END_ALLOW_THREADS
@@ -177,7 +166,7 @@ static PyObject *preparer_run(PyObject *object, PyObject *args, PyObject *kwargs
     int r = -1;
     if (!memory) {
         PyErr_NoMemory();
-    } else if (enter(self) == 0) {
+    } else if (core_enter(&self->busy, "Preparer") == 0) {
         Py_BEGIN_ALLOW_THREADS
             r = hr_preparer_run(self->handle, core_recipe_handle(recipe), view.buf,
                                 (size_t)view.len, &key, out, &error);
@@ -196,7 +185,7 @@ static PyObject *preparer_run(PyObject *object, PyObject *args, PyObject *kwargs
 static PyObject *preparer_damage(PyObject *object, void *closure)
 {
     struct preparer *self = (struct preparer *)object;
-    if (enter(self) < 0)
+    if (core_enter(&self->busy, "Preparer") < 0)
         return NULL;
     self->busy = false;
     const char *damage = hr_preparer_damage(self->handle);

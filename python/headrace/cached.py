@@ -305,7 +305,7 @@ class _Store:
         if sum(info["items"]) and info["users"] <= 1:
             _logger.warning(
                 "the cache %s keeps %d items of %s, %.1f MiB of memory, for the next run; "
-                "`headrace cache drop %s` gives it back",
+                "`headrace cache drop %s` frees it",
                 info["name"],
                 sum(info["items"]),
                 info["dataset"],

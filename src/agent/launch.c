@@ -167,7 +167,7 @@ static int check_socket(const struct place *place, struct hr_error *error)
                         path, hr__errno_text(r));
     }
     if (!S_ISSOCK(st.st_mode))
-        return hr__fail(error, -ENOTSOCK, "%s is no socket: name another path for the agent's",
+        return hr__fail(error, -ENOTSOCK, "%s is not a socket: name another path for the agent's",
                         path);
     if (st.st_uid != geteuid() && st.st_uid != 0)
         return hr__fail(error, -EACCES, "the agent's socket %s belongs to user %u and not to you",
@@ -218,7 +218,7 @@ static int connect_place(int *out, const struct place *place, struct hr_error *e
     r = connect_to(out, place);
     if (r == -ECONNREFUSED)
         return hr__fail(error, r,
-                        "nobody serves %s: the agent has ended; start one by headrace agent, or "
+                        "no agent serves %s: it has ended; start one by headrace agent, or "
                         "use agent=\"auto\"",
                         path);
     if (r == -ETIMEDOUT)
@@ -233,7 +233,7 @@ static int connect_place(int *out, const struct place *place, struct hr_error *e
         return 0;
     close(*out);
     *out = -1;
-    return hr__fail(error, -EACCES, "the agent at %s is another user's", path);
+    return hr__fail(error, -EACCES, "the agent at %s belongs to another user", path);
 }
 
 int hr__launch_connect(int *out, const char *path, struct hr_error *error)

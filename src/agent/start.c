@@ -58,7 +58,7 @@ static int split(struct launch *l, const struct hr__start *start, struct hr_erro
     size_t count = 1;
     if (!*start->command || *start->command == '\x1f')
         return hr__fail(error, -EINVAL,
-                        "the agent's command has no name: words are kept apart by one \\x1f");
+                        "the agent's command is empty: its words are separated by \\x1f");
     for (const char *c = start->command; *c; c++)
         count += *c == '\x1f';
     if (count > WORDS_MAX)

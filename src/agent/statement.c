@@ -203,7 +203,7 @@ static int open_list(struct hr_dataset **out, const char *path,
 {
     struct stat st;
     if (!stat(path, &st) && !S_ISREG(st.st_mode))
-        return hr__fail(error, -ESTALE, "the list %s is no regular file any more", path);
+        return hr__fail(error, -ESTALE, "the list %s is no longer a regular file", path);
     return hr_dataset_open_list(out, path, options, error);
 }
 

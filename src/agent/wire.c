@@ -314,7 +314,7 @@ int hr__wire_unpack(struct hr__wire_message *message, const void *bytes, size_t 
                         header.magic);
     if (header.version != HR__WIRE_VERSION)
         return hr__fail(error, -EPROTONOSUPPORT,
-                        "the other end speaks version %u of the agent's messages, this one %u: "
+                        "the other end uses version %u of the agent's messages, this one %u: "
                         "use the same version of Headrace for the agent and its jobs (headrace "
                         "agent --stop ends the old one), or name another socket by HEADRACE_AGENT",
                         header.version, HR__WIRE_VERSION);

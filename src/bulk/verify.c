@@ -6,8 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "bulk/check.h"
-#include "bulk/pool.h"
-#include "dataset/progress.h"
+#include "bulk/each.h"
 #include "loader/sample.h"
 
 #include <headrace/dataset.h>
@@ -36,11 +35,8 @@ struct verify_bench {
 
 struct verification {
     struct hr_dataset *dataset;
-    struct hr__progress *progress;
-    _Atomic size_t next;  /* next sample to take */
-    pthread_mutex_t lock; /* guards what follows */
-    struct hr_error stop; /* error that ends the run; code 0: none */
-    struct hr_verify_report *report;
+    struct hr__each each;
+    struct hr_verify_report *report; /* guarded by each.lock */
 };
 
 static int add_bad(struct verification *v, size_t index, const char *reason)
@@ -52,12 +48,12 @@ static int add_bad(struct verification *v, size_t index, const char *reason)
     int r = bad.path && bad.reason ? 0 : -ENOMEM;
     if (!r)
         hr_dataset_path(v->dataset, index, bad.path, length + 1);
-    pthread_mutex_lock(&v->lock);
+    pthread_mutex_lock(&v->each.lock);
     if (!r)
         r = hr__reserve(HR__TAG_LOADER, &report->bad, report->count + 1);
     if (!r)
         report->bad[report->count++] = bad;
-    pthread_mutex_unlock(&v->lock);
+    pthread_mutex_unlock(&v->each.lock);
     if (r) {
         hr__free(bad.path);
         hr__free(bad.reason);
@@ -67,9 +63,10 @@ static int add_bad(struct verification *v, size_t index, const char *reason)
 
 /* Verifies a sample. Returns an error that ends the run; a bad sample is recorded and is no
  * error. */
-static int verify_sample(struct verification *v, struct verify_bench *b, size_t index,
-                         struct hr_error *why)
+static int verify_sample(void *arg, void *tools, size_t index, struct hr_error *why)
 {
+    struct verification *v = arg;
+    struct verify_bench *b = tools;
     int r = hr__sample_read(&b->sample, v->dataset, index, why);
     if (!r) {
         r = hr__checker_decode(b->checker, b->sample.read.bytes, b->sample.read.length, why);
@@ -82,28 +79,13 @@ static int verify_sample(struct verification *v, struct verify_bench *b, size_t 
                : 0;
 }
 
-/* The work of one thread: takes samples until there are no more. */
 static void verify_many(void *arg, size_t i)
 {
     struct verification *v = arg;
     struct verify_bench b = {0};
-    size_t count = hr_dataset_count(v->dataset);
     struct hr_error why = {0};
     int r = hr__checker_create(&b.checker, &why);
-    while (!r && !hr__progress_cancelled(v->progress)) {
-        size_t index = atomic_fetch_add_explicit(&v->next, 1, memory_order_relaxed);
-        if (index >= count)
-            break;
-        r = verify_sample(v, &b, index, &why);
-        hr__progress_add(v->progress, 1);
-    }
-    if (r) {
-        pthread_mutex_lock(&v->lock);
-        v->stop = why;
-        v->stop.code = r;
-        pthread_mutex_unlock(&v->lock);
-        hr__progress_cancel(v->progress);
-    }
+    hr__each_take(&v->each, &b, r, &why);
     hr__checker_destroy(&b.checker);
     hr__sample_clear(&b.sample);
 }
@@ -117,9 +99,15 @@ static int compare_bad(const void *a, const void *b)
 int hr_dataset_verify(struct hr_dataset *dataset, int threads, hr_progress_fn progress,
                       void *progress_arg, struct hr_verify_report **out, struct hr_error *error)
 {
-    struct hr__progress p;
     struct hr__pool *pool = NULL;
-    struct verification v = {.dataset = dataset, .progress = &p};
+    struct verification v = {.dataset = dataset};
+    v.each = (struct hr__each){.count = hr_dataset_count(dataset),
+                               .stage = "verifying",
+                               .what = "verifying",
+                               .left = "",
+                               .thread = verify_many,
+                               .work = verify_sample,
+                               .arg = &v};
     *out = NULL;
     int r = hr__pool_create(&pool, threads, error);
     if (r)
@@ -129,19 +117,7 @@ int hr_dataset_verify(struct hr_dataset *dataset, int threads, hr_progress_fn pr
         hr__pool_destroy(&pool);
         return hr__fail(error, -ENOMEM, "out of memory for a report");
     }
-    pthread_mutex_init(&v.lock, NULL);
-    hr__progress_init(&p, progress, progress_arg);
-    hr__progress_stage(&p, "verifying", hr_dataset_count(dataset));
-    const struct hr__executor *executor = hr__pool_executor(pool);
-    executor->run(executor->self, (size_t)executor->threads, verify_many, &v);
-    hr__pool_destroy(&pool);
-    pthread_mutex_destroy(&v.lock);
-    r = v.stop.code;
-    if (r)
-        hr__fail(error, r, "verifying stopped: %s",
-                 v.stop.message[0] ? v.stop.message : hr__errno_text(r));
-    else if (hr__progress_end(&p))
-        r = hr__fail(error, -ECANCELED, "verifying was cancelled");
+    r = hr__each_run(&v.each, &pool, progress, progress_arg, error);
     if (r) {
         hr_verify_report_destroy(&v.report);
         return r;

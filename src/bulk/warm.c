@@ -12,11 +12,10 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/versioned.h"
-#include "bulk/pool.h"
+#include "bulk/each.h"
 #include "cache/identity.h"
 #include "cache/spec.h"
 #include "cache/worth.h"
-#include "dataset/progress.h"
 #include "loader/caching.h"
 #include "loader/sample.h"
 
@@ -37,17 +36,15 @@
 
 struct warming {
     struct hr_dataset *dataset;
-    struct hr__progress *progress;
+    struct hr__each each;
     struct hr__cache *cache;
     int form;             /* form to convert to: enum hr_form */
     uint64_t samples;     /* number of samples that the cache may hold */
     uint64_t total_bytes; /* total size of these samples */
-    _Atomic size_t next;  /* next sample to take */
     _Atomic uint64_t cached, read_bytes, bad, refusals;
-    pthread_mutex_t lock;   /* guards what follows */
+    /* Guarded by each.lock. */
     struct hr__worth worth; /* only growth is used */
     uint64_t granted;       /* total growth of converted items that are about to be offered */
-    struct hr_error stop;   /* error that ends the run; code 0: none */
 };
 
 /* Tools of one thread. */
@@ -78,9 +75,9 @@ static struct hr__worth_space space_of(const struct warming *w)
 static enum hr_form choose(struct warming *w, size_t length)
 {
     struct hr__worth_space space = space_of(w);
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->each.lock);
     enum hr_form form = hr__worth_choose(&w->worth, length, &space, &for_good);
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->each.lock);
     return form;
 }
 
@@ -90,7 +87,7 @@ static enum hr_form choose(struct warming *w, size_t length)
 static int is_affordable(struct warming *w, struct bench *b, size_t length,
                          const struct hr_item *converted)
 {
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->each.lock);
     struct hr__worth_space space = space_of(w);
     space.missing_bytes -= space.missing_bytes < length ? space.missing_bytes : length;
     hr__mean_add(&w->worth.growth[converted->form], (double)converted->length / (double)length);
@@ -99,7 +96,7 @@ static int is_affordable(struct warming *w, struct bench *b, size_t length,
     int is = takes + leave <= space.budget_bytes;
     b->granted = is && converted->length > length ? converted->length - length : 0;
     w->granted += b->granted;
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->each.lock);
     return is;
 }
 
@@ -147,10 +144,10 @@ static int keep(struct warming *w, struct bench *b, size_t index, struct hr_erro
         offer.form = hr_form_of(read->bytes, read->length);
         kept = hr__cache_offer(w->cache, &offer);
     }
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->each.lock);
     w->granted -= b->granted;
     b->granted = 0;
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->each.lock);
     atomic_fetch_add(&w->cached, kept != 0);
     if (kept)
         atomic_store(&w->refusals, 0);
@@ -175,7 +172,7 @@ static int claim(struct warming *w, struct bench *b, size_t index)
 {
     enum hr__claim answer;
     while ((answer = hr__cache_claim(w->cache, index, &b->ticket)) == HR__CLAIM_BUSY) {
-        if (hr__progress_cancelled(w->progress))
+        if (hr__progress_cancelled(&w->each.progress))
             return 0;
         nanosleep(&(struct timespec){.tv_nsec = ASK_NS}, NULL);
     }
@@ -184,8 +181,10 @@ static int claim(struct warming *w, struct bench *b, size_t index)
 }
 
 /* Caches a sample. Returns an error that ends the run; a bad sample is counted and is no error. */
-static int warm_sample(struct warming *w, struct bench *b, size_t index, struct hr_error *why)
+static int warm_sample(void *arg, void *tools, size_t index, struct hr_error *why)
 {
+    struct warming *w = arg;
+    struct bench *b = tools;
     if (is_cached(w, index)) {
         atomic_fetch_add(&w->cached, 1);
         return 0;
@@ -206,28 +205,12 @@ static int warm_sample(struct warming *w, struct bench *b, size_t index, struct 
     return 0;
 }
 
-/* The work of one thread: takes samples until there are no more. */
 static void warm_many(void *arg, size_t i)
 {
     struct warming *w = arg;
     struct bench b = {.sample = {.uncached = 1}};
-    size_t count = hr_dataset_count(w->dataset);
     struct hr_error why = {0};
-    int r = 0;
-    while (!r && !hr__progress_cancelled(w->progress)) {
-        size_t index = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed);
-        if (index >= count)
-            break;
-        r = warm_sample(w, &b, index, &why);
-        hr__progress_add(w->progress, 1);
-    }
-    if (r) {
-        pthread_mutex_lock(&w->lock);
-        w->stop = why;
-        w->stop.code = r;
-        pthread_mutex_unlock(&w->lock);
-        hr__progress_cancel(w->progress);
-    }
+    hr__each_take(&w->each, &b, 0, &why);
     hr_converter_destroy(&b.converter);
     hr__sample_clear(&b.sample);
 }
@@ -284,9 +267,15 @@ int hr_cache_warm(struct hr_dataset *dataset, const char *spec, int threads,
                   hr_progress_fn progress, void *progress_arg, struct hr_cache_warm_report *report,
                   struct hr_error *error)
 {
-    struct hr__progress p;
     struct hr__pool *pool = NULL;
-    struct warming w = {.dataset = dataset, .progress = &p};
+    struct warming w = {.dataset = dataset};
+    w.each = (struct hr__each){.count = hr_dataset_count(dataset),
+                               .stage = "caching",
+                               .what = "filling the cache",
+                               .left = "; what is in it stays",
+                               .thread = warm_many,
+                               .work = warm_sample,
+                               .arg = &w};
     int r = open_cache(&w, spec, error);
     if (!r)
         r = measure(&w, error);
@@ -298,19 +287,7 @@ int hr_cache_warm(struct hr_dataset *dataset, const char *spec, int threads,
     }
     /* Files written just now would not be cached: wait until they are no longer fresh. */
     nanosleep(&(struct timespec){.tv_nsec = HR__STAMP_FRESH_NS}, NULL);
-    pthread_mutex_init(&w.lock, NULL);
-    hr__progress_init(&p, progress, progress_arg);
-    hr__progress_stage(&p, "caching", hr_dataset_count(dataset));
-    const struct hr__executor *executor = hr__pool_executor(pool);
-    executor->run(executor->self, (size_t)executor->threads, warm_many, &w);
-    hr__pool_destroy(&pool);
-    pthread_mutex_destroy(&w.lock);
-    r = w.stop.code;
-    if (r)
-        hr__fail(error, r, "filling the cache stopped: %s",
-                 w.stop.message[0] ? w.stop.message : hr__errno_text(r));
-    else if (hr__progress_end(&p))
-        r = hr__fail(error, -ECANCELED, "filling the cache was cancelled; what is in it stays");
+    r = hr__each_run(&w.each, &pool, progress, progress_arg, error);
     report_on(&w, report);
     hr__cache_destroy(&w.cache);
     return r;

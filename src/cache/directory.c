@@ -245,8 +245,8 @@ static int shrink_name(struct name_use *use, struct hr__directory *d, uint64_t m
             return -ENOSPC;
         int r = dry ? 0
                     : hr__directory_remove(d, f,
-                                           "its name's size is used up, and nobody uses it; it "
-                                           "had not been used for longest");
+                                           "its name's size is used up, no process uses this "
+                                           "segment, and it is the least recently used one");
         if (r)
             return r;
         if (dry)
@@ -299,7 +299,7 @@ int hr__directory_make_room(struct hr__segment *s, uint64_t bytes, int drop,
         if (!atomic_exchange(&s->waited, 1))
             hr__log(HR_LOG_WARNING,
                     "the directory of %s is locked by another process, which may have been "
-                    "stopped: the cache does not grow until it goes on or ends",
+                    "stopped: the cache does not grow until that process continues or ends",
                     s->path);
         return -EAGAIN;
     }
@@ -330,8 +330,8 @@ static int discard(struct hr__directory *d, const char *file, int code, struct h
     r = hr__directory_remove(d, &f, NULL);
     if (r)
         return hr__fail(error, r, "%s; it cannot be removed: %s", f.problem, hr__errno_text(r));
-    hr__directory_note(d, HR_LOG_WARNING, "%s: it is dropped, %" PRIu64 " bytes, and made anew%s",
-                       f.problem, f.memory, f.users ? "; who uses it reads from storage" : "");
+    hr__directory_note(d, HR_LOG_WARNING, "%s: it is dropped, %" PRIu64 " bytes, and made again%s",
+                       f.problem, f.memory, f.users ? "; its users read from storage" : "");
     return -ENOENT;
 }
 
@@ -404,7 +404,7 @@ static void drop_other_versions(struct hr__directory *d, const char *name)
     for (size_t i = 0; i < count; i++)
         if (files[i].code == -EPROTO && !files[i].users)
             hr__directory_remove(d, &files[i],
-                                 "another version of Headrace made it; it is made anew");
+                                 "another version of Headrace made it; it is made again");
     hr__free(files);
 }
 
@@ -458,7 +458,7 @@ static void fail_different(struct hr__directory *d, const struct hr__segment *s,
             d, HR_LOG_WARNING,
             "cache %s is there already, with %" PRIu64 " of %" PRIu64
             " bytes for this dataset, not %" PRIu64 " of %" PRIu64
-            ": it stays so; for another size, drop it first (headrace cache drop %s)",
+            ": it stays unchanged; for another size, drop it first (headrace cache drop %s)",
             spec->name, budget, size, spec->share_bytes, spec->size_bytes, spec->name);
 }
 

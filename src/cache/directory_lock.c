@@ -90,8 +90,8 @@ int hr__directory_group(const char *name, int64_t *group, struct hr_error *error
                         name);
     if (!hr__directory_is_member(*group))
         return hr__fail(error, -EACCES,
-                        "this process is no member of group %s of a cache: write one that \"id "
-                        "-Gn\" shows, or be added to it and log in anew",
+                        "this process is not a member of group %s of a cache: write one that \"id "
+                        "-Gn\" shows, or be added to it and log in again",
                         name);
     return 0;
 }
@@ -222,11 +222,11 @@ int hr__directory_lock(struct hr__directory *d, int64_t group, int may_make, str
         if (!locked)
             pause_ns(2000000);
     } while (hr__now_ns() < end);
-    return hr__fail(error, -EAGAIN,
-                    "the directory %s of caches has been locked by another process for 10 seconds, "
-                    "which may have been stopped: see who it is with \"fuser -v %s\", and let it "
-                    "go on, or end it",
-                    d->path, d->path);
+    return hr__fail(
+        error, -EAGAIN,
+        "the directory %s of caches has been locked by another process for 10 seconds, "
+        "which may have been stopped: find it with \"fuser -v %s\", and continue or end it",
+        d->path, d->path);
 }
 
 int hr__directory_lock_again(struct hr__directory *d, int fd, uint64_t patience_ns)

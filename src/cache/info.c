@@ -199,7 +199,7 @@ void hr__info_fill(struct hr_cache_info *out, struct hr__segment *s)
         out->damaged = 1;
         if (!fstat(s->own.fd, &st))
             out->allocated_bytes = (uint64_t)st.st_blocks * 512;
-        snprintf(out->problem, sizeof out->problem, "it was found damaged, or cut short");
+        snprintf(out->problem, sizeof out->problem, "it was found damaged or truncated");
         return;
     }
     const struct hr__segment_header *h = s->header;

@@ -298,10 +298,10 @@ static int check_file(struct hr__segment *s, uint64_t *bytes, struct hr_error *e
         return bad(s, -errno, "cannot be looked at", error);
     int ours = st.st_uid == geteuid() || (st.st_mode & 0060) == 0060;
     if (!S_ISREG(st.st_mode) || !ours || (st.st_mode & 0007))
-        return bad(s, -EACCES,
-                   "belongs to somebody else, or is open to everybody: remove it, or name "
-                   "another cache",
-                   error);
+        return bad(
+            s, -EACCES,
+            "belongs to another user, or is open to everybody: remove it, or name another cache",
+            error);
     if (st.st_size < (off_t)sizeof(struct hr__segment_header))
         return bad(s, -EBADMSG, "is cut off", error);
     *bytes = (uint64_t)st.st_size;
@@ -497,8 +497,8 @@ static int is_whole(struct hr__segment *s)
         return 1;
     if (!atomic_exchange(&s->broken, 1))
         hr__log(HR_LOG_WARNING,
-                "the cache's segment %s was cut short: it is used no more, samples are read "
-                "from storage; the next start makes a new one",
+                "the cache's segment %s was cut short: it is no longer used, samples are read from "
+                "storage; the next start makes a new one",
                 s->path);
     return 0;
 }
@@ -520,8 +520,8 @@ void hr__segment_condemn(struct hr__segment *s, const char *what)
         return;
     if (!atomic_exchange(&s->broken, 1))
         hr__log(HR_LOG_WARNING,
-                "the cache's segment %s is damaged (%s): it is used no more, samples are read from "
-                "storage; the next start makes a new one",
+                "the cache's segment %s is damaged (%s): it is no longer used, samples are read "
+                "from storage; the next start makes a new one",
                 s->path, what);
     atomic_store(&s->header->damaged, 1);
 }
@@ -537,8 +537,8 @@ void hr__segment_reject(struct hr__segment *s)
     atomic_fetch_add_explicit(&s->header->foreign, 1, memory_order_relaxed);
     if (!atomic_exchange(&s->has_foreign, 1))
         hr__log(HR_LOG_WARNING,
-                "the cache's segment %s has an item that nobody with this key file put there: it "
-                "is read from storage. Does somebody else write to it? `headrace cache drop` "
-                "makes it anew",
+                "the cache's segment %s has an item that was not made with this key file: its "
+                "sample is read from storage. Does somebody else write to the segment? `headrace "
+                "cache drop` removes it",
                 s->path);
 }

@@ -125,7 +125,7 @@ void hr__cache_log_kept(struct hr__cache *cache)
         return;
     hr__log(HR_LOG_WARNING,
             "the cache %s keeps %" PRIu64 " items of %s, %.1f MiB of memory, for the next run; "
-            "`headrace cache drop %s` gives it back",
+            "`headrace cache drop %s` frees it",
             segment->header->name, items, c->identity.text, (double)now.bytes / (1 << 20),
             segment->header->name);
 }

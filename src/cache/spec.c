@@ -90,7 +90,7 @@ static int read_form(struct spec_reader *r, struct hr__piece value)
             return 0;
         }
     return hr__fail(r->error, -EINVAL,
-                    "cache \"%.*s\": form \"%.*s\" is none: write auto, encoded, indexed, "
+                    "cache \"%.*s\": form \"%.*s\" does not exist: write auto, encoded, indexed, "
                     "coefficients or planes",
                     TEXT(r), PIECE(p));
 }

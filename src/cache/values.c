@@ -46,11 +46,11 @@ static int check_options(const struct hr_cache_options *o, struct hr_error *erro
                         "hr_cache_options.spec is not set: write 64GiB, or shm:NAME?size=64GiB");
     if (!o->identity || !*o->identity)
         return hr__fail(error, -EINVAL,
-                        "hr_cache_options.identity is not set: it tells what is kept from all else "
-                        "under the name");
+                        "hr_cache_options.identity is not set: it distinguishes these values from "
+                        "others under the same name");
     if (!o->items)
         return hr__fail(error, -EINVAL,
-                        "hr_cache_options.items is not set: it is how many there may be at most");
+                        "hr_cache_options.items is not set: it is the largest number of items");
     if (o->run && !hr__run_is_valid(o->run))
         return hr__fail(error, -EINVAL, "hr_cache_options.run is none: take it from hr_cache_run");
     return 0;

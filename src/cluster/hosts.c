@@ -93,8 +93,7 @@ static int read_port(struct host_reader *r, struct hr__host *h, struct hr__piece
     for (size_t i = 0; i < port.length && value <= UINT16_MAX; i++)
         value = hr__is_digit(port.at[i]) ? value * 10 + (uint32_t)(port.at[i] - '0') : UINT32_MAX;
     if (!port.length || !value || value > UINT16_MAX)
-        return refuse_host(r, host,
-                           "has a port that is none: write NAME:PORT, such as node1:11211");
+        return refuse_host(r, host, "has an invalid port: write NAME:PORT, such as node1:11211");
     h->port = (uint16_t)value;
     return 0;
 }
@@ -108,11 +107,11 @@ static int read_bracketed(struct host_reader *r, struct hr__host *h, struct hr__
     char literal[INET6_ADDRSTRLEN];
     struct in6_addr address;
     if (!rest.length || (rest.length > 1 && rest.at[1] != ':'))
-        return refuse_host(r, text, "is no IPv6 address: write [ADDRESS]:PORT");
+        return refuse_host(r, text, "is not an IPv6 address: write [ADDRESS]:PORT");
     if (copy(literal, sizeof literal, hr__piece_until(inside, '%')) ||
         inet_pton(AF_INET6, literal, &address) != 1 || copy(h->address, sizeof h->address, inside))
         return refuse_host(r, text,
-                           "is no IPv6 address: write [ADDRESS]:PORT, such as "
+                           "is not an IPv6 address: write [ADDRESS]:PORT, such as "
                            "[fd00::1]:11211");
     h->port = PORT_DEFAULT;
     if (rest.length > 1)
@@ -400,14 +399,13 @@ static int refuse_unsupported(const struct host_reader *r)
 {
     if (r->seen[OPTION_TLS])
         return hr__fail(r->error, -ENOTSUP,
-                        "cache \"%.*s\": tls is not in the client that this is built with: let a "
-                        "sidecar such as stunnel carry the connections, and name its local ports "
-                        "here",
+                        "cache \"%.*s\": tls is not supported: let a sidecar such as stunnel carry "
+                        "the connections, and name its local ports here",
                         TEXT(r));
     if (r->seen[OPTION_PROTOCOL] || r->seen[OPTION_SASL])
         return hr__fail(r->error, -ENOTSUP,
-                        "cache \"%.*s\": %s= is not supported: servers are asked in memcached's "
-                        "text protocol alone, without SASL. For a user, start memcached with -Y "
+                        "cache \"%.*s\": %s= is not supported: only memcached's text protocol is "
+                        "supported, without SASL. For a user, start memcached with -Y "
                         "FILE instead of -S, and write &user=NAME&password-file=PATH",
                         TEXT(r),
                         option_names[r->seen[OPTION_SASL] ? OPTION_SASL : OPTION_PROTOCOL]);
@@ -439,7 +437,7 @@ int hr__hosts_parse(struct hr__hosts *out, const char *text, struct hr_error *er
         .text = hr__piece_trim((struct hr__piece){text, strlen(text)}), .out = out, .error = error};
     if (!hr__hosts_is(text))
         return hr__fail(error, -EINVAL,
-                        "cache \"%.*s\" is no list of hosts: write memcached:NAME:PORT,NAME:PORT"
+                        "cache \"%.*s\" is not a list of hosts: write memcached:NAME:PORT,NAME:PORT"
                         "?size=64GiB",
                         TEXT(&r));
     size_t skip = sizeof HR__HOSTS_SCHEME - 1;

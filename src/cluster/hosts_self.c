@@ -113,8 +113,8 @@ int hr__hosts_find_self(struct hr__hosts *hosts, struct hr_error *error)
             continue;
         if (found >= 0)
             failed = hr__fail(error, -EEXIST,
-                              "hosts %s and %s are both this machine: say which of them each "
-                              "process belongs to, by HEADRACE_HOST=%d or HEADRACE_HOST=%d in its "
+                              "hosts %s and %s are both this machine: choose one for each process, "
+                              "by HEADRACE_HOST=%d or HEADRACE_HOST=%d in its "
                               "environment, or &self= in the cache's text",
                               hosts->hosts[found].name, hosts->hosts[i].name, found, i);
         else

@@ -82,8 +82,9 @@ int hr__peer_link_garbage(struct hr__peer_link *link, const char *text, struct h
 {
     char shown[96];
     hr__printable(shown, sizeof shown, text);
-    return hr__fail(error, -EPROTO, "%s does not answer as a memcached does: \"%s\"; is it one?",
-                    link->label, shown);
+    return hr__fail(error, -EPROTO,
+                    "%s does not answer like a memcached server: \"%s\"; is it one?", link->label,
+                    shown);
 }
 
 /* Returns an error if the request was cancelled or is late, whatever was received. */
@@ -117,13 +118,13 @@ static int broken(struct hr__peer_link *link, int code, struct hr_error *error)
                         link->label, link->label);
     case -EPIPE:
     case -ECONNRESET:
-        return hr__fail(error, -ECONNRESET,
-                        link->is_used || link->has_answered
-                            ? "%s closed the connection: was it stopped or restarted?"
-                            : "%s closes connections at once: was it started for SASL (-S), which "
-                              "is not spoken here (use -Y FILE instead), or has it no connection "
-                              "left (-c)?",
-                        link->label);
+        return hr__fail(
+            error, -ECONNRESET,
+            link->is_used || link->has_answered
+                ? "%s closed the connection: was it stopped or restarted?"
+                : "%s closes connections at once: was it started for SASL (-S), which is not "
+                  "supported (use -Y FILE instead), or has it no connection left (-c)?",
+            link->label);
     case -ENETUNREACH:
     case -EHOSTUNREACH:
         return hr__fail(error, -EHOSTUNREACH, "%s cannot be reached: %s", link->label,
@@ -226,7 +227,7 @@ static int connect_any(struct hr__peer_link *link, struct hr_error *error)
                         link->label, reason);
     if (r == -ETIMEDOUT)
         return hr__fail(error, r,
-                        "%s: looking its name up took too long: do the name servers of "
+                        "%s: the name lookup took too long: do the name servers of "
                         "/etc/resolv.conf answer?",
                         link->label);
     if (!r)
@@ -237,8 +238,7 @@ static int connect_any(struct hr__peer_link *link, struct hr_error *error)
         return 0;
     if (r == -ETIMEDOUT)
         return hr__fail(error, r,
-                        "%s does not answer: is the host up, and does no firewall keep the port "
-                        "closed?",
+                        "%s does not answer: is the host up, and does a firewall block the port?",
                         link->label);
     return r == -ECANCELED ? check(link, error) : broken(link, r, error);
 }

@@ -39,8 +39,8 @@ static int refusal(struct hr__peer_link *link, const char *line, struct hr_error
     if (begins_with(line, "CLIENT_ERROR unauthenticated") ||
         begins_with(line, "CLIENT_ERROR authentication") ||
         begins_with(line, "CLIENT_ERROR bad authentication"))
-        return hr__fail(error, -EACCES, "%s asks for a user: user= and password-file= name one",
-                        link->label);
+        return hr__fail(error, -EACCES,
+                        "%s requires a login: set user= and password-file=", link->label);
     if (begins_with(line, "ERROR Too many open connections"))
         return hr__fail(error, -ECONNREFUSED, "%s has no connection left: raise its -c",
                         link->label);
@@ -93,8 +93,7 @@ int hr__peer_text_login(struct hr__peer_link *link, const char *user, const char
         return r;
     if (!r)
         return hr__fail(error, -EACCES,
-                        "%s knows no users: it was started without -Y, and is to be used without "
-                        "user=",
+                        "%s knows no users: it was started without -Y; leave user= out",
                         link->label);
     r = send_login(link, user, password, error);
     if (!r)

@@ -461,11 +461,10 @@ static size_t accept_all(struct call *call, struct hr__peer_item *items,
     add(&call->host->counters.fetched_bytes, bytes);
     if (damaged)
         note(call->host, atomic_fetch_add(&call->host->counters.damaged, damaged),
-             call->peers->secret.is_set
-                 ? "keeps items that nobody with this key file stored: they are not used. Does "
-                   "somebody else write there?"
-                 : "keeps items that are not what was stored (checksum): does something else write "
-                   "there, or is its memory bad?");
+             call->peers->secret.is_set ? "has items that were not stored with this key file: they "
+                                          "are not used. Does somebody else write there?"
+                                        : "has items whose checksums differ: does another program "
+                                          "write there, or is its memory bad?");
     return end;
 }
 
@@ -534,10 +533,10 @@ static size_t settle(struct host *h, struct hr__peer_item *items,
     add(&h->counters.stored_bytes, bytes);
     if (refused)
         note(h, atomic_fetch_add(&h->counters.refused, refused),
-             "refuses items, its memory is full: give it more (-m), or less to keep (size=)");
+             "refuses items, its memory is full: give it more memory (-m), or a smaller size=");
     if (too_large)
         note(h, atomic_fetch_add(&h->counters.too_large, too_large),
-             "refuses items that are larger than it keeps: raise its -I");
+             "refuses items above its size limit: raise its -I");
     return stored;
 }
 

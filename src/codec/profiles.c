@@ -1,11 +1,10 @@
 /*
  * Choosing of profiles: see profiles.h.
  *
- * A sample of the blocks is sorted by total bits and cut into as many parts as there are profiles.
- * Each part gives a profile: at each position, the width that makes the part's values and
- * exceptions smallest. Then each block of the sample moves to the profile that makes it smallest,
- * and so on, twice; more rounds gain less than 0.1 %. At the end all blocks choose, and the
- * profiles are fitted to them once more.
+ * A sample of the blocks is cut by their total bits into as many parts as there are profiles. Each
+ * part gives a profile: at each position, the width that makes the part's values and exceptions
+ * smallest. Then all blocks choose the profile that makes them smallest, and the profiles are
+ * fitted to them once more. Further rounds, as in k-means, gain 0.1 %.
  *
  * The inner loops are written with vectors of 16 bytes, which compilers turn into the base
  * instructions of each machine.
@@ -16,14 +15,13 @@
 
 #include <string.h>
 
-#define SAMPLE_MOST      2048
-#define ROUNDS           2
+#define SAMPLE_MOST      4096
 #define BLOCKS_A_PROFILE 64 /* fewer do not repay a profile's bytes */
 #define NEED_MOST        8
 #define BITS_MOST        (63 * NEED_MOST)
 
-/* What an exception counts when blocks choose. More than its bits, because it costs time as well;
- * the sum of four positions has to fit in a byte. */
+/* What an exception counts when blocks choose: more than its bits, because it costs time as well.
+ * The sum of four positions fits in a byte. */
 #define PENALTY 48
 
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
@@ -39,10 +37,8 @@ struct needs {
 typedef uint32_t histogram[HR__PROFILES_MOST][64][NEED_MOST + 1];
 
 struct hr__profiles_scratch {
-    struct needs sample[SAMPLE_MOST];
-    uint8_t chosen[SAMPLE_MOST];
-    uint16_t total[SAMPLE_MOST]; /* bits of a block of the sample */
     histogram counts;
+    uint16_t bits[SAMPLE_MOST]; /* of a block of the sample */
 };
 
 struct hr__profiles_scratch *hr__profiles_scratch_create(void)
@@ -85,7 +81,8 @@ static inline unsigned add_up(bytes16 v)
     return (unsigned)(sum * UINT64_C(0x0001000100010001) >> 48);
 }
 
-/* Returns the number of the profile that makes the block smallest. */
+/* Returns the number of the profile that makes the block smallest. The sum of four positions fits
+ * in a byte. */
 static inline uint8_t choose_one(const struct hr__profiles *profiles, const struct needs *block)
 {
     unsigned least = ~0u;
@@ -134,40 +131,36 @@ static void fit(struct hr__profiles *profiles, histogram counts)
         }
 }
 
-/* Distributes the sample among the profiles by total bits. */
-static void begin(struct hr__profiles_scratch *s, size_t blocks, int profiles)
+/* Fits the profiles to parts of a sample: every block of number `step` x n. */
+static void begin(struct hr__profiles *out, const struct hr__block_values *blocks, size_t total,
+                  struct hr__profiles_scratch *s)
 {
-    uint32_t below[BITS_MOST + 2] = {0};
-    uint64_t all = 0;
-    for (size_t i = 0; i < blocks; i++) {
-        const struct needs *n = &s->sample[i];
-        s->total[i] = (uint16_t)add_up(n->at[0] + n->at[1] + n->at[2] + n->at[3]);
-        below[s->total[i] + 1] += s->total[i] + 1u;
-        all += s->total[i] + 1u;
+    size_t step = total / SAMPLE_MOST + 1;
+    uint64_t below[BITS_MOST + 2] = {0}; /* bits of all blocks with fewer bits than that */
+    struct needs block;
+    for (size_t i = 0; i < total; i += step) {
+        measure(&block, &blocks[i]);
+        unsigned bits = add_up(block.at[0] + block.at[1] + block.at[2] + block.at[3]);
+        s->bits[i / step] = (uint16_t)bits;
+        below[bits + 1] += bits + 1; /* so that blocks without values count */
     }
-    for (int t = 1; t <= BITS_MOST + 1; t++)
-        below[t] += below[t - 1];
-    for (size_t i = 0; i < blocks; i++)
-        s->chosen[i] = (uint8_t)((uint64_t)below[s->total[i]] * (unsigned)profiles / all);
+    for (int n = 1; n <= BITS_MOST + 1; n++)
+        below[n] += below[n - 1];
+    memset(s->counts, 0, sizeof s->counts);
+    for (size_t i = 0; i < total; i += step) {
+        uint64_t part = below[s->bits[i / step]] * (unsigned)out->count / below[BITS_MOST + 1];
+        measure(&block, &blocks[i]);
+        count(s->counts, (int)part, &block);
+    }
+    fit(out, s->counts);
 }
 
 void hr__profiles_choose(struct hr__profiles *out, const struct hr__block_values *blocks,
                          size_t total, uint8_t *chosen, struct hr__profiles_scratch *s)
 {
-    size_t step = total / SAMPLE_MOST + 1, some = 0;
     size_t wanted = total / BLOCKS_A_PROFILE;
     out->count = wanted < 1 ? 1 : wanted < HR__PROFILES_MOST ? (int)wanted : HR__PROFILES_MOST;
-    for (size_t i = 0; i < total; i += step)
-        measure(&s->sample[some++], &blocks[i]);
-    begin(s, some, out->count);
-    for (int round = 0; round <= ROUNDS; round++) {
-        memset(s->counts, 0, sizeof s->counts);
-        for (size_t i = 0; i < some; i++)
-            count(s->counts, s->chosen[i], &s->sample[i]);
-        fit(out, s->counts);
-        for (size_t i = 0; round < ROUNDS && i < some; i++)
-            s->chosen[i] = choose_one(out, &s->sample[i]);
-    }
+    begin(out, blocks, total, s);
     memset(s->counts, 0, sizeof s->counts);
     for (size_t i = 0; i < total; i++) {
         struct needs block;

@@ -1,7 +1,4 @@
-/*
- * Chooses the width profiles of an image (coefficients.h), and each block's profile among them: the
- * means of clusters, as in Lloyd's algorithm (k-means), with bits as the distance.
- */
+/* Chooses the width profiles of an image (coefficients.h), and each block's profile among them. */
 #ifndef HR_CODEC_PROFILES_H
 #define HR_CODEC_PROFILES_H
 
@@ -10,8 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The bits of a value's width in the map and in the stream are paid for by every block with a value
- * at that position; an exception's by itself. */
+/* A value takes as many bits as its width, whatever the value is; an exception takes these. */
 #define HR__EXCEPTION_BITS 24
 
 /* Largest width at a zigzag position, so that eight positions have at most 56 bits. */
@@ -31,7 +27,7 @@ struct hr__block_values {
 /* Memory for choosing; the caller may keep it for the next image. */
 struct hr__profiles_scratch;
 
-/* On success the caller owns *out. Errors: -ENOMEM. */
+/* The caller frees it with hr__free. NULL: out of memory. */
 struct hr__profiles_scratch *hr__profiles_scratch_create(void);
 size_t hr__profiles_scratch_bytes(void);
 

@@ -1,6 +1,6 @@
-/* The inside of a publisher, shared by publisher.c and crew.c. */
-#ifndef HR_LOADER_LANE_INSIDE_H
-#define HR_LOADER_LANE_INSIDE_H
+/* The inside of a publisher, shared by publisher.c, chunk.c and crew.c. */
+#ifndef HR_LOADER_PUBLISHER_INSIDE_H
+#define HR_LOADER_PUBLISHER_INSIDE_H
 
 #include "loader/loader.h"
 #include "loader/publisher.h"
@@ -32,6 +32,14 @@ struct hr__publisher {
     pthread_cond_t quiet;   /* signalled when no thread publishes any more */
     struct hr_batch *spare; /* unused batch structures of chunks */
 };
+
+/* chunk.c */
+
+/* Makes the batch structure of chunk `number` and acquires its memory. Returns 0, -EAGAIN, or
+ * acquire's error. */
+int hr__chunk_open(struct hr_loader *l, uint64_t number, struct hr_batch **out,
+                   struct hr_error *error);
+void hr__chunk_free(struct hr_batch *batch);
 
 /* Publishes the complete batches at the front of the window, unless another thread already does. */
 void hr__publisher_publish(struct hr__publisher *publisher);

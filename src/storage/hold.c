@@ -103,7 +103,7 @@ static void note_unlocked(struct hr_storage_hold *hold, const char *path)
 static const char *refusal(const struct hr_storage_hold *hold, uint64_t length, uint64_t most_bytes)
 {
     if (hold->filesystem.own_cache)
-        return "its file system keeps files in memory of its own";
+        return "its file system keeps its files in memory";
     if (hold->mapped_bytes > most_bytes || length > most_bytes - hold->mapped_bytes)
         return "more than is to be held in memory";
     if (hold->count >= hold->most_files)
@@ -182,7 +182,7 @@ static int read_absent(struct hr_storage_hold *hold, const char *const *paths, s
     for (size_t i = 0; i < count; i++) {
         int fd = open_file(hold, paths[i], &status);
         if (fd == -EINTR)
-            return hr__fail(error, fd, "a signal came while files were looked at");
+            return hr__fail(error, fd, "a signal came while files were examined");
         if (fd < 0)
             continue;
         hold->sum.files++;

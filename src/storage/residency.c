@@ -170,9 +170,9 @@ static void note_unknown(struct survey *s, const char *path)
     if (!s->sum.problem[0])
         hr__resident_problem(s->sum.problem, sizeof s->sum.problem, path,
                              s->filesystem.own_cache
-                                 ? "its file system keeps files in memory of its own"
-                                 : "the kernel tells only its owner, and who may write to it, "
-                                   "what lies in memory");
+                                 ? "its file system keeps its files in memory"
+                                 : "the kernel reveals its residency only to its owner and to "
+                                   "users who may write to it");
     s->sum.unknown++;
 }
 
@@ -260,7 +260,7 @@ static int end_survey(const struct survey *s, int r, struct hr_storage_residency
                       struct hr_error *error)
 {
     if (r == -EINTR)
-        return hr__fail(error, r, "a signal came while files were looked at");
+        return hr__fail(error, r, "a signal came while files were examined");
     hr__versioned_give(residency, &s->sum, sizeof s->sum);
     return 0;
 }

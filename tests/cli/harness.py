@@ -1,8 +1,8 @@
-"""What the tests of the headrace command share: a folder to work in, the command
-(HEADRACE_EXE), and images made by hand, so that Python's own library is enough.
-"""
+"""Helpers for tests of the headrace command: a working folder, the command (HEADRACE_EXE), and
+images made by hand, so that Python's standard library suffices."""
 import os
 import pty
+import re
 import shutil
 import signal
 import struct
@@ -16,7 +16,7 @@ EXE = os.environ["HEADRACE_EXE"]
 
 
 def png(width, height, pad_to=0):
-    """An RGB PNG; a text chunk makes it `pad_to` bytes long."""
+    """Makes an RGB PNG; a text chunk extends it to `pad_to` bytes."""
 
     def chunk(kind, data):
         body = kind + data
@@ -32,7 +32,7 @@ def png(width, height, pad_to=0):
 
 
 class _Bits:
-    """Bits into bytes, most significant first, 0xFF stuffed as JPEG wants it."""
+    """Packs bits into bytes, most significant first, with 0xFF stuffed as JPEG requires."""
 
     def __init__(self):
         self.bits = []
@@ -49,7 +49,7 @@ class _Bits:
 
 
 def jpeg(width, height, seed=0, progressive=False):
-    """A grey JPEG (T.81) of flat blocks: a DC difference each, no AC."""
+    """Makes a grey JPEG (T.81) of flat blocks: a DC difference each, no AC."""
 
     def segment(marker, data):
         return struct.pack(">BBH", 0xFF, marker, len(data) + 2) + data
@@ -81,7 +81,7 @@ def jpeg(width, height, seed=0, progressive=False):
 
 
 def handles(pid, number):
-    """Whether a process has a handler for a signal."""
+    """Returns whether a process has a handler for a signal."""
     with open(f"/proc/{pid}/status") as status:
         caught = next(line for line in status if line.startswith("SigCgt:"))
     return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
@@ -108,8 +108,8 @@ class CliCase(unittest.TestCase):
         return r.returncode, r.stdout.decode(), r.stderr.decode()
 
     def interrupt(self, *args, begun=lambda: True):
-        """(status, standard output, standard error) of a run that gets Ctrl-C as soon as it
-        handles it and has `begun`; None where it was faster than that."""
+        """Sends Ctrl-C to a run as soon as it handles that and has `begun`. Returns (status,
+        standard output, standard error); None if it ended before."""
         p = subprocess.Popen([EXE, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.env, cwd=self.root)
         while p.poll() is None and not (handles(p.pid, signal.SIGINT) and begun()):
             time.sleep(0.001)
@@ -117,11 +117,20 @@ class CliCase(unittest.TestCase):
         out, err = p.communicate(timeout=600)
         return None if p.returncode == 0 else (p.returncode, out, err)
 
+    def same_options(self, verb, *words):
+        """The command and the Python package know the same options of a verb."""
+        _, out, _ = self.run_it(verb, *words, "--help")
+        ours = re.findall(r"^  --([a-z-]+)", out, re.MULTILINE)
+        package = os.path.join(os.environ["HEADRACE_SOURCE_ROOT"], "python/headrace", verb)
+        with open(os.path.join(package, "arguments.py")) as file:
+            theirs = re.findall(r'add\("--([a-z-]+)"', file.read())
+        self.assertEqual(sorted(ours), sorted([*theirs, "help"]))
+
     def expect(self, args, status, out="", err=""):
         self.assertEqual(self.run_it(*args), (status, out, err))
 
     def on_terminal(self, *args):
-        """(status, standard output, what a terminal shows of standard error)."""
+        """Returns (status, standard output, standard error as a terminal shows it)."""
         terminal, other = pty.openpty()
         p = subprocess.Popen([EXE, *args], stdout=subprocess.PIPE, stderr=other, env=self.env, cwd=self.root)
         os.close(other)

@@ -1,4 +1,4 @@
-"""Records of a run of two hosts, by hand: what `headrace stalls` would have left."""
+"""Records of a run on two hosts, made by hand, as `headrace stalls` leaves them."""
 
 
 def segment(phase, round_, begin, per_batch):
@@ -12,8 +12,8 @@ def segment(phase, round_, begin, per_batch):
 
 
 def record(rank, run="run"):
-    """Of a rank of two, each on a host of its own. A step takes 10 ms, preparation 2 ms more,
-    fetching 3 ms more."""
+    """Makes the record of one of two ranks, each on a host of its own. A step takes 10 ms,
+    preparation 2 ms more, fetching 3 ms more."""
     times = {"host": 0.010, "warm": 0.012, "cold": 0.015}
     segments, begin = [], 0.0
     for round_ in range(4):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""headrace agent: a real agent that is started, asked, watched and ended, by signals, by
-command and by itself; and what is said where that cannot be."""
+"""headrace agent: a real agent is started, queried, watched and ended, by signals, by command and
+by itself; and the messages when that is impossible."""
 import json
 import os
 import re
@@ -45,7 +45,8 @@ class Agent(CliCase):
         p.stderr.close()
 
     def over(self, p):
-        """(exit status, rest of standard output, standard error) of one that is to end now."""
+        """Waits for an agent that must end now; returns (exit status, rest of standard output,
+        standard error)."""
         out, err = p.communicate(timeout=60)
         return p.returncode, out.decode(), err.decode()
 
@@ -193,7 +194,7 @@ class Agent(CliCase):
         time.sleep(0.5)
         status, out, err = self.run_it("agent", "--trace", path + "2", "--seconds", "0.1")
         self.assertEqual((status, out), (3, ""))
-        self.assertIn("somebody else is recording", err)
+        self.assertIn("another trace of this agent is being recorded", err)
         self.assertFalse(os.path.exists(path + "2"))
         first.communicate(timeout=60)
         self.assertEqual(first.returncode, 0)
@@ -229,7 +230,8 @@ class Agent(CliCase):
             f.close()
 
     def test_jobs(self):
-        """Two jobs of a stream and one of another, in the status, in top, in figures and in a trace."""
+        """Two jobs of a stream and one of another, in the status, in top, in metrics and in a
+        trace."""
         for i in range(96):
             self.write(f"set/{'ab'[i % 2]}/{i}.png", png(64, 48))
         with socket.socket() as free:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""headrace cache: exact output about real segments, with users that live and are killed."""
+"""headrace cache: exact output for real segments, with users that live and are killed."""
 import json
 import os
 import re
@@ -23,7 +23,7 @@ class Cache(CliCase):
         self.addCleanup(shutil.rmtree, self.place, ignore_errors=True)
 
     def use(self, spec, identity, count=3):
-        """A process that uses a cache until its input is closed."""
+        """Starts a process that uses a cache until its input is closed."""
         p = subprocess.Popen([USER, spec, identity, str(count)], stdin=subprocess.PIPE,
                              stdout=subprocess.PIPE, env=self.env)
         self.addCleanup(self.end, p)
@@ -271,7 +271,7 @@ a
             ended = self.interrupt("cache", "warm", spec, "set", "--jobs", "1", begun=begun)
             if ended:
                 break
-            self.run_it("cache", "drop", "p")  # it was done before that could be seen
+            self.run_it("cache", "drop", "p")  # it ended before that could be observed
         status, out, err = ended
         self.assertEqual((status, out), (130, b""))
         self.assertTrue(err.decode().endswith(

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""headrace cache servers: what it says of real memcached servers, and of those that are none."""
+"""headrace cache servers: its output for real memcached servers, and for other servers."""
 import json
 import os
 import shutil
@@ -21,7 +21,7 @@ class Servers(CliCase):
         self.env.pop("HEADRACE_HOST", None)
 
     def start(self, *options, path=None):
-        """A server that ends with the test; (port or path, process)."""
+        """Starts a server that ends with the test; returns (port or path, process)."""
         user = ["-u", "nobody"] if os.geteuid() == 0 else []
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -135,7 +135,7 @@ class Arguments(CliCase):
     def test_wrong(self):
         for args, status, message in (
             ([], 2, "cache servers: an argument is missing; usage: headrace cache servers SPEC [options]"),
-            (["64GiB"], 3, 'cache servers: cache "64GiB" is no list of hosts: write '
+            (["64GiB"], 3, 'cache servers: cache "64GiB" is not a list of hosts: write '
                            "memcached:NAME:PORT,NAME:PORT?size=64GiB"),
             (["memcached:a"], 3, 'cache servers: cache "memcached:a": host a:11211 needs a size: '
                                  "write ?size=64GiB for all hosts, or a:11211=64GiB"),

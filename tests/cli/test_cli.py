@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The headrace command: exact output, exit statuses, order, Ctrl-C, progress.
 
-Runs the built command (HEADRACE_EXE) on folders made here; needs nothing but
-Python's own library. Images are PNG files written by hand.
+Runs the built command (HEADRACE_EXE) on folders made here. Needs only Python's standard library;
+images are PNG files written by hand.
 """
 import json
 import os
@@ -19,7 +19,7 @@ EXTENSIONS = (b".jpg", b".jpeg", b".png", b".ppm", b".bmp", b".pgm", b".tif", b"
 
 
 def escape(name):
-    """Bytes as the command prints them."""
+    """Returns bytes as the command prints them."""
     text = name.decode("utf-8", "surrogateescape")
     return "".join(
         "".join("\\x%02X" % b for b in c.encode("utf-8", "surrogateescape"))
@@ -165,7 +165,7 @@ Images of a class: mean 2.0, from 1 to 3
         )
 
     def test_files_that_cannot_be_samples(self):
-        """Seen by the scan itself, by what they are and not by what they are called."""
+        """The scan itself detects them, by their contents and not by their names."""
         self.make_set()
         self.write("set/cat/empty.jpg")
         self.write("set/cat/new.webp", b"RIFF\x24\0\0\0WEBPVP8 " + bytes(40))
@@ -234,7 +234,7 @@ Images of a class: mean 2.0, from 1 to 3
         self.make_set()
         directories = [os.path.join(self.root, "set", name) for name in (".", "cat", "dog")]
         for path in directories:
-            os.utime(path, (0, time.time() + 3600))  # too young, however long this takes
+            os.utime(path, (0, time.time() + 3600))  # too new, even on a slow machine
 
         def scan(*args):
             status, out, err = self.run_it("scan", "set", "--json", *args)
@@ -260,7 +260,7 @@ Images of a class: mean 2.0, from 1 to 3
         self.assertEqual((third["index"]["used"], third["samples"]), (False, 5))
 
     def test_order_is_that_of_os_walk(self):
-        """The order torchvision's ImageFolder takes: found through --verify, as all are bad."""
+        """The order of torchvision's ImageFolder, shown by --verify, because all images are bad."""
         chance = random.Random(5)
         pieces = [b"a", b"B", b"-", b".", b"1", b"10", "\u00e9".encode(), "\uff01".encode(), b"\xff", b"\xe2\x82",
                   "\U0001f600".encode(), b" ", b"_"]
@@ -291,7 +291,7 @@ Images of a class: mean 2.0, from 1 to 3
     # terminals and signals
 
     def make_slow_set(self, count):
-        """Images that take a while: links to one large file."""
+        """Makes images that take a while: links to one large file."""
         large = self.write("large.png", png(600, 600))
         for i in range(count):
             link = os.path.join(self.root, f"set/cat/{i}.png")

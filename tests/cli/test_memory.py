@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""headrace memory: which Python it finds for a command, and how it is started (a stand-in for
-the package tells); report, diff and import, on records of known times and sizes."""
+"""headrace memory: the Python that it finds for a command, and how it starts it (a stand-in for the
+package reports that); report, diff and import, on records with known times and sizes."""
 import json
 import os
-import re
 import resource
 import struct
 import subprocess
@@ -28,7 +27,7 @@ class Record(CliCase):
     def test_the_command_line_is_passed_on(self):
         words = ["--out", "x.hrm", "--limit=4GiB", "--stacks", "--", sys.executable, "train.py", "--", "--lr"]
         self.expect(["memory", "record", *words], 9, f"{sys.executable}\n{words}\n")
-        # without --, the first word that is no option begins the command
+        # without --, the first word that is not an option begins the command
         words = ["--iterations", "3", sys.executable, "train.py", "--iterations", "x"]
         begun = [*words[:2], "--", *words[2:]]
         self.expect(["memory", "record", *words], 9, f"{sys.executable}\n{begun}\n")
@@ -75,12 +74,7 @@ class Record(CliCase):
             self.assertLessEqual(max(map(len, out.splitlines())), 80)
 
     def test_both_sides_know_the_same_options(self):
-        _, out, _ = self.run_it("memory", "record", "--help")
-        ours = re.findall(r"^  --([a-z-]+)", out, re.MULTILINE)
-        package = os.path.join(os.environ["HEADRACE_SOURCE_ROOT"], "python/headrace/memory")
-        with open(os.path.join(package, "arguments.py")) as file:
-            theirs = re.findall(r'add\("--([a-z-]+)"', file.read())
-        self.assertEqual(sorted(ours), sorted([*theirs, "help"]))
+        self.same_options("memory", "record")
 
 
 class Results(CliCase):
@@ -225,7 +219,7 @@ class Results(CliCase):
                 self.assertEqual(err.count("\n"), 1)
 
     def test_import(self):
-        """A raw timeline: a block from before, two that come, one of which goes."""
+        """A raw timeline: a block from before, two that are allocated, one of which is freed."""
         rows = [[-1, 1, 1000, 0], [10, 2, 400, 4], [20, 2, 600, 5], [30, 4, -400, 4]]
         self.write("raw.json", json.dumps(rows).encode())
         self.expect(["memory", "import", "raw.json", "raw.hrm"], 0,
@@ -249,7 +243,7 @@ class Results(CliCase):
         self.assertFalse(os.path.exists(os.path.join(self.root, "a.hrm")))
 
     def test_a_failed_import_leaves_nothing(self):
-        """However little may be written: nothing at all, a header, a piece."""
+        """For any limit on the bytes written: none, a header, a part."""
         rows = [[-1, 1, 1000, 0]] + [[i, 2, 400, 4] for i in range(20000)]
         self.write("raw.json", json.dumps(rows).encode())
         before = sorted(os.listdir(self.root))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""headrace pack and unpack: exact output, exit statuses, Ctrl-C and what follows."""
+"""headrace pack and unpack: exact output, exit statuses, Ctrl-C and continuing."""
 import filecmp
 import json
 import os
@@ -237,7 +237,7 @@ class Pack(CliCase):
         status, _, err = self.run_it(*args, "--form", "planes")
         self.assertEqual(status, 3)
         self.assertTrue(err.endswith("; --restart starts over\n"))
-        # the rest would take long: only what changes is looked at
+        # the other options would take long: only those of this list are tested
         for i in range(8, 2000):
             os.unlink(f"{self.root}/set/cat/{i:04d}.jpg")
         status, _, err = self.run_it(*args)

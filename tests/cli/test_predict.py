@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""headrace predict: exact output about a run whose figures are known.
+"""headrace predict: exact output for a run with known figures.
 
-The run: a step of 100 ms for 64 samples on a GPU, 4 workers at 10 ms a sample (400/s), a
-disk of 20 MB/s for files of 100 kB (200/s), 16 cores.
+The run: a step of 100 ms for 64 samples on a GPU, 4 workers at 10 ms a sample (400/s), a disk of 20
+MB/s for files of 100 kB (200/s), 16 cores.
 """
 import json
 import os
@@ -251,7 +251,7 @@ The cheapest change that ends the waiting (60 % of the time now):
         subprocess.run([MAKE, "stalls.json", "r.json"], cwd=self.root, check=True)
 
     def test_what_is_not_known(self):
-        """No figure where an input is unknown, where nothing was measured, or contradicted."""
+        """No figure if an input is unknown, was not measured, or is contradicted."""
         wide = record()["segments"]
         for one in wide:  # steps of 100 ms, of which one took a second
             if one["phase"] in ("device", "host") and one["round"] == 2:
@@ -268,7 +268,7 @@ The cheapest change that ends the waiting (60 % of the time now):
         self.assertIn("predictions", text)
 
     def test_without_files(self):
-        """Whatever is asked of a loader whose files are not known has an answer or a reason."""
+        """Every question about a loader with unknown files has an answer or a reason."""
         segments = [one for one in record()["segments"] if one["phase"] != "cold"]
         self.make(segments=segments, storage=None, headrace={"reason": "it is a generator"},
                   dataset={"name": "a stream", "samples": None, "bytes": None})
@@ -289,7 +289,7 @@ The cheapest change that ends the waiting (60 % of the time now):
                      "on it")
 
     def test_a_cache_of_learned_files(self):
-        """Files that the dataset does not name: len() and what was read of them are enough."""
+        """Files that the dataset does not name: len() and the measured reads suffice."""
         segments = record()["segments"]
         for one in segments:
             one["expected_samples"] = one["samples"]

@@ -1,10 +1,8 @@
 #!/usr/bin/env python3
-"""headrace stalls: which Python it finds for a command, and what it says where there is none
-(a stand-in for the package tells how it was started); report and merge, on records made by
-hand."""
+"""headrace stalls: the Python that it finds for a command, and the message if there is none (a
+stand-in for the package reports how it was started); report and merge, on records made by hand."""
 import json
 import os
-import re
 import sys
 import unittest
 
@@ -32,7 +30,8 @@ class Stalls(CliCase):
         return path
 
     def python(self, name="python3"):
-        """One that is known by its path, and has the package whatever the environment."""
+        """Makes a Python that can be recognised by its path, and has the package in any
+        environment."""
         site = self.env["PYTHONPATH"]
         return self.program(
             f"{name}", f"#!/bin/sh\nPYTHONPATH={site} exec {sys.executable} \"$@\"\n"
@@ -41,7 +40,7 @@ class Stalls(CliCase):
     def test_the_command_line_is_passed_on(self):
         words = ["--data", "d", "--time=5", "--json", "--", sys.executable, "train.py", "--", "--lr"]
         self.expect(["stalls", *words], 9, f"{sys.executable}\n{words}\n")
-        # without --, the first word that is no option begins the command
+        # without --, the first word that is not an option begins the command
         words = ["--batches", "3", sys.executable, "train.py", "--batches", "x"]
         begun = [*words[:2], "--", *words[2:]]
         self.expect(["stalls", *words], 9, f"{sys.executable}\n{begun}\n")
@@ -52,8 +51,8 @@ class Stalls(CliCase):
         return out.splitlines()[0]
 
     def test_which_python(self):
-        """Stand-ins for Python are scripts, so the real one's path shows nothing: what shows
-        is that only one of them can import the package."""
+        """Stand-ins for Python are scripts, so the real one's path shows nothing; but only one of
+        them can import the package."""
         mine = self.python("venv/bin/python3.11")
         self.env["PYTHONPATH"] = ""
         self.assertEqual(self.found(mine, "train.py"), sys.executable)
@@ -84,7 +83,7 @@ class Stalls(CliCase):
         reason = "it is?[1m old"
         self.expect(["stalls", "--", "train"], 3, "", f"{begin}; tried:\n  {one}: {reason}\n{end}")
         self.env["PYTHONPATH"] = ""
-        # Without site-packages: this Python may well have the package.
+        # Without site-packages, because this Python may have the package.
         bare = self.program("bare/python3", f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
         self.env["HEADRACE_PYTHON"] = bare
         status, out, err = self.run_it("stalls", "--", one, "train.py")
@@ -113,12 +112,7 @@ class Stalls(CliCase):
         self.assertLessEqual(max(map(len, out.splitlines())), 80)
 
     def test_both_sides_know_the_same_options(self):
-        _, out, _ = self.run_it("stalls", "--help")
-        ours = re.findall(r"^  --([a-z-]+)", out, re.MULTILINE)
-        package = os.path.join(os.environ["HEADRACE_SOURCE_ROOT"], "python/headrace/stalls")
-        with open(os.path.join(package, "arguments.py")) as file:
-            theirs = re.findall(r'add\("--([a-z-]+)"', file.read())
-        self.assertEqual(sorted(ours), sorted([*theirs, "help"]))
+        self.same_options("stalls")
 
 
 class Results(CliCase):

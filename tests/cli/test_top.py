@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""headrace top: plain text and JSON of an agent that is played, and the screen on a real
-terminal (a pty): what is drawn, other sizes, and that it leaves the terminal as it was."""
+"""headrace top: plain text and JSON of a fake agent, and the screen on a real terminal (a pty): its
+contents, other sizes, and that the terminal is restored."""
 import fcntl
 import json
 import os
@@ -28,7 +28,7 @@ def golden(name):
 
 
 class Screen:
-    """A command on a terminal of its own, and what it has written there."""
+    """A command on a terminal of its own, and its output there."""
 
     def __init__(self, args, env, columns=80, rows=40):
         self.master, self.slave = pty.openpty()
@@ -43,7 +43,7 @@ class Screen:
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def until(self, done, what, seconds=30):
-        """Reads until `done` is true of all that was seen."""
+        """Reads until `done` is true for all output."""
         end = time.monotonic() + seconds
         while not done(self.seen):
             if time.monotonic() > end:
@@ -55,7 +55,7 @@ class Screen:
         self.until(lambda seen: text in seen, text)
 
     def frame(self):
-        """The last complete screen, without what steers the terminal."""
+        """Returns the last complete screen, without control codes."""
         frames = [f.split("\x1b[J")[0] for f in self.seen.split("\x1b[H") if "\x1b[J" in f]
         return re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", frames[-1]).replace("\r", "") if frames else ""
 
@@ -67,7 +67,8 @@ class Screen:
         os.write(self.master, keys)
 
     def close(self):
-        """(exit status, standard error) when it has ended; the rest is in `seen`."""
+        """Waits for the end; returns (exit status, standard error); the rest of the output is in
+        `seen`."""
         end = time.monotonic() + 30
         while self.process.poll() is None and time.monotonic() < end:
             if select.select([self.master], [], [], 0.05)[0]:
@@ -129,7 +130,7 @@ class Top(CliCase):
         self.play(BEFORE, AFTER)
         text = golden("80.txt").replace("*", "")
         self.expect(["top", "--once", "--interval", "0.1"], 0, text)
-        # from another place, and nothing has changed
+        # from another position, and nothing has changed
         self.env["HEADRACE_AGENT"] = "/nonexistent/agent.sock"
         status, out, err = self.run_it("top", "--once", "--interval", "0.1", "--socket", self.socket)
         self.assertEqual((status, err), (0, ""))

@@ -1,8 +1,9 @@
 """A training script for tests of the agent: prints each batch as a line of JSON.
 
-Its argument is JSON: data (an image folder), options (of the DataLoader), epochs, pace_s
-(a step), led (a batch only for each line of stdin), state (to go on from), repeat (times that
-the folder's samples are in the dataset), drawn (a WeightedRandomSampler of so many samples).
+Its argument is JSON: data (an image folder), options (of the DataLoader), epochs, pace_s (duration
+of a step), led (give a batch only for each line of stdin), state (to resume from), repeat (how
+often the folder's samples are in the dataset), drawn (use a WeightedRandomSampler of so many
+samples).
 """
 
 import hashlib
@@ -27,7 +28,8 @@ def dataset(folder, repeat=1):
 
 
 def weighted(count, drawn, seed=5):
-    """Draws with replacement, later samples more often; each epoch goes on with its generator."""
+    """Draws with replacement, later samples more often; the generator continues from epoch to
+    epoch."""
     generator = torch.Generator().manual_seed(seed)
     return WeightedRandomSampler(torch.arange(count) + 1.0, drawn, generator=generator)
 

@@ -1,4 +1,5 @@
-"""Agents and jobs for tests: real processes, strict limits, everything ended in the end."""
+"""Agents and jobs for tests: real processes with strict time limits, all ended at the end of a
+test."""
 
 from __future__ import annotations
 
@@ -20,11 +21,11 @@ import torch
 import headrace
 from headrace.torch import DataLoader
 
-LIMIT_S = 90.0  # of one wait: whatever takes longer hangs
+LIMIT_S = 90.0  # limit for one wait: anything longer hangs
 
 
 def wait_until(condition, what: str, limit_s: float = LIMIT_S):
-    """What `condition()` gives once it is true."""
+    """Waits until `condition()` is true; returns its value."""
     deadline = time.monotonic() + limit_s
     while True:
         value = condition()
@@ -35,7 +36,7 @@ def wait_until(condition, what: str, limit_s: float = LIMIT_S):
 
 
 def is_alive(pid: int) -> bool:
-    """Whether this process exists and is no zombie."""
+    """Returns whether this process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -43,7 +44,7 @@ def is_alive(pid: int) -> bool:
 
 
 class Process:
-    """A child whose output is read line by line, with a limit; killed on leaving."""
+    """A child whose output is read line by line, with a time limit; killed on leaving."""
 
     def __init__(self, command, **environment):
         self.errors = tempfile.TemporaryFile()
@@ -69,7 +70,7 @@ class Process:
         self.errors.close()
 
     def line(self, limit_s: float = LIMIT_S) -> str | None:
-        """The next line of its output; None at the end."""
+        """Returns the next line of its output; None at the end."""
         deadline = time.monotonic() + limit_s
         output = self.process.stdout.fileno()
         while b"\n" not in self._pending:
@@ -84,7 +85,7 @@ class Process:
         return line.decode()
 
     def said(self) -> str:
-        """What it wrote to stderr so far."""
+        """Returns its output on stderr so far."""
         return os.pread(self.errors.fileno(), 1 << 20, 0).decode(errors="replace")
 
     def tell(self, line: str = "") -> None:
@@ -95,12 +96,12 @@ class Process:
         self.process.send_signal(number)
 
     def status(self, limit_s: float = LIMIT_S) -> int:
-        """Its exit status, once it has ended."""
+        """Waits for the end; returns the exit status."""
         return self.process.wait(limit_s)
 
 
 class Agent(Process):
-    """`python -m headrace.agent` at a socket of its own. On leaving it must end cleanly."""
+    """`python -m headrace.agent` at a socket of its own. It must end cleanly on leaving."""
 
     def __init__(self, *options: str, threads: int = 2, socket: str | None = None):
         self.place = tempfile.mkdtemp(prefix="headrace-agent-")
@@ -146,7 +147,7 @@ class Agent(Process):
 
 
 class Job(Process):
-    """tests/python/agent_job.py: a training script that prints each batch."""
+    """Runs tests/python/agent_job.py, a training script that prints each batch."""
 
     def __init__(self, data, options: dict, environment: dict | None = None, **more):
         spec = {"data": str(data), "options": options, **more}
@@ -154,12 +155,12 @@ class Job(Process):
         super().__init__([sys.executable, str(script), json.dumps(spec)], **(environment or {}))
 
     def next(self, limit_s: float = LIMIT_S) -> dict | None:
-        """Returns what it prints next; None at its end."""
+        """Returns its next output; None at the end."""
         line = self.line(limit_s)
         return None if line is None else json.loads(line)
 
     def batches(self, count: int | None = None) -> list[dict]:
-        """The next `count` batches, or those until an epoch's end."""
+        """Returns the next `count` batches, or those until an epoch's end."""
         out = []
         while count is None or len(out) < count:
             told = self.next()
@@ -173,8 +174,8 @@ class Job(Process):
 
 
 class Reader(threading.Thread):
-    """A job in this process: reads `epochs` epochs of a loader on a thread of its own, which
-    calls `each` with the reader and each batch."""
+    """A job in this process: reads `epochs` epochs of a loader on a thread of its own, and calls
+    `each` with the reader and each batch."""
 
     def __init__(self, loader, epochs: int = 1, pace_s: float = 0.0, each=None):
         super().__init__(daemon=True)
@@ -201,7 +202,7 @@ class Reader(threading.Thread):
             self.error = error
 
     def result(self, limit_s: float = LIMIT_S) -> list[list[tuple]]:
-        """The batches of each epoch."""
+        """Returns the batches of each epoch."""
         self.join(limit_s)
         assert not self.is_alive(), f"a job has {len(self.batches)} batches after {limit_s} s"
         if self.error is not None:
@@ -210,7 +211,7 @@ class Reader(threading.Thread):
 
 
 def taken(loader, count: int | None = None) -> list[tuple]:
-    """The next epoch's batches, or the first `count` of them, as clones."""
+    """Returns the next epoch's batches, or the first `count` of them, as clones."""
     out = []
     for batch in loader:
         out.append(tuple(t.clone() for t in batch))
@@ -230,7 +231,7 @@ def indices(batches: list[tuple]) -> list[int]:
 
 
 class Truth:
-    """What each sample is in each epoch, prepared in this process."""
+    """The expected samples of each epoch, prepared in this process."""
 
     def __init__(self, dataset, **options):
         self.loader = DataLoader(dataset, 16, return_index=True, **options)
@@ -250,7 +251,8 @@ class Truth:
         return self.orders[epoch]
 
     def check(self, batches: list[tuple], epoch: int, start: int = 0) -> None:
-        """They are the epoch's samples from `start` on, in order, bit for bit."""
+        """Checks that the batches are the epoch's samples from `start` on, in order, bit for bit.
+        """
         order = self.order(epoch)
         known = self.epochs[epoch]
         found = indices(batches)

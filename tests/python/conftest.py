@@ -1,7 +1,7 @@
-"""Fixtures: image folders made with Pillow, real photographs where there are any.
+"""Fixtures: image folders made with Pillow, and real photographs if there are any.
 
-torchvision's wheel does not load beside a CPU build of torch; its Python parts do
-with tools/torchvision_shim.py. Tests that need it are skipped where it is absent.
+torchvision's wheel does not load beside a CPU build of torch; tools/torchvision_shim.py makes its
+Python parts usable. Tests that need it are skipped if it is missing.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def v1(torchvision):
 
 @pytest.fixture(autouse=True, scope="session")
 def private_cache(tmp_path_factory):
-    """Index files and caches of tests stay out of the user's; no ranks from outside."""
+    """Keeps index files and caches of tests apart from the user's; hides launchers' variables."""
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
-    # What observes operators takes seconds to compile: once for all sessions.
+    # The observer of operators takes seconds to compile: once for all sessions.
     os.environ.setdefault("HEADRACE_MEMORY_OBSERVER", os.path.join(
         tempfile.gettempdir(), f"headrace-tests-observer-{os.getuid()}"))
     for name in list(os.environ):
@@ -75,7 +75,7 @@ def private_cache(tmp_path_factory):
 
 
 def synthetic(width: int, height: int, seed: int) -> Image.Image:
-    """Smooth colours with edges and some noise, as photographs have them."""
+    """Makes smooth colours with edges and some noise, as in photographs."""
     rng = np.random.default_rng(seed)
     y, x = np.mgrid[0:height, 0:width] / max(width, height)
     planes = []
@@ -97,7 +97,7 @@ def encode(image: Image.Image, form: str = "JPEG", **options) -> bytes:
 
 @pytest.fixture(scope="session")
 def photos() -> list[bytes]:
-    """Encoded images: synthetic ones and, where they exist, real photographs."""
+    """Encoded images: synthetic ones and, if there are any, real photographs."""
     found = [
         encode(synthetic(250, 188, 1)),
         encode(synthetic(131, 200, 2), quality=75),
@@ -131,7 +131,7 @@ PER_CLASS = 13
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory) -> Path:
-    """Three classes of 13 images of different sizes, one nested, one a PNG."""
+    """A folder with three classes of 13 images of different sizes, one nested, one a PNG."""
     root = tmp_path_factory.mktemp("folder")
     for c, name in enumerate(CLASSES):
         for i in range(PER_CLASS):
@@ -142,7 +142,7 @@ def folder(tmp_path_factory) -> Path:
                 (below / f"{i:02}.png").write_bytes(encode(image, "PNG"))
             else:
                 (below / f"{i:02}.jpg").write_bytes(encode(image))
-    time.sleep(0.05)  # caches do not keep what was written just now
+    time.sleep(0.05)  # caches do not keep files that were just written
     return root
 
 
@@ -171,7 +171,7 @@ def dataset(folder, recipe):
 
 
 def run_python(code: str, *arguments: str, timeout: float = 600, **environment: str):
-    """A fresh interpreter; its result with stdout and stderr as text."""
+    """Runs a new interpreter; returns its result with stdout and stderr as text."""
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],
         capture_output=True,
@@ -183,7 +183,7 @@ def run_python(code: str, *arguments: str, timeout: float = 600, **environment: 
 
 
 def in_child(function) -> str:
-    """What `function` returns in a forked child, as text; the parent waits for it."""
+    """Returns the result of `function` in a forked child, as text; the parent waits for it."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:

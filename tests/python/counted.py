@@ -1,4 +1,4 @@
-"""Datasets that write down what they are asked for, in whichever process; no torch needed."""
+"""Datasets that record the samples requested from them, in any process; they do not need torch."""
 
 import os
 from pathlib import Path
@@ -12,8 +12,8 @@ def note(log, index):
 
 
 def calls(dataset):
-    """What it was asked for so far, sorted; without the second making of a process's first
-    sample, by which CachedDataset looks for random numbers."""
+    """Returns the samples requested so far, sorted, without the second request for a process's
+    first sample, by which CachedDataset looks for random numbers."""
     log, by_process = Path(dataset.log), {}
     for line in log.read_text().splitlines() if log.exists() else ():
         process, index = map(int, line.split())
@@ -23,7 +23,7 @@ def calls(dataset):
 
 
 class Numbers:
-    """Sample i: (an array, i)."""
+    """Sample i is (an array, i)."""
 
     classes = ("even", "odd")
 
@@ -55,7 +55,7 @@ def right(sample, dataset, index):
 
 
 class Files:
-    """Reads as torchvision's DatasetFolder does, with a loader of its own."""
+    """Reads as torchvision's DatasetFolder does, with a loader function of its own."""
 
     def __init__(self, root, log):
         self.log = log
@@ -82,5 +82,5 @@ def make_negative(sample):
 
 
 def segments():
-    """The files of caches that are there."""
+    """Returns the files of cache segments."""
     return [p for p in Path(os.environ["HEADRACE_SHM"]).rglob("*") if p.is_file()]

@@ -1,4 +1,4 @@
-"""Writes packs from their description in docs/design.md, without the library."""
+"""Writes packs as docs/design.md describes them, without the library."""
 
 import ctypes
 import struct
@@ -27,8 +27,8 @@ def write(
     samples: Sequence[tuple[str, int, bytes]],
     state: int = COMPLETE,
 ) -> list[int]:
-    """A pack of (key, label, bytes); returns where the items are."""
-    arena = bytearray(b"\0")  # the empty text, at 0
+    """Writes a pack of (key, label, bytes); returns the places of the items."""
+    arena = bytearray(b"\0")  # the empty text, at offset 0
 
     def text(value: str) -> int:
         at = len(arena)

@@ -1,4 +1,4 @@
-"""Reads a memory record as docs/memory-format.md describes it: for tests that count events."""
+"""Reads a memory record as docs/memory-format.md describes it, for tests that count events."""
 
 import struct
 from collections import namedtuple
@@ -10,7 +10,7 @@ EXTENT = 262144
 
 
 class Record:
-    """events in the order of their times; names, stacks [(file, function, line)], facts."""
+    """Events in the order of their times; names, stacks [(file, function, line)], facts."""
 
     def __init__(self, path):
         with open(path, "rb") as file:
@@ -48,7 +48,7 @@ class Record:
                 self.facts[name] = value
 
     def of(self, *kinds, **fields):
-        """Events of some kinds, whose fields have some values."""
+        """Returns the events of some kinds whose fields have the given values."""
         return [e for e in self.events if e.kind in kinds
                 and all(getattr(e, name) == value for name, value in fields.items())]
 
@@ -59,12 +59,12 @@ class Record:
         return self.names[event.what]
 
     def stack(self, event):
-        """Lines of an access, or of an allocation."""
+        """Returns the lines of an access, or of an allocation."""
         is_access = event.kind in (READ, WRITE)
         return self.stacks[event.bytes & 0xFFFFFFFF if is_access else event.what]
 
     def blocks(self):
-        """Each block as a dict: bytes, alloc, free, accesses, and what was said last."""
+        """Returns each block as a dict: bytes, alloc, free, accesses, and its last description."""
         live, all_blocks = {}, []
         for e in self.events:
             key = e.address, e.device

@@ -1,6 +1,6 @@
 """memcached servers for tests, and ranks of one run as threads of this process.
 
-A server ends with the process that started it, however that ends: a shell kills it when the
+A server ends with the process that started it, however that ends: a shell kills the server when the
 pipe that it reads from is closed.
 """
 
@@ -24,8 +24,8 @@ _GUARD = '"$@" & echo $!; read -r _; kill -9 $!; wait'
 
 
 def free_port() -> int:
-    """One that nobody has and that the kernel gives to nobody, so that a server that is
-    started again gets it again."""
+    """Returns a free port that the kernel does not assign by itself, so that a restarted server
+    gets the same port again."""
     with open("/proc/sys/net/ipv4/ip_local_port_range") as range_of_kernel:
         first = int(range_of_kernel.read().split()[0])
     while True:
@@ -36,7 +36,7 @@ def free_port() -> int:
 
 
 class Memcached:
-    """One server on a port of its own, or at `path`; killed on leaving."""
+    """A server on a port of its own, or at `path`; killed on leaving."""
 
     def __init__(
         self, megabytes: int = 64, path: str | None = None, options: tuple = ("-M", "-I", "8m")
@@ -89,7 +89,7 @@ class Memcached:
             return False
 
     def ask(self, command: str) -> list[str]:
-        """Lines of the answer to a command of the text protocol, without its END."""
+        """Returns the lines of the answer to a command of the text protocol, without its END."""
         with self._connect() as link, link.makefile("rb") as answer:
             link.sendall(command.encode() + b"\r\n")
             out = []
@@ -114,7 +114,7 @@ class Memcached:
 
     def stop(self) -> None:
         if self._guard is not None:
-            self._guard.stdin.close()  # kills it, stopped or not
+            self._guard.stdin.close()  # kills it, even if it is stopped
             self._guard.wait(LIMIT_S)
             self._guard.stdout.close()
             self._guard = None
@@ -132,7 +132,7 @@ class Memcached:
 
 
 class Servers(list):
-    """Several; `text` is a cache on the first so many of them."""
+    """Several servers; `text` describes a cache on the first `count` of them."""
 
     def text(self, /, size: str = "32MiB", count: int | None = None, **options) -> str:
         hosts = ",".join(server.address for server in self[:count])
@@ -147,7 +147,7 @@ class Servers(list):
 
 
 class Gathering:
-    """What MPI's allgather does, for ranks that are threads."""
+    """Does what MPI's allgather does, for ranks that are threads."""
 
     def __init__(self, count: int):
         self._records: list[bytes] = [b""] * count
@@ -165,8 +165,8 @@ class Gathering:
 
 
 class Ranks:
-    """The ranks of one run, whose hosts are in turn those of the list; threads of this
-    process. `change(rank)` gives options of one rank alone."""
+    """The ranks of one run, as threads of this process, assigned in turn to the hosts of the list.
+    `change(rank)` returns options for one rank alone."""
 
     def __init__(self, data, servers, size=4, count=2, hosts=None, change=None, **options):
         self.loaders: list[DataLoader] = []
@@ -191,7 +191,8 @@ class Ranks:
             self.loaders.append(DataLoader(its_data, mine.pop("batch_size", size), **mine))
 
     def each(self, do) -> list:
-        """What `do(rank, loader)` gives on all ranks at once; an exception goes to errors."""
+        """Returns the results of `do(rank, loader)` on all ranks at once; exceptions go to errors.
+        """
         out = [None] * len(self.loaders)
 
         def run(rank: int, loader: DataLoader) -> None:
@@ -220,7 +221,8 @@ class Ranks:
         return out
 
     def epoch(self, each=None) -> list[list[tuple]]:
-        """Batches of the next epoch, of each rank, as clones; `each(rank, number)` after each."""
+        """Returns each rank's batches of the next epoch, as clones; calls `each(rank, number)`
+        after each."""
 
         def read(rank: int, loader: DataLoader) -> list[tuple]:
             out = []
@@ -233,7 +235,7 @@ class Ranks:
         return self.good(read)
 
     def stats(self) -> dict[str, int]:
-        """Counters of all ranks, added up."""
+        """Returns the counters, summed over all ranks."""
         names = "samples bytes_read own_hits peer_hits own_bytes peer_bytes stored refused"
         each = [loader.stats() for loader in self.loaders]
         return {name: sum(s[name] for s in each) for name in names.split()}
@@ -247,6 +249,6 @@ class Ranks:
 
 
 def global_batches(ranks: list[list[tuple]]) -> list[list[int]]:
-    """The sorted samples of each global batch, of all ranks' batches of an epoch."""
+    """Returns the sorted samples of each global batch from all ranks' batches of an epoch."""
     return [sorted(i for batch in together for i in batch[2].tolist())
             for together in zip(*ranks, strict=True)]

@@ -1,7 +1,7 @@
-"""Real training scripts under the probe, for the tests of ``headrace stalls``.
+"""Runs real training scripts under the probe, for the tests of ``headrace stalls``.
 
-:func:`measure` starts a script as the launcher does: with a run's folder, its settings and
-the bootstrap on PYTHONPATH. What it left there is read back.
+:func:`measure` starts a script as the launcher does: with a run's folder, its settings and the
+bootstrap on PYTHONPATH. Then it reads the files that the run left.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import headrace
 
 BOOTSTRAP = Path(headrace.__file__).parent / "_launch" / "bootstrap"
 
-# What most scripts have in common. A step takes some 2 ms, a sample 0.2 ms of waiting.
+# Common lines of most scripts. A step takes some 2 ms, a sample 0.2 ms of waiting.
 PRELUDE = """
 import os, sys, time
 import torch
@@ -90,7 +90,7 @@ class Measured:
 
 
 def environment(folder: Path, **settings: Any) -> dict[str, str]:
-    """Of a script that is measured; makes the run's folder."""
+    """Returns the environment of a script that is measured; makes the run's folder."""
     folder.mkdir(mode=0o700, exist_ok=True)
     (folder / "settings.json").write_text(json.dumps({**SETTINGS, **settings}))
     path = os.pathsep.join([str(BOOTSTRAP), os.environ.get("PYTHONPATH", "")])
@@ -174,11 +174,11 @@ def measure(
     *,
     fresh: bool = False,
     command: tuple[str, ...] = (),
-    timeout: float = 300,  # whatever takes longer hangs
+    timeout: float = 300,  # anything longer hangs
     **settings: Any,
 ) -> Measured:
-    """Runs the prelude and ``body`` as a script under the probe: in a process forked off one
-    that has torch, or in a fresh Python (``command``: one that starts it)."""
+    """Runs the prelude and ``body`` as a script under the probe: in a process forked from one that
+    has imported torch, or in a new Python (``command``: one that starts it)."""
     script = tmp_path / "train.py"
     script.write_text(PRELUDE + textwrap.dedent(body))
     folder = tmp_path / "run"

@@ -1,9 +1,9 @@
-"""A process that has imported torch under the probe's hook and forks into scripts: importing
-takes longer than most of them.
+"""A process that has imported torch under the probe's hook and forks to run scripts, because
+importing takes longer than most of them.
 
 Each line of standard input is a JSON object: ``script``, ``folder`` (of the run), ``cwd``,
-``stdout`` and ``stderr`` (paths). Answers with one line each: the child's process id, and,
-once it has ended, its exit status as ``subprocess`` counts it.
+``stdout`` and ``stderr`` (paths). Answers with two lines: the child's process id and, once it has
+ended, its exit status as in ``subprocess``.
 """
 
 import json

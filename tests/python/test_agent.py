@@ -1,4 +1,4 @@
-"""An agent's batches are those of this process, bit for bit, and are as free to use."""
+"""An agent's batches equal those of this process, bit for bit, and may be used as freely."""
 
 import os
 import shutil
@@ -37,7 +37,8 @@ RECIPES = {
 
 
 def both(dataset, agent, epochs=2, **options):
-    """The epochs of a loader in this process and of one with the agent, and their counters."""
+    """Returns the epochs of a loader in this process and of one with the agent, and their counters.
+    """
     out = []
     for more in ({}, {"agent": agent.socket}):
         with DataLoader(dataset, return_index=True, **options, **more) as loader:
@@ -77,7 +78,7 @@ def test_batch_sizes(folder, agent, size, drop_last):
 @pytest.mark.parametrize("stream", [None, "ranks"])
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_ranks(dataset, agent, ranks, stream, drop_last):
-    """Each rank a loader on a thread; padding is counted as ever."""
+    """Each rank is a loader on a thread; padding is counted as without an agent."""
     options = {"batch_size": 3, "shuffle": True, "drop_last": drop_last, "return_index": True}
     plain = [DataLoader(dataset, rank=r, world_size=ranks, **options) for r in range(ranks)]
     options |= {"agent": agent.socket, "stream": stream}
@@ -195,19 +196,19 @@ def test_a_bad_file_is_raised_at_its_turn(damaged, agent, size):
                 found.append(tuple(t.clone() for t in batch))
         said.append((caught.value.path, caught.value.index, caught.value.reason))
         assert indices(found) == list(range(17 // size * size))
-        loader.set_epoch(1)  # the loader can begin again, and meets it again
+        loader.set_epoch(1)  # the loader can start the epoch again, and finds the same sample
         with pytest.raises(headrace.SampleError):
             list(loader)
         loader.close()
     assert said[0] == said[1] and said[0][1] == 17
 
 
-# What a job may do with its batches
+# Allowed uses of a job's batches
 
 
 @pytest.mark.parametrize("recipe", ["float32", "uint8", "tiny"])
 def test_changes_of_one_job_reach_nobody(folder, agent, recipe):
-    """In-place operations, on batches that end within a page too."""
+    """In-place operations, also on batches that end within a page."""
     dataset = headrace.ImageFolder(folder, T.Compose(RECIPES[recipe]))
     truth = Truth(dataset, shuffle=True)
 
@@ -233,7 +234,7 @@ def test_changes_of_one_job_reach_nobody(folder, agent, recipe):
 
 
 def test_batches_in_place_while_they_are_held(folder, agent):
-    """Neighbours that share a page: each keeps what was written to it."""
+    """Batches that share a page: each keeps the values written to it."""
     dataset = headrace.ImageFolder(folder, T.Compose(RECIPES["tiny"]))
     truth = Truth(dataset)
     truth.order(0)
@@ -251,7 +252,7 @@ def test_batches_in_place_while_they_are_held(folder, agent):
 
 @pytest.mark.parametrize("recipe", ["float32", "uint8"])
 def test_batches_that_are_kept(folder, agent, recipe):
-    """list(loader), a batch for ever, and releases in any order."""
+    """list(loader), a batch that is never released, and releases in any order."""
     dataset = headrace.ImageFolder(folder, T.Compose(RECIPES[recipe]))
     truth = Truth(dataset, shuffle=True)
     options = {"shuffle": True, "return_index": True, "agent": agent.socket}
@@ -349,7 +350,7 @@ def test_epochs_by_number_and_left_early(dataset, agent):
             next(old)
 
 
-# Surroundings
+# Environment
 
 
 def test_pin_memory_without_cuda(dataset, agent):
@@ -451,7 +452,7 @@ def command(*arguments):
 
 
 def test_the_command():
-    """A second agent at a socket is refused; signals end one, which leaves nothing."""
+    """A second agent at a socket is refused; signals end an agent, which leaves no files."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         with Agent() as running:
             done = command("--socket", running.socket)

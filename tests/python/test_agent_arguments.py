@@ -1,4 +1,4 @@
-"""The DataLoader's arguments for an agent: what is refused, and what goes without one."""
+"""The DataLoader's arguments for an agent: refused values, and those that need no agent."""
 
 import os
 from pathlib import Path

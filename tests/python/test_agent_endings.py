@@ -1,4 +1,4 @@
-"""Deaths, forks, signals, strangers, and agents that start and end by themselves."""
+"""Deaths, forks, signals, other users, and agents that start and end by themselves."""
 
 import contextlib
 import json
@@ -46,7 +46,7 @@ def agent():
 
 @pytest.fixture
 def default_socket():
-    """Where "auto" looks; whatever agent it started is ended after the test."""
+    """The socket of "auto"; an agent started there is ended after the test."""
     with tempfile.TemporaryDirectory(prefix="headrace-auto-") as place:
         path = os.path.join(place, "run", "agent.sock")
         before = os.environ.get("HEADRACE_AGENT")
@@ -63,7 +63,8 @@ def default_socket():
 
 
 def assert_nothing_is_left(pid, path):
-    """The agent ends by itself some seconds after its last job."""
+    """Checks that the agent ends by itself some seconds after its last job, without leaving files.
+    """
     wait_until(lambda: not is_alive(pid), "the idle agent's end")
     assert [p for p in os.listdir(os.path.dirname(path)) if p != "agent.lock"] == []
     assert not [p for p in Path(os.environ["HEADRACE_SHM"]).rglob("*") if p.is_file()]
@@ -98,7 +99,8 @@ def test_a_killed_agent_with_a_path_is_an_error(dataset):
 
 
 def test_a_loader_goes_on_with_the_next_agent_at_its_path(dataset):
-    """One that is started again at the same path serves the next iter(), where it stood."""
+    """An agent that is started again at the same path serves the next iter() from the same
+    position."""
     truth = Truth(dataset, shuffle=True)
     with Agent() as agent:
         loader = DataLoader(dataset, 4, shuffle=True, return_index=True, agent=agent.socket)
@@ -150,7 +152,7 @@ def test_jobs_of_two_streams_go_on(folder, default_socket):
         ]
         for job in jobs:
             assert job.next() == {"ready": True}
-        for lines in (1, LONG):  # all begin, then none is held back
+        for lines in (1, LONG):  # all begin; from then on none is held back
             for job in jobs:
                 for _ in range(lines):
                     job.tell()
@@ -164,7 +166,7 @@ def test_jobs_of_two_streams_go_on(folder, default_socket):
             )
             os.kill(pid, signal.SIGKILL)
         pid = wait_until(lambda: serving(jobs=4), "the last agent")
-        digests = [{}, {}]  # of batches by epoch and first sample, of each stream
+        digests = [{}, {}]  # batches by epoch and first sample, for each stream
         for i, (job, reader) in enumerate(zip(jobs, readers)):
             first = int(reader.batches[0][1][1])
             for epoch, batches in enumerate(reader.result(), first):
@@ -178,7 +180,7 @@ def test_jobs_of_two_streams_go_on(folder, default_socket):
 
 
 def serving(jobs):
-    """The pid of the agent that serves so many jobs just now, or None."""
+    """Returns the pid of the agent if it serves `jobs` jobs now, else None."""
     with contextlib.suppress(OSError):
         status = headrace.agent_status()
         placed = [s for x in status["streams"] for queue in x["queues"] for s in queue["subscribers"]]
@@ -186,7 +188,7 @@ def serving(jobs):
 
 
 class Told:
-    """The batches that a job prints, in a loader's form: (digest, epoch, index) as tensors."""
+    """The batches that a job prints, in a loader's format: (digest, epoch, index) as tensors."""
 
     def __init__(self, job):
         self.job = job
@@ -278,7 +280,7 @@ def test_an_agent_outlives_the_job_that_started_it(folder, dataset, default_sock
 
 
 def test_ctrl_c_in_the_terminal_ends_jobs_only(folder, default_socket):
-    """SIGINT to a job's whole process group leaves the agent alone."""
+    """SIGINT to a job's whole process group does not reach the agent."""
     code = """
 import sys, signal, os
 sys.path[:0] = [sys.argv[1]]
@@ -314,7 +316,7 @@ def test_an_agent_that_cannot_start_is_an_error(dataset, default_socket, monkeyp
 
 
 def test_auto_runs_nothing_of_the_working_directory(folder, default_socket, tmp_path, monkeypatch):
-    """Modules beside the script or left in a shared folder by somebody else."""
+    """Modules of the same names beside the script, or left in a shared folder by another user."""
     marker = tmp_path / "ran"
     for name in ("typing", "json", "logging", "sitecustomize", "headrace"):
         (tmp_path / f"{name}.py").write_text(f"open({str(marker)!r}, 'a').write(__name__)\n1 / 0\n")
@@ -328,7 +330,7 @@ def test_auto_runs_nothing_of_the_working_directory(folder, default_socket, tmp_
 
 
 def test_auto_starts_the_package_that_the_job_has(folder, default_socket, tmp_path):
-    """Also where only the script's sys.path leads to it, by a folder with other things in it."""
+    """Also if only the script's sys.path contains it, in a folder with other things."""
     copy = tmp_path / "checkout"
     shutil.copytree(Path(headrace.__file__).parent, copy / "headrace")
     (copy / "json.py").write_text("1 / 0\n")
@@ -362,7 +364,7 @@ def test_a_relative_path_names_the_same_agent_everywhere(folder, dataset, tmp_pa
 
 
 def test_what_the_first_job_was_given_is_not_for_the_agent(folder, default_socket):
-    """Cores, priority, limits and file mode mask of the job that happened to be first."""
+    """Cores, priority, limits and umask of the job that happened to be first."""
     cores = os.sched_getaffinity(0)
 
     def confine():
@@ -403,13 +405,13 @@ def test_an_agent_with_smaller_limits_is_logged(dataset, default_socket, monkeyp
     loader = DataLoader(dataset, 4, agent="auto")
     under = headrace.agent_status()["runs_under"]
     assert under["cores"] == len(os.sched_getaffinity(0))
-    if under["nice"] > own:  # where its priority could be raised first, it is 7
+    if under["nice"] > own:  # if its priority could be raised, it is 7
         (said,) = [m for m in caplog.messages if "runs under" in m]
         assert f"nice {under['nice']} (here {own})" in said and "--stop" in said
     loader.close()
 
 
-# Strangers
+# Other users and connections
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="becoming another user needs root")
@@ -432,7 +434,7 @@ def test_another_user_is_refused(agent):
             return [b"another user" in end.recv(1 << 16), end.recv(1 << 16)]
 
     try:
-        os.chmod(agent.place, 0o777)  # whoever opens the directory opens nothing
+        os.chmod(agent.place, 0o777)  # opening the directory opens nothing
         os.chmod(agent.socket, 0o777)
         assert in_child(connect_anyway) == "[True, b'']"
     finally:
@@ -490,7 +492,7 @@ def test_a_forked_child_attaches_anew_and_the_parent_goes_on(dataset, agent):
 
 
 def test_a_child_that_outlives_its_parents_loader(dataset, agent):
-    """It has the connection's files; the lease ends with the loader all the same."""
+    """It has the connection's descriptors; the lease ends with the loader nevertheless."""
     loader = DataLoader(dataset, 4, agent=agent.socket, stream="forked", lag="wait")
     epoch = iter(loader)
     next(epoch)
@@ -510,7 +512,7 @@ def test_a_child_that_outlives_its_parents_loader(dataset, agent):
 
 
 def test_ctrl_c_while_waiting_for_others(folder, agent):
-    """A job waits for the next epoch of others, who do not begin it."""
+    """A job waits for the next epoch of others, which do not begin it."""
     options = {"agent": agent.socket, "stream": "wait", "batch_size": 4, "lag": "wait"}
     code = """
 import sys, json, threading, time
@@ -558,7 +560,7 @@ print(sum(len(labels) for _, labels in epoch))
 
 
 def test_ctrl_c_while_the_agent_is_waited_for(folder, agent):
-    """An agent that opens a dataset for long looks to its job like one that is stopped."""
+    """An agent that takes long to open a dataset does not answer, like one that is stopped."""
     code = """
 import sys, threading
 import headrace, headrace.transforms as T

@@ -1,4 +1,4 @@
-"""Samplers of the user's, whose batches an agent prepares."""
+"""Samplers of the user, with batches that an agent prepares."""
 
 import itertools
 import os
@@ -82,7 +82,7 @@ def test_epochs_that_are_left_and_chosen(data, agent):
 
 
 def test_batches_of_any_size(data, agent):
-    """Also batches larger than the batch sampler announced, for which another ring is made."""
+    """Also batches larger than the batch sampler's size, for which the agent makes another ring."""
     sizes = [3, 1, 9, 2, 2, 30, 1, 5] * 3
     order = itertools.cycle(range(COUNT))
     batches = [list(itertools.islice(order, size)) for size in sizes]
@@ -96,7 +96,7 @@ def test_batches_of_any_size(data, agent):
 
 
 def test_all_batches_are_kept(data, agent):
-    """More than the ring holds, and what is kept is what it was."""
+    """More batches than the ring holds; they do not change."""
     with loader(data, agent.socket, 2, prefetch_factor=8) as ours:
         kept = list(ours)
         assert same(kept, taken(loader(data, None, 2)))
@@ -120,7 +120,7 @@ def test_a_wrong_index_is_an_error_at_its_turn(data, agent):
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("after", [True, False])
 def test_resume_within_an_epoch(data, agent, before, after):
-    """A state is the same with an agent and without one."""
+    """A state is the same with an agent and without."""
     whole = taken(loader(data))
     with loader(data, agent.socket if before else None) as first:
         found = taken(first, 5)
@@ -175,7 +175,7 @@ def test_a_killed_job_leaves_nothing(folder, data, agent):
 
 
 def test_auto_goes_on_with_another_agent(data, default_socket):  # noqa: F811
-    """What was not delivered is prepared by the next agent: nothing is lost, or comes twice."""
+    """The next agent prepares the batches that were not delivered: none is lost or repeated."""
     ours, plain = loader(data, "auto", 3), loader(data, None, 3)
     for _ in range(2):
         found = []
@@ -199,14 +199,14 @@ def test_a_killed_agent_with_a_path_is_an_error(data):
             for batch in epoch:
                 found.append(tuple(t.clone() for t in batch))
         with Agent(socket=lost.socket):
-            found += taken(ours)  # goes on where it stood
+            found += taken(ours)  # continues at its position
             ours.close()
     assert same(found, plain)
 
 
 @pytest.fixture
 def spoiled(folder):
-    """Two of its files are not there."""
+    """Two of its files do not exist."""
     paths = [str(p) for p, _ in headrace.ImageFolder(folder).samples]
     bad = str(folder / "no such file.jpg")
     samples = [(bad if i in (2, 11) else path, i) for i, path in enumerate(paths)]
@@ -229,7 +229,7 @@ def test_a_bad_sample_ends_the_epoch(spoiled, agent):
 
 
 def test_bad_samples_that_are_skipped(spoiled, agent):
-    """The same samples replace them, and are reported alike."""
+    """The same samples replace them, and they are reported in the same way."""
     data, options = spoiled, {"on_error": "skip", "max_bad_share": 0.5}
     with loader(data, agent.socket, **options) as ours:
         plain = loader(data, **options)

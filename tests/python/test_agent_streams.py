@@ -1,4 +1,4 @@
-"""Several jobs on one stream: each sample once, joining, uneven speed, resuming."""
+"""Several jobs on one stream: each sample prepared once, joining, uneven speed, resuming."""
 
 import signal
 import threading
@@ -25,14 +25,14 @@ def agent():
 
 @pytest.fixture(scope="module")
 def long(folder):
-    """The folder's samples ten times over: 390 samples, quick to prepare."""
+    """The folder's samples ten times: 390 samples, quick to prepare."""
     samples = list(headrace.ImageFolder(folder).samples)
     return headrace.ImageList(samples * REPEAT, T.Compose([T.RandomResizedCrop(32), T.ToTensor()]))
 
 
 @pytest.fixture
 def stream(request):
-    """A name for this test alone."""
+    """A stream name for this test alone."""
     return request.node.name
 
 
@@ -46,7 +46,7 @@ def queues_of(agent, stream):
 
 
 def begin(agent, stream, jobs):
-    """All of them at the beginning of an epoch before one goes on: their iterators."""
+    """Starts an epoch in all of them before one continues; returns their iterators."""
     epochs = [iter(job) for job in jobs]
     wait_until(
         lambda: sum(len(queue["subscribers"]) for queue in queues_of(agent, stream)) == len(jobs),
@@ -56,7 +56,8 @@ def begin(agent, stream, jobs):
 
 
 def assert_prepared(agent, stream, samples):
-    """So many were prepared in the stream's one queue, but for what it has begun ahead."""
+    """Checks that the stream's one queue has prepared so many samples, besides what it began ahead.
+    """
     (queue,) = queues_of(agent, stream)
     assert not queue["alone"]
     assert samples <= queue["prepared"] <= samples + queue["window_samples"]
@@ -140,7 +141,7 @@ def test_joining_at_the_next_epoch(long, agent, stream):
     assert not reader.batches and reader.is_alive()
     others = Reader(epoch)
     others.result()
-    assert not reader.batches  # nobody has begun the next epoch
+    assert not reader.batches  # no job has begun the next epoch
     others = Reader(first, 2)
     check_epochs(truth, reader, 2)
     check_epochs(truth, others, 2)
@@ -148,7 +149,7 @@ def test_joining_at_the_next_epoch(long, agent, stream):
     assert (second.state_dict()["epoch"], second.state_dict()["stream_ahead"]) == (4, 2)
     assert_prepared(agent, stream, 4 * LONG)
 
-    # Its own third epoch is the stream's fifth, also where the script numbers them.
+    # Its third epoch is the stream's fifth, also if the script numbers the epochs.
     second.set_epoch(2)
     jobs = Reader(first), Reader(second)
     for job in jobs:
@@ -183,7 +184,7 @@ def test_a_state_of_one_who_joined_is_exact(long, agent, stream):
         again = DataLoader(long, 6, shuffle=True, return_index=True, **more)
         again.load_state_dict(state)
         assert same(taken(again), expected)
-        again.set_epoch(2)  # the loader's own count goes on, as in a script that numbers epochs
+        again.set_epoch(2)  # the loader continues its own count, as in a script that numbers epochs
         assert again.state_dict()["epoch"] == 5
         Truth(long, shuffle=True).check(taken(again, 3), 5)
         again.close()
@@ -193,7 +194,7 @@ def test_a_state_of_one_who_joined_is_exact(long, agent, stream):
 
 
 def test_a_wait_for_others_is_explained(long, agent, stream, caplog):
-    """They do something else between two epochs: who joins says what it waits for."""
+    """The others are busy between two epochs: a job that joins reports what it waits for."""
     first = make(long, agent, stream)
     list(first)
     second = Reader(make(long, agent, stream))
@@ -245,7 +246,7 @@ def test_joining_an_idle_stream_is_beginning_it(long, agent, stream):
 
 
 def test_resuming_together(long, agent, stream):
-    """Two jobs that stopped go on from their states: one preparation, exactly there."""
+    """Two stopped jobs continue from their states: one preparation, at the exact sample."""
     truth = Truth(long, shuffle=True)
     jobs = [make(long, agent, stream, size) for size in (4, 6)]
     starts = [iter(job) for job in jobs]
@@ -363,7 +364,7 @@ def digests(batches):
 
 
 def test_processes_share_a_stream(folder, agent, stream):
-    """Real processes of different batch sizes; an embedded loader in its own process gives the expected batches."""
+    """Real processes with different batch sizes; an embedded loader gives the expected batches."""
     options = {"shuffle": True, "batch_size": 6}
     more = {"repeat": 3, "epochs": 2}
     shared = {"agent": agent.socket, "stream": stream, "lag": "wait", **options}
@@ -392,7 +393,7 @@ def test_processes_share_a_stream(folder, agent, stream):
 
 
 def test_a_killed_job_frees_what_it_held(folder, agent, stream):
-    """The others wait for it, by its wish; when it dies they go on."""
+    """The others wait for it, as it has requested; when it dies they continue."""
     options = {"agent": agent.socket, "stream": stream, "lag": "wait", "batch_size": 4}
     with (
         Job(folder, options, repeat=REPEAT, led=True) as victim,
@@ -422,7 +423,7 @@ def test_a_stopped_job_holds_up_nobody(folder, agent, stream):
         assert other.next()
         found = other.batches(2)
         stopped.send(signal.SIGSTOP)
-        while len(found) < LONG // 2:  # more than any window holds
+        while len(found) < LONG // 2:  # more than a window holds
             told = other.next()
             if told and "index" in told:
                 found.append(told)

@@ -1,4 +1,4 @@
-"""The adversarial list: files that are damaged, hostile, gone or forbidden."""
+"""The adversarial list: files that are damaged, hostile, missing or not permitted."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ GOOD = 200
 
 
 def png_header(width: int, height: int) -> bytes:
-    """A PNG that declares a size and has no pixels."""
+    """Makes a PNG that declares a size and has no pixels."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         crc = struct.pack(">I", zlib.crc32(kind + data))

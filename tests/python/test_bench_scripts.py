@@ -62,7 +62,7 @@ def test_statements(scripts):
 
 
 def test_a_script_without_a_result(scripts, tmp_path):
-    """It states nothing, so it is none of those that were right."""
+    """It makes no statement, so it does not count among the right ones."""
     bench = scripts.Bench(argparse.Namespace(minutes=1, only=None, table=False), str(tmp_path))
     bench.rows = [("plain_files", None, [], None)]
     bench.finish = lambda name: None

@@ -27,7 +27,7 @@ def data(folder):
 
 
 def epoch(loader):
-    """The batches of an epoch, and the bytes that it read."""
+    """Returns the batches of an epoch, and the bytes that it read."""
     before = loader.stats()["bytes_read"]
     batches = [(images.clone(), labels.clone()) for images, labels in loader]
     return batches, loader.stats()["bytes_read"] - before
@@ -95,7 +95,7 @@ def test_idle_threads_convert(data):
 
 @pytest.fixture
 def kept():
-    """A kept cache's text, for this test alone."""
+    """The text of a kept cache for this test alone."""
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="headrace-test-") as place:
         before, os.environ["HEADRACE_SHM"] = os.environ["HEADRACE_SHM"], place
         yield "shm:test?size=64MiB"
@@ -182,7 +182,7 @@ def resident():
 
 
 def test_memory_is_given_back(data):
-    """Loaders that cache, one after the other: what they leave behind would add up."""
+    """Loaders with caches, one after the other: leaks would add up."""
     sizes, taken = [], 0
     for _ in range(60):
         with DataLoader(data, 8, cache="1GiB", cache_form="encoded") as loader:
@@ -213,7 +213,7 @@ def test_sizes(value, text):
 
 
 def test_no_line_on_kept_bytes_after_a_drop_by_force(data, caplog):
-    """Which takes the segment's name away from under its users."""
+    """The drop removes the segment's name while it is in use."""
     with DataLoader(data, 8, cache="shm:forced?size=64MiB") as loader:
         epoch(loader)
         segments = list(Path(os.environ["HEADRACE_SHM"]).glob("headrace-*/forced.*"))

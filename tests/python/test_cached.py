@@ -27,7 +27,7 @@ from counted import Files, Numbers, calls, make_negative, right, segments
 
 @pytest.fixture(autouse=True)
 def shared_memory(monkeypatch):
-    """Each test has a place for caches to itself."""
+    """Each test has a place for caches of its own."""
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="headrace-test-") as place:
         monkeypatch.setenv("HEADRACE_SHM", place)
         yield
@@ -43,7 +43,7 @@ names = iter(range(1000))
 
 @pytest.fixture
 def kept():
-    """A kept cache's text, for this test alone."""
+    """The text of a kept cache for this test alone."""
     return f"shm:test{os.getpid()}-{next(names)}?size=64MiB"
 
 
@@ -94,7 +94,7 @@ def test_views(numbers):
     again = [cached[i] for i in range(40)]
     assert not again[5][0].flags.writeable
     assert np.shares_memory(again[5][0], cached[5][0])
-    cached.close()  # what was given stays
+    cached.close()  # the returned value does not change
     assert all(right(sample, numbers, i) for i, sample in enumerate(again))
     with pytest.raises(RuntimeError, match="closed"):
         cached[0]
@@ -185,7 +185,7 @@ def test_samples_with_names():
 def test_threads(numbers):
     wrong = []
     with CachedDataset(numbers, "64MiB") as cached:
-        cached[0]  # twice, to see whether it is random
+        cached[0]  # twice, to find out whether it is random
 
         def read(seed):
             order = list(range(40)) * 5
@@ -252,7 +252,7 @@ def test_the_transform_goes_behind_the_cache(numbers):
         assert [int(cached[3][0][0]) for _ in range(4)] == [0, 1, 2, 3]
         assert cached[3][1] == 3
         assert calls(numbers) == [3]
-    assert numbers.transform is not None  # the dataset is as it was
+    assert numbers.transform is not None  # the dataset itself is unchanged
 
 
 def test_joint_transforms(torchvision):
@@ -278,11 +278,11 @@ def test_joint_transforms(torchvision):
             for _ in range(2):
                 image, target = cached[1]
                 assert (int(image[0]), target) == expected
-            assert cached.made == 2  # once more to see whether it is random
+            assert cached.made == 2  # once more to find out whether it is random
 
 
 class Augmented(Numbers):
-    """Draws in an attribute of a name of its own."""
+    """Draws from a generator in an attribute with an unusual name."""
 
     def __init__(self, log, draw):
         super().__init__(log)
@@ -315,7 +315,7 @@ def test_frozen_augmentation_is_warned_of(tmp_path, what):
 
 @pytest.mark.parametrize("random_one", [0, 9])
 def test_frozen_augmentation_in_batches_is_warned_of(tmp_path, random_one):
-    """Also where the first samples are not."""
+    """Also if the first samples are not random."""
 
     class Batched(Augmented):
         def __getitems__(self, indices):
@@ -359,7 +359,7 @@ def test_what_is_not_random_is_not_warned_of(numbers, v2):
 
 
 def test_headraces_own_dataset_inside_a_cache(folder, recipe):
-    """Its random parameters differ from access to access, so keeping them is warned of."""
+    """Its random parameters differ from access to access, so caching them gives a warning."""
     with CachedDataset(headrace.ImageFolder(folder, recipe), "4MiB") as cached:
         with pytest.warns(UserWarning, match="ImageFolder seem to be random"):
             cached[0]
@@ -491,7 +491,7 @@ def test_a_process_is_killed_while_others_wait_for_it(numbers, kept):
             assert right(cached[2], numbers, 2)
             threading.Timer(0.3, worker.kill).start()
             assert right(cached[3], numbers, 3)
-            assert worker.wait(600) == -signal.SIGKILL  # which it waited for
+            assert worker.wait(600) == -signal.SIGKILL  # it waited for this one
             assert all(right(cached[i], numbers, i) for i in range(40))
             assert calls(numbers) == list(range(40))
     finally:
@@ -505,7 +505,7 @@ def test_waiting_ends_after_a_while(numbers, kept):
         assert worker.stdout.readline() == "in\n"
         with CachedDataset(numbers, kept, identity="numbers", wait=0.2) as cached:
             assert right(cached[3], numbers, 3)
-            assert worker.poll() is None  # which is at it still
+            assert worker.poll() is None  # it is still making this one
     finally:
         worker.kill()
         worker.communicate()
@@ -616,7 +616,7 @@ def images(torchvision, tmp_path, folder):
 
 
 def opened(monkeypatch):
-    """The paths of images that _FileLoader reads from now on."""
+    """Returns the paths of images that _FileLoader reads from now on."""
     from headrace import cached
 
     paths = []
@@ -758,7 +758,7 @@ def test_damaged_values_are_made_anew(numbers):
         rng = random.Random(5)
         with open(path, "r+b", buffering=0) as segment:
             for i in range(40):
-                # An image's bytes, wherever they lie: found by what they are.
+                # An image's bytes are recognised wherever they are.
                 segment.seek(0)
                 at = segment.read().find(numbers.image(i).tobytes())
                 if at > 0:

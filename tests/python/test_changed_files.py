@@ -1,5 +1,5 @@
-"""Files that change are never served as they were: in no kind of cache, whatever rewrote them
-and however their times look."""
+"""Changed files are never served with their old contents: in no kind of cache, however they were
+rewritten and whatever their times are."""
 
 import os
 import shutil
@@ -27,8 +27,8 @@ def color(index: int, version: int) -> tuple[int, int, int]:
 
 
 def save(path, index: int, version: int) -> None:
-    """A PNG without compression: versions have one size. Every third is larger than what is
-    looked at as a whole."""
+    """Writes a PNG without compression: all versions have one size. Every third is too large for
+    its digest to cover all bytes."""
     side = 170 if index % 3 == 0 else 40
     with open(path, "r+b" if path.exists() else "wb") as file:
         Image.new("RGB", (side, side), color(index, version)).save(file, "PNG", compress_level=0)
@@ -47,7 +47,7 @@ def make(root, version: int, times: int | None = None):
 
 
 def settle() -> None:
-    """Until no file counts as written just now."""
+    """Waits until no file counts as just written."""
     time.sleep(0.05)
 
 
@@ -72,7 +72,7 @@ def open_(root, index="none"):
 
 
 def colors(dataset, cache: str):
-    """What an epoch shows, by sample, and how many bytes it read."""
+    """Returns the colours of an epoch by sample, and the number of bytes it read."""
     found = {}
     with DataLoader(dataset, 8, cache=cache, num_workers=2, return_index=True) as loader:
         for images, _, indices in loader:
@@ -106,7 +106,7 @@ def test_a_warm_cache_after_files_were_rewritten(tmp_path, cache, how):
     found, read = colors(before, cache)
     assert found == wanted(1) and read == 0
     rewrite(root, 2, how)
-    # Both a dataset that was opened before, and one that sees the files as they are.
+    # Both a dataset that was opened before the change, and one opened after it.
     for dataset in (before, open_(root), open_(root)):
         assert colors(dataset, cache)[0] == wanted(1, 2)
     rewrite(root, 3, how)
@@ -116,7 +116,7 @@ def test_a_warm_cache_after_files_were_rewritten(tmp_path, cache, how):
 def test_what_an_index_says_is_not_believed(tmp_path, cache):
     """The directory's times do not change when a file is rewritten in place."""
     root = make(tmp_path / "data", 1)
-    time.sleep(2.1)  # younger folders have no index
+    time.sleep(2.1)  # newer folders get no index
     first = open_(root, "beside")
     assert colors(first, cache)[0] == wanted(1)
     rewrite(root, 2, "in place")
@@ -125,15 +125,15 @@ def test_what_an_index_says_is_not_believed(tmp_path, cache):
 
 
 def test_versions_with_equal_times(tmp_path, cache):
-    """As archives and image layers give them: all files have one time, and both versions the
-    same names and sizes."""
+    """As in archives and image layers: all files have the same time, and both versions the same
+    names and sizes."""
     one = make(tmp_path / "one", 1, STAMP)
     two = make(tmp_path / "two", 2, STAMP)
     settle()
     assert colors(open_(one), cache)[0] == wanted(1)
     assert colors(open_(two), cache)[0] == wanted(2)
     assert colors(open_(one), cache)[0] == wanted(1)
-    # The same path, as a volume that is replaced.
+    # The same path, like a volume that is replaced.
     shutil.rmtree(one)
     make(one, 2, STAMP)
     settle()
@@ -153,7 +153,7 @@ def test_copies_share_what_is_the_same(tmp_path, cache):
 
 
 def test_tar_files(tmp_path, cache):
-    """One that is made anew with the time that it had."""
+    """A tar file that is made again with its old time."""
     path = tmp_path / "data.tar"
     for version in (1, 2):
         root = make(tmp_path / f"{version}", version, STAMP)
@@ -189,7 +189,7 @@ def test_files_that_change_while_training(tmp_path, how, text):
 
 
 def test_mtime_no_says_what_it_cannot_see(tmp_path):
-    """In one line, once in a process."""
+    """One line, once in a process."""
     root = make(tmp_path / "data", 1)
     with Servers([Memcached()]) as servers:
         code = """

@@ -1,4 +1,4 @@
-"""Damaged images that are taken: those that Pillow decodes by default, with its pixels."""
+"""Damaged images that are accepted: those that Pillow decodes by default, with its pixels."""
 
 import io
 import random
@@ -31,7 +31,7 @@ def originals() -> list[bytes]:
 
 
 def damage(data: bytes, rng: random.Random) -> bytes:
-    """Flipped bits, markers where none should be, or an end that came too early."""
+    """Damages an image: flipped bits, misplaced markers, or an early end."""
     out = bytearray(data)
     kind = rng.randrange(4)
     if kind < 2:
@@ -54,7 +54,7 @@ def of_pillow(data: bytes) -> np.ndarray | None:
 
 
 def of_ours(data: bytes, size: tuple[int, int], damaged: str):
-    """Pixels, or None; and what was wrong."""
+    """Returns our pixels, or None; and the damage."""
     prepare = headrace.Preparer([T.CenterCrop(size)], damaged=damaged)
     try:
         return np.asarray(prepare(data)), prepare.damage
@@ -82,7 +82,7 @@ def test_what_pillow_takes_is_taken_with_its_pixels():
 
 @pytest.fixture(scope="module")
 def torn(tmp_path_factory):
-    """12 images, of which two are damaged as Pillow takes it, and one is cut off."""
+    """12 images: two are damaged in ways that Pillow accepts, and one is truncated."""
     root = tmp_path_factory.mktemp("torn")
     (root / "cat").mkdir()
     rng = random.Random(1)
@@ -161,7 +161,7 @@ def test_an_agent_takes_counts_and_lists_them(torn):
 
 
 def two_epochs(dataset, damaged, **options):
-    """The images of both, their damage, and the cache's hits."""
+    """Returns the images of two epochs, their damage, and the cache's hits."""
     options.update(on_error="skip", max_bad_share=1, damaged=damaged)
     with DataLoader(dataset, 4, **options) as loader:
         images = [epoch(loader) for _ in range(2)]
@@ -169,7 +169,8 @@ def two_epochs(dataset, damaged, **options):
 
 
 def check_both_kinds(dataset, cache):
-    """It keeps files, and items of intact ones only: what is taken is decided at each decoding."""
+    """It stores files, and items of intact files only, because each decoding decides whether to
+    accept."""
     for damaged in ("accept", "refuse", "accept"):
         images, *told, _ = two_epochs(dataset, damaged)
         cached, *told_then, hits = two_epochs(dataset, damaged, cache=cache, epochs=9)

@@ -156,7 +156,7 @@ def test_index_file_is_where_it_is_asked_for(tmp_path):
         if d._dataset.info()["from_index"]:
             break
         d._dataset.wait_sizes()
-        del d  # waits for the index to be written
+        del d  # waits until the index is written
         time.sleep(0.5)
     assert d._dataset.info()["from_index"]
     assert any(name.startswith(".headrace") for name in os.listdir(tmp_path))
@@ -241,7 +241,7 @@ def worker_loader(dataset, context="fork", **more):
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_a_torch_loader_can_read_the_dataset(folder, context):
-    """Worker processes, forked and spawned, read through their own decoder."""
+    """Worker processes, forked and spawned, read through a decoder of their own."""
     dataset = headrace.ImageFolder(folder, T.CenterCrop(24))
     expected = np.stack([dataset[i][0] for i in range(8)])
     images = torch.cat([images for images, _ in worker_loader(dataset, context)])
@@ -269,7 +269,7 @@ def test_augmentation_differs_in_every_epoch_of_worker_processes(dataset, persis
 
 
 def test_augmentation_differs_between_worker_processes(folder, recipe):
-    """Eight times the same file: both workers draw, and no two pictures are the same."""
+    """The same file eight times: both workers draw, and no two images are equal."""
     one = headrace.ImageFolder(folder).samples[0]
     pictures = images_of(worker_loader(headrace.ImageList([one] * 8, recipe)))
     assert not any(torch.equal(a, b) for a, b in itertools.combinations(pictures, 2))

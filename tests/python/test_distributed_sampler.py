@@ -1,5 +1,6 @@
-"""torch's DistributedSampler is replaced by the loader's own order, which deals alike: who gets how many
-samples, what pads, what epochs mean; and its loader can do what only the own order can."""
+"""The loader's own order replaces torch's DistributedSampler and assigns samples in the same way:
+the samples of each rank, padding, epochs; and such a loader supports everything that needs its own
+order."""
 
 import itertools
 import warnings
@@ -51,7 +52,7 @@ def torchs(dataset, ranks, size, drop_last, sampler):
 @pytest.mark.parametrize("size", [1, 3, 13])
 @pytest.mark.parametrize("ranks", [1, 2, 5])
 def test_it_deals_as_torch_does(folder, ranks, size, sampler_drops, drop_last):
-    """Unshuffled, batch by batch, whatever is dropped or padded, replaced or followed."""
+    """Unshuffled, batch by batch, with all ways to drop and pad, replaced or followed."""
     for count in (COUNT, 30):
         dataset = torch.utils.data.Subset(
             headrace.ImageFolder(folder, T.CenterCrop(8)), range(count)
@@ -70,7 +71,7 @@ def test_shuffled_each_sample_comes_once_over_the_ranks(dataset):
     epochs = [[flat(batches_of(loader)) for loader in ours] for _ in range(3)]
     for epoch in epochs:
         assert sorted(flat(epoch)) == list(range(COUNT))
-    assert epochs[0] != epochs[1] != epochs[2]  # also where nobody calls set_epoch
+    assert epochs[0] != epochs[1] != epochs[2]  # also if the script never calls set_epoch
     own = DataLoader(dataset, 4, shuffle=True, seed=7, rank=1, world_size=3, return_index=True)
     assert [flat(batches_of(own)) for _ in range(3)] == [epoch[1] for epoch in epochs]
 
@@ -98,7 +99,7 @@ def test_set_epoch_of_the_sampler_is_followed(dataset):
 
 
 def test_resuming_with_another_number_of_ranks(dataset):
-    """As scripts do it: the state is loaded, then set_epoch names its epoch."""
+    """As scripts do it: they load the state, then call set_epoch with its epoch."""
     ours = loaders(dataset, 3)
     seen = []
     for loader in ours:

@@ -1,5 +1,4 @@
-"""Arrays leaving the extension: DLPack in both versions, the buffer protocol,
-lifetimes."""
+"""Arrays that leave the extension: both versions of DLPack, the buffer protocol, lifetimes."""
 
 import ctypes
 import gc

@@ -1,4 +1,4 @@
-"""Items: the same pixels as their files, in every place that takes image bytes."""
+"""Items have the same pixels as their files, everywhere that image bytes are accepted."""
 
 import io
 import threading

@@ -1,5 +1,5 @@
-"""Ranks and epochs under torchrun, Lightning and Accelerate, as their users start them: over the ranks
-each sample comes once an epoch, and each epoch is another one."""
+"""Ranks and epochs under torchrun, Lightning and Accelerate, started as their users do: over the
+ranks each sample comes once an epoch, and epochs differ."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def tell(rank, epochs, **more):
 
 
 def run(tmp_path, folder, code, command, ranks=2):
-    """What each rank reported, and the output."""
+    """Returns each rank's report, and the output."""
     script = tmp_path / "train.py"
     script.write_text(MAKE + code)
     done = subprocess.run(
@@ -56,7 +56,8 @@ def run(tmp_path, folder, code, command, ranks=2):
 
 
 def check(told, epochs):
-    """Each epoch has every sample; what is twice only pads; and no two epochs are alike."""
+    """Checks that each epoch has every sample, that repeats only pad, and that no two epochs are
+    equal."""
     assert [len(rank["epochs"]) for rank in told] == [epochs] * len(told)
     orders = list(zip(*(rank["epochs"] for rank in told)))
     for order in orders:
@@ -70,7 +71,7 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 
 
 def test_torchrun(folder, tmp_path):
-    """The loader is made before the ranks are there."""
+    """The loader is made before the ranks are initialised."""
     code = """
 torch.distributed.init_process_group("gloo")
 epochs = [[i for *_, index in loader for i in index.tolist()] for _ in range(2)]
@@ -84,7 +85,7 @@ torch.distributed.destroy_process_group()
 
 
 def test_torchrun_without_torch_distributed(folder, tmp_path):
-    """RANK and WORLD_SIZE count, and every process says so."""
+    """RANK and WORLD_SIZE count, and every process logs that."""
     code = """
 epochs = [[i for *_, index in loader for i in index.tolist()] for _ in range(2)]
 tell(os.environ["RANK"], epochs)
@@ -135,8 +136,8 @@ tell(trainer.global_rank, model.epochs)
 
 
 def test_lightning_trains_the_epochs_of_a_plain_loop(folder, tmp_path):
-    """Epoch by epoch and bit by bit of the order: none twice, none left out; and it goes on in the
-    middle of one."""
+    """Every epoch equals the order bit for bit; none is repeated or missing; resumes within an
+    epoch."""
     pytest.importorskip("lightning")
     code = LIGHTNING + """
 def plain():
@@ -184,7 +185,7 @@ def train():
 
 @pytest.mark.parametrize("how", ["torchrun", pytest.param("notebook", marks=pytest.mark.long)])
 def test_accelerate(folder, tmp_path, how):
-    """As `accelerate launch` starts ranks; and forked from a process that has looked at a batch."""
+    """As `accelerate launch` starts ranks; and forked from a process that has read a batch."""
     pytest.importorskip("accelerate")
     if how == "torchrun":
         told, _ = run(tmp_path, folder, ACCELERATE + "train()", TORCHRUN)

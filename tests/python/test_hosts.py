@@ -29,14 +29,14 @@ def servers():
 
 
 def long_of(folder, tmp_path):
-    """A folder of so many files, links to those of the small one."""
+    """Makes a folder of `count` files, links to those of the small one."""
     for c in sorted(p for p in folder.iterdir()):
         for n in range(REPEAT):
             for path in c.rglob("*.*"):
                 below = tmp_path / "long" / c.name
                 below.mkdir(parents=True, exist_ok=True)
                 (below / f"{n}-{path.name}").hardlink_to(path)
-    time.sleep(0.05)  # a link changes the file's ctime: they count as written just now
+    time.sleep(0.05)  # making a link changes the file's ctime, so the files count as just written
     return tmp_path / "long"
 
 
@@ -52,25 +52,25 @@ def long(long_folder, recipe):
 
 @pytest.fixture(scope="module")
 def truth(long_folder):
-    """The epochs of a lone process without a cache."""
+    """The epochs of a single process without a cache."""
     recipe = T.Compose([T.RandomResizedCrop(32), T.RandomHorizontalFlip(), T.ToTensor()])
     return Truth(headrace.ImageFolder(long_folder, recipe), shuffle=True, seed=11)
 
 
 @pytest.fixture
 def plain(long_folder):
-    """The same dataset as the truth's."""
+    """The same dataset as in `truth`."""
     recipe = T.Compose([T.RandomResizedCrop(32), T.RandomHorizontalFlip(), T.ToTensor()])
     return headrace.ImageFolder(long_folder, recipe)
 
 
 def check(truth, ranks, epoch, start=0, size=4):
-    """Of each global batch the samples of a lone process, bit for bit, each once."""
+    """Checks that each global batch has the samples of a single process, bit for bit, each once."""
     order = truth.order(epoch)
     step = size * len(ranks)
     for g, found in enumerate(global_batches(ranks)):
         places = order[start + g * step : start + (g + 1) * step]
-        wanted = places + order[: -len(places) % len(ranks)]  # the last one is padded
+        wanted = places + order[: -len(places) % len(ranks)]  # the last batch is padded
         assert found == sorted(wanted), g
     assert start + sum(len(b) for b in global_batches(ranks)) >= LONG
     for batches in ranks:
@@ -81,7 +81,7 @@ def check(truth, ranks, epoch, start=0, size=4):
 
 
 def until(ranks, truth, epoch, condition, limit_s=90):
-    """Epochs from `epoch` on, each as it should be, until the condition holds."""
+    """Reads epochs from `epoch` on, each of which must be right, until the condition holds."""
     deadline = time.monotonic() + limit_s
     for number in itertools.count(epoch):
         check(truth, ranks.epoch(), number)
@@ -101,9 +101,9 @@ def test_the_global_batches_are_those_of_one_host(plain, truth, servers, assignm
         later = ranks.stats()
         check(truth, ranks.epoch(), 2)
         last = ranks.stats()
-    assert last["bytes_read"] == later["bytes_read"]  # all of it is in memory
+    assert last["bytes_read"] == later["bytes_read"]  # everything is in memory
     hits = later["own_hits"] + later["peer_hits"] - first["own_hits"] - first["peer_hits"]
-    assert hits >= LONG - 8 * count  # but for what the first epochs had begun ahead
+    assert hits >= LONG - 8 * count  # except items that the first epochs had begun to read ahead
     own = last["own_hits"] - first["own_hits"]
     peer = last["peer_hits"] - first["peer_hits"]
     if assignment == "local":
@@ -133,7 +133,7 @@ class Network(nn.Module):
 
 
 def trained(ranks):
-    """Data-parallel training over the batches of all ranks: each step's mean gradient."""
+    """Trains data-parallel with the batches of all ranks: each step uses the mean gradient."""
     torch.manual_seed(5)
     network = Network()
     optimiser = torch.optim.SGD(network.parameters(), 0.1, momentum=0.9)
@@ -213,7 +213,7 @@ def test_a_server_that_restarts_in_mid_epoch(plain, truth, servers):
         wait_until(lambda: ranks.stats()["stored"] == LONG, "all items stored")
         check(truth, ranks.epoch(each), 1)
         assert begun.is_set()
-        # A server that was down is asked again now and then; epochs of this test are short.
+        # A server that was down is retried only now and then, and epochs of this test are short.
         planned = ranks.loaders[0].hosts()[1]["planned_items"]
         until(ranks, truth, 2, lambda: servers[1].items >= planned)
         read = ranks.stats()["bytes_read"]
@@ -283,7 +283,7 @@ def test_hosts_change_at_an_epoch(plain, truth, servers):
         before = ranks.stats()["bytes_read"]
         check(truth, ranks.epoch(), 4)
         assert ranks.stats()["bytes_read"] == before
-        # One host alone again, for ranks that now all belong to it or to none.
+        # One host again, for ranks that now all belong to it or to none.
         ranks.good(lambda rank, loader: loader.set_hosts(servers.text(count=1), epoch=5))
         check(truth, ranks.epoch(), 5)
         assert len(ranks.loaders[0].hosts()) == 1
@@ -324,7 +324,7 @@ def test_ranks_know_how_all_waited(plain, truth, servers):
 
 
 def test_rates_by_hand(plain, truth, servers):
-    """A host whose storage is a hundred times slower reads less of what must be read."""
+    """A host with storage a hundred times slower reads fewer of the samples that must be read."""
     text = servers.text("60KB")
     with Ranks(plain, servers, cache=text, gather=False, size=16, drop_last=True) as ranks:
         ranks.epoch()
@@ -409,7 +409,7 @@ def test_items_of_other_forms(plain, truth, servers, form):
 
 @pytest.fixture
 def place():
-    """A folder with a short name that a server without privileges may write to."""
+    """A folder with a short name that an unprivileged server may write to."""
     with tempfile.TemporaryDirectory(prefix="hr-") as path:
         os.chmod(path, 0o777)
         yield path
@@ -441,9 +441,9 @@ def test_bad_samples_are_replaced_as_ever(long_folder, tmp_path, folder, servers
 
 
 def test_an_item_limit_of_a_server(long_folder, tmp_path, plain, truth):
-    """Samples that are larger than the smallest -I are read from storage each epoch."""
+    """Samples larger than the smallest -I are read from storage each epoch."""
     sizes = [os.path.getsize(path) for path, _ in plain.samples]
-    assert max(sizes) < 1 << 20  # memcached's own smallest -I
+    assert max(sizes) < 1 << 20  # the smallest -I that memcached accepts
     with Servers([Memcached(options=("-M", "-I", "8k", "-o", "slab_chunk_max=4096")), Memcached()]) as servers:
         if servers[0].stats("settings")["item_size_max"] != "8192":
             pytest.skip("this memcached takes no such -I")

@@ -1,4 +1,4 @@
-"""What is refused beside a cache on several hosts, and what ranks tell each other."""
+"""Arguments that cannot be combined with a cache on several hosts, and the exchange of ranks."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ def rates(host, **more):
 def test_what_does_not_go_with_hosts(dataset, options, says):
     with pytest.raises(ValueError, match=says):
         DataLoader(dataset, cache=HOSTS, **options)
-    with pytest.raises(ValueError, match=says):  # the library passes over blanks, too
+    with pytest.raises(ValueError, match=says):  # the library skips blanks, too
         DataLoader(dataset, cache=f" \n{HOSTS}", **options)
 
 
@@ -51,7 +51,7 @@ def test_what_needs_hosts(dataset):
 
 
 def exchanged(count, change=None, places=None):
-    """What each rank's exchange makes of the records of all, `change`d on their way."""
+    """Returns each rank's result of exchanging the records of all, `change`d on their way."""
     sent = []
     for rank in range(count):
         place = places[rank] if places else (3, 40)
@@ -124,8 +124,8 @@ else:
 
 
 def ranks_of(tmp_path, mode):
-    """Two processes with torch.distributed; the output of the first, and of the second where
-    it is to end by itself."""
+    """Runs two processes with torch.distributed; returns the output of the first, and of the second
+    if it must end by itself."""
     place = str(tmp_path / f"store-{mode}")
     second = subprocess.Popen(
         [sys.executable, "-c", GATHERING, place, "1", mode],
@@ -145,7 +145,7 @@ def ranks_of(tmp_path, mode):
 
 def test_torch_distributed_gathers(tmp_path):
     first, second = ranks_of(tmp_path, "present")
-    assert first == "[0, 1] 1.5 None\n"  # a group of another size than the loader's is not asked
+    assert first == "[0, 1] 1.5 None\n"  # a group of another size than the loader's is not used
     assert second.startswith("[0, 1] 1.5")
 
 

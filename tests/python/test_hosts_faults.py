@@ -1,6 +1,7 @@
-"""What networks and broken servers do to the hosts of a cache: short runs of what the soak does.
+"""Faults of networks and broken servers for a cache on several hosts: short versions of the soak.
 
-A proxy (tests/soak/hosts_proxy.py) stands before each of two servers."""
+A proxy (tests/soak/hosts_proxy.py) stands before each of two servers.
+"""
 
 import json
 import subprocess
@@ -24,7 +25,7 @@ SIZE = 2
 
 
 class Ways:
-    """Two servers behind proxies; `set` changes how one of them is reached."""
+    """Two servers behind proxies; `set` changes the connection to one of them."""
 
     def __init__(self, place: Path):
         self.servers = []
@@ -62,7 +63,7 @@ class Ways:
 
 @pytest.fixture
 def ways():
-    # Not tmp_path, which is root's alone: servers that root starts are nobody's.
+    # Not tmp_path, which only root can enter: servers that root starts run as another user.
     with tempfile.TemporaryDirectory(prefix="headrace-hosts-") as place:
         Path(place).chmod(0o777)
         ways = Ways(Path(place))
@@ -82,7 +83,7 @@ def truth(plain):
 
 
 def check(truth, ranks, epoch):
-    """Of each global batch the samples of a lone process, bit for bit."""
+    """Checks that each global batch has the samples of a single process, bit for bit."""
     order = truth.order(epoch)
     step = SIZE * len(ranks)
     batches = global_batches(ranks)
@@ -97,7 +98,7 @@ def check(truth, ranks, epoch):
 
 
 def until_served(ranks, truth, epoch):
-    """Epochs, each as it should be, until one reads nothing from storage."""
+    """Reads epochs, each of which must be right, until one reads nothing from storage."""
     deadline = time.monotonic() + 120
     while True:
         read = ranks.stats()["bytes_read"]
@@ -137,7 +138,7 @@ def test_other_values_under_the_keys_of_items(plain, truth, ways):
 
 
 def poison(server):
-    """Gives each item the value of the next; how many there are."""
+    """Gives each item the value of the next one; returns their number."""
     with server._connect() as link, link.makefile("rb") as answer:
         link.sendall(b"lru_crawler metadump all\r\n")
         lines = iter(answer.readline, b"END\r\n")
@@ -155,7 +156,7 @@ def poison(server):
 
 
 def test_a_rank_that_is_cut_off_before_the_first_batch(plain, truth, ways):
-    """It waits until a server answers it, for what the other knows already."""
+    """It waits until it reaches a server, for the other rank's record."""
     def change(rank):
         own = f"&socket={ways.servers[0].path}" if rank == 0 else ""
         return {"cache": f"{ways.text}&self={rank}{own}"}

@@ -1,4 +1,4 @@
-"""Runs on several hosts as users start them: torchrun, mpirun, the lines of docs/hosts.md."""
+"""Runs on several hosts as users start them: torchrun, mpirun, the commands of docs/hosts.md."""
 
 import os
 import re
@@ -26,7 +26,7 @@ def servers():
 
 
 def block(language: str, containing: str) -> str:
-    """The one code block of the docs in that language which has this text."""
+    """Returns the one code block of the docs in that language that contains this text."""
     found = [b for b in re.findall(rf"```{language}\n(.*?)```", DOCS, re.S) if containing in b]
     assert len(found) == 1, (language, containing)
     return found[0]
@@ -47,7 +47,7 @@ def run(command, **environment):
 
 
 def lines_of_epochs(out: str) -> list[tuple[float, float, float]]:
-    """MB from storage, from the hosts' own servers and from each other's, of each epoch."""
+    """Returns MB from storage, from the hosts' own servers and from others', for each epoch."""
     number = r"([\d.]+) MB from"
     pattern = rf"epoch \d+/\d+: .*?{number} storage, {number} the hosts' own.*?{number} each other"
     return [tuple(map(float, found)) for found in re.findall(pattern, out)]
@@ -84,7 +84,7 @@ def test_the_docs_run_on_one_machine(folder, servers):
 
 
 def test_mpirun(folder, servers):
-    """As in the docs, but both ranks on this machine, each of which says which host it is."""
+    """As in the docs, but with both ranks on this machine; each says which host it is."""
     if shutil.which("mpirun") is None:
         pytest.skip("there is no mpirun")
     command = ["mpirun", "-n", "2", "--oversubscribe", "-x", "MASTER_ADDR=127.0.0.1"]
@@ -129,7 +129,7 @@ def test_ctrl_c_while_ranks_are_missing(folder, servers):
     with Process([sys.executable, "-c", LONELY, str(folder), servers.text(self=0)]) as rank:
         said = [rank.line(), rank.line()]
         assert "assignment='exact'" in said[0] and said[1] == "waiting"
-        line = rank.line(20.0)  # while it waits
+        line = rank.line(20.0)  # while the loader waits
         assert line.startswith("before the first batch, rank 0 waits") and "rank 1" in line
         rank.send(signal.SIGINT)
         assert rank.line(5.0) == "interrupted"
@@ -142,12 +142,12 @@ def test_a_rank_that_never_comes_is_named(folder, servers):
     assert "rank 1" in done.splitlines()[-3] and "closed" in done
 
 
-# The docs' lines
+# Commands in the docs
 
 
 def memcached_lines() -> list[list[str]]:
-    """The options of every line of the docs that starts a server for a list, without those
-    that name this test's own memory and address."""
+    """Returns the options of every line of the docs that starts a server for a list, except those
+    with the memory and the address."""
     text = re.sub(r'"\$\(.*?\)"', "ADDRESS", DOCS)
     lines = re.findall(r"(?:/usr/bin/|^    |exec )memcached (-M [^\n']*)", text, re.M)
     args = re.search(r"args: \[(.*)\]", block("yaml", "DaemonSet")).group(1)
@@ -179,7 +179,7 @@ def test_the_systemd_unit(tmp_path):
 
 
 def certificates(place: Path) -> None:
-    """An authority, and a certificate of its with its key in one file."""
+    """Makes an authority, and a certificate of it with its key in one file."""
 
     def openssl(*words: str) -> None:
         subprocess.run(["openssl", *words], cwd=place, check=True, capture_output=True)
@@ -196,7 +196,7 @@ def certificates(place: Path) -> None:
 
 
 def test_the_tls_sidecar(folder, tmp_path):
-    """The docs' stunnel services of both machines in one process, with ports of the test's."""
+    """The docs' stunnel services of both machines in one process, on ports of the test."""
     stunnel = shutil.which("stunnel4") or shutil.which("stunnel")
     if stunnel is None or shutil.which("openssl") is None:
         pytest.skip("there is no stunnel, or no openssl")
@@ -205,7 +205,7 @@ def test_the_tls_sidecar(folder, tmp_path):
         port, tls = free_port(), free_port()
         text = block("ini", "verifyChain").replace("/etc/stunnel", str(tmp_path))
         for old, new in {
-            "10.0.0.1:11212": f"127.0.0.1:{tls}",  # served by the other machine, that is
+            "10.0.0.1:11212": f"127.0.0.1:{tls}",  # served by the other machine
             "127.0.1.1:11211": far.address,
             "127.0.1.2:11211": f"127.0.1.2:{port}",
             "10.0.0.2:11212": f"127.0.0.1:{tls}",
@@ -228,7 +228,7 @@ def test_the_tls_sidecar(folder, tmp_path):
 
 
 def test_the_slurm_script_says_the_right_list(tmp_path):
-    """With stand-ins for Slurm's commands, which are not here: what they are asked."""
+    """Stand-ins for Slurm's commands, which are not installed here, record their arguments."""
     stand_ins = {
         "scontrol": 'test "$*" = "show hostnames nodes[1-2]" && printf "node1\\nnode2\\n"',
         "srun": 'echo "srun: $*"',

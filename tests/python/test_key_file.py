@@ -1,4 +1,4 @@
-"""A key file: items of shared servers and segments that somebody else put there are not used."""
+"""A key file: items that others put into shared servers and segments are not used."""
 
 import os
 import socket
@@ -22,7 +22,7 @@ def root(tmp_path):
     below.mkdir(parents=True)
     for i in range(COUNT):
         Image.new("RGB", (40, 40), (i * 10, 0, 255 - i * 10)).save(below / f"{i:02d}.png")
-    time.sleep(0.05)  # what was written just now is not kept
+    time.sleep(0.05)  # files that were just written are not cached
     return tmp_path / "data"
 
 
@@ -34,7 +34,7 @@ def key_file(tmp_path, name, mode=0o600):
 
 
 def epoch(root, cache):
-    """Bytes that an epoch read from storage; its pictures are right."""
+    """Returns the bytes that an epoch read from storage; checks its images."""
     dataset = headrace.ImageFolder(root, T.Compose([T.CenterCrop(32), T.PILToTensor()]))
     with DataLoader(dataset, 4, cache=cache, num_workers=2, return_index=True) as loader:
         for images, _, indices in loader:
@@ -44,7 +44,7 @@ def epoch(root, cache):
 
 
 class Server:
-    """What an attacker does who reaches the server."""
+    """An attacker who can reach the server."""
 
     def __init__(self, server):
         self.link = socket.create_connection(("127.0.0.1", server.port))
@@ -86,7 +86,7 @@ def test_servers(root, tmp_path, caplog):
         with_mine, with_theirs = servers.text(key_file=mine), servers.text(key_file=theirs)
         total = epoch(root, with_mine)
         assert total > 0 and epoch(root, with_mine) == 0
-        # Who has another key, or none, has items of his own.
+        # Users with another key, or none, have items of their own.
         assert epoch(root, with_theirs) == total and epoch(root, plain) == total
         assert epoch(root, with_mine) == epoch(root, with_theirs) == epoch(root, plain) == 0
     with Servers([Memcached()]) as servers:
@@ -101,7 +101,7 @@ def test_servers(root, tmp_path, caplog):
         attacker.close()
         caplog.clear()
         assert 0 < epoch(root, text) < total
-        assert caplog.text.count("nobody with this key file stored") == 1
+        assert caplog.text.count("not stored with this key file") == 1
         # They were stored again.
         assert epoch(root, text) == 0
 

@@ -1,4 +1,4 @@
-"""The DataLoader's manners: torch's arguments, batches, epochs, iterators."""
+"""The DataLoader's behaviour: torch's arguments, batches, epochs, iterators."""
 
 import pickle
 import warnings
@@ -13,7 +13,7 @@ from headrace.torch import DataLoader
 
 
 def rows(dataset, recipe, indices, *, seed=0, epoch=0, dtype=None):
-    """What the loader must give, made one by one."""
+    """Returns the expected samples of the loader, made one by one."""
     preparer = headrace.Preparer(recipe, dtype=dtype)
     out = []
     for i in indices:
@@ -77,7 +77,7 @@ def test_epochs_advance_by_themselves_and_on_request(dataset):
     assert indices_of(loader) == orders[1]
     assert indices_of(loader) == orders[2]
     loader.set_epoch(0)
-    next(iter(loader))  # left early: the next one is another epoch all the same
+    next(iter(loader))  # left early: the next one is a new epoch nevertheless
     assert indices_of(loader) == orders[1]
     loader.sampler.set_epoch(3)
     assert indices_of(loader) == orders[3]
@@ -303,8 +303,8 @@ def test_pin_memory_without_cuda_warns_as_torch_does(dataset):
 
 
 def test_pin_memory_where_slots_cannot_be_pinned(dataset, monkeypatch):
-    """No CUDA driver behind torch's word for it: every batch is copied into torch's own
-    pinned memory, which is played here."""
+    """torch reports CUDA but there is no driver: every batch is copied into torch's own pinned
+    memory, which a stand-in replaces here."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setenv("HEADRACE_CUDA_LIBRARY", "/nowhere/libcuda.so.1")
     pinned = []
@@ -483,7 +483,7 @@ def test_ranks_come_from_torch_distributed(dataset, tmp_path):
 
 
 def test_a_deal_is_distributed_samplers(dataset):
-    """Unshuffled, the ranks' samples are those torch would deal."""
+    """Unshuffled, the ranks' samples are those that torch would assign."""
     for rank in range(4):
         theirs = torch.utils.data.DistributedSampler(dataset, 4, rank, shuffle=False)
         ours = DataLoader(dataset, 1, rank=rank, world_size=4, return_index=True)

@@ -1,4 +1,4 @@
-"""Memory: bounded, flat over epochs, given back."""
+"""Memory use: bounded, constant over epochs, freed."""
 
 import pytest
 
@@ -83,7 +83,7 @@ assert [n for _, i in kept for n in i.tolist()] == 2 * list(range(len(pairs)))  
 
 
 def test_keeping_labels_and_indices_keeps_no_images(folder):
-    """390 samples of 0.6 MB an epoch: their images would take 230 MB more in the second."""
+    """390 samples of 0.6 MB an epoch: their images would add 230 MB in the second."""
     with Agent() as agent:
         for where in ([], [agent.socket]):
             done = run_python(KEEPING, str(folder), *where)

@@ -1,5 +1,5 @@
-"""Recording what blocks of memory do, and its analysis, on models whose bytes can be counted
-by hand."""
+"""Recording memory blocks and analysing the record, with models whose bytes can be computed by
+hand."""
 
 import gc
 import os
@@ -19,7 +19,7 @@ WEIGHTS = (INPUT * HIDDEN + HIDDEN + HIDDEN * CLASSES + CLASSES) * FLOAT
 
 
 class Mlp:
-    """A training whose every block is known."""
+    """A training run in which every block is known."""
 
     def __init__(self, momentum=0.9, hidden=HIDDEN):
         torch.manual_seed(0)
@@ -38,7 +38,7 @@ class Mlp:
 
 
 def record_mlp(path):
-    """Prints how many events were recorded, and lost."""
+    """Prints the numbers of recorded and lost events."""
     mlp = Mlp()
     with memory.record(path, batch_size=BATCH) as recording:
         for _ in range(12):
@@ -48,7 +48,8 @@ def record_mlp(path):
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    """In a process of its own: parameters that other tests have left alive are parameters."""
+    """Records in a process of its own, because parameters that other tests have left alive would
+    count as parameters."""
     path = tmp_path_factory.mktemp("memory") / "mlp.hrm"
     code = "import sys, test_memory_behaviour as t; t.record_mlp(sys.argv[1])"
     done = subprocess.run([sys.executable, "-c", code, path], cwd=os.path.dirname(__file__),
@@ -63,7 +64,7 @@ def recorded(tmp_path_factory):
 
 
 def bytes_of_others(path):
-    """What lives that no test of this one made."""
+    """Returns the live bytes of blocks that no test here has made."""
     gc.collect()
     with memory.record(path):
         torch.ones(1).add_(1)
@@ -75,7 +76,7 @@ def blocks_of(found, category):
 
 
 def test_bytes_by_hand(recorded):
-    """Parameters, gradients and momentum each have the bytes of the weights, exactly."""
+    """Parameters, gradients and momentum each have exactly the bytes of the weights."""
     peak = recorded["devices"][0]["peak"]
     assert recorded["devices"][0]["device"] == "cpu"
     assert peak["parameter"] == WEIGHTS
@@ -87,7 +88,7 @@ def test_bytes_by_hand(recorded):
     assert live["parameter", "[200, 100] float32"] == {80000}
     assert live["input", "[32, 100] float32"] == {12800}
     assert live["input", "[32] int64"] == {256}
-    # What the backward pass needs: the output of ReLU and the logarithms of the softmax.
+    # The backward pass needs the output of ReLU and the logarithms of the softmax.
     assert live["activation", "[32, 200] float32"] == {25600}
     assert live["activation", "[32, 10] float32"] == {1280}
     gradients = {what: sizes for (category, what), sizes in live.items() if category == "gradient"}
@@ -96,7 +97,7 @@ def test_bytes_by_hand(recorded):
 
 
 def test_pattern(recorded):
-    """All iterations behave alike but the first ones, which make the momentum."""
+    """All iterations are alike except the first ones, which allocate the momentum."""
     pattern = recorded["pattern"]
     assert pattern["marked"] == 13
     assert pattern["behaviours"] > 50
@@ -115,7 +116,7 @@ def test_accesses(recorded):
     for index in relu:
         ops = [(writes, op) for block, _, writes, op in lifetimes["accesses"] if block == index]
         if len(ops) < blocks[index]["reads"] + blocks[index]["writes"]:
-            continue  # at the edge of what is drawn
+            continue  # at the limit of the drawn points
         complete += 1
         assert ops[0] == (1, "aten.relu.default")
         assert [op for _, op in ops[1:]] == [
@@ -125,7 +126,7 @@ def test_accesses(recorded):
 
 
 def test_live_bytes_end(tmp_path):
-    """What training leaves: parameters, gradients, momentum, and nothing else."""
+    """After training, only parameters, gradients and momentum are live."""
     path = tmp_path / "end.hrm"
     before = bytes_of_others(path)
     mlp = Mlp()
@@ -140,7 +141,7 @@ def test_live_bytes_end(tmp_path):
 
 
 def test_schemas(tmp_path):
-    """Views and empty tensors are no accesses; what is changed in place is written."""
+    """Views and empty tensors are no accesses; in-place changes are writes."""
     path = tmp_path / "ops.hrm"
     a = torch.ones(1000)
     with memory.record(path):
@@ -165,7 +166,7 @@ def test_schemas(tmp_path):
 
 
 def test_interval_identity(tmp_path):
-    """25 us at 6.4 and 6.3 GB/s are 79.37 KB: the published figures' own."""
+    """25 us at 6.4 and 6.3 GB/s are 79.37 KB, as in the published figures."""
     path = tmp_path / "run.hrm"
     with memory.record(path):
         torch.ones(10).add_(1).add_(1)
@@ -177,8 +178,8 @@ def test_interval_identity(tmp_path):
 
 
 def test_backward_of_checkpoints(tmp_path):
-    """Activations that are made again in the backward pass are no activations of the forward
-    pass; and phases come back after an exception."""
+    """Activations recomputed in the backward pass are not activations of the forward pass, and
+    phases are restored after an exception."""
     from torch.utils.checkpoint import checkpoint
 
     path = tmp_path / "checkpoint.hrm"
@@ -221,7 +222,7 @@ def test_other_files(tmp_path):
 
 
 def test_limit(tmp_path):
-    """Where the file may not grow training goes on, and the report says what is missing."""
+    """If the file may not grow, training continues, and the report says what is missing."""
     path = tmp_path / "limited.hrm"
     mlp = Mlp()
     with memory.record(path, limit_bytes=600_000) as recording:
@@ -235,7 +236,7 @@ def test_limit(tmp_path):
 
 
 def test_killed(tmp_path):
-    """A process that is killed leaves what it recorded."""
+    """The events recorded by a killed process are in the file."""
     path = tmp_path / "killed.hrm"
     code = f"""
 import os, signal, torch, headrace.memory as memory
@@ -266,8 +267,8 @@ def test_training_is_the_same(tmp_path):
 
 
 def test_what_comes_from_outside(tmp_path):
-    """Batches that no operator allocated are inputs from when they are first used, and do not
-    pile up."""
+    """Batches that no operator allocated are inputs from their first use on, and do not accumulate.
+    """
     path = tmp_path / "outside.hrm"
     layer = torch.nn.Linear(1000, 10)
     before = bytes_of_others(path)
@@ -283,7 +284,7 @@ def test_what_comes_from_outside(tmp_path):
 
 
 def test_strange_optimizers(tmp_path):
-    """State that is of no parameter is no reason to end training."""
+    """Optimizer state that belongs to no parameter does not stop training."""
 
     class Counting(torch.optim.SGD):
         @torch.no_grad()
@@ -299,7 +300,7 @@ def test_strange_optimizers(tmp_path):
 
 
 def test_ended_within(tmp_path):
-    """A recording may be closed while training goes on."""
+    """A recording may be closed while training continues."""
     mlp = Mlp()
     with memory.record(tmp_path / "early.hrm") as recording:
         mlp.step()

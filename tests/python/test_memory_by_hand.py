@@ -1,4 +1,4 @@
-"""The blocks of an AlexNet's training, each of them computed by hand from the layers' shapes."""
+"""The blocks of an AlexNet's training, each computed by hand from the layers' shapes."""
 
 from collections import Counter
 
@@ -55,7 +55,8 @@ def weights_by_hand():
 
 
 def forward_by_hand(batch):
-    """(part, bytes) of what the forward pass makes, and of what of it the backward pass uses."""
+    """Returns (part, bytes) of the blocks that the forward pass makes, and of those of them that
+    the backward pass uses."""
     made, used, size, channels = Counter(), Counter(), PIXELS, 3
     for i, layer in enumerate(FEATURES):
         part = f"features.{i}"
@@ -67,13 +68,13 @@ def forward_by_hand(batch):
         elements = batch * channels * size * size
         made[part, elements * FLOAT] += 1
         used[part, elements * FLOAT] += 1
-        if len(layer) == 2:  # where the maxima were
+        if len(layer) == 2:  # positions of the maxima
             made[part, elements * LONG] += 1
             used[part, elements * LONG] += 1
     pooled, hidden, logits = (batch * n * FLOAT for n in (256 * 36, HIDDEN, CLASSES))
-    made["avgpool", pooled] += 1  # dropout's product is what is kept of it
+    made["avgpool", pooled] += 1  # of dropout, its product is kept
     for part, size in ("classifier.0", pooled), ("classifier.3", hidden):
-        made[part, size] += 2  # what is dropped, and the product
+        made[part, size] += 2  # the dropped positions, and the product
         used[part, size] += 2
     for part in ("classifier.1", "classifier.4"):
         made[part, hidden] += 1
@@ -119,7 +120,7 @@ def test_alexnet(tmp_path, batch):
     total = sum(size * n for (_, size), n in expected.items())
 
     def of_category(category, blocks):
-        # Those without a part are other tests'.
+        # Blocks without a part belong to other tests.
         return Counter((b["part"], b["bytes"]) for b in blocks
                        if b["category"] == category and b["part"])
 
@@ -133,7 +134,7 @@ def test_alexnet(tmp_path, batch):
     others = sum(b["bytes"] for b in record.blocks()
                  if b["category"] == PARAMETER and not b["part"])
     assert peak["parameter"] - others == peak["optimizer state"] == total
-    # The log, replayed: never less than nothing, and its peak is the analysis' own.
+    # A replay of the log: live bytes are never negative, and its peak equals the analysis' peak.
     live = most = 0
     steps = sorted([(b["alloc"].time_ns, 1, b["bytes"]) for b in record.blocks()]
                    + [(b["free"].time_ns, 0, -b["bytes"]) for b in record.blocks() if b["free"]])

@@ -1,6 +1,6 @@
-"""PyTorch's CUDA memory history in the record, by a stand-in of the allocator that follows its
-rules (rounding, splitting, joining, pools, expandable segments) and tells the entries that
-``torch.cuda.memory._snapshot`` tells."""
+"""PyTorch's CUDA memory history in the record, with a stand-in for the allocator that follows its
+rules (rounding, splitting, joining, pools, expandable segments) and returns entries like
+``torch.cuda.memory._snapshot``."""
 
 import random
 import struct
@@ -25,7 +25,7 @@ class Block:
 
 
 class Allocator:
-    """The caching allocator of device 0, and its history."""
+    """A caching allocator of device 0, and its history."""
 
     def __init__(self, expandable=False, capacity=1 << 34):
         self.segments = {}  # address: list of blocks in order
@@ -167,7 +167,7 @@ class Allocator:
                 self.trace("segment_free", address, blocks[0].size)
                 del self.segments[address]
 
-    # -- what torch.cuda.memory tells --
+    # -- as torch.cuda.memory returns it --
 
     def record_memory_history(self, enabled="all", context="all", stacks="all",
                               max_entries=1 << 62, device=None, clear_history=False):
@@ -205,7 +205,7 @@ class Allocator:
 
 
 class Recorder:
-    """Keeps what a recording would write."""
+    """Stores the data that a recording would write."""
 
     def __init__(self):
         self.start = time.monotonic_ns()
@@ -225,7 +225,8 @@ class Recorder:
         return len(self.stacks)
 
     def replay(self):
-        """Peak and end of the bytes that live, and the addresses; what cannot be is an error."""
+        """Replays events; returns the peak and the final live bytes, and the addresses. Raises an
+        error for impossible events."""
         live, now, peak, segments = {}, 0, 0, {}
         for ns, address, size, _, kind, _, device, flags in self.told:
             assert device == 1 and not flags and ns > 0
@@ -257,7 +258,7 @@ def install(monkeypatch, allocator):
         cuda_stream = 0
 
     def marker(size, stream):
-        peak = allocator.peak  # of the program's own
+        peak = allocator.peak  # of the program itself
         address = allocator.alloc(size)
         allocator.peak = peak
         return address
@@ -283,7 +284,8 @@ def install(monkeypatch, allocator):
 
 
 def train(allocator, seed, steps=400, live=None):
-    """Allocates and frees at random: small and large, some freed late, the cache emptied."""
+    """Allocates and frees at random: small and large blocks, some freed late; the cache is emptied
+    now and then."""
     rng = random.Random(seed)
     live = [] if live is None else live
     pending = []
@@ -357,7 +359,7 @@ def test_initialised_after_the_end_nothing_begins(fake):
 
 @pytest.mark.parametrize("rate", [1.0, 1.002, 0.997])
 def test_times_are_the_recorders(fake, rate):
-    """The history's clock runs otherwise, and was never right."""
+    """The history's clock has another rate, and is never synchronised."""
     allocator = fake()
     allocator.rate = rate
     allocator.alloc(512)
@@ -402,7 +404,7 @@ def test_losses_of_the_ring_are_noted_and_corrected(fake, monkeypatch):
     allocator.initialise()
     for step in range(5):
         train(allocator, 10 + step, 300, live)
-        history.iteration()  # due by the number of allocations
+        history.iteration()  # due after a number of allocations
     history.end()
     assert allocator.overwritten > 0
     _, now, blocks, segments = recorder.replay()
@@ -419,7 +421,7 @@ def test_another_threads_allocations_between_are_corrected(fake):
     history = _cuda.begin(recorder)
     allocator.initialise()
     history.take()
-    # As ones that came between the snapshot and the clearing of the ring.
+    # Like events between the snapshot and the clearing of the ring.
     before = len(allocator.history)
     address = allocator.alloc(9 * MIB)
     allocator.free(allocator.alloc(512))
@@ -556,7 +558,7 @@ def test_a_pytorch_without_cuda(monkeypatch):
 
 
 def test_rounding_to_divisions_of_powers_of_two():
-    """As the comment of PyTorch's function says: 1200 of four divisions is 1280."""
+    """As the comment on PyTorch's function says: with four divisions, 1200 becomes 1280."""
     settings = Settings({"roundup_power2_divisions": {"1": 4, "256": 8, "512": 0}})
     assert settings.rounded(1200) == 1536  # not above 512 bytes a division: of 512
     assert settings.rounded(1200 * 1024) == 1280 * 1024
@@ -569,7 +571,7 @@ def test_rounding_to_divisions_of_powers_of_two():
 
 
 def test_the_names_are_pytorchs():
-    """What the stand-in takes the place of exists in this PyTorch."""
+    """The functions that the stand-in replaces exist in this PyTorch."""
     import pathlib
 
     for name in ("_record_memory_history", "_snapshot", "get_allocator_backend"):

@@ -1,5 +1,5 @@
-"""Files of PyTorch's own tools, analysed as they are: what torch.profiler wrote of a real
-training, and a snapshot."""
+"""Files of PyTorch's own tools, analysed directly: a trace by torch.profiler of a real training
+run, and a snapshot."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_kineto(tmp_path, stacks):
     assert device["end_bytes"] == totals[-1]
     allocated = sum(e["args"]["Bytes"] > 0 for e in events)
     assert allocated <= device["blocks"] <= allocated + 300
-    # Each moment that is drawn is one of the trace's.
+    # Each point of the timeline is a moment of the trace.
     drawn = {sum(row) for row in zip(*device["timeline"]["bytes"].values())}
     assert drawn <= set(totals) | {before}
     assert found["odd"]["frees"] == found["odd"]["allocations"] == 0

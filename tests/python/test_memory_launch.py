@@ -1,6 +1,6 @@
-"""``python -m headrace.memory``, which ``headrace memory record`` becomes: real scripts under
-recording. That what they do is recorded rightly is tested in test_memory_behaviour.py; this is
-about processes, files and messages."""
+"""``python -m headrace.memory``, which ``headrace memory record`` executes: real scripts that are
+recorded. test_memory_behaviour.py tests the contents of records; this file tests processes, files
+and messages."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import signal
 import struct
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 
+import places
 import pytest
 from headrace import _core, memory
 from headrace.memory import arguments, records
@@ -48,24 +48,10 @@ if __name__ == "__main__":
 """
 
 
-class Place:
-    """A working directory with a script, and the launcher in it."""
+class Place(places.Place):
+    """The launcher in a working directory."""
 
-    def __init__(self, folder: Path) -> None:
-        self.work = folder / "work"
-        self.work.mkdir(parents=True)
-        self.temporary = folder / "tmp"
-        self.temporary.mkdir()
-        package = str(Path(_core.__file__).parents[1])
-        paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
-        self.environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(paths),
-            "TMPDIR": str(self.temporary),
-        }
-
-    def script(self, text: str, name: str = "train.py", common: str = COMMON) -> None:
-        (self.work / name).write_text(common + textwrap.dedent(text))
+    common = COMMON
 
     def start(self, *words: str, command: list[str] | None = None) -> subprocess.Popen:
         command = command or [sys.executable, "train.py"]
@@ -79,7 +65,7 @@ class Place:
         )
 
     def run(self, *words: str, command: list[str] | None = None) -> tuple[int, str, str]:
-        """(status, standard output, standard error)."""
+        """Returns (status, standard output, standard error)."""
         process = self.start(*words, command=command)
         out, err = process.communicate(timeout=120)
         assert list(self.temporary.glob("headrace-*")) == []
@@ -104,11 +90,12 @@ def wait_for(condition, seconds=60.0):
         time.sleep(0.02)
 
 
-# What a run leaves
+# Files that a run leaves
 
 
 def test_a_training(place):
-    """So many iterations are recorded, training goes on, and trains what it trains without."""
+    """So many iterations are recorded; training continues, with the same results as without
+    recording."""
     place.script(
         """
         losses = [training.step() for _ in range(12)]
@@ -139,7 +126,7 @@ def test_a_training(place):
 
 
 def test_two_ranks(place):
-    """torchrun itself is not recorded; an earlier run's record goes with the new ones."""
+    """torchrun itself is not recorded; the new records replace those of an earlier run."""
     (place.work / "out").mkdir()
     for name in ("run.hrm", "run.rank7.hrm"):
         (place.work / "out" / name).write_bytes(b"HRMEMORY" + bytes(100))
@@ -182,7 +169,7 @@ class Samples(torch.utils.data.Dataset):
 
 @pytest.mark.long
 def test_loaders_with_workers(place):
-    """Forked and spawned workers leave nothing behind."""
+    """Forked and spawned workers leave no files."""
     place.script("", "samples.py", SAMPLES)
     place.script(
         """
@@ -203,16 +190,17 @@ def test_loaders_with_workers(place):
     )
     status, out, err = place.run("--no-progress")
     assert (status, err) == (0, "")
-    assert out.startswith("trained 1\n")  # nor do theirs pile up meanwhile
+    assert out.startswith("trained 1\n")  # nor do their files accumulate meanwhile
     assert place.records() == ["headrace-memory.hrm"]
     assert out.splitlines()[-1].startswith("headrace-memory.hrm: 8 iterations, ")
-    # A worker's batch is an input: nobody allocated it here.
+    # A worker's batch is an input: this process did not allocate it.
     inputs = [b for b in place.analyse()["lifetimes"]["blocks"] if b["bytes"] == 8 * 20 * 4]
     assert "input" in {b["category"] for b in inputs}
 
 
 def test_several_processes_that_train(place):
-    """Without ranks: numbered as they began. What a forked child does is not recorded."""
+    """Without ranks they are numbered in the order of their start. Forked children are not
+    recorded."""
     place.script(
         """
         for _ in range(2):
@@ -265,7 +253,7 @@ def test_the_limit(place):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
 def test_a_full_disk(place):
-    """Training goes on, and its record has what there was room for."""
+    """Training continues, and its record has the events for which there was room."""
     small = place.work / "small"
     small.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=800k", "tmpfs", str(small)]
@@ -328,7 +316,7 @@ def test_json_stands_alone(place):
     assert err.startswith("mine\nheadrace memory: headrace-memory.hrm: 1 iterations, ")
 
 
-# How scripts end
+# Ends of scripts
 
 
 def test_its_own_exception(place):
@@ -358,7 +346,7 @@ def test_it_is_killed(place):
 
 
 def test_interrupts(place):
-    """The first is the script's; the second ends a script that does not mind."""
+    """The first reaches the script; the second ends a script that ignores the first."""
     place.script(
         """
         signal.signal(signal.SIGINT, lambda *_: open("asked", "w").close())
@@ -400,7 +388,7 @@ def test_interrupts(place):
 
 
 def test_the_launcher_is_killed(place):
-    """What was recorded stays where it is, can be read, and is named by the next start."""
+    """The record stays at its place and can be read, and the next start names it."""
     place.script(
         """
         for _ in range(3):
@@ -413,7 +401,7 @@ def test_the_launcher_is_killed(place):
     process = place.start("--no-progress")
     wait_for((place.work / "begun").exists)
     process.kill()
-    process.wait(60)  # its pipes are the script's, too, which lives
+    process.wait(60)  # its pipes belong to the script, too, which is alive
     [name] = place.records()
     pid = int(re.fullmatch(r"headrace-memory\.hrm\.(\d+)", name)[1])
     assert place.analyse(name)["pattern"]["marked"] >= 3
@@ -485,7 +473,7 @@ def test_sizes():
 
 
 def test_one_of_several_tasks(place):
-    """srun starts several of us with the same words."""
+    """srun starts several of us with the same arguments."""
     place.script("print('never')", common="")
     place.environment |= {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}
     (place.work / "run.task1.hrm").write_text("mine")
@@ -499,7 +487,7 @@ def test_one_of_several_tasks(place):
 
 
 def a_record(path: Path, pid: int = 1, extents: tuple[tuple[int, int], ...] = ()) -> str:
-    """A record's heads: extents are (kind, bytes in use)."""
+    """The structure of a record: extents are (kind, bytes in use)."""
     head = struct.pack("<8sIIIIQQqQQQq", b"HRMEMORY", 1, 0x01020304, 4096, 262144, 0, 0, pid, 0, 5, 1, -28)
     with open(path, "wb") as file:
         file.write(head.ljust(4096, b"\0"))
@@ -546,7 +534,7 @@ def test_left_over(tmp_path):
     assert found == [(f"{out}.12", 0), (f"{out}.12-2", 0)]
 
 
-# What is done with records in Python
+# Using records in Python
 
 
 def test_the_python_face(tmp_path):

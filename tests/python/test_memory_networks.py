@@ -1,4 +1,4 @@
-"""Recordings of networks as people write them: what the analysis and the sentence say of them."""
+"""Recordings of usual networks: the analysis and the sentence."""
 
 import pytest
 
@@ -8,7 +8,7 @@ import headrace.memory as memory  # noqa: E402
 
 
 def said(path, tmp_path):
-    """The report: its first paragraph in one line, and all of it."""
+    """Returns the report's first paragraph in one line, and the whole report."""
     memory.write_text([path], tmp_path / "text")
     text = (tmp_path / "text").read_text()
     return " ".join(text.split("\n\n")[0].split()), text
@@ -32,20 +32,21 @@ def steps(model, optimizer, count, lengths=(16,)):
 
 @pytest.mark.parametrize("lengths", [(16,), (16, 9, 12, 7, 11, 8, 14)])
 def test_iterations_of_a_transformer(tmp_path, lengths):
-    """Its layers are alike; iterations are the optimizer's steps, whether they are alike or not."""
+    """Its layers are alike; iterations are the optimizer's steps, whether those are alike or not.
+    """
     model = tiny_gpt()
     optimizer = torch.optim.AdamW(model.parameters())
     with memory.record(tmp_path / "gpt.hrm"):
         steps(model, optimizer, 7, lengths)
     pattern = memory.analyse(tmp_path / "gpt.hrm")["pattern"]
     assert pattern["by_marks"] and pattern["iterations"] == 7
-    assert pattern["same"] == (6 if len(lengths) == 1 else 0)  # the first makes Adam's state
+    assert pattern["same"] == (6 if len(lengths) == 1 else 0)  # the first allocates Adam's state
     _, text = said(tmp_path / "gpt.hrm", tmp_path)
     assert ("6 of 7 are the same" if len(lengths) == 1 else "7, no two of them the same") in text
 
 
 def test_buckets_of_gradients(tmp_path):
-    """Where DistributedDataParallel gathers gradients is no activation."""
+    """The buckets in which DistributedDataParallel gathers gradients are not activations."""
     import torch.distributed as distributed
 
     if not distributed.is_available() or distributed.is_initialized():
@@ -67,13 +68,13 @@ def test_buckets_of_gradients(tmp_path):
         distributed.destroy_process_group()
     found = memory.analyse(tmp_path / "ddp.hrm")
     peak = found["devices"][0]["peak"]
-    assert peak["gradient"] >= 2 * weights - 8192  # theirs, and the bucket
+    assert peak["gradient"] >= 2 * weights - 8192  # the gradients, and the bucket
     assert peak.get("activation", 0) < weights / 2
     assert found["pattern"]["iterations"] == 4
 
 
 def test_the_sentence_of_compiled_code(tmp_path):
-    """The sentence names what was recorded before its figures."""
+    """The sentence names the recorded part before its figures."""
     model = torch.compile(torch.nn.Linear(50, 50), backend="eager")
     model(torch.ones(2, 50)).sum().backward()
     with memory.record(tmp_path / "compiled.hrm"):
@@ -83,7 +84,7 @@ def test_the_sentence_of_compiled_code(tmp_path):
 
 
 def test_the_sentence_hides_nothing_large(tmp_path):
-    """The largest category comes first, and what is a tenth or more has its name."""
+    """The largest category comes first, and every category of at least a tenth is named."""
     model = torch.nn.Sequential(torch.nn.Linear(300, 300), torch.nn.Tanh(), torch.nn.Linear(300, 300))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     x = torch.randn(250, 300)

@@ -1,5 +1,5 @@
-"""The observer below Python and Python's dispatch mode record the same: blocks, and accesses by
-each operator, in order. Where there is no observer the mode records, and a line says why."""
+"""The observer below Python and Python's dispatch mode record the same: blocks, and the accesses of
+each operator, in order. Without the observer the mode records, and a line says why."""
 
 import os
 import stat
@@ -27,8 +27,9 @@ def observer():
 
 
 def events_of(path):
-    """Events without what differs from run to run. Blocks are numbered as they are allocated, or
-    where they were there before, as they are used; of those that end together the order is open."""
+    """Returns events without values that differ from run to run. Blocks are numbered in the order
+    of their allocation, or of their first use if they existed before; blocks that end together are
+    in no order."""
     record = Record(path)
     numbers, said, living, events, ended = 0, {}, {}, [], []
     for event in record.events:
@@ -58,14 +59,14 @@ def events_of(path):
 
 
 def both(tmp_path, monkeypatch, make, **options):
-    """The records of what make() gives, run once each way."""
+    """Returns the records of make()'s result, run once in each way."""
     found = {}
     for name in (OBSERVER, MODE):
         if name == MODE:
             monkeypatch.setenv(_observer.SETTING, "no")
         torch.manual_seed(0)
         run = make()
-        run()  # what is made once and kept
+        run()  # allocations that are made once and kept
         path = tmp_path / f"{name}.hrm"
         with memory.record(path, **options):
             run()
@@ -151,7 +152,7 @@ def inference():
 
 
 def functional():
-    """vmap, grad, jvp: functorch stands above."""
+    """vmap, grad, jvp: with functorch's modes above."""
     from torch.func import grad, jvp, vmap
 
     w, x = torch.randn(6, 6), torch.randn(4, 6)
@@ -185,7 +186,7 @@ def assorted():
 
 
 def in_modes():
-    """Beside modes of others: what they see first goes on to whoever records."""
+    """Beside other modes: the operators that they pass on are recorded."""
     from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -202,7 +203,7 @@ def in_modes():
 
 
 def subclasses():
-    """Tensors made of others, and those of no memory."""
+    """Tensors made of others, and tensors without memory."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.testing._internal.two_tensor import TwoTensor
 
@@ -233,7 +234,7 @@ def test_both_record_the_same(tmp_path, monkeypatch, observer, make):
 
 
 def test_operators_of_higher_order(tmp_path, observer):
-    """Those that call others, which are seen; also those that are made later."""
+    """Operators that call others, which are recorded; also operators that are made later."""
     from torch._ops import HigherOrderOperator
 
     class Later(HigherOrderOperator):
@@ -253,7 +254,7 @@ def test_operators_of_higher_order(tmp_path, observer):
 
 
 def test_training_is_left_as_it_was(tmp_path, observer):
-    """Whatever ends a recording, operators go their own way again."""
+    """However a recording ends, operators run as before."""
     def is_observed():
         return torch._C._dispatch_tls_is_dispatch_key_included("Fake")
 
@@ -264,7 +265,7 @@ def test_training_is_left_as_it_was(tmp_path, observer):
     with pytest.raises(KeyError), memory.record(tmp_path / "raises.hrm"):
         raise KeyError
     assert not is_observed()
-    with torch.inference_mode():  # which puts back what it found
+    with torch.inference_mode():  # restores the earlier setting
         recording = memory.Recording(tmp_path / "within.hrm")
         recording.__enter__()
     recording.close()
@@ -279,7 +280,7 @@ def test_training_is_left_as_it_was(tmp_path, observer):
 
 
 def test_parameters_that_a_backward_pass_updates(tmp_path, observer):
-    """Operators of a backward pass's own threads and of hooks are seen."""
+    """Operators in a backward pass's own threads, and in hooks, are recorded."""
     layer = torch.nn.Linear(4, 4)
 
     def update(parameter):
@@ -300,14 +301,14 @@ def test_parameters_that_a_backward_pass_updates(tmp_path, observer):
 
 @pytest.fixture
 def unknown(monkeypatch, tmp_path):
-    """Nothing is known of observers in this process, and none is kept."""
+    """Makes this process forget its observer, and keep none."""
     monkeypatch.setattr(_observer, "_known", None)
     monkeypatch.setenv(_observer.SETTING, str(tmp_path / "observer"))
     return tmp_path / "observer"
 
 
 def records_in_python(tmp_path, capfd):
-    """A recording by the mode: its line on stderr, and its note."""
+    """Records with the mode; returns its line on stderr, and its note."""
     with memory.record(tmp_path / "python.hrm"):
         torch.ones(3) + 1
     record = Record(tmp_path / "python.hrm")
@@ -326,7 +327,7 @@ def test_without_a_compiler(tmp_path, monkeypatch, unknown, capfd):
 
 
 def test_a_compiler_that_fails(tmp_path, monkeypatch, unknown, capfd):
-    """Its output is kept, and the compilation is not tried again."""
+    """Its output is kept, and the compilation is not repeated."""
     compiler = tmp_path / "c++"
     compiler.write_text('#!/bin/sh\necho tried >> "$0.log"; echo "no such header"; exit 1\n')
     compiler.chmod(0o755)
@@ -342,7 +343,7 @@ def test_a_compiler_that_fails(tmp_path, monkeypatch, unknown, capfd):
 
 
 def test_only_ones_own_is_loaded(tmp_path, unknown, capfd):
-    """A folder that others may write is not used; one that is made is its owner's alone."""
+    """A folder that others may write to is not used; a new one is accessible to its owner only."""
     unknown.mkdir()
     unknown.chmod(0o777)
     _, note = records_in_python(tmp_path, capfd)
@@ -353,7 +354,7 @@ def test_only_ones_own_is_loaded(tmp_path, unknown, capfd):
 
 
 def test_a_library_that_is_none(tmp_path, monkeypatch, unknown, capfd):
-    """What cannot be loaded, or belongs to another torch, is no observer."""
+    """A file that cannot be loaded, or belongs to another torch, is not an observer."""
     other = tmp_path / "other.so"
     other.write_bytes(b"nothing")
     monkeypatch.setattr(_observer, "_known", (str(other), None))
@@ -362,7 +363,7 @@ def test_a_library_that_is_none(tmp_path, monkeypatch, unknown, capfd):
 
 
 def test_it_is_compiled_once(tmp_path, observer):
-    """Processes that begin at the same time share what one of them compiles."""
+    """Processes that start at the same time share one compilation."""
     program = (
         "import headrace.memory._observer as o, sys\n"
         "o._compile = lambda command, path, failed: (open(path, 'wb').close(), path.chmod(0o700), "

@@ -1,5 +1,5 @@
-"""Recording, event by event: what is recorded of blocks whose memory moves or is shared, of
-parts of the model, lines of code, phases, threads and processes; and that training is the same."""
+"""Recording, event by event: blocks whose memory moves or is shared, parts of the model, lines of
+code, phases, threads and processes; and that training gives the same results."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ GRADIENT, OPTIMIZER_STATE = 2, 3
 
 
 def recorded(path, run, **options):
-    """What a function does, recorded."""
+    """Records a function; returns the record."""
     with memory.record(path, **options) as recording:
         run(recording)
     return Record(path)
@@ -91,8 +91,8 @@ def test_memory_that_is_shared(tmp_path):
 
 
 def test_without_memory(tmp_path):
-    """Tensors that have none (meta, fake, empty) are no blocks; a note says that sparse ones
-    are not recorded."""
+    """Tensors without memory (meta, fake, empty) are no blocks; a note says that sparse ones are
+    not recorded."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     def run(recording):
@@ -112,7 +112,7 @@ def test_without_memory(tmp_path):
 
 
 def test_what_was_there(tmp_path):
-    """Tensors from before are recorded at the start, used or not, and gradients with them."""
+    """Tensors from before are recorded at the start, used or not, and their gradients with them."""
     layer = torch.nn.Linear(123, 7)
     layer(torch.ones(2, 123)).sum().backward()
     unused = torch.ones(4567)
@@ -126,7 +126,7 @@ def test_what_was_there(tmp_path):
 
 
 def test_running_statistics(tmp_path):
-    """Batch norm writes its running mean and variance in training, and reads them else."""
+    """Batch norm writes its running mean and variance in training, and otherwise reads them."""
     norm = torch.nn.BatchNorm2d(5).train()
     x = torch.randn(4, 5, 3, 3)
 
@@ -166,8 +166,8 @@ class Net(torch.nn.Module):
 
 
 def test_parts(tmp_path):
-    """Blocks are of the module in whose forward they were made; parameters, their gradients and
-    the optimizer's state of the module that has them."""
+    """Blocks belong to the module in whose forward they were made; parameters, their gradients and
+    the optimizer's state to the module that has them."""
     net = Net()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
 
@@ -175,7 +175,7 @@ def test_parts(tmp_path):
         for _ in range(2):
             x = torch.randn(8, 31)
             with pytest.raises(ValueError, match="width"):
-                net.layers[0](x[:, :5])  # an exception leaves the names as they were
+                net.layers[0](x[:, :5])  # an exception leaves the names unchanged
             loss = net(x).sum()
             optimizer.zero_grad()
             loss.backward()
@@ -202,7 +202,7 @@ def test_parts(tmp_path):
 
 
 def test_two_models(tmp_path):
-    """Where there are two models their names tell them apart; a loss is none."""
+    """The names of two models distinguish them; a loss is not a model."""
     one, two = Net(), Block(31)
     loss = torch.nn.MSELoss()
 
@@ -218,7 +218,7 @@ def test_two_models(tmp_path):
 
 
 def test_parts_of_distributed_parameters(tmp_path):
-    """What a parameter is made of (fully_shard's distributed tensors) is the parameter's."""
+    """The parts of a parameter (fully_shard's distributed tensors) belong to the parameter."""
     dist = pytest.importorskip("torch.distributed")
     fsdp = pytest.importorskip("torch.distributed.fsdp")
     if not dist.is_gloo_available() or not hasattr(fsdp, "fully_shard"):
@@ -243,7 +243,7 @@ def test_parts_of_distributed_parameters(tmp_path):
     said = {(b["part"], b["category"], b["bytes"]) for b in record.blocks() if b["category"]}
     weight = 29 * 29 * FLOAT
     assert {("inner", 1, weight), ("inner", OPTIMIZER_STATE, weight)} <= said
-    # The gradients of weight and bias lie in one block.
+    # The gradients of weight and bias share a block.
     assert ("inner", GRADIENT, weight + 29 * FLOAT) in said
 
 
@@ -255,8 +255,8 @@ def make_sum(x, layer):
 
 
 def test_stacks(tmp_path):
-    """Each access, and each allocation, has the lines that called its operator; those of a
-    backward pass are the forward operator's."""
+    """Each access, and each allocation, has the lines that called its operator; in a backward pass,
+    those of the forward operator."""
     layer = torch.nn.Linear(41, 43)
     x = torch.randn(2, 41, requires_grad=True)
 
@@ -296,7 +296,7 @@ def test_no_stacks(tmp_path):
 
 
 def test_probe(tmp_path):
-    """What recording costs an operator is measured: microseconds, not nothing."""
+    """The recording's time per operator is measured: microseconds, not zero."""
     record = recorded(tmp_path / "probe.hrm", lambda _: None)
     assert 200 < float(record.facts["probe ns per call"]) < 200_000
     assert int(record.facts["capacity bytes"]) > 1 << 28
@@ -305,7 +305,8 @@ def test_probe(tmp_path):
 
 
 def test_probe_without_room(tmp_path, monkeypatch):
-    """What cannot be measured is no reason not to record; and no other device is used for it."""
+    """If the time cannot be measured, the recording runs nevertheless, and no other device is used.
+    """
     def refuse(*_, **__):
         raise OSError(28, "no space left on device")
 
@@ -328,7 +329,7 @@ def test_one_at_a_time(tmp_path):
 
 
 def test_iterations(tmp_path):
-    """A recording ends after so many steps; the mode is gone and training goes on."""
+    """A recording ends after so many steps; the mode is removed and training continues."""
     layer = torch.nn.Linear(9, 9)
     optimizer = torch.optim.Adam(layer.parameters())
     backward = torch.autograd.backward
@@ -349,7 +350,7 @@ def test_iterations(tmp_path):
 
 
 def test_nothing_stays_behind(tmp_path):
-    """Whatever happened in it, a recording leaves PyTorch as it was."""
+    """However a recording ended, it leaves PyTorch as it was."""
     from torch.nn.modules import module as modules
     from torch.optim import optimizer as optimizers
 
@@ -377,7 +378,8 @@ def test_nothing_stays_behind(tmp_path):
 
 
 def test_out_of_memory_in_training(tmp_path):
-    """The record of a run that needs too much memory is whole, and has the failed size."""
+    """The record of a run that needs too much memory is complete, and has the size of the failed
+    allocation."""
     def run(recording):
         kept = [torch.ones(100_000)]
         with pytest.raises(RuntimeError, match="allocate memory"):
@@ -411,7 +413,7 @@ def test_default_path(tmp_path, monkeypatch):
 
 
 def test_recorded_by_another(tmp_path):
-    """A file that a living process records into is left to it."""
+    """A file into which a living process records is not replaced."""
     path = tmp_path / "busy.hrm"
     code = f"""
 import sys, torch, headrace.memory as memory
@@ -427,7 +429,7 @@ with memory.record({str(path)!r}):
         other.stdin.close()
         assert other.wait(60) == 0
     assert Record(path).facts["torch"]
-    recorded(path, lambda _: torch.ones(3))  # it is nobody's now
+    recorded(path, lambda _: torch.ones(3))  # no process uses it now
 
 
 # ---- signals, threads, processes ----
@@ -435,7 +437,7 @@ with memory.record({str(path)!r}):
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, TimeoutError])
 def test_signals_reach_the_training(tmp_path, raised):
-    """What a signal's handler raises within our own Python code is the training's."""
+    """An exception of a signal handler that runs in our own Python code reaches the training."""
     def handler(*_):
         raise raised
 
@@ -460,7 +462,7 @@ def test_signals_reach_the_training(tmp_path, raised):
 
 
 def _hooked(recording, interrupted, a):
-    """An operator that was not met yet, while a signal arrives as its schema is read."""
+    """Calls a new operator while a signal arrives as its schema is read."""
     from headrace.memory import _mode
 
     pack = _mode.pack
@@ -477,7 +479,7 @@ def _hooked(recording, interrupted, a):
 
 
 def test_other_threads(tmp_path):
-    """Operators of other threads are not seen, and the record says that there were threads."""
+    """Operators of other threads are not recorded, and the record says that there were threads."""
     def work():
         for _ in range(100):
             torch.ones(3333).add_(1)
@@ -505,7 +507,7 @@ def test_other_threads(tmp_path):
 
 
 def test_in_a_thread(tmp_path):
-    """A recording may be another thread's than the main one's; that is the one it is of."""
+    """The recorded thread need not be the main one."""
     path = tmp_path / "inside.hrm"
     worker = threading.Thread(
         target=recorded, args=(path, lambda _: torch.ones(555).add_(1)), name="training")
@@ -519,7 +521,7 @@ def test_in_a_thread(tmp_path):
 
 
 def test_forked_children(tmp_path):
-    """Children record nothing, leave the file alone, and run without the mode."""
+    """Children record nothing, do not change the file, and run without the mode."""
     path = tmp_path / "fork.hrm"
     with memory.record(path) as recording:
         torch.ones(10).add_(1)
@@ -550,7 +552,7 @@ class Numbers(torch.utils.data.Dataset):
 
 
 def train(folder, monitored, steps):
-    """Losses of a training, and its parameters."""
+    """Returns the losses of a training run, and its parameters."""
     torch.manual_seed(3)
     model = torch.nn.Sequential(torch.nn.Linear(50, 20), torch.nn.Dropout(), torch.nn.Tanh(),
                                 torch.nn.Linear(20, 3))
@@ -662,7 +664,7 @@ def with_second_order(model, losses):
     with_functorch, with_second_order,
 ], ids=lambda steps: steps.__name__)
 def test_training_is_the_same(tmp_path, steps):
-    """Bit for bit, and nothing is raised."""
+    """Bit for bit, without exceptions."""
     plain, seen = train(tmp_path, False, steps), train(tmp_path, True, steps)
     assert len(plain) == len(seen) > 4
     for a, b in zip(plain, seen):
@@ -674,8 +676,8 @@ def test_training_is_the_same(tmp_path, steps):
 
 @pytest.mark.filterwarnings("ignore:Using `torch.compile")
 def test_compiled(tmp_path):
-    """A compiled model runs eagerly, its results are the same, and the record says
-    so; afterwards it is what was compiled before, and so is what is compiled meanwhile."""
+    """A compiled model runs eagerly with the same results, and the record says so. Afterwards
+    compiled code is used again, also for models compiled meanwhile."""
     runs = []
 
     def backend(graph, inputs):
@@ -712,7 +714,7 @@ def test_compiled(tmp_path):
     assert torch.equal(late[0](x), results[1]) and len(runs) > 2 * count
 
 
-# ---- the allocator's own word ----
+# ---- the allocator itself ----
 
 
 TAPPED = """
@@ -744,8 +746,8 @@ profiler.export_chrome_trace(sys.argv[1] + ".json")
 
 
 def test_peak_is_the_profilers(tmp_path):
-    """With the tap preloaded the peak is that of the profiler's [memory] events, to the byte;
-    memory that no operator names is there, with the lines that asked for it."""
+    """With the tap preloaded, the peak equals that of the profiler's [memory] events to the byte;
+    memory that belongs to no operator is included, with the lines that requested it."""
     import json
 
     tap = tap_path()
@@ -787,7 +789,7 @@ def test_peak_is_the_profilers(tmp_path):
 
 
 def test_updates_of_its_own(tmp_path):
-    """Parameters that the training updates itself tell of iterations, and their limit holds."""
+    """Parameters that the training updates itself show the iterations, and their limit works."""
     model = torch.nn.Linear(40, 30)
     done = []
 
@@ -815,7 +817,7 @@ def test_updates_of_its_own(tmp_path):
 
 @pytest.mark.parametrize("backward", [True, False])
 def test_without_iterations(tmp_path, monkeypatch, backward):
-    """A recording of some iterations ends even if none are detected, and says so."""
+    """A recording of some iterations ends even if none is detected, and says so."""
     from headrace.memory import _mode
 
     monkeypatch.setattr(_mode, "OPERATORS_MOST", 20)
@@ -844,7 +846,7 @@ def batch_of(path, run, **options):
 
 
 def test_batch_size(tmp_path):
-    """It is what modules for sequences and loaders say, else assumed."""
+    """Taken from modules for sequences and from loaders, otherwise assumed."""
     lstm = torch.nn.LSTM(8, 16)
     first = torch.nn.LSTM(8, 16, batch_first=True)
     linear = torch.nn.Linear(8, 2)

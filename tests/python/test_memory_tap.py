@@ -1,8 +1,8 @@
-"""libheadrace-tap.so before a real PyTorch: what its CPU allocator does is reported exactly.
+"""libheadrace-tap.so preloaded into a real PyTorch: reports its CPU allocator's calls exactly.
 
-The oracle is PyTorch's own profiler with ``profile_memory=True``: its [memory] events and the
-record must be the same sequence of addresses and bytes. HEADRACE_TAP_LEAST is beyond every size
-here, so that a record holds what libc10 asked for and nothing else.
+The reference is PyTorch's own profiler with ``profile_memory=True``: its [memory] events and the
+record must be the same sequence of addresses and bytes. HEADRACE_TAP_LEAST is larger than every
+size here, so a record has only libc10's allocations.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def run(script, tmp_path, *, record=True, **environment):
 
 
 def events(data):
-    """(kind, address, bytes) of a record, in the order of their times: docs/memory-format.md."""
+    """Returns (kind, address, bytes) of a record, in the order of their times:
+    docs/memory-format.md."""
     found = []
     for at in range(HEADER, len(data), EXTENT):
         magic, kind, _, _, used = struct.unpack_from("<8sIIQQ", data, at)
@@ -52,7 +53,8 @@ def events(data):
 
 
 def live(story):
-    """{address: bytes} at the end; asserts that no two lives of an address overlap."""
+    """Returns {address: bytes} at the end; asserts that no two blocks at an address overlap in
+    time."""
     blocks = {}
     for kind, address, size in story:
         if kind == ALLOC:
@@ -94,7 +96,7 @@ PROFILED = """
 
 
 def since(told, start):
-    """What a profiler that begins there sees: no end of what lived before."""
+    """Returns the events that a profiler sees from here on: without the ends of earlier blocks."""
     known = set()
     for address, size in told[start:]:
         if size > 0:
@@ -111,7 +113,7 @@ def test_same_as_the_profiler(tmp_path):
     told = [(address, size if kind == ALLOC else -size) for kind, address, size in story]
     profiled = [tuple(event) for event in profiled]
     assert len(profiled) > 200 and any(size < 0 for _, size in profiled)
-    # The whole of the profiler's sequence, in one piece.
+    # The profiler's whole sequence, without gaps.
     starts = [i for i, event in enumerate(told) if event == profiled[0]]
     assert any(list(islice(since(told, i), len(profiled))) == profiled for i in starts)
     live(story)
@@ -192,7 +194,7 @@ WORKERS = """
 def test_forked_workers(tmp_path):
     sums, story = run(WORKERS, tmp_path)
     assert sum(sums) == sum(range(64)) * 10000
-    # What workers allocate is not told: of 10,000 floats there would be 64.
+    # Workers' allocations are not reported: of 10,000 floats there would be 64.
     assert sum(size == 40000 for kind, _, size in story if kind == ALLOC) == 0
 
 
@@ -209,7 +211,7 @@ def test_only_loaded(tmp_path):
 
 
 def test_path(monkeypatch, tmp_path):
-    # The package brings it.
+    # The package contains it.
     assert os.path.basename(tap_path()) == "libheadrace-tap.so"
     other = tmp_path / "other.so"
     monkeypatch.setenv("HEADRACE_TAP_LIBRARY", str(other))

@@ -19,7 +19,7 @@ RECIPE = T.Compose([T.RandomResizedCrop(32), T.RandomHorizontalFlip(), T.ToTenso
 
 
 def pack_of(folder, path, **options):
-    """A handmade pack of an image folder."""
+    """Makes a pack of an image folder by hand."""
     source = headrace.ImageFolder(folder)
     samples = [
         (os.path.relpath(name, folder), label, open(name, "rb").read())
@@ -52,7 +52,7 @@ def test_attributes_are_those_of_the_folder(made, folder):
 
 
 def drawn(dataset, index):
-    """The image, its random parameters drawn from one seed."""
+    """Returns the image, with random parameters drawn from one seed."""
     torch.manual_seed(7)
     return dataset[index][0]
 

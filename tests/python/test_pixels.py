@@ -1,7 +1,7 @@
-"""Pixels against Pillow and torchvision, in units of 1/255.
+"""Pixels compared with Pillow and torchvision, in units of 1/255.
 
-Where a transform is random, what it drew is read off an image of the same size
-whose colours are its coordinates: the draw depends on the size alone.
+If a transform is random, its parameters are read off an image of the same size whose colours are
+its coordinates: they depend on the size alone.
 """
 
 import io
@@ -34,12 +34,10 @@ def run(transforms, data: bytes, index: int = 0, **options) -> np.ndarray:
 
 
 def resized(image: Image.Image, box, size, interpolation: str) -> np.ndarray:
-    """Pillow's crop, then resize to ``size`` = (height, width), across first.
-
-    Pillow takes the cheaper of its two passes first since version 13, always the one
-    across before; clipping in between makes that several units at sharp edges for
-    bicubic. Two calls of one pass each are the same in every version.
-    """
+    """Pillow's crop, then resize to ``size`` = (height, width), horizontally first. Since version
+    13 Pillow does the cheaper of its two passes first, before that always the horizontal one; for
+    bicubic, clipping in between makes a difference of several units at sharp edges. Two calls of
+    one pass each are the same in every version."""
     height, width = size
     crop = image.crop(box)
     across = crop.resize((width, crop.height), PIL_FILTERS[interpolation])
@@ -51,7 +49,7 @@ def chw(image) -> np.ndarray:
 
 
 class Distances:
-    """Distances of many images, judged together."""
+    """Distances of many images, evaluated together."""
 
     def __init__(self):
         self.means = []
@@ -76,7 +74,7 @@ def assert_close(ours, expected, mean, largest):
 
 
 def coordinates(width: int, height: int) -> tuple[bytes, bytes]:
-    """Two PNGs whose red plus green is x, and y."""
+    """Two PNGs; the sum of red and green is x in one, y in the other."""
     assert width <= 510 and height <= 510
     out = []
     for axis in (1, 0):
@@ -87,7 +85,7 @@ def coordinates(width: int, height: int) -> tuple[bytes, bytes]:
 
 
 def drawn_box(transforms, size, index) -> tuple[tuple[int, int, int, int], bool]:
-    """Box (left, top, right, bottom) and horizontal flip of a RandomResizedCrop."""
+    """Returns the box (left, top, right, bottom) and horizontal flip of a RandomResizedCrop."""
     edges = []
     for axis, data in enumerate(coordinates(*size)):
         out = run([*transforms, T.ToDtype("float32")], data, index)
@@ -195,7 +193,7 @@ def test_tensor_resize_with_and_without_antialias(photos, v2, interpolation, ant
         assert_close(run(theirs, data) * 255, expected, 0.3, LARGEST[interpolation])
 
 
-# (height, width) that an image is brought to: less of both, more of both, and one of each.
+# (height, width) of the resized image: both smaller, both larger, and one of each.
 SHAPES = [(70, 120), (120, 70), (99, 99), (60, 300)]
 
 
@@ -211,14 +209,14 @@ def bicubic_against(images, reference):
 
 
 def black_and_white(seed: int) -> list[Image.Image]:
-    """Every pixel an edge: the most that bicubic can overshoot."""
+    """Every pixel is an edge: the largest overshoot of bicubic."""
     rng = np.random.default_rng(seed)
     sizes = ((100, 150, 3), (150, 100, 3), (90, 90, 3))
     return [Image.fromarray(rng.integers(0, 2, s, dtype=np.uint8) * 255) for s in sizes]
 
 
 def test_bicubic_against_the_pillow_that_is_here(real_photos):
-    """In one call, which takes the pass down first for some shapes since Pillow 13."""
+    """In one call, which resizes vertically first for some shapes since Pillow 13."""
 
     def reference(image, height, width):
         return chw(image.resize((width, height), Image.Resampling.BICUBIC))
@@ -232,7 +230,8 @@ def test_bicubic_against_the_pillow_that_is_here(real_photos):
 
 
 def test_bicubic_against_tensors(real_photos, v2):
-    """Of bytes, which are cut to 0..255 between the passes as ours are; of floats, which are not."""
+    """Of bytes, which are clipped to 0..255 between the passes as ours are; of floats, which are
+    not."""
     mode = v2.InterpolationMode.BICUBIC
 
     def of_bytes(image, height, width):
@@ -269,7 +268,7 @@ def test_random_crop_padding(photos, v2, mode):
     data = photos[2]
     image = pillow(data)
     padding = (5, 6, 7, 8)
-    size = (image.height + 14, image.width + 12)  # all of it: nothing is left to chance
+    size = (image.height + 14, image.width + 12)  # the whole image: nothing is random
     transform = v2.RandomCrop(size, padding=padding, fill=(9, 99, 199), padding_mode=mode)
     np.testing.assert_array_equal(run(transform, data), chw(transform(image)))
 

@@ -45,8 +45,8 @@ def large(tmp_path_factory):
 
 
 def interrupted(code: str, argument: str) -> tuple[str, int]:
-    """Runs `code`, sends SIGINT after its first line; what it printed after that, and its
-    exit status. The limit only ends what hangs."""
+    """Runs `code`, sends SIGINT after its first line; returns its later output and its exit status.
+    The time limit only ends a hang."""
     child = subprocess.Popen(
         [sys.executable, "-c", code, argument],
         stdout=subprocess.PIPE,
@@ -115,7 +115,7 @@ except KeyboardInterrupt:
 
 
 def test_ctrl_c_while_a_line_is_logged_is_not_lost(folder):
-    """The log's handler is where the signal strikes: training still ends."""
+    """The signal arrives inside the log's handler: training still ends."""
     code = (
         SETUP
         + """
@@ -157,7 +157,7 @@ print("bad" in globals(), headrace.ImageList([(sys.argv[1], 0)]).verify())
     [
         "sys.exit(0)",
         "kept = list(iter(loader))",
-        "loader.self = headrace.kept = loader",  # a cycle that nobody collects
+        "loader.self = headrace.kept = loader",  # a cycle that is not collected
         "import atexit; atexit.register(lambda: next(live))",
     ],
 )
@@ -228,7 +228,7 @@ print(loader.stats()["batches"])
 
 
 class Waiting:
-    """A native loader whose next() waits until it is let go."""
+    """A native loader whose next() waits until the test releases it."""
 
     def __init__(self, core):
         self.core, self.entered, self.go = core, threading.Event(), threading.Event()
@@ -243,7 +243,7 @@ class Waiting:
 
 
 def test_whoever_comes_between_does_not_end_the_epoch(dataset):
-    """Whatever another thread calls while one waits for a batch is refused, and nothing else."""
+    """While one thread waits for a batch, every other call is refused, with no other effect."""
     expected = [x.tolist() for *_, x in DataLoader(dataset, 4, return_index=True)]
     with DataLoader(dataset, 4, return_index=True) as loader:
         state = loader.state_dict()
@@ -266,7 +266,7 @@ def test_whoever_comes_between_does_not_end_the_epoch(dataset):
 
 
 def test_two_threads_that_read_one_epoch_get_each_batch_once(dataset):
-    """Which is wrong of them, and refused where they meet; no batch is lost for it."""
+    """This is an error of the threads, which is refused when they meet; no batch is lost."""
     loader = DataLoader(dataset, 1, return_index=True)
     epoch, seen, refused = iter(loader), [], []
 
@@ -341,7 +341,7 @@ def test_a_multiprocessing_child(dataset):
 
 
 def test_torchrun_ranks_cover_an_epoch(folder, tmp_path):
-    """Two real processes with torch.distributed; each finds its own part."""
+    """Two real processes with torch.distributed; each reads its own part."""
     code = (
         SETUP
         + """

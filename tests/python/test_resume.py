@@ -99,7 +99,7 @@ def test_another_batch_size_goes_through_the_same_order(dataset):
 
 
 def test_another_number_of_ranks_finishes_the_epoch(dataset):
-    """Every sample once over the epoch, on any rank; padding is counted apart."""
+    """Every sample once in the epoch, on any rank; padding is counted separately."""
     for before, after in ((1, 2), (2, 1), (2, 3), (3, 2), (4, 1)):
         seen, states = [], []
         for rank in range(before):
@@ -137,7 +137,8 @@ def test_resume_in_another_process(dataset, folder):
 
 
 def test_set_epoch_and_a_loaded_state(dataset):
-    """Of its own epoch, as scripts and frameworks say it after loading, the place stays."""
+    """If it is the state's own epoch, as scripts and frameworks set it after loading, the position
+    stays."""
     whole = make(dataset)
     first, second = take(whole), take(whole)
     loader = make(dataset)
@@ -181,7 +182,8 @@ def test_states_that_do_not_fit(dataset, folder, recipe):
 
 
 def test_a_state_is_of_one_dataset(dataset, folder, recipe, tmp_path):
-    """Of as many samples of other names, labels or order it is refused; a copy is the same."""
+    """A dataset of as many samples with other names, labels or order is refused; a copy is
+    accepted."""
     state = make(dataset).state_dict()
     pairs = list(dataset.samples)
     swapped = [pairs[1], pairs[0], *pairs[2:]]
@@ -207,7 +209,7 @@ def test_a_state_is_of_one_dataset(dataset, folder, recipe, tmp_path):
 
 
 def test_a_state_without_a_dataset_loads_and_says_so_once(dataset, caplog, monkeypatch):
-    """As those that older versions wrote."""
+    """As written by older versions."""
     monkeypatch.setattr("headrace.torch._state._said_unchecked", False)
     loader = make(dataset)
     whole = take(loader)
@@ -251,7 +253,7 @@ def test_set_epoch_after_iter(dataset):
 
 
 def test_the_calls_of_lightning(dataset):
-    """iter() twice, then set_epoch: no epoch is trained twice and none left out."""
+    """iter() twice, then set_epoch: no epoch is trained twice or left out."""
     whole = make(dataset)
     epochs = [take(whole) for _ in range(3)]
     loader = make(dataset)

@@ -1,4 +1,4 @@
-"""Samplers of the user's: torch's, endless, faulty, with batches of any size."""
+"""Samplers of the user: torch's, endless, faulty, with batches of any size."""
 
 import itertools
 import random
@@ -26,7 +26,7 @@ def batches_of(loader, count=None):
 
 
 class Followed(DistributedSampler):
-    """Any class but DistributedSampler itself is followed as it is."""
+    """Every class except DistributedSampler itself is followed index by index."""
 
 
 def flat(batches):
@@ -103,7 +103,7 @@ def test_batch_sampler_of_torch(dataset):
 
 
 def test_batches_of_any_size(dataset):
-    """Larger batches than any before make the loader grow, and nothing else."""
+    """Batches larger than any before make the loader grow, with no other effect."""
     sizes = [1, 1, 3, 2, 9, 1, 4, 17, 30, 2]
     order = iter(itertools.cycle(range(COUNT)))
     batches = [[next(order) for _ in range(n)] for n in sizes]
@@ -140,7 +140,7 @@ def test_what_a_sampler_raises_comes_at_its_turn(dataset):
 
 
 class Interrupted:
-    """Ctrl-C comes, once, while it looks for its tenth index."""
+    """Raises KeyboardInterrupt once, at its tenth index."""
 
     def __init__(self):
         self.left = 1
@@ -170,7 +170,7 @@ def test_ctrl_c_in_a_sampler_is_no_end_of_the_epoch(dataset, batched):
     state = loader.state_dict()
     assert seen == whole[: len(seen)] and len(seen) < 4
     with pytest.raises(RuntimeError, match="stopped by KeyboardInterrupt"):
-        for *_, index in epoch:  # what was taken before comes
+        for *_, index in epoch:  # indices taken before the exception still come
             seen.append(index.tolist())
     assert seen == whole[:4]
     with pytest.raises(StopIteration):
@@ -216,7 +216,7 @@ def test_set_epoch_reaches_the_sampler(dataset):
     sampler = Followed(dataset, 2, 0)
     loader = DataLoader(dataset, 4, sampler=sampler, return_index=True)
     first = batches_of(loader)
-    assert batches_of(loader) == first  # as with torch: unless somebody says so
+    assert batches_of(loader) == first  # as with torch: unless the script numbers them
     loader.set_epoch(1)
     assert sampler.epoch == 1 and batches_of(loader) != first
     begun = iter(loader)
@@ -231,7 +231,7 @@ def test_set_epoch_reaches_the_sampler(dataset):
 
 
 def resume_everywhere(make, steps=3):
-    """At every batch: what comes after a restore is what would have come."""
+    """Resumes at every batch: the following batches are the same as without it."""
     import json
 
     random.seed(1)
@@ -243,7 +243,7 @@ def resume_everywhere(make, steps=3):
         for images, _, index in loader:
             made.append((images.clone(), index.tolist()))
             states.append(json.loads(json.dumps(loader.state_dict())))
-            torch.rand(3), random.random(), np.random.rand()  # training draws too
+            torch.rand(3), random.random(), np.random.rand()  # training draws random numbers, too
     per_epoch = len(made) // 2
     for at in range(0, per_epoch, steps):
         torch.manual_seed(99 + at)
@@ -297,7 +297,7 @@ def test_resume_restores_the_samplers_epoch(dataset):
 
 
 class Stateful:
-    """Shuffles with a generator that is drawn from all along; keeps its own state."""
+    """Shuffles with a generator that it draws from continuously; keeps its own state."""
 
     def __init__(self, count):
         self.count, self.random, self.given = count, random.Random(3), 0

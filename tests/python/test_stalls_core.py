@@ -1,4 +1,4 @@
-"""The schedule and the results of ``headrace stalls``, as the extension shows them."""
+"""The schedule and the results of ``headrace stalls``, through the extension."""
 
 import errno
 import json
@@ -16,7 +16,7 @@ STEP = {"device": 0.10, "host": 0.11, "warm": 0.15, "cold": 0.25, "alone": 0.13}
 
 
 def run(schedule, most=10_000):
-    """Segments of a perfectly steady run, and the progress after each."""
+    """Runs a perfectly steady run; returns its segments, and the progress after each."""
     segments, progress = [], []
     while (segment := schedule.next()) is not None:
         assert schedule.end == "" and schedule.next() == segment
@@ -86,7 +86,7 @@ def test_schedule_wrong_arguments():
 
 
 def record(rank=0, ranks=1, host="here", seconds=None, seed=0, **members):
-    """A record as a rank writes it, of a run with the steps above plus noise."""
+    """Returns a record as a rank writes it, of a run with the steps above plus noise."""
     rng = random.Random(seed * 1000 + rank)
     steps = {**STEP, **(seconds or {})}
     segments, begin = [], 0.0
@@ -322,7 +322,7 @@ def test_several_threads_ask_one_result(result):
     assert len(sentences) == 800
 
 
-# What if
+# Predictions
 
 CAUSES = ["compute", "copy", "preparation", "fetch"]
 
@@ -352,7 +352,7 @@ def test_prediction_of_nothing_changed(result):
     assert list(found["share"]) == CAUSES
     assert sum(found["share"].values()) == pytest.approx(1)
     assert found["rate"] > 0 and isinstance(found["extrapolated"], bool)
-    assert str(found) == str(result.predict())  # the same for the same
+    assert str(found) == str(result.predict())  # the same result for the same change
 
 
 def test_prediction_of_changes(result):

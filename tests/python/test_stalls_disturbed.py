@@ -1,4 +1,4 @@
-"""What disturbs a measurement, and what contradicts itself: detected, recorded and reported."""
+"""Disturbed measurements and contradictory figures: detected, recorded and reported."""
 
 import os
 import subprocess
@@ -26,12 +26,12 @@ def judged(used, run_s):
 @pytest.mark.parametrize(
     ("busy", "steal", "own", "delay", "others", "disturbs"),
     [
-        (9.0, 0.0, 9.0, 5.0, 0.0, False),  # the run itself wants more cores than there are
+        (9.0, 0.0, 9.0, 5.0, 0.0, False),  # the run itself wants more cores than it has
         (9.0, 0.0, 5.0, 5.0, 0.2, True),
-        (9.0, 0.0, 5.0, 0.1, 0.2, False),  # others, on cores that the run does not want
+        (9.0, 0.0, 5.0, 0.1, 0.2, False),  # others, on cores that the run does not need
         (6.0, 0.0, 4.5, 5.0, 0.075, False),  # too little
-        (5.0, 4.0, 5.0, 0.1, 0.2, True),  # the hypervisor: no thread of ours knows
-        (None, 0.0, 5.0, 5.0, None, False),  # the kernel does not say
+        (5.0, 4.0, 5.0, 0.1, 0.2, True),  # the hypervisor: no thread of the run notices
+        (None, 0.0, 5.0, 5.0, None, False),  # the kernel does not report it
         (5.0, 0.0, 7.0, 0.0, 0.0, False),  # counted in different units
     ],
 )
@@ -58,10 +58,10 @@ def test_pauses_are_set_apart():
     batch[39] += 3.0
     assert set_pauses_apart(wait, batch, 0.04) == pytest.approx([3.0, 3.0])
     assert batch == pytest.approx([0.05] * 40)
-    # What comes with every other step belongs to the steps.
+    # Work at every other step belongs to the steps.
     batch = [0.05, 0.65] * 20
     assert set_pauses_apart(wait, list(batch), 0.04) == []
-    # The host of an accelerator runs ahead and waits for it every tenth step.
+    # The host runs ahead of its accelerator and waits for it at every tenth step.
     batch = ([0.011] * 9 + [1.0]) * 4
     assert set_pauses_apart([0.0] * 40, batch, 0.1) == []
     batch[19] += 9.0
@@ -69,14 +69,14 @@ def test_pauses_are_set_apart():
 
 
 def test_processes_that_disturb():
-    """More of them than there are cores, of the same parent as this one's children are."""
+    """Starts more processes than there are cores, with another parent than this one's children."""
     count = 2 * len(os.sched_getaffinity(0))
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         before = load.read()
         while (used := load.read().since(before)).at_s < 0.5 or used.own_s < 0.05:
             sum(range(10000))
-        # A child's time is the run's own; theirs stands for a process that is none of its.
+        # A child's time is the run's own; these stand for processes outside the run.
         theirs = sum(counters.cpu_s(process.pid) or 0.0 for process in busy)
     finally:
         for process in busy:
@@ -95,8 +95,9 @@ def test_too_short_for_a_result():
 
 
 def test_others_disturb(tmp_path):
-    """Segments are run again, and those that stay disturbed are reported. The kernel's figures are made up
-    here: as if others took 0.6 of the cores' time in all but the first segment's first try."""
+    """Disturbed segments run again, and those that stay disturbed are reported. The kernel's
+    figures are replaced: as if others took 0.6 of the cores' time in all segments but the first try
+    of the first."""
     record = measure(
         tmp_path,
         """
@@ -167,7 +168,7 @@ def test_segments_outlast_what_is_read_ahead(tmp_path):
 
 
 def test_the_time_that_a_slow_loop_needs(tmp_path):
-    """Four rounds of two segments of ten batches at least: announced at the start."""
+    """At least four rounds of two segments of ten batches: announced at the start."""
     measured = measure(
         tmp_path,
         """
@@ -185,8 +186,8 @@ def test_the_time_that_a_slow_loop_needs(tmp_path):
 
 
 def test_a_queue_that_empties_is_no_steady_state(tmp_path):
-    """The first segment hardly waits, as if something had slowed its steps; the loader then does
-    not keep up, so later ones must not begin with what it prepared before."""
+    """The first segment hardly waits, as if something had slowed its steps. The loader then does
+    not keep up, so later segments must not begin with batches that were prepared before."""
     record = measure(
         tmp_path,
         """
@@ -214,7 +215,7 @@ def test_a_queue_that_empties_is_no_steady_state(tmp_path):
 
 
 def test_longer_segments_where_figures_contradict_each_other(tmp_path):
-    """The loader alone seems slower than training with it: all is measured once more."""
+    """The loader alone seems slower than training with it: everything is measured once more."""
     measured = measure(
         tmp_path,
         """

@@ -1,7 +1,6 @@
-"""``python -m headrace.stalls`` with the real probe and a real torch: how scripts come to their
-ends, measured or not, and what the launcher makes of it. Which loops are taken, and what is
-measured of them, is tested in test_stalls_scripts.py.
-"""
+"""``python -m headrace.stalls`` with the real probe and a real torch: the ends of scripts, measured
+or not, and the launcher's messages. test_stalls_scripts.py tests which loops are measured, and the
+measurements."""
 
 from __future__ import annotations
 
@@ -10,10 +9,10 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 
+import places
 import pytest
 from headrace import _core
 
@@ -21,7 +20,7 @@ pytest.importorskip("torch")
 
 pytestmark = pytest.mark.measures
 
-# Loops over files of which the probe can tell which they are; each test appends its own.
+# Loops over files that the probe can identify; each test appends its own loop.
 COMMON = """
 import os, sys, time, torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
@@ -66,24 +65,14 @@ def train(loader, epochs=1000):
 """
 
 
-class Place:
+class Place(places.Place):
+    common = COMMON
+
     def __init__(self, folder: Path) -> None:
-        self.work = folder / "work"
-        (self.work / "data").mkdir(parents=True)
+        super().__init__(folder)
+        (self.work / "data").mkdir()
         for i in range(600):
             (self.work / "data" / f"{i:03}").write_bytes(bytes([i % 251]) * 6000)
-        self.temporary = folder / "tmp"
-        self.temporary.mkdir()
-        package = str(Path(_core.__file__).parents[1])
-        paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
-        self.environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(paths),
-            "TMPDIR": str(self.temporary),
-        }
-
-    def script(self, text: str, name: str = "train.py") -> None:
-        (self.work / name).write_text(COMMON + textwrap.dedent(text))
 
     def start(self, *words: str) -> subprocess.Popen:
         if "--" not in words:
@@ -95,7 +84,7 @@ class Place:
         )
 
     def run(self, *words: str, timeout: float = 150) -> tuple[int, str]:
-        """(status, all that was printed)."""
+        """Returns (status, all output)."""
         status = self.start(*words).wait(timeout)
         assert list(self.temporary.glob("headrace-*")) == []
         return status, self.said()
@@ -104,7 +93,7 @@ class Place:
         return (self.work / "log").read_text()
 
     def phases(self, rank: int = 0) -> set[str]:
-        """Of the segments in a rank's record."""
+        """Returns the phases of the segments in a rank's record."""
         return {segment["phase"] for segment in self.record(rank)["segments"]}
 
     def record(self, rank: int = 0) -> dict:
@@ -125,7 +114,7 @@ def place(tmp_path) -> Place:
 
 
 def test_a_child_that_loads_by_itself(place):
-    """No workers; the script is the child of another Python, and writes files."""
+    """Without workers; the script is a child of another Python, and writes files."""
     place.script(
         """
         open("events.log", "w").close()
@@ -201,7 +190,7 @@ def test_two_ranks(place):
     place.check_result()
 
 
-# Scripts that end otherwise
+# Scripts that end in other ways
 
 
 def test_too_few_batches(place):

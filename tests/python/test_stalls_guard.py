@@ -1,7 +1,7 @@
-"""The guard of measuring runs: what scripts save, rotate and remove by the means of their
-frameworks, and that none of it reaches their folders. The scripts see what they did.
+"""The guard of measuring runs: whatever scripts save, rotate and remove with their frameworks'
+functions, their folders stay unchanged, and the scripts see their own changes.
 
-Most scripts here run under the guard alone, which takes no measuring; two are measured.
+Most scripts here run with the guard alone, without measuring; two are measured.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ assert len(os.listdir("data")) == 64 + 3
 """,
 }
 
-# Without torch: starting a Python with it for each process takes long.
+# Without torch, because importing it in each process takes long.
 PROCESSES = """
 import multiprocessing, os
 
@@ -195,7 +195,7 @@ if __name__ == "__main__":
 
 
 def make_work(folder: Path) -> Path:
-    """Earlier checkpoints as the frameworks name them, a log and some data."""
+    """Makes earlier checkpoints with the frameworks' names, a log and some data."""
     work = folder / "work"
     for name in ("checkpoint-1", "checkpoints/checkpoint_0", "checkpoint_0"):
         (work / "out" / name).mkdir(parents=True)
@@ -209,7 +209,7 @@ def make_work(folder: Path) -> Path:
 
 
 def contents(work: Path) -> dict[str, tuple]:
-    """All that is in a folder: bytes, times and modes."""
+    """Returns everything in a folder: bytes, times and modes."""
     found = {}
     for path in sorted(work.rglob("*")):
         about = path.lstat()
@@ -219,7 +219,7 @@ def contents(work: Path) -> dict[str, tuple]:
 
 
 def run_guarded(work: Path, script: Path, run_folder: Path, **variables: str):
-    """The result of a script under the guard alone, and the guard."""
+    """Runs a script with the guard alone; returns the result and the guard."""
     run_folder.mkdir()
     guarded = guard.Guard(str(run_folder))
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
@@ -238,14 +238,14 @@ def run_guarded(work: Path, script: Path, run_folder: Path, **variables: str):
     ],
 )
 def test_saving(tmp_path, name):
-    """A script saves, rotates, loads back and removes; its folder is as it was."""
+    """A script saves, rotates, loads and removes; its folder is unchanged afterwards."""
     for module in {"trainer": ["transformers"], "timm": ["timm"]}.get(name, [name]):
         if name not in ("torch", "workers"):
             pytest.importorskip(module)
     work = make_work(tmp_path)
     script = tmp_path / "train.py"
     script.write_text(PRELUDE + SCRIPTS[name])
-    if name == "accelerate":  # counts on from what is there
+    if name == "accelerate":  # continues the numbers of existing checkpoints
         (work / "out/checkpoints/checkpoint_0/model.safetensors").unlink()
         (work / "out/checkpoints/checkpoint_0").rmdir()
     before = contents(work)
@@ -272,8 +272,8 @@ def test_processes(tmp_path):
 
 @pytest.mark.long
 def test_measured(tmp_path):
-    """HF Trainer as it is measured: replayed weights are not saved, nothing is rotated away, and
-    the result says so. What it makes in the temporary folder goes with it."""
+    """HF Trainer, measured: replayed weights are not saved, nothing is rotated away, and the result
+    says so. Its files in the temporary folder are removed at the end."""
     pytest.importorskip("transformers")
     work = make_work(tmp_path)
     script = TRANSFORMERS + "import tempfile\ntempfile.mkdtemp()\ntrainer(100000).train()\n"
@@ -300,7 +300,7 @@ def test_measured(tmp_path):
 
 
 def test_ranks(tmp_path):
-    """Ranks that torchrun starts share what they wrote."""
+    """Ranks that torchrun starts share the files they wrote."""
     work = make_work(tmp_path)
     script = tmp_path / "train.py"
     script.write_text(
@@ -332,7 +332,7 @@ def test_ranks(tmp_path):
     )
 
 
-# Where nothing can be preloaded
+# Programs without preloading
 
 
 def measure(work: Path, *words: str, **variables: str):
@@ -371,7 +371,7 @@ def test_a_static_program(tmp_path):
     through.chmod(0o755)
     done = measure(tmp_path, "--", str(through))
     assert done.returncode == 3 and "linked statically" in done.stderr
-    # One that a script starts is told.
+    # If a script starts one, a note says so.
     script = tmp_path / "train.py"
     script.write_text(f"import subprocess\nsubprocess.run([{str(program)!r}], env={{}})\n")
     _, guarded = run_guarded(tmp_path, script, tmp_path / "run")
@@ -379,7 +379,8 @@ def test_a_static_program(tmp_path):
 
 
 def test_caches_among_work(tmp_path, monkeypatch):
-    """A folder that contains the script's own folder is guarded, even if a variable names it as a cache."""
+    """A folder that contains the script's own folder is guarded, even if a variable names it as a
+    cache."""
     work, caches = tmp_path / "work", tmp_path / "work/caches"
     caches.mkdir(parents=True)
     run_folder = tmp_path / "run"
@@ -396,7 +397,7 @@ def test_caches_among_work(tmp_path, monkeypatch):
 
 
 def test_a_killed_run_leaves_nothing(tmp_path):
-    """What it wrote, and what it made in the temporary folder, goes with the next start."""
+    """The next start removes the files that it wrote, also those in the temporary folder."""
     temporary = tmp_path / "temporary"
     work = tmp_path / "work"
     temporary.mkdir()
@@ -426,7 +427,7 @@ def test_a_killed_run_leaves_nothing(tmp_path):
     process.communicate()
     made = [name for name in os.listdir(temporary) if name != "was"]
     assert len(made) == 2, "the run's folder, and the script's own"
-    # Its parent is gone: somebody else collects it.
+    # Its parent has ended: another process collects it.
     until = time.monotonic() + 30
     while os.path.exists(f"/proc/{pid}") and Path(f"/proc/{pid}/cmdline").read_bytes():
         assert time.monotonic() < until
@@ -439,7 +440,7 @@ def test_a_killed_run_leaves_nothing(tmp_path):
 
 
 def test_folders_without_the_right_to_change_them(tmp_path):
-    """Are removed with the run's folder; what a link in it leads to is left alone."""
+    """They are removed with the run's folder; the target of a link in it is not touched."""
     tmp_path.chmod(0o777)
     done = subprocess.run(
         [sys.executable, "-c", f"""

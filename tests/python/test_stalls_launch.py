@@ -1,7 +1,6 @@
-"""``python -m headrace.stalls``: what the launcher does with scripts and with what the probe
-leaves, good and bad. The probe is a stand-in that does as ``PROBE`` says, and so is torch:
-this is about processes, files and messages. test_stalls_scripts.py has the real ones.
-"""
+"""``python -m headrace.stalls``: what the launcher does with scripts and with the files that the
+probe leaves, valid or not. Probe and torch are stand-ins, controlled by ``PROBE``: this file tests
+processes, files and messages. test_stalls_scripts.py uses the real ones."""
 
 from __future__ import annotations
 
@@ -13,11 +12,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 
 import headrace
+import places
 import pytest
 
 pytestmark = pytest.mark.measures
@@ -103,8 +102,8 @@ LOOP = "from torch.utils.data import DataLoader\nfor _ in DataLoader(): pass\n"
 
 
 def a_record() -> dict:
-    """A record of one rank: training takes 10 ms a batch of 8, preparation 2 ms more, fetching
-    3 ms more."""
+    """Returns a record of one rank: training takes 10 ms a batch of 8, preparation 2 ms more,
+    fetching 3 ms more."""
     times = {"host": 0.010, "warm": 0.012, "cold": 0.015}
     segments, begin = [], 0.0
     for round_ in range(4):
@@ -192,7 +191,7 @@ def a_record() -> dict:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory) -> Path:
-    """The package with the stand-ins in it."""
+    """A folder with the package and the stand-ins."""
     root = tmp_path_factory.mktemp("site")
     package = Path(headrace.__file__).parent
     for path in package.rglob("*"):
@@ -211,28 +210,17 @@ def site(tmp_path_factory) -> Path:
     return root
 
 
-class Place:
-    """A working directory with a script, and the launcher in it."""
+class Place(places.Place):
+    """The launcher in a working directory, with a site of its own."""
 
     def __init__(self, site: Path, folder: Path) -> None:
+        super().__init__(folder)
         self.site, self.folder = site, folder
-        self.temporary = folder / "tmp"
-        self.temporary.mkdir()
-        (folder / "work").mkdir()
-        self.work = folder / "work"
-        self.environment = {
-            **os.environ,
-            "PYTHONPATH": str(site),
-            "TMPDIR": str(self.temporary),
-            "RECORD": str(site / "record.json"),
-        }
-
-    def script(self, text: str, name: str = "train.py") -> None:
-        (self.work / name).write_text(textwrap.dedent(text))
+        self.environment |= {"PYTHONPATH": str(site), "RECORD": str(site / "record.json")}
 
     def words(self, *words: str) -> list[str]:
-        """Unguarded: these scripts tell by files how far they are. test_stalls_guard.py has the
-        guard."""
+        """Unguarded, because these scripts report their progress through files.
+        test_stalls_guard.py tests the guard."""
         return [sys.executable, "-P", "-m", "headrace.stalls", "--unguarded", *words]
 
     def start(self, *words: str, probe: str = "", **more) -> subprocess.Popen:
@@ -241,7 +229,7 @@ class Place:
         return subprocess.Popen(self.words(*words), cwd=self.work, env=environment, **pipes)
 
     def run(self, *words: str, probe: str = "", env=None) -> tuple[int, str, str]:
-        """(status, standard output, standard error) of measuring train.py."""
+        """Measures train.py; returns (status, standard output, standard error)."""
         if "--" not in words:
             words = (*words, "--", sys.executable, "train.py")
         process = self.start(*words, probe=probe, env=env or {})
@@ -328,7 +316,7 @@ def test_damaged_records(place):
     assert "rank-0.json is damaged" in err
 
 
-# The script's own ends
+# The script's own end
 
 
 def test_its_own_exit_status_and_traceback(place):
@@ -479,7 +467,7 @@ def test_a_killed_launchers_folder_goes_with_the_next_start(place):
     process.kill()
     process.wait()
     place.script("pass", "other.py")
-    # The script is still there, and so is its folder.
+    # The script is still running, and its folder is there.
     second = place.start("--", sys.executable, "other.py")
     second.communicate(timeout=120)
     assert os.listdir(place.temporary) == [name]
@@ -589,8 +577,8 @@ def test_a_launcher_of_ranks_is_not_measured():
 
 
 def on_terminal(place: Place, *words: str, probe: str = "", keys: dict[str, bytes] | None = None):
-    """(status, all that is shown) with everything on a terminal; ``keys`` are typed once a text
-    has been shown."""
+    """Runs on a terminal; returns (status, all output). ``keys`` are typed once a text has been
+    shown."""
     keys = dict(keys or {})
     pid, terminal = pty.fork()
     if pid == 0:

@@ -101,8 +101,8 @@ loader = DataLoader(Slow(960, 0.004), batch_size=4, num_workers=1)
 
 @pytest.mark.parametrize("read_s", [0.004, pytest.param(0.0004, marks=pytest.mark.long)])
 def test_a_thread_that_reads_ahead(tmp_path, read_s):
-    """What it has prepared is used up before anything is timed: a worker's 16 ms for a batch
-    are seen, and else the step's 4 ms."""
+    """Its prepared batches are used up before anything is timed: a worker's 16 ms per batch show;
+    otherwise only the step's 4 ms would."""
     record = measure(
         tmp_path,
         PREFETCHER.replace("0.004", str(read_s))

@@ -1,4 +1,4 @@
-"""Reading with pauses: real files, of which rates depend on the machine and are not asserted."""
+"""Reading with pauses: real files. Rates depend on the machine and are not asserted."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Ranks under the probe: how they agree, and scripts of several processes."""
+"""Ranks under the probe: their coordination, and scripts with several processes."""
 
 from __future__ import annotations
 
@@ -170,7 +170,8 @@ def test_ranks_that_a_script_spawns(tmp_path):
 
 
 def test_a_rank_that_fails(tmp_path):
-    """Its own traceback; no rank waits for it beyond what the script's own launcher does."""
+    """It prints its own traceback; other ranks wait no longer for it than under the script's
+    launcher."""
     measured = measure(
         tmp_path,
         DDP

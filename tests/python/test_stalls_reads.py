@@ -1,4 +1,5 @@
-"""Loaders that name no files: what their samples read is detected, or reported as unknown."""
+"""Loaders that name no files: the files that their samples read are detected, or reported as
+unknown."""
 
 import http.server
 import os
@@ -20,7 +21,7 @@ COUNT = 240
 
 
 def on_storage(record):
-    """Cold segments were read from storage, and only they."""
+    """Checks that cold segments, and only those, were read from storage."""
     cold = [one for one in record["segments"] if one["phase"] == "cold"]
     assert cold and all(one["verified"] for one in cold), (record["phases"], cold[:1])
     assert all(one["read_bytes"] > 0.5 * one["expected_bytes"] for one in cold)
@@ -29,7 +30,7 @@ def on_storage(record):
 
 @pytest.fixture
 def folder(tmp_path):
-    """On storage: what lies in tmpfs is never fetched."""
+    """A folder on storage: files in a tmpfs are never fetched."""
     from headrace import _core
 
     probe = tmp_path / "probe"
@@ -96,7 +97,7 @@ def test_hugging_face_datasets(folder):
     on_storage(record)
 
 
-# Reads as OpenCV and torchvision.io do: no open() that Python sees.
+# Reads like OpenCV and torchvision.io: without an open() that Python sees.
 UNDERNEATH = """
 import ctypes
 libc = ctypes.CDLL(None)
@@ -166,7 +167,7 @@ class Server(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def port():
-    """Of a server on this machine that answers each request with SIZE bytes."""
+    """The port of a server on this machine that answers each request with SIZE bytes."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever)
@@ -218,8 +219,8 @@ def test_data_over_the_network(tmp_path, port, get):
 
 @pytest.mark.parametrize("guarded", [True, False])
 def test_traffic_of_others(tmp_path, port, guarded):
-    """What another process receives meanwhile does not make samples in memory remote ones. The
-    guard counts connections, so that this is known; without it they perhaps are."""
+    """Samples in memory do not count as remote because another process receives data meanwhile. The
+    guard counts connections, so this is known; without it they count as perhaps remote."""
     command: tuple[str, ...] = ()
     if guarded:
         (tmp_path / "run").mkdir()
@@ -256,12 +257,13 @@ def test_traffic_of_others(tmp_path, port, guarded):
 
 
 def test_traffic_of_others_that_ends(tmp_path, port, monkeypatch):
-    """Samples are loaded again until a quiet moment shows that the traffic was not theirs."""
+    """Samples are loaded again until a moment without traffic shows that it was not theirs."""
     monkeypatch.setattr(reads, "AGAIN_AFTER_S", (0.0, 0.0, 0.0))
     monkeypatch.setenv("HEADRACE_STALLS_DIR", str(tmp_path))
 
     def loaded_with(traffic):
-        """Runs until what samples read was known, where the first ``traffic`` have some."""
+        """Runs until the samples' reads are known; during the first ``traffic`` loads, the machine
+        receives data."""
         runs = []
 
         def run():

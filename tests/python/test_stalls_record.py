@@ -1,4 +1,4 @@
-"""The record of a rank, its machine, and segments on a device (a double of one)."""
+"""The record of a rank, its machine, and segments on a device (a stand-in for one)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_cache_bytes(cache, expected):
 
 
 def test_machine():
-    """The limits of control groups have their tests in unit/base/test_machine.c."""
+    """tests/unit/base/test_machine.c tests the limits of control groups."""
     host = record.machine(None)
     assert 1 <= host["cores"] <= os.cpu_count()
     assert host["cpu"]
@@ -75,7 +75,7 @@ class Quiet:
 
 
 class Loop:
-    """Runs a measurement of a source that is an endless list, as a script's loop would."""
+    """Runs a measurement with an endless list as its source, as a script's loop would."""
 
     def __init__(self, tmp_path, monkeypatch, batch, change=None, files=None, **settings):
         self.synchronized = 0
@@ -148,7 +148,7 @@ def test_batches_on_the_device_are_restored_between_segments_only(tmp_path, monk
     assert any("in place" in note for note in loop.findings.notes)
     of_device = sum(s["tries"] for s in loop.findings.segments if s["phase"] == "device")
     on_device = sum(last == ["meta"] for last in restored)
-    # What is there to restore after a device segment: its batch, before the next begins.
+    # To restore after a device segment: its batch, before the next one begins.
     assert of_device - 1 <= on_device <= of_device
     assert sum(last == ["cpu"] for last in restored) > on_device
 
@@ -212,7 +212,7 @@ def test_files_are_held_while_they_are_to_be_in_memory(tmp_path, monkeypatch):
     reclaimed = {}
 
     def reclaim(batch):
-        """As the kernel does while memory is not short."""
+        """Evicts files as the kernel does although memory is not short."""
         phase = loop_of[0].phase
         for path in files:
             with open(path, "rb") as file:
@@ -234,7 +234,7 @@ def test_files_are_held_while_they_are_to_be_in_memory(tmp_path, monkeypatch):
     assert set(reclaimed["warm"]) == {state["bytes"]} and min(held["warm"]) >= 0
     if not state["in_memory"]:
         assert not any(reclaimed["host"]) and not any(reclaimed.get("cold", []))
-    if max(held["warm"]):  # as much as may be locked
+    if max(held["warm"]):  # the limit for locked memory
         assert not any(held["host"]) and not any(held.get("cold", []))
     assert locked_kib() == before
     assert not any("takes files out of memory" in note for note in loop.findings.notes)
@@ -291,7 +291,7 @@ def test_a_script_on_a_device(tmp_path):
 
 
 def test_a_script_that_fails_with_batches_on_the_device(tmp_path):
-    """Which is our doing: the launcher starts it again without."""
+    """The probe's batches made it fail: the launcher starts it again without them."""
     measured = measure(tmp_path, ON_META.format(first="assert x.numpy().max() < 96"))
     assert measured.status == 1 and "TypeError" in measured.stderr or "numpy" in measured.stderr
     assert measured.problems[0]["code"] == "device-replay" and not measured.records

@@ -1,4 +1,4 @@
-"""Batches that are given again and again: what a script does to one must not last."""
+"""Batches that are replayed: changes that a script makes to one must not last."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Slots:
 
 
 class Encoding(collections.UserDict):
-    """As Hugging Face's: no dict, with a ``to`` that changes itself."""
+    """Like Hugging Face's: not a dict, with a ``to`` that changes the object itself."""
 
     def to(self, device):
         self.data = {k: v.to(device) for k, v in self.data.items()}
@@ -46,7 +46,7 @@ class Encoding(collections.UserDict):
 
 
 class Linked:
-    """Points back to itself."""
+    """Contains itself."""
 
     def __init__(self, image):
         self.inner, self.image = self, image
@@ -152,7 +152,7 @@ def test_metadata_changed_in_place_is_not_seen_by_the_next():
 
 
 def test_gradients():
-    """A batch that requires a gradient gives one, each time its own."""
+    """A batch that requires a gradient has one of its own each time."""
     batch = image().requires_grad_()
     replay = frozen([batch, image()])
     for number in range(3):
@@ -165,7 +165,7 @@ def test_gradients():
 
 
 def test_shapes():
-    """Two batches, and those of other shapes; not a last, smaller one."""
+    """Keeps two batches, and those of other shapes; not a smaller last one."""
     given = [image(4), image(4), image(4), image(4), image(1)]
     replay = frozen(*given)
     assert replay.samples(0, 4, False) == 16
@@ -260,7 +260,7 @@ def test_objects_that_do_not_move():
 
 
 def test_on_the_device_only_settle_restores():
-    """The CPU takes the part of the device: an address other than the host's copy counts."""
+    """The CPU stands in for the device: batches are compared with the host's copy by address."""
     replay = frozen(image())
     replay._device = [one for one in frozen(image())._host]
     given = replay.give(1, True)

@@ -1,4 +1,4 @@
-"""The probe within real training scripts: which loop it takes, and how the scripts end."""
+"""The probe in real training scripts: which loop it measures, and how the scripts end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ while True:
 
 
 def check(measured, phases=ALL):
-    """A whole measuring run, of which nothing else can be seen."""
+    """Checks a whole measuring run, which must show no trace of anything else."""
     assert measured.status == 0, (measured.problems, measured.stderr)
     assert not measured.problems and measured.stderr == ""
     assert "own end" not in measured.stdout
@@ -42,7 +42,7 @@ def rate(record, phase):
 
 
 def test_a_plain_script(tmp_path):
-    """A step of 4 ms and preparation of 4 x 2 ms, one after the other: both are seen."""
+    """A step of 4 ms and preparation of 4 x 2 ms, one after the other: both are measured."""
     record = check(
         measure(
             tmp_path,
@@ -109,7 +109,7 @@ def test_workers(tmp_path, options):
 
 
 def test_a_loop_that_is_left_and_begun_again(tmp_path):
-    """What a script does between its epochs is no part of a step."""
+    """A script's work between its epochs is not part of a step."""
     record = check(
         measure(
             tmp_path,
@@ -126,7 +126,7 @@ def test_a_loop_that_is_left_and_begun_again(tmp_path):
     )
     assert any("leaves its loop" in note for note in record["notes"])
     for segment in record["segments"]:
-        # A third of them, were the pauses counted.
+        # A third of the rate, if the pauses counted.
         assert sum(batch_s >= 0.3 for batch_s in segment["batch_s"]) <= len(segment["batch_s"]) / 6
 
 
@@ -151,11 +151,11 @@ def test_a_loader_made_anew_for_each_epoch(tmp_path):
     assert not any("several loaders" in note for note in record["notes"])
 
 
-# Which loop is taken
+# The choice of the loop
 
 
 def test_validation_before_and_within_training(tmp_path):
-    """A loop that does not train is not taken, even where it is long and keeps gradients."""
+    """A loop that does not train is not measured, even if it is long and keeps gradients."""
     record = check(
         measure(
             tmp_path,
@@ -177,7 +177,7 @@ def test_validation_before_and_within_training(tmp_path):
 
 
 def test_a_pass_over_the_data_before_training(tmp_path):
-    """Mean and deviation by the very loader that trains later: no warm-up, nothing to keep."""
+    """Mean and deviation, with the loader that trains later: no warm-up, nothing to keep."""
     record = check(
         measure(
             tmp_path,
@@ -213,7 +213,7 @@ def test_no_optimizer_of_torch(tmp_path):
 
 
 def test_a_loop_that_stands_in_for_training(tmp_path):
-    """No optimizer at all in the script: a loop that is long enough is taken."""
+    """The script has no optimizer: a loop that is long enough is measured."""
     check(
         measure(
             tmp_path,
@@ -357,7 +357,7 @@ SUBCLASSES = {
     + [pytest.param(kind, 1 - i % 2, marks=LONG) for i, kind in enumerate(SUBCLASSES)],
 )
 def test_loaders_of_ones_own(tmp_path, kind, workers):
-    """Batches reach the script the way its own class makes them."""
+    """Batches reach the script through its own class's code."""
     body = f"""
         {SUBCLASSES[kind]}
         loader = Loader(Slow(), batch_size=4, num_workers={workers})
@@ -371,7 +371,7 @@ def test_loaders_of_ones_own(tmp_path, kind, workers):
     assert not any("several loaders" in note for note in record["notes"])
 
 
-# How scripts end
+# Ends of scripts
 
 TRAIN = "loader = DataLoader(Slow(), batch_size=4, shuffle=True)"
 
@@ -409,7 +409,7 @@ def test_nothing_of_the_script_runs_at_the_end(tmp_path):
     ],
 )
 def test_a_script_that_fails(tmp_path, when, how, status, text):
-    """Its own exit status and traceback, whatever is measured meanwhile."""
+    """Its own exit status and traceback, whatever was measured before."""
     at = "training.steps == 3" if when == "before" else "os.path.exists('run/recording-%d' % pid)"
     measured = measure(
         tmp_path,
@@ -519,7 +519,7 @@ def test_an_interrupt(tmp_path, caught):
 
 
 def test_children(tmp_path):
-    """Processes that a script forks off, or starts, disturb nothing and are no ranks."""
+    """Processes that a script forks or starts disturb nothing and are not ranks."""
     record = check(
         measure(
             tmp_path,
@@ -544,7 +544,7 @@ def test_children(tmp_path):
     assert record["rank"] == 0 and record["world_size"] == 1
 
 
-# What else training does
+# Other properties of training
 
 
 def test_mixed_precision_and_compiled_models(tmp_path):
@@ -590,7 +590,7 @@ def test_batches_changed_in_place(tmp_path):
 
 @pytest.mark.parametrize("workers", [pytest.param(0, marks=LONG), 2])
 def test_streams(tmp_path, workers):
-    """Iterable datasets, as Hugging Face's: no length, ended and begun again."""
+    """Iterable datasets like Hugging Face's: without a length, ended and begun again."""
     record = check(
         measure(
             tmp_path,
@@ -653,28 +653,35 @@ def test_watch(tmp_path):
 
 @pytest.mark.parametrize("loader", [None, 9])
 def test_cost_of_the_idle_probe(tmp_path, loader):
-    """Of a loop that is not taken: microseconds of CPU for each batch."""
+    """A loop that is not measured: a few function calls per batch, however many came before."""
     measured = measure(
         tmp_path,
         """
+        import sys
+
         class Batches:
             def __iter__(self):
-                return iter([batch] * count)
-        batch, count = {"x": torch.zeros(8, 3), "y": torch.zeros(8)}, 20000
+                return iter([batch] * 20000)
+        batch, calls = {"x": torch.zeros(8, 3), "y": torch.zeros(8)}, []
 
-        def cost():
-            begin = time.process_time()
-            for batch in Batches():
-                pass
-            return (time.process_time() - begin) / count * 1e6
+        def called(frame, event, arg):
+            if event in ("call", "c_call"):
+                calls[-1] += 1
 
-        plain = min(cost() for _ in range(3))
         import headrace.stalls.probe as probe
         probe._wrap_class(Batches)
-        print(min(cost() for _ in range(3)) - plain)
+        for number, batch in enumerate(Batches()):
+            if number % 5000 == 4000:
+                calls.append(0)
+                sys.setprofile(called)
+            elif number % 5000 == 4100:
+                sys.setprofile(None)
+        print(*calls)
         """,
         loader=loader,
     )
     assert measured.status == 0, measured.stderr
     assert not measured.records and measured.problems[0]["code"] == "no-training"
-    assert 0 < float(measured.stdout) < 20
+    calls = [int(word) for word in measured.stdout.split()]
+    assert len(calls) == 4 and len(set(calls)) == 1  # for 100 batches
+    assert 0 < calls[0] < 100 * 40

@@ -1,4 +1,4 @@
-"""Where measured batches come from, and what workers tell of themselves."""
+"""Sources of measured batches, and reports of workers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from headrace.stalls.sources import (  # noqa: E402
 
 
 class Files(Dataset):
-    """Of one file each, opened by Python."""
+    """Samples of one file each, opened by Python."""
 
     def __init__(self, root, count=20, named=False):
         self.paths = [str(root / f"{i:03}.bin") for i in range(count)]
@@ -68,7 +68,7 @@ class Stream(IterableDataset):
 
 @pytest.fixture
 def run_folder(tmp_path, monkeypatch):
-    """A run's folder; torch's fetchers tell what they do."""
+    """The folder of a run; torch's fetchers report their work."""
     import torch.utils.data._utils.fetch as fetch
 
     folder = tmp_path / "run"
@@ -106,7 +106,7 @@ def torch_map(loader, data=None):
 
 
 def given(source, chosen, count=None):
-    """Sample numbers of the batches that a source gives for a set."""
+    """Returns the sample numbers of the batches that a source gives for a set."""
     found = []
     for batch in source.open(chosen):
         found.append([int(i) for i in batch.flatten()])
@@ -120,8 +120,8 @@ def given(source, chosen, count=None):
 
 
 def test_a_set_lies_within_an_epoch(named):
-    """Three sets of two batches fit in an epoch of 20 samples; the last, partial batch and
-    what is left of an epoch are not used."""
+    """Three sets of two batches fit in an epoch of 20 samples; the last, partial batch and the rest
+    of an epoch are not used."""
     source = torch_map(DataLoader(named, batch_size=3, shuffle=True))
     sets = [source.plan(2) for _ in range(9)]
     for epoch in (sets[:3], sets[3:6], sets[6:]):
@@ -185,14 +185,15 @@ def test_samplers(named, kind, workers):
 
 
 def test_batches_of_varying_sizes(named):
-    """A batch sampler that fills batches by their lengths: all but a small last one count."""
+    """A batch sampler that fills batches by the samples' lengths: all but a small last batch count.
+    """
     sizes = [[0, 1, 2], [3], [4, 5, 6, 7], [8, 9], [10]]
     chosen = torch_map(DataLoader(named, batch_sampler=sizes)).plan(4)
     assert chosen.batches == sizes[:4] and chosen.samples == 10
 
 
 def test_one_list_given_again_and_again(named):
-    """A sampler that fills the same list each time."""
+    """A sampler that returns the same list each time, filled anew."""
 
     class Same:
         def __iter__(self):
@@ -257,7 +258,7 @@ def test_endless_sets(named):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_what_is_left_unfinished_may_fail(named, workers):
-    """Errors of batches prepared ahead that are never requested have no effect."""
+    """Errors of batches that are prepared ahead and never requested have no effect."""
 
     class Broken(Dataset):
         def __getitem__(self, index):
@@ -325,7 +326,7 @@ def test_any_other_iterable():
     assert list(nothing.open(nothing.plan(3))) == []
 
 
-# What files a dataset has
+# Detecting a dataset's files
 
 
 def test_paths_of_datasets(named, tmp_path):
@@ -424,7 +425,7 @@ def test_headrace_loaders(folder, recipe, tmp_path, kind):
     loader.close()
 
 
-# What workers tell
+# Reports of workers
 
 
 @pytest.mark.parametrize("options", [{}, {"num_workers": 2}])

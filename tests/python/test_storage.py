@@ -1,5 +1,5 @@
-"""What of files lies in memory, from Python: the same figures as the C library's own tests
-check, arguments of every kind, and threads that go on meanwhile."""
+"""Page-cache residency from Python: the same figures as in the C library's own tests, arguments of
+every kind, and other threads that continue meanwhile."""
 
 import os
 import pathlib
@@ -84,7 +84,7 @@ def test_names_that_are_not_utf8(tmp_path):
 
 
 def test_other_threads_go_on(files):
-    """A thread counts on while files are measured for a while."""
+    """A thread goes on counting while files are measured."""
     counted = 0
     end = threading.Event()
 

@@ -1,5 +1,5 @@
-"""Which rank a process is, by torch.distributed and by the environments of torchrun, Open MPI,
-MPICH and Slurm: no variable takes samples away without a line that says so."""
+"""The rank of a process, from torch.distributed and from the environments of torchrun, Open MPI,
+MPICH and Slurm: no variable takes samples away without a log line."""
 
 import logging
 
@@ -32,7 +32,7 @@ OTHERS = {
 
 @pytest.fixture
 def surroundings(monkeypatch):
-    """Sets exactly these variables of all launchers'."""
+    """Sets exactly these variables of all launchers."""
 
     def set_all(**variables):
         for name in NAMES:
@@ -46,7 +46,7 @@ def surroundings(monkeypatch):
 
 
 def settled(caplog, *arguments):
-    """(rank, ranks) with which an epoch begins, and the log."""
+    """Returns (rank, ranks) with which an epoch begins, and the log."""
     caplog.clear()
     mine = part(*arguments)
     with caplog.at_level(logging.WARNING, "headrace"):
@@ -65,18 +65,18 @@ def test_torchruns_variables_count_and_are_logged(surroundings, caplog):
     assert ranks == (5, 8) and _surroundings.local_ranks() == 4
     assert "part 5 of 8" in line and "RANK and WORLD_SIZE" in line
     assert settled(caplog, None, None, None) == ((5, 8), [])  # once
-    assert settled(caplog, 0, 1, None) == ((0, 1), [])  # what the caller says counts
+    assert settled(caplog, 0, 1, None) == ((0, 1), [])  # the caller's arguments count
 
 
 @pytest.mark.parametrize("launcher", OTHERS)
 def test_other_launchers_take_no_samples_away(surroundings, caplog, launcher):
-    """Their processes may be runs of their own; one line says that all samples are read."""
+    """Their processes may be separate runs; one line says that all samples are read."""
     surroundings(**OTHERS[launcher])
     ranks, (line,) = settled(caplog, None, None, None)
     assert ranks == (0, 1) and "rank 5 of 8" in line and "reads all samples" in line
     assert settled(caplog, None, None, None) == ((0, 1), [])
     assert settled(caplog, 0, 1, None) == ((0, 1), [])
-    assert _surroundings.local_ranks() == 4  # they share the cores whatever they do
+    assert _surroundings.local_ranks() == 4  # they share the cores in any case
 
 
 @pytest.mark.parametrize("launcher", OTHERS)
@@ -95,7 +95,7 @@ def test_torchrun_counts_before_who_started_it(surroundings):
 
 
 def test_a_batch_script_is_one_process(surroundings, caplog):
-    """sbatch sets the job's tasks and rank 0 for a script that is alone."""
+    """sbatch sets the job's tasks and rank 0 for a script that runs alone."""
     surroundings(SLURM_PROCID=0, SLURM_NTASKS=16)
     assert settled(caplog, None, None, None) == ((0, 1), [])
     assert _surroundings.local_ranks() == 1
@@ -124,7 +124,7 @@ def test_tasks_of_a_node_of_slurms(surroundings, tasks, node, expected):
 
 
 def suggestions(caplog, dataset, **options):
-    """What begins an epoch says of the machine's ranks."""
+    """Returns the log lines about the machine's ranks at the beginning of an epoch."""
     caplog.clear()
     with caplog.at_level(logging.WARNING, "headrace"), DataLoader(dataset, 4, **options) as loader:
         iter(loader)
@@ -158,7 +158,7 @@ def test_a_rank_that_is_alone_suggests_no_agent(dataset, surroundings, caplog):
     surroundings(RANK=1, WORLD_SIZE=2, LOCAL_RANK=0, LOCAL_WORLD_SIZE=1)
     assert suggestions(caplog, dataset) == []
     surroundings(RANK=0, WORLD_SIZE=2, LOCAL_RANK=0, LOCAL_WORLD_SIZE=2)
-    assert suggestions(caplog, dataset, rank=0, world_size=1) == []  # a run of its own
+    assert suggestions(caplog, dataset, rank=0, world_size=1) == []  # a separate run
     with Agent() as agent:
         assert suggestions(caplog, dataset, agent=agent.socket) == []
 
@@ -192,11 +192,11 @@ def test_an_independent_run_in_a_step_reads_everything(folder):
     assert done.stderr.count("SLURM_PROCID and SLURM_STEP_NUM_TASKS say") == 1
 
 
-# When they are asked
+# The moment when the rank is read
 
 
 def test_the_rank_is_that_of_the_first_epoch(dataset, monkeypatch, surroundings):
-    """Not that of when the loader was made: frameworks start ranks in between."""
+    """Not the rank when the loader was made: frameworks start ranks in between."""
     loader = DataLoader(dataset, 4, return_index=True)
     assert (loader.rank, loader.world_size, len(loader)) == (0, 1, 10)
     monkeypatch.setattr(_surroundings, "_of_distributed", lambda: (1, 3))

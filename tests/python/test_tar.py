@@ -1,4 +1,4 @@
-"""Tar files as datasets: those of GNU tar and of Python's tarfile."""
+"""Tar files as datasets, written by GNU tar and by Python's tarfile."""
 
 import io
 import os
@@ -56,7 +56,7 @@ def test_shards(shards, images, pattern):
 
 @pytest.mark.parametrize("options", [[], ["--format=posix"], ["--format=ustar"], ["--format=gnu"]])
 def test_an_image_folder_in_a_tar(folder, recipe, tmp_path, options):
-    """GNU tar in the order of the folder: the same dataset and the same batches."""
+    """GNU tar in the folder's order: the same dataset and the same batches."""
     ours = headrace.ImageFolder(folder, recipe)
     names = [os.path.relpath(path, folder) for path, _ in ours.samples]
     tar = tmp_path / "x.tar"
@@ -131,7 +131,7 @@ def test_damaged_files(tmp_path, shards, images):
         with pytest.raises(ValueError, match="bad.tar"):
             headrace.TarDataset(bad)
     bad.write_bytes(whole[:2000] + b"\x55" * 512 + whole[2512:])
-    try:  # found as a bad header, or harmless inside an image
+    try:  # detected as a bad header, or harmless inside an image
         headrace.TarDataset(bad)
     except ValueError as error:
         assert "bad.tar" in str(error)
@@ -163,7 +163,7 @@ def test_a_missing_shard_is_named(shards):
 
 
 def test_a_pack_of_shards(tmp_path, shards, recipe):
-    """What is packed from tar files gives the batches of the tar files."""
+    """A pack of tar files gives the batches of the tar files."""
     source = headrace.TarDataset(shards / "train-{000..002}.tar", recipe)
     headrace.pack(source, tmp_path / "x.hrpack")
     packed = headrace.Pack(tmp_path / "x.hrpack", recipe)

@@ -293,8 +293,8 @@ def test_everything_that_cannot_be_translated_is_named(v1, v2):
 
 @pytest.mark.parametrize("cut", [2, 4])
 def test_the_way_out_of_a_refusal_gives_torchvisions_values(folder, v2, cut):
-    """Followed to the word: what comes before the refused one, and the rest for each image.
-    Applied to normalised floats RandomSolarize would be wrong by whole deviations."""
+    """As the message says: the transforms before the refused one, then the rest for each image.
+    Applied to normalised floats, RandomSolarize would be off by whole standard deviations."""
     steps = [v2.Resize((40, 40)), v2.CenterCrop(32), v2.ToImage()]
     steps += [v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.5] * 3, [0.25] * 3)]
     steps.insert(cut, v2.RandomSolarize(0.5 if cut == 4 else 128, p=1))
@@ -305,7 +305,7 @@ def test_the_way_out_of_a_refusal_gives_torchvisions_values(folder, v2, cut):
     images, _ = next(iter(DataLoader(dataset, 13)))
     ours = torch.stack([rest(x) for x in images])
     theirs = torch.stack([whole(Image.open(path).convert("RGB")) for path, _ in dataset.samples[:13]])
-    # A value at the threshold may fall on the other side of it: nearly all, not all.
+    # A value at the threshold may be on its other side: nearly all values, not all.
     assert ((ours - theirs).abs() < 2 / 255 / 0.25).float().mean() > 0.98
 
 

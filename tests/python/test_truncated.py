@@ -1,11 +1,11 @@
-"""A cache's file is truncated while it is in use: the process goes on, samples stay right."""
+"""A cache's file is truncated while it is in use: the process continues, and samples stay right."""
 
 import textwrap
 
 import pytest
 from conftest import run_python
 
-# Truncates the only segment there is, again and again, and leaves it short or makes it long again.
+# Truncates the only segment repeatedly, and leaves it short or extends it again.
 TRUNCATE = """
 import faulthandler, logging, os, random, sys, tempfile, threading, time
 from pathlib import Path
@@ -96,7 +96,7 @@ def check(cached):
 truncate_while_reading(open_cached, check, 0.002)
 """
 
-# Its bytes are in hand when the file is truncated.
+# Its bytes are in use when the file is truncated.
 IN_HAND = """
 from headrace import _core
 

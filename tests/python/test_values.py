@@ -1,4 +1,4 @@
-"""What CachedDataset keeps: every kind comes back unchanged, and damage is reported as such."""
+"""Values in CachedDataset: every kind comes back unchanged, and damage is reported as such."""
 
 import collections
 import datetime
@@ -107,7 +107,7 @@ def test_comes_back_as_it_was(value, copy):
 def test_images(mode):
     value = image(mode)
     assert same(decode(pack(value)), value)
-    value.info["odd"] = object()  # cannot be kept, and is nothing that pixels depend on
+    value.info["odd"] = object()  # cannot be stored, and pixels do not depend on it
     assert "odd" not in decode(pack(value)).info
 
 
@@ -209,7 +209,7 @@ def test_what_cannot_be_kept(value, words):
 
 
 def test_the_format_stays():
-    """Other versions of the package read the same segments: a change needs another head."""
+    """Other versions of the package read the same segments: a change needs another header."""
     data = pack((np.arange(3, dtype="<i2"), -5, "ab"))
     tree = b"(\x03\0\0\0" + b"a\x03<i2\x01" + struct.pack("<Q", 3)
     tree += b"i" + struct.pack("<q", -5) + b"s\x02\0\0\0ab"
@@ -234,7 +234,7 @@ def test_damage_is_reported():
 
 
 def test_characters_that_are_none():
-    """NumPy would hand them to Python, which ends in a SystemError."""
+    """NumPy would pass them to Python, which raises a SystemError."""
     for text, sound, damaged in (
         (np.str_("ab"), b"b\0\0\0", b"b\0\xff\0"),
         (np.array(["ab", "c"]), b"b\0\0\0", b"b\0\xff\0"),

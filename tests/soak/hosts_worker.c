@@ -18,14 +18,13 @@
  * This program replaces clock_gettime, to give each host another wall clock, and connect, to give
  * each host an address by which the proxies recognise it.
  */
-#include <headrace/headrace.h>
+#include "worker.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <netinet/in.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +34,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 enum {
     SIDE = 24,
@@ -68,16 +66,13 @@ struct worker_together {
 
 struct rank {
     struct hosts_plan plan;
-    struct hr_dataset *dataset;
-    struct hr_loader *loader;
-    uint64_t *reference; /* EPOCHS x samples */
+    struct soak_worker worker; /* reference: EPOCHS x samples */
     struct worker_together *together;
     uint64_t steps;
     char hosts[TEXT_BYTES];     /* the hosts in use */
     char cache[2 * TEXT_BYTES]; /* the same, with this rank's own options */
 };
 
-static volatile sig_atomic_t is_ending;
 static time_t clock_shift_s;
 static uint32_t own_address; /* of connections, in network byte order; 0: any */
 
@@ -101,30 +96,6 @@ int connect(int fd, const struct sockaddr *address, socklen_t length)
     return (int)syscall(SYS_connect, fd, address, length);
 }
 
-static void end_soon(int signal_number)
-{
-    is_ending = 1;
-}
-
-static _Noreturn void die(const struct hr_error *error)
-{
-    fprintf(stderr, "%s\n", error->message);
-    exit(3);
-}
-
-static _Noreturn void complain(const char *what, uint64_t epoch, uint64_t index)
-{
-    fprintf(stderr, "epoch %" PRIu64 ", sample %" PRIu64 ": %s\n", epoch, index, what);
-    exit(9);
-}
-
-/* Logs go to standard error; they matter only if the rank fails. */
-static void tell(void *arg, enum hr_log_level level, const char *message)
-{
-    if (level == HR_LOG_WARNING)
-        fprintf(stderr, "log: %s\n", message);
-}
-
 static double seconds(void)
 {
     struct timespec t;
@@ -140,54 +111,20 @@ static void use_hosts(struct rank *rank, const char *hosts)
 
 /* ---- one sample ---- */
 
-/* The crop and the flip depend on seed, epoch and sample. */
-static struct hr_recipe *make_recipe(void)
+static void open_loader(struct rank *rank, const char *folder)
 {
+    /* The crop and the flip depend on seed, epoch and sample. */
     struct hr_operation operations[3];
-    struct hr_recipe *recipe;
-    struct hr_error error;
     hr_operation_default(&operations[0], HR_RANDOM_RESIZED_CROP);
     operations[0].u.random_resized_crop.height = SIDE;
     operations[0].u.random_resized_crop.width = SIDE;
     hr_operation_default(&operations[1], HR_RANDOM_HORIZONTAL_FLIP);
-    hr_operation_default(&operations[2], HR_TO_DTYPE);
-    operations[2].u.to_dtype.dtype = HR_UINT8;
-    if (hr_recipe_create(&recipe, operations, 3, NULL, &error))
-        die(&error);
-    return recipe;
-}
-
-static void open_loader(struct rank *rank, const char *folder)
-{
-    struct hr_error error;
-    struct hr_dataset_options opening;
-    hr_dataset_options_default(&opening);
-    opening.index = HR_INDEX_NONE;
-    struct hr_recipe *recipe = make_recipe();
-    if (hr_dataset_open_folder(&rank->dataset, folder, &opening, &error) ||
-        hr_loader_create(&rank->loader, rank->dataset, recipe, &rank->plan.loader, &error))
-        die(&error);
-    hr_recipe_unref(&recipe);
-    rank->reference = calloc(EPOCHS * hr_dataset_count(rank->dataset), sizeof *rank->reference);
-    if (!rank->reference)
-        exit(3);
-}
-
-static void close_loader(struct rank *rank)
-{
-    hr_loader_destroy(&rank->loader);
-    hr_dataset_unref(&rank->dataset);
-    free(rank->reference);
+    worker_open(&rank->worker, folder, worker_recipe(operations, 2), &rank->plan.loader, EPOCHS);
 }
 
 static uint64_t *reference_of(const struct rank *rank, uint64_t epoch, uint64_t index)
 {
-    return &rank->reference[epoch * hr_dataset_count(rank->dataset) + index];
-}
-
-static uint64_t checksum(const struct hr_batch_view *view, size_t i)
-{
-    return XXH3_64bits((const char *)view->images + i * view->spec.bytes, view->spec.bytes);
+    return &rank->worker.reference[epoch * hr_dataset_count(rank->worker.dataset) + index];
 }
 
 /* ---- the ranks together ---- */
@@ -199,14 +136,14 @@ static int meet(struct rank *rank)
     double until = seconds() + PATIENCE_S;
     atomic_store(&steps[rank->plan.loader.rank], ++rank->steps);
     for (int r = 0; r < rank->plan.loader.world_size; r++)
-        while (atomic_load(&steps[r]) < rank->steps && !is_ending) {
+        while (atomic_load(&steps[r]) < rank->steps && !worker_is_ending) {
             if (seconds() > until) {
                 fprintf(stderr, "rank %d does not come\n", r);
                 exit(5);
             }
             usleep(STEP_US);
         }
-    return !is_ending;
+    return !worker_is_ending;
 }
 
 /* Reads the control file, on rank 0, for all ranks. */
@@ -235,8 +172,8 @@ static int take_control(struct rank *rank, uint64_t next)
     if (!text[0] || !strcmp(rank->hosts, text))
         return 1;
     use_hosts(rank, text);
-    if (hr_loader_set_hosts(rank->loader, next % EPOCHS, rank->cache, &error))
-        die(&error);
+    if (hr_loader_set_hosts(rank->worker.loader, next % EPOCHS, rank->cache, &error))
+        worker_die(&error);
     return 1;
 }
 
@@ -247,13 +184,13 @@ static int exchange_rates(struct rank *rank, uint64_t next)
     if (!rank->plan.rates)
         return 1;
     own->size = sizeof *own;
-    if (hr_loader_get_rates(rank->loader, own, &error))
-        die(&error);
+    if (hr_loader_get_rates(rank->worker.loader, own, &error))
+        worker_die(&error);
     if (!meet(rank))
         return 0;
-    if (hr_loader_set_rates(rank->loader, next % EPOCHS, rank->together->rates,
+    if (hr_loader_set_rates(rank->worker.loader, next % EPOCHS, rank->together->rates,
                             rank->plan.loader.world_size, &error))
-        die(&error);
+        worker_die(&error);
     return 1;
 }
 
@@ -263,37 +200,26 @@ static void look(const struct rank *rank, const struct hr_batch_view *view)
 {
     for (size_t i = 0; i < view->count; i++) {
         uint64_t index = (uint64_t)view->indices[i];
-        if (index >= hr_dataset_count(rank->dataset))
-            complain("no such sample", view->epoch, index);
-        if (checksum(view, i) != *reference_of(rank, view->epoch, index))
-            complain("its pixels are wrong", view->epoch, index);
+        if (index >= hr_dataset_count(rank->worker.dataset))
+            worker_complain("no such sample", view->epoch, index);
+        if (worker_checksum(view, i) != *reference_of(rank, view->epoch, index))
+            worker_complain("its pixels are wrong", view->epoch, index);
     }
 }
 
-static void print_line(const char *line, int length)
-{
-    if (write(STDOUT_FILENO, line, (size_t)length) != length)
-        exit(4);
-}
-
-/* Prints a line with one write, so that a kill truncates at most the last one. */
 static void record(const struct rank *rank, const struct hr_batch_view *view, uint64_t round,
                    double waited_s)
 {
     struct hr_error error;
     struct hr_loader_state state;
-    char line[LINE_BYTES];
-    if (hr_loader_get_state(rank->loader, &state, &error))
-        die(&error);
+    char head[128];
+    if (hr_loader_get_state(rank->worker.loader, &state, &error))
+        worker_die(&error);
     if (state.epoch != view->epoch || state.epoch != round % EPOCHS)
-        complain("the state is of another epoch", view->epoch, state.epoch);
-    int length = snprintf(line, sizeof line, "batch %" PRIu64 " %" PRIu64 " %zu %.0f", round,
-                          state.position, view->padding, waited_s * 1e3);
-    for (size_t i = 0; i < view->count; i++)
-        length +=
-            snprintf(line + length, sizeof line - (size_t)length, " %" PRId64, view->indices[i]);
-    line[length++] = '\n';
-    print_line(line, length);
+        worker_complain("the state is of another epoch", view->epoch, state.epoch);
+    snprintf(head, sizeof head, "batch %" PRIu64 " %" PRIu64 " %zu %.0f", round, state.position,
+             view->padding, waited_s * 1e3);
+    worker_print_batch(head, view);
 }
 
 static void record_epoch(const struct rank *rank, uint64_t round, double waited_s,
@@ -301,14 +227,14 @@ static void record_epoch(const struct rank *rank, uint64_t round, double waited_
 {
     char line[LINE_BYTES];
     struct hr_loader_stats stats = {.size = sizeof stats};
-    hr_loader_get_stats(rank->loader, &stats);
+    hr_loader_get_stats(rank->worker.loader, &stats);
     int length =
         snprintf(line, sizeof line,
                  "epoch %" PRIu64 " %.0f %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", round,
                  waited_s * 1e3, stats.cache_hits - before->cache_hits,
                  stats.bytes_read - before->bytes_read, stats.stored - before->stored,
                  stats.refused - before->refused);
-    print_line(line, length);
+    worker_print(line, length);
     *before = stats;
 }
 
@@ -318,16 +244,16 @@ static int take_epoch(struct rank *rank, uint64_t round, struct hr_loader_stats 
     struct hr_error error;
     struct hr_batch *batch;
     struct hr_batch_view view;
-    while (!is_ending) {
+    while (!worker_is_ending) {
         double begin = seconds();
         int r;
         do
-            r = hr_loader_next(rank->loader, &batch, &error);
-        while (r == -EINTR && !is_ending);
+            r = hr_loader_next(rank->worker.loader, &batch, &error);
+        while (r == -EINTR && !worker_is_ending);
         if (r == -EINTR)
             return 0;
         if (r < 0)
-            die(&error);
+            worker_die(&error);
         double waited_s = seconds() - begin;
         if (!r) {
             record_epoch(rank, round, waited_s, stats);
@@ -352,12 +278,12 @@ static void begin_epoch(struct rank *rank, uint64_t round)
                                     .seed = rank->plan.loader.seed,
                                     .epoch = round % EPOCHS,
                                     .position = rank->plan.position,
-                                    .samples = hr_dataset_count(rank->dataset)};
+                                    .samples = hr_dataset_count(rank->worker.dataset)};
     int r = round == rank->plan.round && state.position
-                ? hr_loader_restore(rank->loader, &state, &error)
-                : hr_loader_start_epoch(rank->loader, round % EPOCHS, &error);
+                ? hr_loader_restore(rank->worker.loader, &state, &error)
+                : hr_loader_start_epoch(rank->worker.loader, round % EPOCHS, &error);
     if (r)
-        die(&error);
+        worker_die(&error);
 }
 
 static void run(struct rank *rank)
@@ -386,11 +312,11 @@ static int make_reference(const char *folder, const char *path, const char *seed
     rank.plan.loader.seed = strtoull(seed, NULL, 10);
     open_loader(&rank, folder);
     for (uint64_t epoch = 0; epoch < EPOCHS && !r; epoch++) {
-        r = hr_loader_start_epoch(rank.loader, epoch, &error);
-        while (!r && (r = hr_loader_next(rank.loader, &batch, &error)) == 1) {
+        r = hr_loader_start_epoch(rank.worker.loader, epoch, &error);
+        while (!r && (r = hr_loader_next(rank.worker.loader, &batch, &error)) == 1) {
             hr_batch_get(batch, &view);
             for (size_t i = 0; i < view.count - view.padding; i++) {
-                *reference_of(&rank, epoch, (uint64_t)view.indices[i]) = checksum(&view, i);
+                *reference_of(&rank, epoch, (uint64_t)view.indices[i]) = worker_checksum(&view, i);
                 printf("%" PRId64 " ", view.indices[i]);
             }
             hr_batch_release(&batch);
@@ -399,26 +325,11 @@ static int make_reference(const char *folder, const char *path, const char *seed
         puts("");
     }
     if (r)
-        die(&error);
-    size_t count = EPOCHS * hr_dataset_count(rank.dataset);
-    FILE *f = fopen(path, "wb");
-    if (!f || fwrite(rank.reference, sizeof *rank.reference, count, f) != count || fclose(f)) {
-        perror(path);
-        return 3;
-    }
-    close_loader(&rank);
-    return 0;
-}
-
-static void read_reference(struct rank *rank, const char *path)
-{
-    size_t count = EPOCHS * hr_dataset_count(rank->dataset);
-    FILE *f = fopen(path, "rb");
-    if (!f || fread(rank->reference, sizeof *rank->reference, count, f) != count) {
-        perror(path);
-        exit(3);
-    }
-    fclose(f);
+        worker_die(&error);
+    int status =
+        worker_write(path, rank.worker.reference, EPOCHS * hr_dataset_count(rank.worker.dataset));
+    worker_close(&rank.worker);
+    return status;
 }
 
 static void map_together(struct rank *rank)
@@ -435,8 +346,9 @@ static void map_together(struct rank *rank)
 }
 
 /* Sets one key. Returns 0, or -1 if it does not exist. */
-static int set(struct hosts_plan *plan, const char *key, const char *value)
+static int set(void *arg, const char *key, const char *value)
 {
+    struct hosts_plan *plan = arg;
     struct hr_loader_options *o = &plan->loader;
     uint64_t number = strtoull(value, NULL, 10);
     if (!strcmp(key, "hosts"))
@@ -483,14 +395,8 @@ static int read_plan(struct hosts_plan *plan, char **words, int count)
     plan->loader.shuffle = 1;
     plan->loader.threads = 1;
     plan->own = "";
-    for (int i = 0; i < count; i++) {
-        char *value = strchr(words[i], '=');
-        if (!value)
-            return -1;
-        *value++ = 0;
-        if (set(plan, words[i], value))
-            return -1;
-    }
+    if (worker_read_keys(words, count, set, plan))
+        return -1;
     const struct hr_loader_options *o = &plan->loader;
     return !o->cache || strlen(o->cache) >= TEXT_BYTES || strlen(plan->own) >= TEXT_BYTES ||
                    !plan->control || !plan->together || o->batch_size > BATCH_MOST ||
@@ -506,22 +412,20 @@ static int run_rank(int argc, char **argv)
         fprintf(stderr, "soak_hosts_worker: a key is unknown or out of range\n");
         return 2;
     }
-    /* Without SA_RESTART, so that a wait for a batch ends, too. */
-    struct sigaction action = {.sa_handler = end_soon};
-    sigaction(SIGTERM, &action, NULL);
+    worker_catch_end();
     map_together(&rank);
     use_hosts(&rank, rank.plan.loader.cache);
     rank.plan.loader.cache = rank.cache;
     open_loader(&rank, argv[2]);
-    read_reference(&rank, argv[3]);
+    worker_read(argv[3], rank.worker.reference, EPOCHS * hr_dataset_count(rank.worker.dataset));
     run(&rank);
-    close_loader(&rank);
+    worker_close(&rank.worker);
     return 0;
 }
 
 int main(int argc, char **argv)
 {
-    hr_log_set(tell, NULL);
+    worker_begin();
     if (argc == 5 && !strcmp(argv[1], "reference"))
         return make_reference(argv[2], argv[3], argv[4]);
     if (argc >= 4 && !strcmp(argv[1], "run"))

@@ -15,18 +15,16 @@
  * released: nothing that the agent or other jobs do may change them. SIGTERM ends a job after the
  * current batch.
  */
-#include <headrace/headrace.h>
+#include "worker.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 
-enum { SIDE_EVEN = 32, SIDE_ODD = 28, HELD_MOST = 32, BATCH_MOST = 64, LINE_BYTES = 1024 };
+enum { SIDE_EVEN = 32, SIDE_ODD = 28, HELD_MOST = 32, BATCH_MOST = 64 };
 
 /* The options of the command line. */
 struct share_plan {
@@ -47,38 +45,10 @@ struct held {
 
 struct share_job {
     struct share_plan plan;
-    struct hr_dataset *dataset;
-    struct hr_loader *loader;
-    uint64_t *reference; /* by sample, with SIDE_EVEN, then with SIDE_ODD */
+    struct soak_worker worker; /* reference: by sample, with SIDE_EVEN, then with SIDE_ODD */
     struct held held[HELD_MOST];
     size_t held_count;
 };
-
-static volatile sig_atomic_t is_ending;
-
-static void end_soon(int signal_number)
-{
-    is_ending = 1;
-}
-
-static _Noreturn void die(const struct hr_error *error)
-{
-    fprintf(stderr, "%s\n", error->message);
-    exit(3);
-}
-
-static _Noreturn void complain(const char *what, uint64_t epoch, uint64_t index)
-{
-    fprintf(stderr, "epoch %" PRIu64 ", sample %" PRIu64 ": %s\n", epoch, index, what);
-    exit(9);
-}
-
-/* Logs go to standard error; they matter only if the job fails. */
-static void tell(void *arg, enum hr_log_level level, const char *message)
-{
-    if (level == HR_LOG_WARNING)
-        fprintf(stderr, "log: %s\n", message);
-}
 
 /* xorshift64. */
 static uint64_t roll(struct share_job *job, uint64_t sides)
@@ -91,58 +61,10 @@ static uint64_t roll(struct share_job *job, uint64_t sides)
     return x % sides;
 }
 
-/* A crop that depends only on the sample. */
-static struct hr_recipe *make_recipe(int side)
-{
-    struct hr_operation operations[2];
-    struct hr_recipe *recipe;
-    struct hr_error error;
-    hr_operation_default(&operations[0], HR_CENTER_CROP);
-    operations[0].u.center_crop.height = operations[0].u.center_crop.width = side;
-    hr_operation_default(&operations[1], HR_TO_DTYPE);
-    operations[1].u.to_dtype.dtype = HR_UINT8;
-    if (hr_recipe_create(&recipe, operations, 2, NULL, &error))
-        die(&error);
-    return recipe;
-}
-
-static void open_job(struct share_job *job, const char *folder)
-{
-    struct hr_error error;
-    struct hr_dataset_options opening;
-    hr_dataset_options_default(&opening);
-    opening.index = HR_INDEX_NONE;
-    struct hr_recipe *recipe = make_recipe(job->plan.side);
-    if (hr_dataset_open_folder(&job->dataset, folder, &opening, &error))
-        die(&error);
-    int r = hr_loader_create(&job->loader, job->dataset, recipe, &job->plan.loader, &error);
-    if (r == -EINTR && is_ending)
-        exit(0);
-    if (r)
-        die(&error);
-    hr_recipe_unref(&recipe);
-    job->reference = calloc(2 * hr_dataset_count(job->dataset), sizeof *job->reference);
-    if (!job->reference)
-        exit(3);
-}
-
-static void close_job(struct share_job *job)
-{
-    hr_loader_destroy(&job->loader);
-    hr_dataset_unref(&job->dataset);
-    free(job->reference);
-    job->reference = NULL;
-}
-
 static uint64_t *reference_of(const struct share_job *job, uint64_t index)
 {
-    size_t count = hr_dataset_count(job->dataset);
-    return &job->reference[index + (job->plan.side == SIDE_EVEN ? 0 : count)];
-}
-
-static uint64_t checksum(const struct hr_batch_view *view, size_t i)
-{
-    return XXH3_64bits((const char *)view->images + i * view->spec.bytes, view->spec.bytes);
+    size_t count = hr_dataset_count(job->worker.dataset);
+    return &job->worker.reference[index + (job->plan.side == SIDE_EVEN ? 0 : count)];
 }
 
 /* Compares a whole batch. */
@@ -152,10 +74,10 @@ static void look(const struct share_job *job, const struct hr_batch *batch, cons
     hr_batch_get(batch, &view);
     for (size_t i = 0; i < view.count; i++) {
         uint64_t index = (uint64_t)view.indices[i];
-        if (index >= hr_dataset_count(job->dataset))
-            complain("no such sample", view.epoch, index);
-        if (checksum(&view, i) != *reference_of(job, index))
-            complain(when, view.epoch, index);
+        if (index >= hr_dataset_count(job->worker.dataset))
+            worker_complain("no such sample", view.epoch, index);
+        if (worker_checksum(&view, i) != *reference_of(job, index))
+            worker_complain(when, view.epoch, index);
     }
 }
 
@@ -183,35 +105,28 @@ static void keep(struct share_job *job, struct hr_batch *batch)
         release(job, roll(job, job->held_count));
 }
 
-/* Prints a line with one write, so that a kill truncates at most the last one. */
 static void record(const struct share_job *job, const struct hr_batch *batch)
 {
     struct hr_error error;
     struct hr_loader_state state;
     struct hr_batch_view view;
-    char line[LINE_BYTES];
+    char head[64];
     hr_batch_get(batch, &view);
-    if (hr_loader_get_state(job->loader, &state, &error))
-        die(&error);
+    if (hr_loader_get_state(job->worker.loader, &state, &error))
+        worker_die(&error);
     if (state.epoch != view.epoch)
-        complain("the state is of another epoch", view.epoch, state.epoch);
-    int length = snprintf(line, sizeof line, "%" PRIu64 " %" PRIu64, state.epoch, state.position);
-    for (size_t i = 0; i < view.count; i++)
-        length +=
-            snprintf(line + length, sizeof line - (size_t)length, " %" PRId64, view.indices[i]);
-    line[length++] = '\n';
-    if (write(STDOUT_FILENO, line, (size_t)length) != length)
-        exit(4);
+        worker_complain("the state is of another epoch", view.epoch, state.epoch);
+    snprintf(head, sizeof head, "%" PRIu64 " %" PRIu64, state.epoch, state.position);
+    worker_print_batch(head, &view);
 }
 
 static void report_missed(const struct share_job *job)
 {
     char line[64];
     struct hr_loader_stats stats = {.size = sizeof stats};
-    hr_loader_get_stats(job->loader, &stats);
+    hr_loader_get_stats(job->worker.loader, &stats);
     int length = snprintf(line, sizeof line, "missed %" PRIu64 "\n", stats.missed);
-    if (write(STDOUT_FILENO, line, (size_t)length) != length)
-        exit(4);
+    worker_print(line, length);
 }
 
 /* Takes the rest of a started epoch. */
@@ -219,12 +134,12 @@ static void take_epoch(struct share_job *job, int *is_first)
 {
     struct hr_error error;
     struct hr_batch *batch;
-    while (!is_ending) {
-        int r = hr_loader_next(job->loader, &batch, &error);
+    while (!worker_is_ending) {
+        int r = hr_loader_next(job->worker.loader, &batch, &error);
         if (r == -EINTR)
             continue;
         if (r < 0)
-            die(&error);
+            worker_die(&error);
         if (!r)
             return;
         if (*is_first)
@@ -243,23 +158,23 @@ static int run(struct share_job *job)
     struct hr_error error;
     int is_first = 1, r;
     /* The job's own epoch numbers; the stream may be at another epoch. */
-    for (uint64_t epoch = 0; epoch < job->plan.epochs && !is_ending; epoch++) {
+    for (uint64_t epoch = 0; epoch < job->plan.epochs && !worker_is_ending; epoch++) {
         if (epoch == 0 && job->plan.is_restored) {
             struct hr_loader_state state = {.version = 1,
                                             .shuffle = 1,
                                             .seed = job->plan.loader.seed,
                                             .epoch = job->plan.from[0],
                                             .position = job->plan.from[1],
-                                            .samples = hr_dataset_count(job->dataset)};
-            r = hr_loader_restore(job->loader, &state, &error);
+                                            .samples = hr_dataset_count(job->worker.dataset)};
+            r = hr_loader_restore(job->worker.loader, &state, &error);
         } else {
             uint64_t from = job->plan.is_restored ? job->plan.from[0] : 0;
-            r = hr_loader_start_epoch(job->loader, from + epoch, &error);
+            r = hr_loader_start_epoch(job->worker.loader, from + epoch, &error);
         }
-        if (r == -EINTR && is_ending)
+        if (r == -EINTR && worker_is_ending)
             break;
         if (r)
-            die(&error);
+            worker_die(&error);
         take_epoch(job, &is_first);
     }
     while (job->held_count)
@@ -278,45 +193,31 @@ static int make_reference(const char *folder, const char *path)
         struct hr_batch_view view;
         struct hr_error error;
         hr_loader_options_default(&job.plan.loader);
-        open_job(&job, folder);
-        count = hr_dataset_count(job.dataset);
+        worker_open(&job.worker, folder, worker_crop(sides[k]), &job.plan.loader, 2);
+        count = hr_dataset_count(job.worker.dataset);
         all = realloc(all, 2 * count * sizeof *all);
-        if (!all || hr_loader_start_epoch(job.loader, 0, &error))
+        if (!all || hr_loader_start_epoch(job.worker.loader, 0, &error))
             exit(3);
         int r;
-        while ((r = hr_loader_next(job.loader, &batch, &error)) == 1) {
+        while ((r = hr_loader_next(job.worker.loader, &batch, &error)) == 1) {
             hr_batch_get(batch, &view);
             for (size_t i = 0; i < view.count; i++)
-                all[(size_t)k * count + (size_t)view.indices[i]] = checksum(&view, i);
+                all[(size_t)k * count + (size_t)view.indices[i]] = worker_checksum(&view, i);
             hr_batch_release(&batch);
         }
         if (r)
-            die(&error);
-        close_job(&job);
+            worker_die(&error);
+        worker_close(&job.worker);
     }
-    FILE *f = fopen(path, "wb");
-    if (!f || fwrite(all, sizeof *all, 2 * count, f) != 2 * count || fclose(f)) {
-        perror(path);
-        return 3;
-    }
+    int status = worker_write(path, all, 2 * count);
     free(all);
-    return 0;
-}
-
-static void read_reference(struct share_job *job, const char *path)
-{
-    size_t count = 2 * hr_dataset_count(job->dataset);
-    FILE *f = fopen(path, "rb");
-    if (!f || fread(job->reference, sizeof *job->reference, count, f) != count) {
-        perror(path);
-        exit(3);
-    }
-    fclose(f);
+    return status;
 }
 
 /* Sets one key. Returns 0, or -1 if it does not exist. */
-static int set(struct share_plan *plan, const char *key, const char *value)
+static int set(void *arg, const char *key, const char *value)
 {
+    struct share_plan *plan = arg;
     struct hr_loader_options *o = &plan->loader;
     uint64_t number = strtoull(value, NULL, 10);
     if (!strcmp(key, "stream"))
@@ -362,14 +263,8 @@ static int read_plan(struct share_plan *plan, char **words, int count)
     hr_loader_options_default(&plan->loader);
     plan->loader.agent = "auto";
     plan->loader.shuffle = 1;
-    for (int i = 0; i < count; i++) {
-        char *value = strchr(words[i], '=');
-        if (!value)
-            return -1;
-        *value++ = 0;
-        if (set(plan, words[i], value))
-            return -1;
-    }
+    if (worker_read_keys(words, count, set, plan))
+        return -1;
     return plan->loader.batch_size > BATCH_MOST || plan->hold >= HELD_MOST || !plan->dice ? -1 : 0;
 }
 
@@ -380,13 +275,11 @@ static int run_job(int argc, char **argv)
         fprintf(stderr, "soak_share_worker: a key is unknown or out of range\n");
         return 2;
     }
-    /* Without SA_RESTART, so that a wait for a batch ends, too. */
-    struct sigaction action = {.sa_handler = end_soon};
-    sigaction(SIGTERM, &action, NULL);
-    open_job(&job, argv[2]);
-    read_reference(&job, argv[3]);
+    worker_catch_end();
+    worker_open(&job.worker, argv[2], worker_crop(job.plan.side), &job.plan.loader, 2);
+    worker_read(argv[3], job.worker.reference, 2 * hr_dataset_count(job.worker.dataset));
     int r = run(&job);
-    close_job(&job);
+    worker_close(&job.worker);
     return r;
 }
 
@@ -395,7 +288,7 @@ static int report_status(const char *socket)
     struct hr_error error;
     char *json;
     if (hr_agent_status(socket, &json, &error))
-        die(&error);
+        worker_die(&error);
     puts(json);
     hr_text_free(json);
     return 0;
@@ -403,7 +296,7 @@ static int report_status(const char *socket)
 
 int main(int argc, char **argv)
 {
-    hr_log_set(tell, NULL);
+    worker_begin();
     if (argc == 4 && !strcmp(argv[1], "reference"))
         return make_reference(argv[2], argv[3]);
     if (argc == 3 && !strcmp(argv[1], "status"))

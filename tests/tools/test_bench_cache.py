@@ -19,7 +19,7 @@ import limits
 
 
 def least_misses(stream, capacity):
-    """By trying every choice: what is kept of the cached items and the one just used."""
+    """Tries every choice: keeps some of the cached items and the one just used."""
 
     @cache
     def best(at, cached):
@@ -47,12 +47,12 @@ def test_belady_is_the_best_of_all_choices(seed):
 
 
 def test_one_job_reads_what_is_not_cached():
-    """For one order that uses each item once an epoch the least is D - C."""
+    """For one order that uses each item once an epoch, the minimum is D - C."""
     rng = random.Random(0)
     orders = [[rng.sample(range(200), 200) for _ in range(5)]]
     reads = belady.epoch_reads(orders, [10] * 200, 700)
     assert reads[0] == 2000
-    # The last epoch's uses know of none after it.
+    # The last epoch has no later uses.
     assert reads[1:4] == [1300, 1300, 1300]
 
 

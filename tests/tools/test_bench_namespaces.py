@@ -44,7 +44,7 @@ def left(pid):
 
 
 def send(network, receiver, length):
-    """Stores so many bytes at a host's server from the first host: what went over the links,
+    """Stores so many bytes at a host's server from the first host; returns the bytes on the links,
     and seconds."""
     before, begun = network.sent_bytes(), time.monotonic()
     subprocess.run(network.hosts[0].command([sys.executable, "-c", SEND,

@@ -19,7 +19,7 @@ from reference import Speed
 
 
 class Process:
-    """Of a trial, as far as these parts look at it."""
+    """A stand-in for a trial's process, with the members used here."""
 
     def __init__(self, cores):
         self.cores = cores
@@ -40,13 +40,13 @@ def test_cases_take_turns_forth_and_back():
 
     assert order((1, 3, 2), 3) == [[0, 1, 2], [2, 1], [1]]
     assert order((2, 2), 2) == [[0, 1], [1, 0]]
-    # More epochs than rounds: forth and back within one.
+    # More epochs than rounds: forward and back within one.
     assert order((1, 5, 4), 3) == [[0, 1, 2, 2, 1], [1, 2, 1], [1, 2]]
     assert sum(order((3, 9), 2), []).count(1) == 9
 
 
 def test_files_are_held_for_cases_in_memory_only(tmp_path):
-    """Whatever the kernel does meanwhile."""
+    """Also if the kernel evicts files meanwhile."""
     core = pytest.importorskip("headrace._core")
     paths = []
     for number in range(3):
@@ -72,7 +72,7 @@ def test_files_are_held_for_cases_in_memory_only(tmp_path):
 
 
 def test_scaled_to_the_speed_of_the_analyses():
-    """Rates that follow the machine's speed are the same once that is taken out of them."""
+    """Rates that follow the machine's speed are equal after scaling."""
     analysed = Speed(1000, 2000)
     one = measured([100, 110, 90], [2000, 2200, 1800])
     assert plain_runs.scaled_rate(one, analysed) == pytest.approx(100)
@@ -80,7 +80,7 @@ def test_scaled_to_the_speed_of_the_analyses():
     slower = measured([100, 100], [1900, 1900])
     assert plain_runs.is_off(slower, analysed)
     assert plain_runs.scaled_rate(slower, analysed) == pytest.approx(100 * 20 / 19)
-    # On one core by the speed of one core.
+    # On one core, by the speed of one core.
     narrow = measured([100], [2000], cores=1)
     assert plain_runs.scaled_rate(narrow, Speed(500, 2000)) == pytest.approx(50)
 

@@ -229,7 +229,7 @@ def commit(root, subject):
 
 @pytest.fixture
 def history(tmp_path):
-    """A repository whose first commits follow no rule, and the last of those."""
+    """Makes a repository in which the first commits follow no rule; returns the last of those."""
     if not shutil.which("git"):
         pytest.skip("no git")
     root = tmp_path / "history"

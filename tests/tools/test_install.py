@@ -41,7 +41,7 @@ def test_missing_libraries_are_named_together(tmp_path):
 
 
 def test_setup_names_everything_on_other_systems(tmp_path):
-    """A machine without apt, a compiler and all else."""
+    """A machine without apt, a compiler and everything else."""
     for name in ("sh", "dirname", "id", "cksum", "tr"):
         (tmp_path / name).symlink_to(shutil.which(name))
     done = run(str(tmp_path / "sh"), str(ROOT / "tools" / "setup.sh"), "--system",
@@ -94,7 +94,7 @@ def test_the_package_brings_the_command(tmp_path):
     for words in ([sys.executable, "-m", "headrace"], [str(script)], [str(copy)]):
         done = run(*words, "version", cwd=tmp_path, env={"PATH": "/usr/bin:/bin"})
         assert done.returncode == 0 and done.stdout.splitlines()[0] == expected, (words, done.stderr)
-    # Its exit status, and its manners in a pipe, are the program's.
+    # Its exit status, and its behaviour in a pipe, are the program's.
     assert run(sys.executable, "-m", "headrace", "no-such-verb").returncode == 2
     done = run("sh", "-c", f"'{sys.executable}' -m headrace --help | head -n 1")
     assert done.returncode == 0 and done.stderr == ""

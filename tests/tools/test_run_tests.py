@@ -58,7 +58,7 @@ def test_a_part_is_good_where_something_passed_and_nothing_failed(tmp_path):
 
 
 def test_failed_tests_that_measure_run_again(tmp_path, monkeypatch):
-    """Only those that are marked; what fails twice stays failed."""
+    """Only tests that are marked; a test that fails twice stays failed."""
     monkeypatch.setattr(run_tests, "ROOT", tmp_path)
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "test_speed.py").write_text("""
@@ -87,7 +87,7 @@ def test_exact():
     def summary(*fewer):
         for name in ("second", "third", "exact"):
             (tmp_path / name).unlink(missing_ok=True)
-        for name in fewer:  # passes at once
+        for name in fewer:  # succeeds at once
             (tmp_path / name).write_text("xxx")
         part = run_tests.Part("Python", tmp_path / "log.xml", run_tests.pytest_totals)
         run_tests.start_pytest(part, ["folder"], environment, part.record, "not long")

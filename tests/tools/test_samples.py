@@ -61,7 +61,7 @@ def test_same_files_after_restart_and_with_more_processes(cache, tmp_path):
     whole = make(tmp_path / "a", cache)
     parallel = make(tmp_path / "b", cache, processes=2)
     assert parallel["digest"] == whole["digest"]
-    # As a killed run leaves it: no manifest, some files missing, one unfinished.
+    # As after a killed run: no manifest, some files missing, one unfinished.
     folder = tmp_path / "b"
     (folder / "MANIFEST.json").unlink()
     files = sorted(folder.glob("*/*.jpg"))
@@ -82,7 +82,7 @@ def test_small_set_is_part_of_a_larger_one(cache, tmp_path):
     assert len(small) == 12
     assert all((tmp_path / "whole" / name).read_bytes() == data for name, data in small.items())
     assert make(folder, cache) == whole
-    # What is there is enough for a smaller set.
+    # The existing files suffice for a smaller set.
     assert make(folder, cache, count=12) == whole
     assert len(list(folder.glob("*/*.jpg"))) == 40
 

@@ -39,7 +39,7 @@ def test_learns(root, small_folder, tmp_path, loader):
     result, output = train(root, small_folder, loader, tmp_path / "r.json",
                            more=("--epochs", "4", "--val-share", "0.2", "--warm"))
     assert result["loader"] == loader and len(result["epochs"]) == 4
-    assert result["samples"] == 4 * 64  # 80 less 16 held back, whole batches
+    assert result["samples"] == 4 * 64  # 80 minus 16 held back, in whole batches
     assert result["epochs"][-1]["loss"] < result["epochs"][0]["loss"]
     assert 0 <= result["validation_accuracy"] <= 1
     assert result["wait_s"] < result["seconds"]
@@ -53,7 +53,7 @@ def test_under_torchrun(root, small_folder, tmp_path, loader):
                            more=("--epochs", "1"))
     assert result["world_size"] == 2
     assert result["samples"] == 80  # 5 batches of 8 on each of two ranks
-    assert output.count("epoch 1/1") == 1  # one rank speaks
+    assert output.count("epoch 1/1") == 1  # only one rank prints
 
 
 def test_samples_are_spread_over_classes(root, small_folder, tmp_path):

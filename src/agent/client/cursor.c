@@ -27,8 +27,8 @@
 static int bad_file(struct hr_error *error, const char *what)
 {
     return hr__fail(error, -EPROTO,
-                    "the agent's shared memory is not what it should be (%s): are the agent and "
-                    "this process of the same version?",
+                    "the agent's shared memory is invalid (%s): do the agent and this process have "
+                    "the same version?",
                     what);
 }
 

@@ -104,10 +104,10 @@ void hr__session_seek(struct hr__attached *a)
 
 static int unexpected(struct hr_error *error, const char *what)
 {
-    return hr__fail(error, -EPROTO,
-                    "the agent answered what was not asked (%s): are it and this process of the "
-                    "same version?",
-                    what);
+    return hr__fail(
+        error, -EPROTO,
+        "the agent sent an unexpected answer (%s): do it and this process have the same version?",
+        what);
 }
 
 static int take_attached(struct hr__attached *a, const struct hr__wire_attached *m,
@@ -371,7 +371,7 @@ void hr__session_explain(struct hr__attached *a)
     hr__log(HR_LOG_WARNING,
             "waiting to join stream \"%s\" at its next epoch: the other jobs %s. Where they stop, "
             "it begins after a minute at most, but not with lag=\"wait\". join=\"now\" begins at "
-            "once; headrace top shows who is waited for",
+            "once; headrace top shows which job is waited for",
             a->attach.stream, where);
 }
 

@@ -369,7 +369,7 @@ static void end_all(struct hr_agent *a)
 int hr_agent_run(struct hr_agent *agent, struct hr_error *error)
 {
     if (agent->was_run)
-        return hr__fail(error, -EINVAL, "this agent has served already: make another");
+        return hr__fail(error, -EINVAL, "this agent has already served: make another");
     agent->was_run = true;
     for (;;) {
         if (atomic_load(&agent->is_stopping))

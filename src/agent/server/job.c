@@ -132,8 +132,8 @@ static void notice(const struct hr__agent_job *job, char *out, size_t capacity)
     hr__surroundings_differ(&own, &its, differences, sizeof differences);
     if (*differences)
         snprintf(out, capacity,
-                 "the agent (process %d) runs under %s, as whoever started it did. Where that "
-                 "matters, end it (headrace agent --stop) and start it from here",
+                 "the agent (process %d) runs under %s, inherited from the process that started "
+                 "it. If that matters, end it (headrace agent --stop) and start it from here",
                  (int)getpid(), differences);
 }
 

@@ -90,7 +90,7 @@ int hr__trace_start(struct hr__trace *t, struct hr_error *error)
     int busy = atomic_exchange(&t->is_taken, 1);
     if (busy)
         return hr__fail(error, -EBUSY,
-                        "somebody else is recording this agent: wait until that is over");
+                        "another trace of this agent is being recorded: wait until it ends");
     for (int i = 0; i < t->workers; i++)
         if (!t->rings[i].events)
             t->rings[i].events = hr__alloc(HR__TAG_AGENT, t->capacity, sizeof *t->rings[i].events);

@@ -89,7 +89,7 @@ int hr_loader_set_hosts(struct hr_loader *loader, uint64_t epoch, const char *ca
     if (r)
         return r;
     if (!cache || !hr__hosts_is(cache))
-        return hr__fail(error, -EINVAL, "\"%.100s\" is no list of hosts (\"memcached:...\")",
+        return hr__fail(error, -EINVAL, "\"%.100s\" is not a list of hosts (\"memcached:...\")",
                         cache ? cache : "");
     r = hr__cluster_create(&next, l, cache, error);
     if (r)

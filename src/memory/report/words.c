@@ -14,25 +14,25 @@ static const struct {
     const char *remedy, *verb, *one, *many, *caveat;
 } advice[HR__ADVICE_KINDS] = {
     [HR__ADVICE_SWAP] =
-        {"swap out", "Swapping out", "a block that is idle over it", "blocks that are idle over it",
+        {"swap out", "Swapping out", "a block that is idle over the peak",
+         "blocks that are idle over the peak",
          "Swapping: the block is idle over the peak for longer than copying it out and back takes. "
-         "That the copies overlap with computing, and have the link to themselves, is assumed."},
+         "The copies are assumed to overlap with computing and to have the link to themselves."},
     [HR__ADVICE_UNTOUCHED] =
-        {"never touched", "Doing without", "a block that no operator touches",
+        {"never touched", "Removing", "a block that no operator touches",
          "blocks that no operator touches",
-         "Never touched: no operator reads or writes the block while it is recorded. Code that is "
-         "no operator, or that runs later, may need it."},
+         "Never touched: no operator reads or writes the block while it is recorded. Other "
+         "code, or code that runs later, may need it."},
     [HR__ADVICE_LATE_FREE] =
-        {"free sooner", "Freeing", "a block as soon as it is not used any more",
-         "blocks as soon as they are not used any more",
-         "Freeing sooner: nothing touches the block from before the peak on. End the last "
+        {"free sooner", "Freeing", "a block right after its last use",
+         "blocks right after their last use",
+         "Freeing sooner: the block's last use is before the peak. Drop the last "
          "reference to it (del, a smaller scope, detach) before the peak."},
     [HR__ADVICE_RECOMPUTE] =
-        {"make again", "Making", "an activation again where it is needed",
-         "activations again where they are needed",
-         "Making again: a cheap operator made the block, and it waits long for its next use. "
-         "torch.utils.checkpoint drops it and computes it anew; the cost is that computation's "
-         "time."},
+        {"recompute", "Recomputing", "an activation", "activations",
+         "Recomputing: a cheap operator made the block, and it waits long for its next use. "
+         "torch.utils.checkpoint drops it and computes it again, which takes the computation's "
+         "time once more."},
 };
 
 const char *hr__memory_remedy(enum hr__advice_kind kind)
@@ -64,7 +64,7 @@ static void say_when(const struct hr__memory_view *v, struct hr__draft *d)
     hr__draft_put(d, phase || v->iteration ? ", training holds " : ", the program holds ");
 }
 
-/* Writes "62 % activations, 20 % parameters, 15 % gradients and 3 % else". */
+/* Writes "62 % activations, 20 % parameters, 15 % gradients and 3 % other". */
 static void say_categories(const struct hr__memory_view *v, double total, struct hr__draft *d)
 {
     bool is_named[HR__CATEGORIES] = {false};
@@ -88,7 +88,7 @@ static void say_categories(const struct hr__memory_view *v, double total, struct
         hr__draft_print(d, "%s%d %% %s", n ? ", " : ": ", percent, hr__category_plural(most));
     }
     if (percent_left > 0 && percent_left < 100)
-        hr__draft_print(d, " and %d %% else", percent_left);
+        hr__draft_print(d, " and %d %% other", percent_left);
 }
 
 /* Writes what would save most at the peak of the main device. */

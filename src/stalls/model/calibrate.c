@@ -353,41 +353,36 @@ static void require_read(struct hr__model *model, double cold_s)
     model->has_storage = model->has_storage || model->storage.required > 0;
 }
 
-/* Fits a factor that slows storage down: its rate and its latency. */
-static int fit_storage(struct hr__model *model, double wanted_s, double now_s,
-                       struct hr_error *error)
+/* Fits a factor of storage within `range`; work_s: the time of what it multiplies. */
+static int fit_factor(const struct hr__model *model, hr__try_fn try_it, const double range[2],
+                      const double times_s[2], double work_s, double *factor,
+                      struct hr_error *error)
 {
-    struct hr__system at = model->system, *s = &at;
-    double value = 1, found_s = 0;
-    int r = hr__calibrate_solve(model, try_storage, wanted_s, (double[]){1, 10}, &value, error);
+    double value = 1, found_s = 0, now_s = times_s[0], wanted_s = times_s[1];
+    int r = hr__calibrate_solve(model, try_it, wanted_s, range, &value, error);
     if (!r)
-        r = try_storage(model, value, &found_s, error);
-    hr__model_storage(model, hr__reads_in_flight(s), 1, s);
-    double samples = (double)s->batch_size * s->ranks * model->cold_missing;
-    double transfer_s = hr__values_mean(model->sizes, s->bytes.count) / s->storage_bytes_per_s;
-    double each_s = (transfer_s + s->storage_latency_s) / hr__reads_in_flight(s);
-    double reading_s = samples * fmax(transfer_s, each_s);
-    if (!r && hr__calibrate_explains(now_s, found_s, wanted_s, (value - 1) * reading_s))
-        model->storage.factor = value;
+        r = try_it(model, value, &found_s, error);
+    if (!r && value > range[0] &&
+        hr__calibrate_explains(now_s, found_s, wanted_s, (value - 1) * work_s))
+        *factor = value;
     return r;
 }
 
-/* Fits a shorter latency, with the rate unchanged. */
-static int fit_latency(struct hr__model *model, double wanted_s, double now_s,
-                       struct hr_error *error)
+/* Fits storage to a cold batch, which takes times_s[0] and should take times_s[1]: a factor that
+ * slows down its rate and its latency, or one that shortens the latency. */
+static int fit_storage(struct hr__model *model, const double times_s[2], struct hr_error *error)
 {
-    struct hr__system at = model->system, *s = &at;
-    double value = 1, found_s = 0;
-    int r = hr__calibrate_solve(model, try_latency, wanted_s, (double[]){0.1, 1}, &value, error);
-    if (!r)
-        r = try_latency(model, value, &found_s, error);
-    hr__model_storage(model, hr__reads_in_flight(s), 1, s);
-    double samples = (double)s->batch_size * s->ranks * model->cold_missing;
-    double waiting_s = samples * s->storage_latency_s / hr__reads_in_flight(s);
-    if (!r && value > 0.1 &&
-        hr__calibrate_explains(now_s, found_s, wanted_s, (1 - value) * waiting_s))
-        model->storage.latency_factor = value;
-    return r;
+    struct hr__system s = model->system;
+    hr__model_storage(model, hr__reads_in_flight(&s), 1, &s);
+    double samples = (double)s.batch_size * s.ranks * model->cold_missing;
+    double transfer_s = hr__values_mean(model->sizes, s.bytes.count) / s.storage_bytes_per_s;
+    double each_s = (transfer_s + s.storage_latency_s) / hr__reads_in_flight(&s);
+    double waiting_s = samples * s.storage_latency_s / hr__reads_in_flight(&s);
+    return times_s[0] < times_s[1]
+               ? fit_factor(model, try_storage, (const double[]){1, 10}, times_s,
+                            samples * fmax(transfer_s, each_s), &model->storage.factor, error)
+               : fit_factor(model, try_latency, (const double[]){0.1, 1}, times_s, waiting_s,
+                            &model->storage.latency_factor, error);
 }
 
 /* A cold phase slower than simulated means slower storage. A faster one says nothing about
@@ -408,8 +403,7 @@ static int fit_cold(struct hr__model *model, double cold_s, struct hr_error *err
     bool hidden = wanted_s > cold_s && now_s <= wanted_s;
     if (r || hidden || is_met(now_s, wanted_s))
         return r;
-    return now_s < wanted_s ? fit_storage(model, wanted_s, now_s, error)
-                            : fit_latency(model, wanted_s, now_s, error);
+    return fit_storage(model, (const double[]){now_s, wanted_s}, error);
 }
 
 /* The cold phase counts only if it was verified: if some files were in memory, it says nothing

@@ -73,6 +73,19 @@ void served_stop(struct served *s)
     served_join(s);
 }
 
+void served_begin(struct served *s, struct fixture *f, int samples,
+                  const struct hr_agent_options *options)
+{
+    fixture_make(f, samples);
+    served_start(s, options);
+}
+
+void served_end(struct served *s, struct fixture *f)
+{
+    served_stop(s);
+    fixture_remove(f);
+}
+
 static void send_message(const struct peer *p, const struct hr__wire_message *message)
 {
     assert_int_equal(hr__wire_send(p->socket, message), 0);

@@ -26,6 +26,11 @@ struct served {
 void served_start(struct served *s, const struct hr_agent_options *options);
 void served_stop(struct served *s);
 
+/* Likewise, with a folder of so many samples (fixture.h). */
+void served_begin(struct served *s, struct fixture *f, int samples,
+                  const struct hr_agent_options *options);
+void served_end(struct served *s, struct fixture *f);
+
 /* Waits until the agent ends by itself. */
 void served_join(struct served *s);
 

@@ -325,7 +325,7 @@ static void test_no_such_command(void **state)
                  -ENOENT, "no command headrace-no-such in PATH");
     auto_refused("/nonexistent/headrace", -ENOENT, "/nonexistent/headrace, which is to be");
     auto_refused("/dev/null", -EACCES, "/dev/null, which is to be");
-    auto_refused("\x1f", -EINVAL, "has no name");
+    auto_refused("\x1f", -EINVAL, "command is empty");
     setenv("HEADRACE_AGENT_COMMAND", "headrace-neither\x1fx", 1);
     auto_refused(NULL, -ENOENT, "no command headrace-neither");
     auto_refused("", -ENOENT, "no command headrace-neither");
@@ -370,7 +370,7 @@ static void test_stale_socket(void **state)
     assert_non_null(strstr(error.message, p->socket));
     close(fd);
     assert_int_equal(hr__launch_connect(&fd, p->socket, &error), -ECONNREFUSED);
-    assert_non_null(strstr(error.message, "nobody serves"));
+    assert_non_null(strstr(error.message, "no agent serves"));
     assert_int_equal(hr__launch_listen(&fd, p->socket, &error), 0);
     close(fd);
     fd = start(p);
@@ -380,7 +380,7 @@ static void test_stale_socket(void **state)
     FILE *file = fopen(p->socket, "w");
     assert_non_null(file);
     fclose(file);
-    auto_refused(p->command, -ENOTSOCK, "is no socket");
+    auto_refused(p->command, -ENOTSOCK, "is not a socket");
     assert_int_equal(hr__launch_listen(&fd, p->socket, &error), -ENOTSOCK);
     assert_int_equal(access(p->socket, F_OK), 0);
     assert_int_equal(open_files(), before);
@@ -573,7 +573,7 @@ static void test_served_by_another(void **state)
     assert_int_equal(waitpid(job, NULL, 0), job);
     assert_int_equal(got, 1);
     assert_int_equal(r, -EACCES);
-    assert_non_null(strstr(error.message, "another user's"));
+    assert_non_null(strstr(error.message, "belongs to another user"));
     close(ready[0]);
 }
 

@@ -73,8 +73,7 @@ static void test_one_job(void **state)
     struct fixture f;
     struct served s;
     struct peer p;
-    fixture_make(&f, SAMPLES);
-    served_start(&s, NULL);
+    served_begin(&s, &f, SAMPLES, NULL);
     started(&p, &s, &f, "");
     assert_int_equal(p.placed.samples, SAMPLES);
     assert_int_equal(p.placed.missed, 0);
@@ -105,8 +104,7 @@ static void test_one_job(void **state)
     json_decref(status);
     peer_leave(&p);
     json_decref(status_when(&s, "streams", 0));
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 /* Different batch sizes, one preparation. */
@@ -116,8 +114,7 @@ static void test_shared(void **state)
     struct fixture f;
     struct served s;
     struct peer p[4];
-    fixture_make(&f, SAMPLES);
-    served_start(&s, NULL);
+    served_begin(&s, &f, SAMPLES, NULL);
     for (int i = 0; i < 4; i++) {
         job(&p[i], &s, &f, "shared");
         p[i].attach.batch_size = batches[i];
@@ -159,8 +156,7 @@ static void test_shared(void **state)
             json_decref(status);
         }
     }
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 static void test_joins(void **state)
@@ -169,8 +165,7 @@ static void test_joins(void **state)
     struct served s;
     struct peer first, now, later;
     struct hr__wire_message message;
-    fixture_make(&f, SAMPLES);
-    served_start(&s, NULL);
+    served_begin(&s, &f, SAMPLES, NULL);
     started(&first, &s, &f, "x");
     for (int i = 0; i < 6; i++)
         assert_int_equal(peer_take(&first, 16, 0), 16);
@@ -220,8 +215,7 @@ static void test_joins(void **state)
     assert_int_equal(last.placed.epoch, 0);
     assert_int_equal(peer_rest(&last, 16), SAMPLES);
     peer_leave(&last);
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 /* Between two epochs of the others: a job that joins with "now" begins the next one; another waits
@@ -232,8 +226,7 @@ static void test_joins_between_epochs(void **state)
     struct served s;
     struct peer first, now, later;
     struct hr__wire_message message;
-    fixture_make(&f, SAMPLES);
-    served_start(&s, NULL);
+    served_begin(&s, &f, SAMPLES, NULL);
     started(&first, &s, &f, "x");
     assert_int_equal(peer_rest(&first, 16), SAMPLES);
     job(&later, &s, &f, "x");
@@ -267,8 +260,7 @@ static void test_joins_between_epochs(void **state)
     peer_leave(&first);
     peer_leave(&now);
     peer_leave(&later);
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 /* A job that lags gets its samples prepared separately, from its very next one, and returns to the
@@ -279,8 +271,7 @@ static void test_lags_and_catches_up(void **state)
     struct served s;
     struct peer fast, slow;
     struct hr__wire_message message;
-    fixture_make(&f, 600);
-    served_start(&s, NULL);
+    served_begin(&s, &f, 600, NULL);
     started(&fast, &s, &f, "x");
     started(&slow, &s, &f, "x");
     int taken = 0;
@@ -320,8 +311,7 @@ static void test_lags_and_catches_up(void **state)
     assert_int_equal(peer_take(&fast, 16, 0), 0);
     peer_leave(&slow);
     peer_leave(&fast);
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 /* A job that stops while it holds batches delays nobody, and keeps them. */
@@ -330,8 +320,7 @@ static void test_stands_still(void **state)
     struct fixture f;
     struct served s;
     struct peer fast, still;
-    fixture_make(&f, 600);
-    served_start(&s, NULL);
+    served_begin(&s, &f, 600, NULL);
     started(&fast, &s, &f, "x");
     started(&still, &s, &f, "x");
     assert_int_equal(peer_take(&still, 16, 1), 16);
@@ -357,8 +346,7 @@ static void test_stands_still(void **state)
     free(copy);
     peer_leave(&still);
     peer_leave(&fast);
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 /* A job that joins does not wait for ever for one that has stopped; the latter is alone
@@ -369,8 +357,7 @@ static void test_joins_beside_still(void **state)
     struct served s;
     struct peer still, late;
     struct hr__wire_message message;
-    fixture_make(&f, 600);
-    served_start(&s, NULL);
+    served_begin(&s, &f, 600, NULL);
     started(&still, &s, &f, "x");
     for (int i = 0; i < 6; i++)
         assert_int_equal(peer_take(&still, 16, 0), 16);
@@ -389,8 +376,7 @@ static void test_joins_beside_still(void **state)
     assert_int_equal(peer_rest(&still, 16), 600 - 96);
     peer_leave(&still);
     peer_leave(&late);
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 /* Rank r takes r, r + W, ...; the end is padded from the start. */
@@ -399,8 +385,7 @@ static void test_ranks(void **state)
     struct fixture f;
     struct served s;
     struct peer p[3];
-    fixture_make(&f, SAMPLES);
-    served_start(&s, NULL);
+    served_begin(&s, &f, SAMPLES, NULL);
     for (int r = 0; r < 3; r++) {
         job(&p[r], &s, &f, "ranks");
         p[r].attach.rank = r;
@@ -427,8 +412,7 @@ static void test_ranks(void **state)
     json_decref(status);
     for (int r = 0; r < 3; r++)
         peer_leave(&p[r]);
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 static void test_refusals(void **state)
@@ -438,8 +422,7 @@ static void test_refusals(void **state)
     struct peer good, other;
     struct hr__wire_message message;
     struct hr_error error;
-    fixture_make(&f, SAMPLES);
-    served_start(&s, NULL);
+    served_begin(&s, &f, SAMPLES, NULL);
     started(&good, &s, &f, "x");
     job(&other, &s, &f, "x");
     other.attach.seed++;
@@ -485,8 +468,7 @@ static void test_refusals(void **state)
     assert_int_equal(hr_agent_create(&second, &options, &error), -EINVAL);
     assert_true(peer_take(&good, 1, 0) == 1);
     peer_leave(&good);
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 /* A job that repeats a message endlessly does not delay the others. */
@@ -495,8 +477,7 @@ static void test_flood(void **state)
     struct fixture f;
     struct served s;
     struct peer good, flood;
-    fixture_make(&f, SAMPLES);
-    served_start(&s, NULL);
+    served_begin(&s, &f, SAMPLES, NULL);
     job(&flood, &s, &f, "");
     assert_int_equal(peer_attach(&flood), 0);
     assert_int_equal(fcntl(flood.socket, F_SETFL, O_NONBLOCK), 0);
@@ -509,8 +490,7 @@ static void test_flood(void **state)
     peer_leave(&flood);
     peer_leave(&good);
     json_decref(status_when(&s, "jobs", 0));
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 static void test_bad_samples(void **state)
@@ -560,8 +540,7 @@ static void test_bad_samples(void **state)
     peer_leave(&p);
     peer_leave(&late);
     peer_leave(&later);
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 /* After an agent was lost, the jobs come back one after the other, each at its own position. */
@@ -571,8 +550,7 @@ static void test_comes_back_behind(void **state)
     struct served s;
     struct peer ahead, behind;
     struct hr__wire_message message;
-    fixture_make(&f, 600);
-    served_start(&s, NULL);
+    served_begin(&s, &f, 600, NULL);
     job(&ahead, &s, &f, "x");
     assert_int_equal(peer_attach(&ahead), 0);
     peer_seek(&ahead, 2, 320, 0);
@@ -597,8 +575,7 @@ static void test_comes_back_behind(void **state)
     assert_int_equal(taken, 600 - 304);
     peer_leave(&ahead);
     peer_leave(&behind);
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 /* A job dies while its child has the socket: the end of its process is detected. */
@@ -608,8 +585,7 @@ static void test_death(void **state)
     struct served s;
     struct peer p;
     int ready[2];
-    fixture_make(&f, SAMPLES);
-    served_start(&s, NULL);
+    served_begin(&s, &f, SAMPLES, NULL);
     assert_int_equal(pipe(ready), 0);
     pid_t child = fork();
     if (!child) {
@@ -634,8 +610,7 @@ static void test_death(void **state)
     json_decref(status);
     json_decref(status_when(&s, "streams", 0));
     close(ready[0]);
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 /* For an agent that ends after this time without jobs; -1: never. */
@@ -654,8 +629,7 @@ static void test_idle_end(void **state)
     struct served s;
     struct peer p;
     struct hr_agent_options options = idle_options(300);
-    fixture_make(&f, 40);
-    served_start(&s, &options);
+    served_begin(&s, &f, 40, &options);
     started(&p, &s, &f, "");
     nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
     assert_int_equal(peer_rest(&p, 16), 40);
@@ -737,8 +711,7 @@ static void test_cache(void **state)
         peer_leave(&p);
         json_decref(status_when(&s, "streams", 0));
     }
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 /* Attaches a job with an order of its own, and places it. */
@@ -809,8 +782,7 @@ static void test_pushed(void **state)
     struct served s;
     struct peer good, bad;
     struct hr__wire_message message;
-    fixture_make(&f, SAMPLES);
-    served_start(&s, NULL);
+    served_begin(&s, &f, SAMPLES, NULL);
     started_own(&good, &s, &f);
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         started_own(&bad, &s, &f);
@@ -848,8 +820,7 @@ static void test_pushed(void **state)
     assert_int_equal(sample_at(&good, 16 * at + 1)->index, 31);
     peer_leave(&good);
     json_decref(status_when(&s, "streams", 0));
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 /* With an argument: only tests whose names match it. */

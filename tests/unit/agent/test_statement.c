@@ -114,14 +114,6 @@ static struct hr_dataset *folder(const char *path)
     return dataset;
 }
 
-static void write_file(const char *path, const char *text)
-{
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
-}
-
 static void test_folders(void **state)
 {
     const struct tree *t = *state;
@@ -150,8 +142,8 @@ static void test_folders(void **state)
 static void test_lists(void **state)
 {
     struct hr_dataset *dataset;
-    write_file("list.txt", "photos/dog/3.png\t-9223372036854775808\n"
-                           "photos/cat/1.jpg 9223372036854775807\nphotos/cat/1.jpg 0\n");
+    test_write_text("list.txt", "photos/dog/3.png\t-9223372036854775808\n"
+                                "photos/cat/1.jpg 9223372036854775807\nphotos/cat/1.jpg 0\n");
     opened(hr_dataset_open(&dataset, "list.txt", NULL, NULL));
     check_same(dataset);
     struct hr_recipe *recipe = plain();
@@ -203,7 +195,7 @@ static void test_odd_names(void **state)
     struct hr_recipe *recipe = plain();
     for (size_t i = 0; i < 4; i++) {
         struct hr_dataset *dataset;
-        write_file(names[i], "bytes");
+        test_write_text(names[i], "bytes");
         opened(hr_dataset_from_paths(&dataset, &names[i], NULL, 1, NULL));
         check_same(dataset);
         char *text = write_text(dataset, recipe);
@@ -300,16 +292,16 @@ static void test_stale(void **state)
     assert_int_equal(remove("photos/dog/3.png"), 0);
     read_refused(text, -ESTALE, "is not what it was");
     hr__free(text);
-    write_file("list.txt", "photos/cat/1.jpg 1\n");
+    test_write_text("list.txt", "photos/cat/1.jpg 1\n");
     opened(hr_dataset_open(&dataset, "list.txt", NULL, NULL));
     text = write_text(dataset, recipe);
     hr_dataset_unref(&dataset);
-    write_file("list.txt", "photos/cat/1.jpg 2\n");
+    test_write_text("list.txt", "photos/cat/1.jpg 2\n");
     read_refused(text, -ESTALE, "list.txt is not what it was");
     assert_int_equal(remove("list.txt"), 0);
     read_refused(text, -ENOENT, "list.txt");
     assert_int_equal(mkfifo("list.txt", 0600), 0);
-    read_refused(text, -ESTALE, "no regular file");
+    read_refused(text, -ESTALE, "no longer a regular file");
     hr__free(text);
     hr_recipe_unref(&recipe);
 }

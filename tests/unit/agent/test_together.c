@@ -101,8 +101,7 @@ static void test_same(void **state)
                                   {9, 3, 4, 0}, {1, 0, 1, 0}, {100, 0, 1, 0}};
     struct fixture f;
     struct served s;
-    fixture_make(&f, SAMPLES);
-    served_start(&s, NULL);
+    served_begin(&s, &f, SAMPLES, NULL);
     for (size_t j = 0; j < sizeof jobs / sizeof *jobs; j++) {
         struct hr_loader_options o;
         set_options(&o, &s, j % 2 ? "same" : NULL);
@@ -113,8 +112,7 @@ static void test_same(void **state)
         o.shuffle = j != 2;
         compare(&f, &o);
     }
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 #define BATCH_MOST 12
@@ -252,8 +250,7 @@ static void compare_pushed(int is_copied)
     assert_int_equal(batches_copied(&s), is_copied ? 160 : 0);
     hr_loader_destroy(&l);
     hr_loader_destroy(&m);
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 static void test_pushed(void **state)
@@ -556,8 +553,7 @@ static void test_bad(void **state)
         hr_loader_destroy(&l);
         hr_loader_destroy(&m);
     }
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 /* Each sample of an epoch is prepared once for all jobs that take it at the same time. */
@@ -568,8 +564,7 @@ static void test_once(void **state)
     struct hr_loader_options o;
     struct hr_loader *l[3];
     struct hr_batch *batch;
-    fixture_make(&f, SAMPLES);
-    served_start(&s, NULL);
+    served_begin(&s, &f, SAMPLES, NULL);
     for (int i = 0; i < 3; i++) {
         set_options(&o, &s, "once");
         o.batch_size = 8 + 2 * i;
@@ -605,8 +600,7 @@ static void test_once(void **state)
     assert_int_equal(count, SAMPLES);
     for (int i = 0; i < 3; i++)
         hr_loader_destroy(&l[i]);
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 int main(void)

@@ -40,11 +40,6 @@ static void placed(struct peer *p, const struct served *s, const struct fixture 
     peer_sit(p);
 }
 
-static void pause_ms(int ms)
-{
-    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
-}
-
 /* Waits until `key` of the status has the given value. */
 static void wait_for(const struct served *s, const char *key, int64_t value)
 {
@@ -57,7 +52,7 @@ static void wait_for(const struct served *s, const char *key, int64_t value)
         if (is == value)
             return;
         assert_true(i < 12000);
-        pause_ms(10);
+        test_pause_ms(10);
     }
 }
 
@@ -108,8 +103,7 @@ static void test_lists_beyond_memory(void **state)
     struct fixture f;
     struct served s;
     struct peer p;
-    fixture_make(&f, SAMPLES);
-    served_start(&s, NULL);
+    served_begin(&s, &f, SAMPLES, NULL);
     peer_connect(&p, &s, 0);
     peer_options(&p, &f, "");
     memory_left = SAMPLES * 64;
@@ -120,8 +114,7 @@ static void test_lists_beyond_memory(void **state)
     peer_sit(&p);
     assert_int_equal(peer_rest(&p, 16), SAMPLES);
     peer_leave(&p);
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 /* The agent closes the connection of a job that it cannot write to, since the job would wait for
@@ -134,8 +127,7 @@ static void test_unwritable_job(void **state)
     struct served s;
     struct peer other, p;
     struct hr__wire_message message;
-    fixture_make(&f, SAMPLES);
-    served_start(&s, NULL);
+    served_begin(&s, &f, SAMPLES, NULL);
     placed(&other, &s, &f, "told");
     for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
         attached(&p, &s, &f, "told", 16);
@@ -151,8 +143,7 @@ static void test_unwritable_job(void **state)
     }
     assert_int_equal(peer_rest(&other, 16), SAMPLES);
     peer_leave(&other);
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 /* A job that has the eventfd of a queue may signal it long after the queue was freed. */
@@ -162,8 +153,7 @@ static void test_rings_a_queue_that_is_gone(void **state)
     struct served s;
     struct peer p, other;
     uint64_t one = 1;
-    fixture_make(&f, SAMPLES);
-    served_start(&s, NULL);
+    served_begin(&s, &f, SAMPLES, NULL);
     placed(&p, &s, &f, "");
     assert_int_equal(peer_take(&p, 16, 0), 16);
     int room = fcntl(p.room, F_DUPFD_CLOEXEC, 0);
@@ -178,8 +168,7 @@ static void test_rings_a_queue_that_is_gone(void **state)
     placed(&other, &s, &f, "");
     assert_int_equal(peer_rest(&other, 16), SAMPLES);
     peer_leave(&other);
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 /* Viewers, staying or coming repeatedly, do not keep an agent alive that was started for jobs. */
@@ -201,7 +190,7 @@ static void test_viewers_do_not_keep_it(void **state)
     char *json;
     while (!hr_agent_status(s.socket, &json, NULL)) {
         hr_text_free(json);
-        pause_ms(50);
+        test_pause_ms(50);
     }
     assert_int_equal(peer_receive(&viewer, &message), 0);
     served_join(&s);
@@ -213,7 +202,7 @@ static void test_viewers_do_not_keep_it(void **state)
     int64_t used_ns;
     do { /* a thread that polls would never stop using CPU time */
         clock_gettime(clock, &used[0]);
-        pause_ms(200);
+        test_pause_ms(200);
         clock_gettime(clock, &used[1]);
         used_ns = (used[1].tv_sec - used[0].tv_sec) * INT64_C(1000000000) + used[1].tv_nsec -
                   used[0].tv_nsec;
@@ -263,8 +252,7 @@ static void test_goes_on_after_a_halt(void **state)
     assert_int_equal(taken, before);
     peer_leave(&fast);
     peer_leave(&late);
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 /* A leased batch, the last of an epoch, does not change while batches larger than the ring are
@@ -276,8 +264,7 @@ static void test_keeps_lent_one_while_others_are_copied(void **state)
     struct peer first;
     struct hr_batch *batch, *kept = NULL;
     struct hr_error error;
-    fixture_make(&f, SAMPLES);
-    served_start(&s, NULL);
+    served_begin(&s, &f, SAMPLES, NULL);
     attached(&first, &s, &f, "small", 8);
     struct hr_loader *loader = loader_make(&s, &f, "small", 48);
     start(loader, 0);
@@ -302,8 +289,7 @@ static void test_keeps_lent_one_while_others_are_copied(void **state)
     hr_batch_release(&kept);
     hr_loader_destroy(&loader);
     peer_leave(&first);
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 /* Keeps the first batches of many epochs that are left early. */
@@ -312,8 +298,7 @@ static void test_keeps_first_ones(void **state)
     struct fixture f;
     struct served s;
     struct hr_batch *kept[12];
-    fixture_make(&f, SAMPLES);
-    served_start(&s, NULL);
+    served_begin(&s, &f, SAMPLES, NULL);
     struct hr_loader *loader = loader_make(&s, &f, "", 16);
     for (uint64_t epoch = 0; epoch < 12; epoch++) {
         start(loader, epoch);
@@ -326,8 +311,7 @@ static void test_keeps_first_ones(void **state)
         hr_batch_release(&kept[epoch]);
     }
     hr_loader_destroy(&loader);
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 /* A loader that has ended counts as ended, although a child has its socket, too. */
@@ -335,8 +319,7 @@ static void test_child_has_the_socket(void **state)
 {
     struct fixture f;
     struct served s;
-    fixture_make(&f, SAMPLES);
-    served_start(&s, NULL);
+    served_begin(&s, &f, SAMPLES, NULL);
     struct hr_loader *loader = loader_make(&s, &f, "", 16);
     start(loader, 0);
     struct hr_batch *batch = fixture_next(loader);
@@ -350,8 +333,7 @@ static void test_child_has_the_socket(void **state)
     wait_for(&s, "jobs", 0);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
-    served_stop(&s);
-    fixture_remove(&f);
+    served_end(&s, &f);
 }
 
 int main(void)

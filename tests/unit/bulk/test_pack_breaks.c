@@ -112,10 +112,7 @@ static void torn_tail_is_written_again(void **state)
             map.sizes[torn] = HR_SIZE_UNKNOWN;
         else
             map.ranges[torn].offset += 64;
-        FILE *out = fopen(bench_at(&b, "torn.partial"), "wb");
-        assert_non_null(out);
-        assert_int_equal(fwrite(bytes, 1, length, out), length);
-        assert_int_equal(fclose(out), 0);
+        test_write(bench_at(&b, "torn.partial"), bytes, length);
         free(bytes);
         bench_options(&options, HR_FORM_COEFFICIENTS, 2);
         bench_write(b.folder, bench_at(&b, "torn"), &options, &result);

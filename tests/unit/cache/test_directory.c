@@ -347,7 +347,7 @@ static void test_damaged(void **state)
     *logged = 0;
     spoil(s);
     struct hr__segment *t = open_one("shm:a?size=1MiB", 1);
-    assert_non_null(strstr(logged, "who uses it reads from storage"));
+    assert_non_null(strstr(logged, "its users read from storage"));
     assert_int_equal(files_of("a", files), 1);
     assert_int_equal(grow(s, 4096), -ENOSPC);
     assert_int_equal(grow(t, 4096), 0);
@@ -393,7 +393,7 @@ static void test_other_versions(void **state)
     hr__directory_close(&old);
     new = open_one("shm:versions?size=1MiB", 3);
     assert_int_equal(files_of("versions", files), 2); /* the segments of sets 2 and 3 */
-    assert_non_null(strstr(logged, "another version of Headrace made it; it is made anew"));
+    assert_non_null(strstr(logged, "another version of Headrace made it; it is made again"));
     hr__directory_close(&new);
     drop("versions");
 }
@@ -529,7 +529,7 @@ static void test_group(void **state)
     assert_int_equal(refused(text, "is not of group"), -EACCES);
     assert_int_equal(rmdir(directory), 0);
     assert_int_equal(refused("shm:a?size=1MiB&group=no-such-group", "does not exist"), -EINVAL);
-    assert_int_equal(refused("shm:a?size=1MiB&group=987654", "no member of group"), -EACCES);
+    assert_int_equal(refused("shm:a?size=1MiB&group=987654", "not a member of group"), -EACCES);
 }
 
 static void test_locked(void **state)

@@ -32,10 +32,7 @@ static void write_file(int i, const char *text, int seconds)
     char path[128];
     struct timespec t;
     path_of(path, i);
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
+    test_write_text(path, text);
     clock_gettime(CLOCK_REALTIME, &t);
     t.tv_sec += seconds - 100;
     assert_int_equal(utimensat(AT_FDCWD, path, (const struct timespec[]){t, t}, 0), 0);

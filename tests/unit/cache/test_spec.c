@@ -134,9 +134,9 @@ static void test_wrong(void **state)
         {"shm:x?size=1GiB&share=-1", "share \"-1\" must be"},
         {"shm:x?size=1GiB&group=", "group \"\" must be the name of a Unix group"},
         {"shm:x?size=1GiB&group=" LONG, "of at most 63 bytes"},
-        {"shm:x?size=1GiB&form=rgb", "form \"rgb\" is none: write auto, encoded, indexed, "
+        {"shm:x?size=1GiB&form=rgb", "form \"rgb\" does not exist: write auto, encoded, indexed, "
                                      "coefficients or planes"},
-        {"shm:x?size=1GiB&form=", "form \"\" is none"},
+        {"shm:x?size=1GiB&form=", "form \"\" does not exist"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct hr__cache_spec spec;

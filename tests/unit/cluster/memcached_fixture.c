@@ -23,12 +23,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static void nap(void)
-{
-    const struct timespec pause = {0, 5000000};
-    nanosleep(&pause, NULL);
-}
-
 /*
  * Returns a free port of an address family; 0: this machine has no such address. The port is below
  * those that the kernel assigns by itself, for two reasons: no other socket can get it while the
@@ -175,7 +169,7 @@ void memcached_restart(struct memcached *server)
         }
         if (answers(server))
             return;
-        nap();
+        test_pause_ms(5);
     }
     fail_msg("memcached does not answer on %s", server->address);
 }

@@ -189,14 +189,6 @@ static void test_subset(void **state)
     hr_dataset_unref(&parent);
 }
 
-static void write_text(const char *path, const char *text)
-{
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
-}
-
 /* Hosts compare labels, but keys do not depend on them. */
 static void test_labels(void **state)
 {
@@ -205,7 +197,7 @@ static void test_labels(void **state)
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof path, "%s/list%d", dir, i);
         snprintf(text, sizeof text, "%s/a/c0/00.jpg %d\n%s/a/c0/02.jpg 1\n", dir, i, dir);
-        write_text(path, text);
+        test_write_text(path, text);
         snprintf(text, sizeof text, "list%d", i);
         of[i] = know_at(text);
     }

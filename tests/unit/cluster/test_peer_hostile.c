@@ -51,12 +51,6 @@ struct hostile_server {
     pthread_t thread;
 };
 
-static void nap_ms(int ms)
-{
-    const struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
-    nanosleep(&pause, NULL);
-}
-
 /* Returns non-zero if data can be read; 0 at the end of the test. */
 static int readable(struct hostile_server *s, int fd)
 {
@@ -76,7 +70,7 @@ static int say(struct hostile_server *s, int fd, const char *text, size_t length
             return -1;
         i += n > 0 ? (size_t)n : 0;
         if (n < 0 || step_ms)
-            nap_ms(step_ms ? step_ms : 1);
+            test_pause_ms(step_ms ? step_ms : 1);
     }
     return 0;
 }

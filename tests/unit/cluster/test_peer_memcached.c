@@ -402,7 +402,7 @@ static void test_user(void **state)
     refused("me", "mistaken", "refuses the user");
     refused("me", "se:cre", "refuses the user");
     refused("nobody", "se:cret", "refuses the user");
-    refused(NULL, NULL, "user= and password-file= name one");
+    refused(NULL, NULL, "set user= and password-file=");
     end_authfile();
     /* A user on a server without logins: the password is not even sent. */
     refused("me", "se:cret", "knows no users");

@@ -233,8 +233,8 @@ static void test_segments(void **state)
     scribble("the first value", "THE FIRST VALUE");
     for (int i = 0; i < 3; i++)
         assert_false(holds(cache, 1, ""));
-    assert_non_null(strstr(logged, "nobody with this key file put there"));
-    assert_null(strstr(strstr(logged, "nobody with") + 1, "nobody with"));
+    assert_non_null(strstr(logged, "was not made with this key file"));
+    assert_null(strstr(strstr(logged, "not made with") + 1, "not made with"));
     const uint64_t met = foreign(cache);
     assert_true(met >= 3);
     /* The other items are unaffected. */

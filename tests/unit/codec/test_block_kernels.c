@@ -1,9 +1,9 @@
 /*
- * Every version of block unpacking against an independent one: blocks and groups are written here,
- * value by value as coefficients_blocks.h and coefficients.h describe them, and their samples
- * computed with 64-bit numbers straight from the definition of the transform's fixed point. Widths,
- * exceptions, maps and DC of every kind, runs of every length; hostile bytes leave
- * neither the item nor the output.
+ * Compares every version of block unpacking with an independent one: the test writes blocks and
+ * groups value by value, as coefficients_blocks.h and coefficients.h describe them, and computes
+ * their samples with 64-bit numbers directly from the definition of the fixed-point transform.
+ * Covers all widths, exceptions, maps and DC values, and runs of any length; hostile bytes cause no
+ * access outside the item and the output.
  */
 #include "../test.h"
 
@@ -17,7 +17,7 @@
 
 static uint64_t seed = 1;
 
-/* Below `below`, which is not 0. */
+/* Returns a random number below `below`, which is not 0. */
 static unsigned draw(unsigned below)
 {
     seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
@@ -45,12 +45,12 @@ static unsigned code_of(int value, unsigned width)
     return (unsigned)(value < 0 ? value + half : value + half - 1);
 }
 
-/* What a block shall be like. */
+/* The properties of a block. */
 struct block_kernels_kind {
     unsigned w1, w2; /* 0..7 */
     unsigned share;  /* of non-zero coefficients, per cent */
     unsigned exceptions;
-    unsigned n; /* map bytes at most */
+    unsigned n; /* largest number of map bytes */
 };
 
 /* Writes a block into `out` and its coefficients, natural order, into `natural`; returns
@@ -101,7 +101,7 @@ static size_t write_block(uint8_t *out, int16_t natural[64], const struct block_
     return at;
 }
 
-/* One output of the transform's 8: cosines of 13 bits, as sums of its constants. */
+/* Returns one of the transform's 8 outputs: cosines of 13 bits, as sums of its constants. */
 static int64_t one_output(const int64_t in[8], int i)
 {
     static const int even[4][4] = {
@@ -128,7 +128,7 @@ static int64_t shift(int64_t v, int bits)
     return (v + (INT64_C(1) << (bits - 1))) >> bits;
 }
 
-/* Returns 0 where the packer would refuse the block. */
+/* Returns 0 if the packer would refuse the block. */
 static int expected_samples(const int16_t natural[64], const uint16_t quant[64], uint8_t out[64])
 {
     int64_t between[64], in[8], limit[4] = {0};
@@ -198,7 +198,7 @@ static struct hr__block_run as_run(const struct block_kernels_run *r, uint8_t *o
 }
 
 static void expect_samples(const struct block_kernels_run *r,
-                           const struct hr__block_kernels *kernels, const char *name,
+                           const struct hr__block_kernels *kernels, int number,
                            const struct block_kernels_kind *kind)
 {
     uint8_t *out = malloc(8 * STRIDE);
@@ -208,29 +208,39 @@ static void expect_samples(const struct block_kernels_run *r,
     for (uint32_t i = 0; i < r->blocks; i++)
         for (uint32_t y = 0; y < 8; y++)
             if (memcmp(out + y * STRIDE + 8 * i, r->want[i] + 8 * y, 8))
-                fail_msg("%s: row %u of block %u of %u, widths %u and %u", name, y, i, r->blocks,
-                         kind->w1, kind->w2);
+                fail_msg("kernels %d: row %u of block %u of %u, widths %u and %u", number, y, i,
+                         r->blocks, kind->w1, kind->w2);
     for (int y = 0; y < 8; y++)
         for (size_t x = 8 * (r->blocks + 3); x < STRIDE; x++)
             assert_int_equal(out[y * STRIDE + (int)x], 0xA5);
-    run.end--; /* the last block leaves the item */
+    run.end--; /* the last block ends outside the item */
     assert_int_equal(kernels->unpack(&run), -EBADMSG);
     free(out);
 }
 
-/* By every version of the code that this machine can run. */
-static void expect_run(const struct block_kernels_run *r, const struct block_kernels_kind *kind)
+/* Lists every version of the code that this machine can run, the portable one first. */
+static int list_kernels(const struct hr__block_kernels *kernels[4])
 {
-    static const char *const names[] = {"portable", "AVX2 or NEON", "AVX-512"};
-    for (int isa = 0; isa <= (int)hr__isa(); isa++)
-        expect_samples(r, hr__block_kernels((enum hr__isa)isa), names[isa], kind);
+    int count = 0;
+    for (; count <= (int)hr__isa(); count++)
+        kernels[count] = hr__block_kernels((enum hr__isa)count);
 #ifdef __x86_64__
     if (hr__isa() >= HR__ISA_AVX2)
-        expect_samples(r, &hr__block_kernels_avx2_slow_pdep, "AVX2 without PDEP", kind);
+        kernels[count++] = &hr__block_kernels_avx2_slow_pdep;
 #endif
+    return count;
 }
 
-/* As large as HR__COLUMN_LIMIT leaves room for, else most blocks would be refused. */
+/* Checks a run with every version of the code that this machine can execute. */
+static void expect_run(const struct block_kernels_run *r, const struct block_kernels_kind *kind)
+{
+    const struct hr__block_kernels *kernels[4];
+    int count = list_kernels(kernels);
+    for (int i = 0; i < count; i++)
+        expect_samples(r, kernels[i], i, kind);
+}
+
+/* Returns a quantiser so small that most blocks are within HR__COLUMN_LIMIT; others are refused. */
 static unsigned largest_quant(const struct block_kernels_kind *kind)
 {
     unsigned width = kind->w1 > kind->w2 ? kind->w1 : kind->w2;
@@ -269,8 +279,8 @@ static void large_quantisers(void **state)
     }
 }
 
-/* Exceptions where no coefficient is, twice in one place, at DC: nobody writes them, but
- * all versions read them alike. */
+/* Exceptions without a coefficient, twice in one place, or at DC: no packer writes them, but all
+ * versions read them alike. */
 static void odd_exceptions_are_read_alike(void **state)
 {
     static const uint8_t odd[] = {0x20, 0x20, 0x44, 5,    0x02, 7,  9, 40, 0,  9, 30,
@@ -290,8 +300,8 @@ static void odd_exceptions_are_read_alike(void **state)
     free(bytes);
 }
 
-/* Any bytes: the same verdict from all, nothing read or written outside (which a sanitizer
- * sees: both are blocks of their own). */
+/* Any bytes: all versions give the same verdict, and none reads or writes outside (which a
+ * sanitizer detects, because both are blocks of their own). */
 static void try_hostile(int n, const struct hr__block_profiles *profiles)
 {
     struct block_kernels_run r = {
@@ -302,11 +312,13 @@ static void try_hostile(int n, const struct hr__block_profiles *profiles)
         r.bytes[i] = (uint8_t)(n % 3 ? draw(256) : draw(256) & draw(256) & draw(256));
     for (int i = 0; i < 64; i++)
         r.quant[i] = (uint16_t)draw(n % 5 ? 256 : 65536);
-    for (int isa = 0; isa <= (int)hr__isa(); isa++) {
+    const struct hr__block_kernels *kernels[4];
+    int count = list_kernels(kernels);
+    for (int i = 0; i < count; i++) {
         uint8_t *out = malloc(8 * STRIDE);
         struct hr__block_run run = as_run(&r, out);
-        int verdict = hr__block_kernels((enum hr__isa)isa)->unpack(&run);
-        assert_true(!isa || verdict == result);
+        int verdict = kernels[i]->unpack(&run);
+        assert_true(!i || verdict == result);
         result = verdict;
         free(out);
     }

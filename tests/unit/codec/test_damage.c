@@ -1,7 +1,7 @@
 /*
- * What is wrong with files in real image folders: each is an error with the
- * right code and words, or is decoded exactly; pixels are never guessed, and a
- * header's promise of a large image takes no memory.
+ * Damage found in real image folders: each file is an error with the right code and message, or is
+ * decoded exactly. Pixels are never guessed, and a header that declares a large image takes no
+ * memory.
  */
 #include "../test.h"
 #include "images.h"
@@ -75,7 +75,7 @@ static void expect_exact(void **state, const struct bytes *file, const struct by
     free(reference);
 }
 
-/* Where the frame header's marker is. */
+/* Returns the position of the frame header's marker. */
 static size_t find_marker(const struct bytes *file, int low, int high)
 {
     for (size_t i = 2; i + 4 < file->length;) {
@@ -117,8 +117,8 @@ static void other_formats_are_named(void **state)
 #undef EXPECT
 }
 
-/* Every cut makes the whole image an error, as in Pillow; rows that are there
- * in full can still be had. */
+/* A file truncated anywhere is an error for the whole image, as in Pillow; complete rows can still
+ * be decoded. */
 static void truncation_is_found(void **state)
 {
     for (int scans = SCANS_BASELINE; scans <= SCANS_SEPARATE; scans++) {
@@ -143,14 +143,14 @@ static void truncation_is_found(void **state)
     }
 }
 
-/* Any change that libjpeg notices, and that could change a pixel, is an error. */
+/* Any change that libjpeg detects, and that could change a pixel, is an error. */
 static void corrupt_entropy_data_is_found(void **state)
 {
     struct bytes file = make_jpeg(&ordinary);
-    /* libjpeg-turbo looks for wrong codes in the last few KB only; before, they
-     * show where they make the decoder run into a marker. */
+    /* libjpeg-turbo checks for wrong codes only in the last few KB; before them, they are detected
+     * if the decoder runs into a marker. */
     uint8_t *scan = file.data + file.length - 2000;
-    for (int i = 0; i < 40; i += 2) /* all ones is no Huffman code */
+    for (int i = 0; i < 40; i += 2) /* all ones is not a Huffman code */
         memcpy(scan + i, "\xFF\0", 2);
     expect_failure(state, &file, -EBADMSG, "damaged JPEG: Corrupt JPEG data: bad Huffman code");
     memcpy(file.data + find_marker(&file, 0xDA, 0xDA) + 500, "\xFF\xD9", 2);
@@ -171,14 +171,14 @@ static void corrupt_entropy_data_is_found(void **state)
     free(file.data);
 }
 
-/* Oddities of real files that leave the pixels alone. */
+/* Oddities of real files that do not affect pixels. */
 static void harmless_oddities_are_decoded(void **state)
 {
     struct bytes good = make_jpeg(&ordinary);
     struct bytes file = {malloc(good.length + 16), good.length};
     memcpy(file.data, good.data, good.length);
     memset(file.data + file.length, 0x5A, 16);
-    file.length += 16; /* bytes behind the end */
+    file.length += 16; /* bytes after the end */
     expect_exact(state, &file, &good, NULL);
 
     memcpy(file.data + good.length - 2, "\0\0\0\xFF\xD9", 5);
@@ -191,7 +191,7 @@ static void harmless_oddities_are_decoded(void **state)
     expect_exact(state, &file, &good, NULL);
 
     memcpy(file.data, good.data, good.length);
-    file.data[find_marker(&file, 0xDA, 0xDA) + 12] = 0; /* last coefficient 0: not used here */
+    file.data[find_marker(&file, 0xDA, 0xDA) + 12] = 0; /* last coefficient 0: unused here */
     expect_exact(state, &file, &good, NULL);
     free(file.data);
     free(good.data);
@@ -208,7 +208,7 @@ static void unsupported_kinds_are_named(void **state)
     expect_failure(state, &file, -ENOTSUP, "lossless or hierarchical coding (SOF3)");
     free(file.data);
 
-    /* Two components have no colour space. */
+    /* There is no colour space with two components. */
     struct jpeg_spec spec = {.width = 9, .height = 9, .components = 1, .quality = 50};
     file = make_jpeg(&spec);
     sof = find_marker(&file, 0xC0, 0xC2);
@@ -224,7 +224,7 @@ static void unsupported_kinds_are_named(void **state)
     free(file.data);
 }
 
-/* A header's promise takes no memory: only the region's is taken. */
+/* The size in a header takes no memory: only the region's pixels are allocated. */
 static void huge_dimensions_take_no_memory(void **state)
 {
     struct bytes file = make_jpeg(&ordinary);
@@ -250,7 +250,7 @@ static void huge_dimensions_take_no_memory(void **state)
     free(file.data);
 }
 
-/* Each scan costs a pass over the image, so their number is bounded. */
+/* Each scan takes a pass over the image, so their number is limited. */
 static void too_many_scans_are_refused(void **state)
 {
     struct jpeg_spec spec = ordinary;
@@ -304,7 +304,7 @@ static void orientation_is_read(void **state)
             struct hr_image_info info;
             segment[3] = (uint8_t)(8 + exif.length);
             memcpy(segment + 10, exif.data, exif.length);
-            /* Behind another APP1, as XMP may come first. */
+            /* After another APP1 segment, because XMP may come first. */
             insert_segment(&file, segment, 10 + exif.length);
             insert_segment(&file, "\xFF\xE1\0\x08http:/", 10);
             assert_int_equal(hr__decoder_info(*state, file.data, file.length, &info, NULL), 0);
@@ -328,16 +328,16 @@ static void remove_segments(struct bytes *file, int marker)
     }
 }
 
-/* A file without tables is not decoded with those of the file before it. */
+/* A file without tables is not decoded with the tables of the previous file. */
 static void tables_do_not_leak_between_files(void **state)
 {
     struct jpeg_spec other = ordinary;
-    other.scans = SCANS_PROGRESSIVE; /* has Huffman tables of its own */
+    other.scans = SCANS_PROGRESSIVE; /* it has Huffman tables of its own */
     other.quality = 20;
     struct bytes before = make_jpeg(&other), good = make_jpeg(&ordinary);
     struct bytes file = make_jpeg(&ordinary);
     expect_exact(state, &before, &before, NULL);
-    /* Motion JPEG leaves the Huffman tables out; the standard's are meant. */
+    /* Motion JPEG omits the Huffman tables; the standard's tables apply. */
     remove_segments(&file, 0xC4);
     expect_exact(state, &file, &good, NULL);
     expect_exact(state, &before, &before, NULL);
@@ -348,7 +348,7 @@ static void tables_do_not_leak_between_files(void **state)
     free(file.data);
 }
 
-/* After the first image of a size nothing more is allocated, damage included. */
+/* After the first image of a size nothing more is allocated, not even for damaged images. */
 static void nothing_is_allocated_when_warm(void **state)
 {
     struct bytes file = make_jpeg(&ordinary);

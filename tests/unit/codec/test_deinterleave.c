@@ -1,5 +1,7 @@
-/* The vector versions give the portable version's bytes, for every width and
- * alignment, and stay within the vectors that they may write. */
+/*
+ * The vector versions give the same bytes as the portable one, for every width and alignment, and
+ * write only the vectors that they may write.
+ */
 #include "../test.h"
 #include "images.h"
 
@@ -25,8 +27,8 @@ static void versions_agree(void **state)
 {
     static struct planes want, got;
     uint64_t random = 5;
-    /* Exactly the readable bytes that the contract asks for, so that a
-     * sanitizer sees any byte more. */
+    /* Exactly the readable bytes that the contract requires, so that a sanitizer detects any read
+     * beyond them. */
     for (size_t pixels = 0; pixels <= WIDEST; pixels++) {
         size_t padded = (pixels + 63) / 64 * 64, shift = pixels % 7;
         uint8_t *rgb = malloc(3 * padded + shift);

@@ -1,6 +1,6 @@
 /*
- * The files of tests/golden/codec against what Pillow sees in them: every PNG
- * type, JPEG in the colour spaces that need a conversion of our own, and items of version 1.
+ * The files of tests/golden/codec compared with Pillow's pixels: every PNG type, JPEG in the colour
+ * spaces that need a conversion of our own, and items of version 1.
  */
 #include "../test.h"
 #include "images.h"

@@ -1,7 +1,6 @@
 /*
- * Some thousand damaged JPEG and PNG files, the same in every run, through the
- * body of the fuzz target: no crash, and what still decodes whole decodes by
- * region to the same pixels.
+ * Some thousand damaged JPEG and PNG files, the same in every run, as input of the fuzz target: no
+ * crash, and an image that still decodes as a whole decodes by region to the same pixels.
  */
 #include "../test.h"
 #include "images.h"
@@ -23,8 +22,8 @@ static void add_exif(struct bytes *file)
     free(exif.data);
 }
 
-/* One to four changes: bits, bytes, cuts, repeats. Ends with eight random
- * bytes, which choose the region. */
+/* Makes one to four changes: bits, bytes, truncation, repeats. Appends eight random bytes, which
+ * choose the region. */
 static struct bytes mutate(const struct bytes *file, uint64_t *random)
 {
     struct bytes out = {malloc(2 * file->length + 8), file->length};

@@ -1,6 +1,6 @@
 /*
- * PNG of every colour type, depth and interlacing: regions against the samples
- * that were written, orientation, and what damage and odd chunks do.
+ * PNG of every colour type, depth and interlacing: regions compared with the written samples,
+ * orientation, and the effects of damage and unusual chunks.
  */
 #include "../test.h"
 #include "images.h"
@@ -29,7 +29,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* RGB of a whole image from the samples make_png gave. */
+/* Computes the RGB pixels of a whole image from make_png's samples. */
 static uint8_t *expected_pixels(const struct png_spec *spec, const uint8_t *samples)
 {
     static const int channels_of[7] = {1, 0, 3, 1, 2, 0, 4};
@@ -133,7 +133,7 @@ static void orientation_is_read(void **state)
         }
 }
 
-/* Any one byte of a critical chunk changed is an error: there are checksums. */
+/* Any changed byte in a critical chunk is an error, because chunks have checksums. */
 static void every_flipped_byte_is_found(void **state)
 {
     struct png_spec spec = {
@@ -163,7 +163,7 @@ static void every_cut_is_found(void **state)
         struct bytes file = make_png(&spec, NULL);
         struct hr_image_info info;
         struct hr_error error;
-        /* 12: IEND, which Pillow does not ask for either. */
+        /* 12: IEND, which Pillow does not require either. */
         for (size_t cut = 13; cut <= file.length; cut++) {
             struct bytes part = {malloc(file.length - cut), file.length - cut};
             memcpy(part.data, file.data, part.length);
@@ -176,7 +176,7 @@ static void every_cut_is_found(void **state)
     }
 }
 
-/* Text that inflates to much, and chunks of nonsense, are not even read. */
+/* Text that inflates to a large size, and invalid ancillary chunks, are not read. */
 static void ancillary_chunks_cost_nothing(void **state)
 {
     uint8_t *junk = calloc(1, 3000000);
@@ -195,7 +195,7 @@ static void ancillary_chunks_cost_nothing(void **state)
     free(junk);
 }
 
-/* A decoder made anew; every allocation of an info and a decode fails in turn. */
+/* A new decoder; each allocation of an info and a decode fails in turn. */
 static void failing_allocations_are_reported(void **state)
 {
     struct png_spec spec = {.width = 50, .height = 40, .depth = 8, .type = 3, .palette = 16};

@@ -245,14 +245,6 @@ static void places_by_policy(void **state)
     assert_int_equal(hr__index_locate(&path, f->tree.root, HR_INDEX_USER_CACHE), -ENOENT);
 }
 
-static void write_file(const char *path, const void *bytes, size_t length)
-{
-    FILE *out = fopen(path, "wb");
-    assert_non_null(out);
-    assert_int_equal(fwrite(bytes, 1, length, out), length);
-    assert_int_equal(fclose(out), 0);
-}
-
 static void damaged_files_are_refused(void **state)
 {
     struct index_fixture *f = *state;
@@ -261,16 +253,16 @@ static void damaged_files_are_refused(void **state)
     char *copy = malloc(bytes);
     memcpy(copy, f->catalog->header, bytes);
     for (size_t cut = 0; cut < bytes; cut += 13) {
-        write_file(f->path, copy, cut);
+        test_write(f->path, copy, cut);
         assert_int_equal(load(f), -EBADMSG);
     }
     for (size_t at = 0; at < bytes; at++) {
         copy[at] ^= 0x40;
-        write_file(f->path, copy, bytes);
+        test_write(f->path, copy, bytes);
         assert_int_equal(load(f), -EBADMSG);
         copy[at] ^= 0x40;
     }
-    write_file(f->path, copy, bytes);
+    test_write(f->path, copy, bytes);
     assert_int_equal(load(f), 0);
     free(copy);
     assert_int_equal(unlink(f->path), 0);

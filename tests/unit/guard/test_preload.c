@@ -21,10 +21,7 @@ static void write_file(const char *name, const char *text)
 {
     char path[256];
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
+    test_write_text(path, text);
 }
 
 static void make_folder(const char *name)

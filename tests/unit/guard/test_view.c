@@ -129,10 +129,7 @@ static void test_temporary(void **unused)
 
 static void write_text(const char *name, const char *text, size_t bytes)
 {
-    FILE *file = fopen(at(name), "w");
-    assert_non_null(file);
-    assert_int_equal(fwrite(text, 1, bytes, file), bytes);
-    fclose(file);
+    test_write(at(name), text, bytes);
 }
 
 static int set_up(void **unused)

@@ -175,10 +175,7 @@ void fixture_spoil(const struct fixture *f, size_t index, const char *bytes)
     assert_int_equal(unlink(f->paths[index]), 0);
     if (!bytes)
         return;
-    FILE *file = fopen(f->paths[index], "wb");
-    assert_non_null(file);
-    fputs(bytes, file);
-    assert_int_equal(fclose(file), 0);
+    test_write_text(f->paths[index], bytes);
 }
 
 void fixture_options(struct hr_loader_options *options)

@@ -21,11 +21,6 @@
 
 FIXTURE(SAMPLES)
 
-static void sleep_ms(long ms)
-{
-    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
-}
-
 /* A gate: workers wait while it is closed. */
 static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t gate_opens = PTHREAD_COND_INITIALIZER;
@@ -130,7 +125,7 @@ static void test_hold_three(void **state)
             assert_int_equal(hr_loader_start_epoch(loader, i / 21, &error), 0);
         hr_batch_release(&held[i % 3]);
         held[i % 3] = fixture_next(loader);
-        sleep_ms(1);
+        test_pause_ms(1);
     }
     assert_in_range(slots_of(loader, &grown), 4, 5);
     assert_in_range(grown, 0, 2);
@@ -420,7 +415,7 @@ static void *send_signals(void *arg)
     struct lifetime_waiter *waiter = arg;
     await_gate(2);
     while (atomic_load(&waiter->interrupted) < 3) {
-        sleep_ms(1);
+        test_pause_ms(1);
         pthread_kill(waiter->thread, SIGUSR1);
     }
     return NULL;
@@ -486,7 +481,7 @@ static int64_t used_asleep_ns(void)
 {
     struct timespec before, after;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
-    sleep_ms(200);
+    test_pause_ms(200);
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
     return (after.tv_sec - before.tv_sec) * INT64_C(1000000000) + after.tv_nsec - before.tv_nsec;
 }
@@ -506,7 +501,7 @@ static void test_idle_costs_nothing(void **state)
         struct hr_batch *batch = fixture_next(loader);
         struct hr_loader_stats stats = {.size = sizeof stats};
         do {
-            sleep_ms(20);
+            test_pause_ms(20);
             hr_loader_get_stats(loader, &stats);
         } while (stats.ready_batches < 2);
         while (used_asleep_ns() > 2000000)

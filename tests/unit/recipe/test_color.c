@@ -17,7 +17,7 @@ struct color_sample {
     struct hr__picture picture;
 };
 
-/* Values 0..255 with fractions; greys, primaries and both ends among them. */
+/* Makes values from 0 to 255 with fractions, including greys, primaries and both ends. */
 static void sample_make(struct color_sample *s, uint64_t seed)
 {
     struct hr__random r;
@@ -33,7 +33,7 @@ static void sample_make(struct color_sample *s, uint64_t seed)
                 v[c] = v[0];
             if (kind == 2)
                 v[c] = (double)hr__random_below(&r, 256);
-            if (kind == 3) /* nearly grey: where hue is least certain */
+            if (kind == 3) /* nearly grey, for which hue is least precise */
                 v[c] = 100 + hr__random_unit(&r) * 1e-3;
             float stored = (float)v[c];
             s->at[c][i / WIDTH * 64 + i % WIDTH] = stored;
@@ -162,7 +162,7 @@ static void sequences_do_not_round(void **state)
     assert_true(distance(&s) < 0.002);
 }
 
-/* What lies between the rows is not touched. */
+/* Memory between the rows is not changed. */
 static void stays_in_the_window(void **state)
 {
     static struct color_sample s;
@@ -181,7 +181,7 @@ static void stays_in_the_window(void **state)
                 assert_true(s.at[c][y * 64 + x] == -7);
 }
 
-/* Every kernel on rows of every length, beside the plain version. */
+/* Compares every kernel with the plain version, on rows of every length. */
 static void versions_are_equal(void **state)
 {
     const struct hr__color_rows *plain = &hr__color_rows_portable,

@@ -67,7 +67,7 @@ static void every_isa_gives_the_same_bits(void **state)
     print_message("%d versions\n", isas);
     for (int n = 0; n < 3000; n++) {
         struct image image;
-        /* An image is good for two jobs, which differ in kind of output only. */
+        /* Each image is used for two jobs, which differ only in the kind of output. */
         struct hr__fused_job job = job_make(&r, sizes[n % 8], &image);
         for (int again = 0; again < 2; again++) {
             size_t bytes = job_bytes(&job), element = element_bytes(job.dtype);
@@ -99,10 +99,9 @@ static void every_isa_gives_the_same_bits(void **state)
 }
 
 /*
- * How far integer weights can put a result off: errors of T weights that are
- * less than one unit each and sum to 0 move at most T / 4 units from one pixel
- * to another. The vertical pass of bicubic amplifies by its sum of absolute
- * weights, below 1.5. The rest is float arithmetic.
+ * Returns the largest error that integer weights can cause: errors of T weights, each below one
+ * unit and with sum 0, move at most T / 4 units from one pixel to another. The vertical pass of
+ * bicubic amplifies that by its sum of absolute weights, below 1.5. The rest is float arithmetic.
  */
 static double tolerance(const struct hr__fused_job *job)
 {
@@ -237,7 +236,8 @@ static void same_size_passes_values_unchanged(void **state)
     hr__fused_destroy(&fused);
 }
 
-/* float16 by the rule: of the two neighbours the nearer, of equals the even. */
+/* Rounds to float16 by the rule: the nearer neighbour or, if both are equally near, the even
+ * one. */
 static double half_value(uint16_t bits)
 {
     int exponent = bits >> 10 & 31, mantissa = bits & 1023;
@@ -247,7 +247,7 @@ static double half_value(uint16_t bits)
 
 static void casts_round_to_nearest_even(void **state)
 {
-    /* All finite halves, the midpoints between neighbours, and a hair off them. */
+    /* All finite halves, the midpoints between neighbours, and values next to these. */
     for (uint32_t bits = 0; bits < 0x7bff; bits++) {
         double low = half_value((uint16_t)bits), high = half_value((uint16_t)(bits + 1));
         float middle = (float)((low + high) / 2);
@@ -274,7 +274,7 @@ static void casts_round_to_nearest_even(void **state)
     assert_int_equal(hr__store_uint8(NAN), 0);
 }
 
-/* One cast value against the cast of one float. */
+/* Compares one cast value with the cast of one float. */
 static void check_cast(const uint8_t *out, size_t at, enum hr_dtype dtype, float v)
 {
     uint16_t word;
@@ -290,7 +290,7 @@ static void check_cast(const uint8_t *out, size_t at, enum hr_dtype dtype, float
 
 enum { ROW = 700 };
 
-/* Any floats at all, or those of a tensor's range. */
+/* Fills a row with any floats, or with those of a tensor's range. */
 static void fill_row(struct hr__random *r, float *values, int any)
 {
     for (int i = 0; i < ROW; i++) {
@@ -325,7 +325,7 @@ static void every_isa_casts_and_interleaves(void **state)
             assert_int_equal(cast[c][width * bytes], 0x77);
         }
         const void *const in[3] = {cast[0], cast[1], cast[2]};
-        /* Streaming is for whole lines at whole lines. */
+        /* Streaming stores are used for whole, aligned cache lines. */
         if (n & 16) {
             width = (width + 63) / 64 * 64 < ROW ? (width + 63) / 64 * 64 : 64;
             skew = 0;
@@ -408,7 +408,7 @@ static void no_memory_is_an_error(void **state)
         if (result < 0) {
             assert_int_equal(error.code, -ENOMEM);
             failures++;
-            /* The object is fit for another try. */
+            /* The object can be used again. */
             assert_int_equal(hr__fused_run(fused, &job, NULL), 0);
         }
         assert_memory_equal(out, expected, job_bytes(&job));

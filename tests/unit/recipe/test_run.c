@@ -51,8 +51,8 @@ static struct hr_operation random_operation(struct hr__random *r)
     return o;
 }
 
-/* Some list of operations, to float32 of 0..255. One in three is of the usual
- * foldable shape with colours; half of the others end in a resize. */
+/* Makes a random list of operations, to float32 of 0..255. One in three has the usual shape that
+ * can be fused, with colours; half of the others end in a resize. */
 static struct hr_recipe *random_recipe(struct hr__random *r, enum hr_layout layout)
 {
     struct hr_operation list[16];
@@ -116,7 +116,7 @@ static void region_is_exact(void **state)
     assert_true(paths[0] > 50 && paths[1] > 50);
 }
 
-/* By how much a colour step may enlarge a difference. */
+/* Returns the factor by which a colour step may enlarge a difference. */
 static double amplification(const struct hr__step *step)
 {
     if (step->kind == HR__STEP_HUE)
@@ -126,8 +126,8 @@ static double amplification(const struct hr__step *step)
     return 1;
 }
 
-/* The distance between the paths; rounded weights are worth 0.0122/255 at most
- * for bilinear, a bicubic one of 13 bits some more. */
+/* Measures the distance between the paths; rounded weights cause at most 0.0122/255 for bilinear,
+ * the 13 bits of bicubic a little more. */
 static void both_paths_agree(void **state)
 {
     struct hr__random r;
@@ -218,12 +218,12 @@ static void padding_after_normalize(void **state)
     image_free(&image);
 }
 
-/* Pixel (x, y) of what a viewer shows, as the Exif standard words it: where the
- * stored first row and first column are seen. */
+/* Maps pixel (x, y) of the displayed image, as the Exif standard defines it: by the sides on which
+ * the stored first row and first column are displayed. */
 static void seen_at(int orientation, int width, int height, int x, int y, int *seen_x, int *seen_y)
 {
     static const struct {
-        char row, column; /* side on which the stored row 0, column 0 is seen */
+        char row, column; /* side on which the stored row 0, column 0 is displayed */
     } sides[9] = {{0, 0},     {'t', 'l'}, {'t', 'r'}, {'b', 'r'}, {'b', 'l'},
                   {'l', 't'}, {'r', 't'}, {'r', 'b'}, {'l', 'b'}};
     char row = sides[orientation].row, column = sides[orientation].column;
@@ -288,7 +288,7 @@ static double value_of(const void *out, enum hr_dtype dtype, size_t i)
     }
 }
 
-/* Every type and layout holds the values of float32 NCHW, on both paths. */
+/* Every type and layout has the values of float32 NCHW, on both paths. */
 static void types_and_layouts(void **state)
 {
     static const double relative[] = {0, 1.0 / 2048, 1.0 / 256, 1e-7};
@@ -323,7 +323,7 @@ static void types_and_layouts(void **state)
     image_free(&image);
 }
 
-/* Without an operation that changes values, uint8 comes out as it went in. */
+/* Without an operation that changes values, uint8 pixels are unchanged. */
 static void bytes_pass_unchanged(void **state)
 {
     struct hr__planar image = image_of(50, 40, 7);
@@ -396,7 +396,7 @@ static void every_allocation_may_fail(void **state)
     image_free(&image);
 }
 
-/* The decoder's answer is checked before it is used. */
+/* The region that the decoder returns is checked before it is used. */
 static void wrong_region_is_refused(void **state)
 {
     struct hr__planar image = image_of(40, 40, 9);

@@ -39,10 +39,7 @@ void shown_is_file(const char *text, const char *name)
     assert_non_null(root);
     snprintf(path, sizeof path, "%s/tests/unit/%s", root, name);
     if (getenv("HEADRACE_REWRITE")) {
-        FILE *out = fopen(path, "w");
-        assert_non_null(out);
-        fputs(text, out);
-        fclose(out);
+        test_write_text(path, text);
     }
     FILE *f = fopen(path, "r");
     if (!f)

@@ -253,7 +253,7 @@ static int as_somebody_else(const char *path)
     if (now.files != 1 || now.bytes != 50000 || now.failed)
         return __LINE__;
     if (now.unknown) { /* newer kernels; older ones tell every user */
-        if (now.unknown != 1 || now.resident_bytes || !strstr(now.problem, "only its owner"))
+        if (now.unknown != 1 || now.resident_bytes || !strstr(now.problem, "only to its owner"))
             return __LINE__;
         if (refuse(451, ENOSYS) || hr_storage_check(&path, 1, &now, NULL) || now.unknown != 1)
             return __LINE__;

@@ -137,14 +137,6 @@ static void test_places(void **state)
 
 /* ---- JSON ---- */
 
-static void write_file(const char *path, const char *bytes, size_t length)
-{
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, length, f), length);
-    assert_int_equal(fclose(f), 0);
-}
-
 /* Elements around the end of the buffer, in each position relative to it. */
 static void test_json_over_buffers(void **state)
 {
@@ -160,7 +152,7 @@ static void test_json_over_buffers(void **state)
         memset(bytes, ' ', edge + 200);
         bytes[7] = '[';
         memcpy(bytes + begin, elements, sizeof elements - 1);
-        write_file(file, bytes, begin + sizeof elements - 1);
+        test_write(file, bytes, begin + sizeof elements - 1);
         assert_int_equal(hr__input_open(&in, file, &error), 0);
         hr__json_stream_init(&stream, &in);
         assert_int_equal(hr__json_begin(&stream, '[', &error), 0);
@@ -262,7 +254,7 @@ static void test_open(void **state)
     for (size_t i = 0; i < FILES; i++) {
         struct hr__record *record;
         struct hr_memory *memory;
-        write_file(file, files[i].bytes, files[i].length);
+        test_write(file, files[i].bytes, files[i].length);
         if (hr__import_open(&record, file, &error))
             fail_msg("%s", error.message);
         assert_int_equal(count_files(), 1);
@@ -275,7 +267,7 @@ static void test_open(void **state)
         hr_memory_destroy(&memory);
         /* Truncated anywhere, the file is refused, and leaves nothing either. */
         for (size_t cut = 0; cut < files[i].length; cut += 5) {
-            write_file(file, files[i].bytes, cut);
+            test_write(file, files[i].bytes, cut);
             assert_int_equal(hr_memory_open(&memory, file, NULL, &error), -EBADMSG);
             assert_null(memory);
             assert_int_equal(count_files(), 1);
@@ -283,7 +275,7 @@ static void test_open(void **state)
     }
     assert_int_equal(setenv("TMPDIR", "/nowhere/at/all", 1), 0);
     struct hr__record *record;
-    write_file(file, timeline, sizeof timeline - 1);
+    test_write(file, timeline, sizeof timeline - 1);
     assert_int_equal(hr__import_open(&record, file, &error), -ENOENT);
     assert_non_null(strstr(error.message, "/nowhere/at/all"));
     assert_int_equal(setenv("TMPDIR", folder, 1), 0);
@@ -296,7 +288,7 @@ static void test_no_memory(void **state)
     const uint64_t before = hr__allocated(HR__TAG_MEMORY);
     for (size_t i = 0; i < FILES; i++) {
         int code = 0, failures = 0;
-        write_file(file, files[i].bytes, files[i].length);
+        test_write(file, files[i].bytes, files[i].length);
         for (uint64_t n = 1; n < 200; n++) {
             struct hr_error error = {0};
             hr__alloc_fail_at(n, 0);
@@ -316,7 +308,7 @@ static void test_no_memory(void **state)
 static void test_where_it_cannot_be_written(void **state)
 {
     struct hr_error error = {0};
-    write_file(file, kineto, sizeof kineto - 1);
+    test_write(file, kineto, sizeof kineto - 1);
     assert_int_equal(hr_memory_import(file, "/nowhere/at/all", &error), -ENOENT);
     assert_non_null(strstr(error.message, "/nowhere/at/all"));
     /* Onto itself: the file is unchanged. */
@@ -327,7 +319,7 @@ static void test_where_it_cannot_be_written(void **state)
     /* An existing record stays until the import is complete. */
     assert_int_equal(hr_memory_import(file, to, &error), 0);
     assert_int_equal(stat(to, &status), 0);
-    write_file(file, kineto, sizeof kineto / 2);
+    test_write(file, kineto, sizeof kineto / 2);
     assert_int_equal(hr_memory_import(file, to, &error), -EBADMSG);
     assert_int_equal(stat(to, &after), 0);
     assert_int_equal(after.st_ino, status.st_ino);

@@ -207,6 +207,20 @@ void measured_clear(struct measured *m)
     free(m->batch_s);
 }
 
+void measured_make(struct measured *m, int cores, int workers, const double *step_s,
+                   const double *cpu_s, double bytes_per_s)
+{
+    measured_begin(m, cores, workers, step_s, cpu_s, bytes_per_s);
+    measured_take(m);
+}
+
+void measured_known(struct measured *m, int cores, int workers, const double *step_s,
+                    const double *cpu_s, double bytes_per_s)
+{
+    measured_make(m, cores, workers, step_s, cpu_s, bytes_per_s);
+    measured_shares(m);
+}
+
 struct hr_stalls_prediction predicted(const struct measured *m,
                                       const struct hr_stalls_change *change)
 {

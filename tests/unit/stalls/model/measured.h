@@ -28,6 +28,11 @@ void measured_take(struct measured *m);
  * the measurement, and the cause of waiting is known. */
 void measured_shares(struct measured *m);
 void measured_clear(struct measured *m);
+/* The first two together, and all three. */
+void measured_make(struct measured *m, int cores, int workers, const double *step_s,
+                   const double *cpu_s, double bytes_per_s);
+void measured_known(struct measured *m, int cores, int workers, const double *step_s,
+                    const double *cpu_s, double bytes_per_s);
 
 /* Returns the samples/s of the system as it is now. */
 double measured_rate(const struct hr__system *system);

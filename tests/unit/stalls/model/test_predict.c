@@ -24,8 +24,7 @@ static void test_unchanged(void **state)
     /* Bounded by the step, by preparation, by storage. */
     const double steps[] = {0.4, 0.1, 0.01}, disks[] = {1e9, 1e9, 5e6};
     for (int i = 0; i < 3; i++) {
-        measured_begin(&m, 2, 2, &steps[i], cpu_10ms, disks[i]);
-        measured_take(&m);
+        measured_make(&m, 2, 2, &steps[i], cpu_10ms, disks[i]);
         struct hr__system truth = m.truth;
         change.cache_share = 1;
         check(&m, &change, &truth, 0.005);
@@ -40,8 +39,7 @@ static void test_cache_share(void **state)
 {
     struct measured m;
     struct hr_stalls_change change = no_change();
-    measured_begin(&m, 4, 4, step_100ms, cpu_1ms, 10e6); /* 100 of 320 samples/s */
-    measured_take(&m);
+    measured_make(&m, 4, 4, step_100ms, cpu_1ms, 10e6); /* 100 of 320 samples/s */
     for (int i = 0; i <= 10; i++) {
         struct hr__system truth = m.truth;
         change.cache_share = i / 10.0;
@@ -72,8 +70,7 @@ static void test_as_it_was(void **state)
 {
     struct measured m;
     struct hr_stalls_change change = no_change();
-    measured_begin(&m, 4, 4, step_100ms, cpu_1ms, 10e6);
-    measured_take(&m);
+    measured_make(&m, 4, 4, step_100ms, cpu_1ms, 10e6);
     /* 8 GiB of page cache for 10 GB: 0.859 of it, 1.677 times the rest. */
     double x = (double)((uint64_t)8 << 30) / 1e10;
     double missing = (1 - x) * (1.96 + (x - 0.8) / 0.2 * (1 - 1.96));
@@ -141,8 +138,7 @@ static void test_stolen_cores(void **state)
 {
     struct measured m;
     struct hr_stalls_change change = no_change();
-    measured_begin(&m, 4, 4, step_10ms, cpu_10ms, 1e9);
-    measured_take(&m);
+    measured_make(&m, 4, 4, step_10ms, cpu_10ms, 1e9);
     for (size_t i = 0; i < m.stalls.ranks[0].drain_count; i++)
         m.stalls.ranks[0].drains[i].cpu_s /= 2;
     change.cache_share = 1;
@@ -161,8 +157,7 @@ static void test_one_worker(void **state)
     for (int taken = 0; taken < 2; taken++) {
         struct measured m;
         struct hr_stalls_change change = no_change();
-        measured_begin(&m, 4, 1, step_10ms, cpu_10ms, 1e9);
-        measured_take(&m);
+        measured_make(&m, 4, 1, step_10ms, cpu_10ms, 1e9);
         for (size_t i = 0; i < m.stalls.ranks[0].drain_count; i++)
             m.stalls.ranks[0].drains[i].cpu_s /= 2;
         for (size_t i = 0; i < m.stalls.ranks[0].segment_count; i++)
@@ -181,8 +176,7 @@ static void test_hidden_storage(void **state)
 {
     struct measured m;
     struct hr_stalls_change change = no_change();
-    measured_begin(&m, 4, 4, step_100ms, cpu_1ms, 40e6);
-    measured_take(&m);
+    measured_make(&m, 4, 4, step_100ms, cpu_1ms, 40e6);
     m.stalls.step_s[HR_STALLS_COLD].value *= 0.99;
     change.cache_share = 0;
     for (int i = 0; i < 3; i++) {
@@ -236,8 +230,7 @@ static void test_hidden_delay(void **state)
 {
     struct measured m;
     struct hr_stalls_change change = no_change();
-    measured_begin(&m, 2, 8, step_10ms, cpu_10ms, 1e9);
-    measured_take(&m);
+    measured_make(&m, 2, 8, step_10ms, cpu_10ms, 1e9);
     for (size_t i = 0; i < m.stalls.ranks[0].drain_count; i++)
         if (m.stalls.ranks[0].drains[i].cores == 2)
             m.stalls.ranks[0].drains[i].elapsed_s *= 1.05;
@@ -256,8 +249,7 @@ static void test_threads_of_workers(void **state)
 {
     struct measured m;
     struct hr_stalls_change change = no_change();
-    measured_begin(&m, 4, 1, step_10ms, cpu_10ms, 1e9);
-    measured_take(&m);
+    measured_make(&m, 4, 1, step_10ms, cpu_10ms, 1e9);
     for (size_t i = 0; i < m.stalls.ranks[0].drain_count; i++)
         m.stalls.ranks[0].drains[i].cpu_s *= 3;
     change.cache_share = 1;
@@ -290,8 +282,7 @@ static void test_storage_rate_is_known(void **state)
 {
     struct measured m;
     struct hr_stalls_change change = no_change();
-    measured_begin(&m, 4, 4, step_10ms, cpu_1ms, 20e6);
-    measured_take(&m);
+    measured_make(&m, 4, 4, step_10ms, cpu_1ms, 20e6);
     m.stalls.hosts[0].depths[4].bytes_per_s *= 1.14;
     m.stalls.hosts[0].depths[4].reads_per_s *= 1.14;
     struct hr__system truth = m.truth;
@@ -301,8 +292,7 @@ static void test_storage_rate_is_known(void **state)
     change.cache_share = truth.missing = 0.5;
     check(&m, &change, &truth, 0.01);
     measured_clear(&m);
-    measured_begin(&m, 2, 2, step_100ms, cpu_10ms, 20e6);
-    measured_take(&m);
+    measured_make(&m, 2, 2, step_100ms, cpu_10ms, 20e6);
     m.stalls.step_s[HR_STALLS_COLD].value *= 0.95;
     change.cache_share = 0;
     change.loader = HR_STALLS_LOADER_HEADRACE;
@@ -316,8 +306,7 @@ static void test_unverified_cold(void **state)
 {
     struct measured m;
     struct hr_stalls_change change = no_change();
-    measured_begin(&m, 4, 4, step_10ms, cpu_1ms, 20e6);
-    measured_take(&m);
+    measured_make(&m, 4, 4, step_10ms, cpu_1ms, 20e6);
     struct hr__system truth = m.truth;
     truth.missing = 1;
     m.stalls.step_s[HR_STALLS_COLD].value = m.stalls.step_s[HR_STALLS_WARM].value;
@@ -332,8 +321,7 @@ static void test_storage_speed(void **state)
 {
     struct measured m;
     struct hr_stalls_change change = no_change();
-    measured_begin(&m, 4, 4, step_10ms, cpu_1ms, 20e6);
-    measured_take(&m);
+    measured_make(&m, 4, 4, step_10ms, cpu_1ms, 20e6);
     change.cache_share = 0.5;
     for (int i = 0; i < 4; i++) {
         struct hr__system truth = m.truth;
@@ -386,8 +374,7 @@ static void test_device_speed(void **state)
     struct hr_stalls_change change = no_change();
     static const double fast[] = {0.05}, fastest[] = {0.025}, slow[] = {0.2};
     const double *steps[] = {fast, fastest, slow}, speedups[] = {2, 4, 0.5};
-    measured_begin(&m, 2, 2, step_100ms, cpu_10ms, 1e9);
-    measured_take(&m);
+    measured_make(&m, 2, 2, step_100ms, cpu_10ms, 1e9);
     change.cache_share = 1;
     for (int i = 0; i < 3; i++) {
         struct hr__system truth = m.truth;
@@ -471,8 +458,7 @@ static void test_middle_round(void **state)
 {
     struct measured m;
     struct hr_stalls_change change = no_change();
-    measured_begin(&m, 2, 2, step_100ms, cpu_1ms, 1e9);
-    measured_take(&m);
+    measured_make(&m, 2, 2, step_100ms, cpu_1ms, 1e9);
     change.cache_share = 1;
     struct hr__system truth = m.truth;
     double *warm_s = &m.stalls.step_s[HR_STALLS_WARM].value;
@@ -490,9 +476,7 @@ static void test_nothing_changes(void **state)
 {
     struct measured m;
     struct hr_stalls_change change = no_change();
-    measured_begin(&m, 2, 2, step_10ms, cpu_1ms, 20e6);
-    measured_take(&m);
-    measured_shares(&m);
+    measured_known(&m, 2, 2, step_10ms, cpu_1ms, 20e6);
     struct hr_stalls_summary *s = &m.stalls.summary;
     s->rate[HR_STALLS_WARM] = (struct hr_interval){1777, 1700, 1800};
     s->prepare_rate = (struct hr_interval){1888, 1850, 1900};
@@ -577,8 +561,7 @@ static void test_no_workers(void **state)
 {
     struct measured m;
     struct hr_stalls_change change = no_change();
-    measured_begin(&m, 4, 0, step_100ms, cpu_1ms, 1e9);
-    measured_take(&m);
+    measured_make(&m, 4, 0, step_100ms, cpu_1ms, 1e9);
     change.cache_share = 1;
     struct hr__system truth = m.truth;
     check(&m, &change, &truth, 0.005);
@@ -594,8 +577,7 @@ static void test_headrace(void **state)
 {
     struct measured m;
     struct hr_stalls_change change = no_change();
-    measured_begin(&m, 4, 4, step_10ms, cpu_10ms, 1e9);
-    measured_take(&m);
+    measured_make(&m, 4, 4, step_10ms, cpu_10ms, 1e9);
     change.loader = HR_STALLS_LOADER_HEADRACE;
     change.form = HR_FORM_ENCODED;
     change.cache_share = 1;

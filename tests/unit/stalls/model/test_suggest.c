@@ -35,9 +35,7 @@ static void test_suggestions(void **state)
 {
     struct measured m;
     struct hr_stalls_suggestion found[8];
-    measured_begin(&m, 4, 4, step_100ms, cpu_1ms, 1e9);
-    measured_take(&m);
-    measured_shares(&m);
+    measured_known(&m, 4, 4, step_100ms, cpu_1ms, 1e9);
     m.stalls.hosts[0].available_bytes = (uint64_t)20e9;
     assert_int_equal(suggested(&m, found, 8), 1);
     assert_string_equal(found[0].text, "nothing");
@@ -45,9 +43,7 @@ static void test_suggestions(void **state)
 
     /* Preparation: four cores take twice the time of a step, so eight are needed. Headrace's loader
      * suffices, too. */
-    measured_begin(&m, 4, 4, step_100ms, (const double[]){0.025}, 1e9);
-    measured_take(&m);
-    measured_shares(&m);
+    measured_known(&m, 4, 4, step_100ms, (const double[]){0.025}, 1e9);
     m.stalls.hosts[0].available_bytes = (uint64_t)20e9;
     assert_int_equal(suggested(&m, found, 8), 2);
     assert_string_equal(found[0].text, "Headrace's loader");
@@ -57,9 +53,7 @@ static void test_suggestions(void **state)
     measured_clear(&m);
 
     /* Storage: 100 of 320 samples/s, and memory for most of the dataset. */
-    measured_begin(&m, 4, 4, step_100ms, cpu_1ms, 10e6);
-    measured_take(&m);
-    measured_shares(&m);
+    measured_known(&m, 4, 4, step_100ms, cpu_1ms, 10e6);
     m.stalls.hosts[0].available_bytes = (uint64_t)7.5e9;
     assert_int_equal(suggested(&m, found, 8), 2);
     assert_string_equal(found[0].text, "a cache of 6.4 GiB that never evicts");
@@ -72,9 +66,7 @@ static void test_two_at_once(void **state)
     struct measured m;
     struct hr_stalls_suggestion found[8];
     /* Neither the disk nor the cores alone, and hardly any memory. */
-    measured_begin(&m, 4, 4, step_100ms, (const double[]){0.04}, 10e6);
-    measured_take(&m);
-    measured_shares(&m);
+    measured_known(&m, 4, 4, step_100ms, (const double[]){0.04}, 10e6);
     m.stalls.hosts[0].available_bytes = (uint64_t)1e8;
     assert_int_equal(suggested(&m, found, 8), 2);
     assert_string_equal(found[0].text, "Headrace's loader and storage 4 times as fast");
@@ -88,9 +80,7 @@ static void test_least_that_does(void **state)
 {
     struct measured m;
     struct hr_stalls_suggestion found[8];
-    measured_begin(&m, 2, 0, step_100ms, (const double[]){0.06}, 1e9);
-    measured_take(&m);
-    measured_shares(&m);
+    measured_known(&m, 2, 0, step_100ms, (const double[]){0.06}, 1e9);
     m.stalls.hosts[0].available_bytes = (uint64_t)20e9;
     m.stalls.hosts[0].form_count = 0;
     assert_int_equal(suggested(&m, found, 8), 1);
@@ -117,9 +107,7 @@ static void test_no_change_without_knowledge(void **state)
     struct measured m;
     struct hr_error error = {0};
     struct hr_stalls_suggestion found[8] = {{.size = sizeof *found}};
-    measured_begin(&m, 4, 4, step_100ms, (const double[]){0.025}, 5e6);
-    measured_take(&m);
-    measured_shares(&m);
+    measured_known(&m, 4, 4, step_100ms, (const double[]){0.025}, 5e6);
     m.stalls.hosts[0].available_bytes = (uint64_t)7.5e9;
     m.stalls.summary.share[3].low = 0; /* the disk, perhaps; the CPU certainly */
     int count = hr_stalls_suggest(&m.stalls, 0.02, found, 8, &error);
@@ -149,8 +137,7 @@ static void test_refused(void **state)
 {
     struct measured m;
     struct hr_stalls_change change = no_change();
-    measured_begin(&m, 4, 4, step_100ms, cpu_1ms, 1e9);
-    measured_take(&m);
+    measured_make(&m, 4, 4, step_100ms, cpu_1ms, 1e9);
     change.cache_share = 1.1;
     refused(&m, &change, -EINVAL, "a cache's share of the dataset must be from 0 to 1");
     change.cache_share = 0.5;
@@ -181,8 +168,7 @@ static void test_not_measured(void **state)
 {
     struct measured m;
     struct hr_stalls_change change = no_change();
-    measured_begin(&m, 4, 4, step_100ms, cpu_1ms, 1e9);
-    measured_take(&m);
+    measured_make(&m, 4, 4, step_100ms, cpu_1ms, 1e9);
     m.stalls.hosts[0].form_count = 0;
     change.loader = HR_STALLS_LOADER_HEADRACE;
     refused(&m, &change, -ENODATA, "what Headrace's loader costs on these files was not measured");
@@ -232,8 +218,7 @@ static void test_hardly_known(void **state)
     struct measured m;
     struct hr_stalls_change change = no_change();
     struct hr_stalls_suggestion found[8] = {{.size = sizeof *found}};
-    measured_begin(&m, 4, 4, step_100ms, (const double[]){0.025}, 1e9);
-    measured_take(&m);
+    measured_make(&m, 4, 4, step_100ms, (const double[]){0.025}, 1e9);
     change.cores = 8;
     change.workers = 8;
     change.cache_share = 1;
@@ -273,8 +258,7 @@ static void test_misfit(void **state)
     struct measured m;
     struct hr_stalls_change change = no_change();
     change.cache_share = 1;
-    measured_begin(&m, 4, 4, step_100ms, cpu_1ms, 1e9);
-    measured_take(&m);
+    measured_make(&m, 4, 4, step_100ms, cpu_1ms, 1e9);
     m.stalls.step_s[HR_STALLS_WARM].value = 32 / 143.0;
     refused(&m, &change, -ENODATA,
             "not known: with files in memory a batch took 0.224 s, of which the step, the loader "
@@ -299,8 +283,7 @@ static void test_loader_not_measured(void **state)
     struct measured m;
     struct hr_stalls_change change = no_change();
     struct hr_stalls_suggestion found[8] = {{.size = sizeof *found}};
-    measured_begin(&m, 4, 1, step_100ms, (const double[]){0.006}, 1e9);
-    measured_take(&m);
+    measured_make(&m, 4, 1, step_100ms, (const double[]){0.006}, 1e9);
     struct hr_interval none = {NAN, NAN, NAN};
     m.stalls.loader = HR__LOADER_OTHER;
     m.stalls.ranks[0].drain_count = 0;
@@ -336,8 +319,7 @@ static void test_storage_from_epoch(void **state)
 {
     struct measured m;
     struct hr_stalls_change change = no_change();
-    measured_begin(&m, 4, 4, step_100ms, cpu_1ms, 10e6);
-    measured_take(&m);
+    measured_make(&m, 4, 4, step_100ms, cpu_1ms, 10e6);
     m.stalls.hosts[0].depth_count = 0;
     change.cache_share = 0.5;
     struct hr_stalls_prediction p = predicted(&m, &change);
@@ -351,8 +333,7 @@ static void test_versions(void **state)
     struct measured m;
     struct hr_stalls_change change = no_change();
     struct hr_stalls_prediction p = {.size = offsetof(struct hr_stalls_prediction, low)};
-    measured_begin(&m, 4, 4, step_100ms, cpu_1ms, 1e9);
-    measured_take(&m);
+    measured_make(&m, 4, 4, step_100ms, cpu_1ms, 1e9);
     change.cache_share = 1;
     p.low = 77;
     assert_int_equal(hr_stalls_predict(&m.stalls, &change, &p, NULL), 0);
@@ -371,8 +352,7 @@ static void test_memory_runs_out(void **state)
     struct hr_stalls_change change = no_change();
     struct hr_stalls_prediction p = {.size = sizeof p};
     int r = -ENOMEM;
-    measured_begin(&m, 2, 1, step_100ms, cpu_1ms, 10e6);
-    measured_take(&m);
+    measured_make(&m, 2, 1, step_100ms, cpu_1ms, 10e6);
     change.cache_share = 0.5;
     uint64_t before = hr__allocated(HR__TAG_STALLS);
     for (uint64_t n = 1; r; n += 1 + n / 3) {

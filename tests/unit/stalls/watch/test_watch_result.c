@@ -82,8 +82,8 @@ static void what_is_set_is_found(void **state)
     /* 8 samples in 4 ms; and 2 ms each with two workers, 8 ms a batch. A busy machine makes both
      * slower, never faster. */
     double device = summary.device_rate.value, prepare = summary.prepare_rate.value;
-    assert_true(device <= 2000 * 1.01 && device > 500);
-    assert_true(prepare <= 1000 * 1.05 && prepare > 200);
+    assert_true(device <= 2000 * 1.01 && device > 0);
+    assert_true(prepare <= 1000 * 1.05 && prepare > 0);
     double batch_s = BATCH / summary.rate[HR_STALLS_WARM].value;
     double step_s = BATCH / summary.rate[HR_STALLS_HOST].value;
     assert_true(batch_s >= 0.0079 && step_s >= 0.004);
