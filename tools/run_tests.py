@@ -6,8 +6,9 @@ examples in pytest, and those of the Python package in several pytest processes 
 (pytest_share.py). Each part writes its record to BUILD: meson-logs/testlog.json, pytest-tools.xml
 and pytest.xml. With --long only the package's tests marked `long` run, with the record
 pytest-long.xml. The output of pytest goes to a log beside the record, and is printed if a test
-failed. Tests marked `measures` measure real training, which other tests disturb: if one fails, it
-runs once more after everything else has ended, and the summary names it. The exit status is 0 only
+failed. Tests marked `measures` (a mark in pytest, a suite in Meson) measure real training, which
+other tests disturb: if one fails, it runs once more after everything else has ended, and the
+summary names it. The exit status is 0 only
 if no other test failed and each part ran at least one.
 """
 
@@ -76,6 +77,24 @@ def replace_failed(record, again):
     return replaced
 
 
+def replace_failed_lines(record, again):
+    """The same for two testlog.json."""
+    passed = {}
+    for line in again.read_text().splitlines():
+        test = json.loads(line)
+        if test["result"] in GOOD:
+            passed[test["name"]] = line
+    lines, replaced = [], []
+    for line in record.read_text().splitlines():
+        test = json.loads(line)
+        if test["result"] not in GOOD | PASSED_OVER and test["name"] in passed:
+            replaced.append(test["name"])
+            line = passed[test["name"]]
+        lines.append(line + "\n")
+    record.write_text("".join(lines))
+    return replaced
+
+
 def merge(logs, merged):
     """Makes one JUnit file of several; none where one of them is missing."""
     if all(log.exists() for log in logs):
@@ -120,6 +139,27 @@ class Part:
         puts the new results into the record. Returns lines of the summary."""
         if not self.record.exists():
             return []
+        if self.totals is meson_totals:
+            names = self.again_in_meson()
+        else:
+            names = self.again_in_pytest(environment)
+        return [f"    failed beside other tests, passed alone: {name}" for name in names]
+
+    def again_in_meson(self):
+        # "unit+measures - headrace:watch-result (FAIL)"
+        failed = [name.split(":")[-1].split(" ")[0] for name in self.totals(self.record)[3]
+                  if "measures" in name.split(" - ")[0].split("+")]
+        record = self.record.with_name("again.json")
+        record.unlink(missing_ok=True)
+        if not failed:
+            return []
+        subprocess.run(["meson", "test", "-C", str(self.record.parent.parent), "--no-rebuild",
+                        "--num-processes", "1", "--logbase", "again", *failed], check=False)
+        names = replace_failed_lines(self.record, record) if record.exists() else []
+        self.status = self.status if self.totals(self.record)[1] else 0
+        return names
+
+    def again_in_pytest(self, environment):
         record = self.record.with_name(f"{self.record.stem}-again.xml")
         record.unlink(missing_ok=True)
         tests = [name.replace(".", "/", name.split("::")[0].count(".")).replace("::", ".py::", 1)
@@ -135,7 +175,7 @@ class Part:
         names = replace_failed(self.record, record)
         _, failed, _, _ = self.totals(self.record)
         self.status = status if failed else 0
-        return [f"    failed beside other tests, passed alone: {name}" for name in names]
+        return names
 
     def report(self):
         """Lines of the summary, and whether it is good."""
@@ -212,7 +252,7 @@ def main():
             print("interrupted", file=sys.stderr)
             return 130
     for part in parts:
-        repeated = part.again(environment) if part.totals is pytest_totals else []
+        repeated = part.again(environment)
         summary, is_good = part.report()
         lines += summary + repeated
         if not is_good:

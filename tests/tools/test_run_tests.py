@@ -123,3 +123,29 @@ def test_processes_share_files(tmp_path):
         assert run.returncode == 0, run.stdout.decode()
         cases = ElementTree.parse(tmp_path / "log.xml").getroot().iter("testcase")
         assert [(case.get('classname')[-6:], case.get('name')) for case in cases] == passed
+
+
+def test_failed_meson_tests_that_measure_run_again(tmp_path):
+    source, build = tmp_path / "source", tmp_path / "build"
+    source.mkdir()
+    (source / "meson.build").write_text("""project('p')
+shell = find_program('sh')
+test('speed', shell, args: ['-c', 'test -e "$0" || { : >"$0"; exit 1; }', meson.current_source_dir() / 'ran'],
+  suite: ['unit', 'measures'])
+test('exact', shell, args: ['-c', 'test -e "$0"', meson.current_source_dir() / 'mended'], suite: 'unit')
+""")
+    subprocess.run(["meson", "setup", build, source], check=True, capture_output=True)
+
+    def summary():
+        part = run_tests.start_meson(build, 2)
+        part.wait()
+        again = part.again({})
+        return part.report(), again
+
+    (lines, good), again = summary()
+    assert not good and [line.split(":")[-1] for line in again] == ["speed"]
+    assert lines[0] == "C and command:    1 passed, 1 failed, 0 skipped" and len(lines) == 2
+    (source / "ran").unlink()
+    (source / "mended").touch()
+    (lines, good), again = summary()
+    assert good and lines == ["C and command:    2 passed, 0 failed, 0 skipped"] and len(again) == 1
