@@ -21,7 +21,9 @@ while True:
 def check(measured, phases=ALL):
     """Checks a whole measuring run, which must show no trace of anything else."""
     assert measured.status == 0, (measured.problems, measured.stderr)
-    assert not measured.problems and measured.stderr == ""
+    # A busy machine may be too slow for the time that these tests give: that is only a warning.
+    said = [line for line in measured.stderr.splitlines() if "more than the" not in line]
+    assert not measured.problems and not said, measured.stderr
     assert "own end" not in measured.stdout
     record = measured.record
     assert record["ended"] in ("precise", "limit")
@@ -653,7 +655,7 @@ def test_watch(tmp_path):
 
 @pytest.mark.parametrize("loader", [None, 9])
 def test_cost_of_the_idle_probe(tmp_path, loader):
-    """A loop that is not measured: a few function calls per batch, however many came before."""
+    """For a loop that is not measured: a few function calls per batch, however many came before."""
     measured = measure(
         tmp_path,
         """
