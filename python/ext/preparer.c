@@ -195,7 +195,7 @@ static PyObject *preparer_damage(PyObject *object, void *closure)
 static PyObject *preparer_scale(PyObject *object, void *closure)
 {
     struct preparer *self = (struct preparer *)object;
-    if (enter(self) < 0)
+    if (core_enter(&self->busy, "Preparer") < 0)
         return NULL;
     self->busy = false;
     return PyLong_FromLong(hr_preparer_scale(self->handle));
