@@ -144,9 +144,8 @@ def held(paths):
     """Reads files into memory and locks them there until the context ends: otherwise the kernel
     would evict some within seconds."""
     from headrace import _core
-    from headrace.stalls import host
 
-    return _core.StorageHold(paths, most_bytes=host.memory()[1] // 4)
+    return _core.StorageHold(paths, most_bytes=_core.machine()["page_cache_bytes"] // 4)
 
 
 def turns(cases, number, rounds):
