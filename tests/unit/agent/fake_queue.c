@@ -127,11 +127,7 @@ void fake_queue_files(const struct fake_queue *queue, int files[4])
 
 static uint64_t spare(struct fake_queue *queue)
 {
-    uint64_t mark = atomic_load(&queue->control->mark), next = atomic_load(&queue->control->next);
-    uint64_t ring = queue->places * queue->chunk_samples;
-    /* As the agent does: a thread may be about to release a lease, and not come to it for long. */
-    if (next > ring && mark < next - ring)
-        mark = next - ring;
+    uint64_t mark = atomic_load(&queue->control->mark);
     for (size_t i = 0; i < queue->lent_count;) {
         if (queue->leased[i].end > mark) {
             i++;
