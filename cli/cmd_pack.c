@@ -74,7 +74,7 @@ static int parse(struct pack_command *c, int argc, char **argv)
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 1,
         .optional = 1,
-        .example = "  headrace pack /data/train train.hrpack     about 1.35 times the bytes\n"
+        .example = "  headrace pack /data/train train.hrpack     about 1.12 times the bytes\n"
                    "  headrace pack --verify train.hrpack        check it",
     };
     for (int form = 0; form < HR_FORMS; form++)

@@ -7,7 +7,7 @@
  * with the same coefficients and metadata, in about 1.05 times the bytes; those are what
  * is restored. `coefficients` holds the quantised
  * coefficients of a JPEG, losslessly repacked so that any region decodes several
- * times faster; it takes about 1.35 times the bytes. `planes` holds the decoded Y,
+ * times faster; it takes about 1.12 times the bytes. `planes` holds the decoded Y,
  * Cb and Cr planes at their own resolution; it decodes faster still and takes 3 to 6
  * times the bytes. All forms give the same pixels. Every function that takes image
  * bytes (hr_preparer_*, a loader) takes items of every form and recognises the form
