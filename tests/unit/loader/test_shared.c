@@ -43,6 +43,7 @@ struct shared_job {
     char cache[96];
     uint64_t seed;
     int form, threads, direct, rank, world;
+    int until; /* ends only when so many processes have made their loaders */
     uint64_t epochs;
     /* results */
     uint64_t digest[EPOCHS], read[EPOCHS], hits;
@@ -55,6 +56,7 @@ struct shared_job {
 static struct {
     struct shared_job jobs[JOBS];
     _Atomic int here; /* processes that are ready to start */
+    _Atomic int made; /* processes that have made their loader */
 } * common;
 
 static uint64_t file_bytes(size_t index)
@@ -184,6 +186,7 @@ static void run(struct shared_job *job)
     struct hr_error error = {0};
     job_options(&options, job);
     int r = hr_loader_create(&loader, fixture.dataset, fixture.recipe, &options, &error);
+    common->made++;
     for (uint64_t epoch = 0; !r && epoch < job->epochs; epoch++) {
         uint64_t before = bytes_read(loader);
         job->kept[epoch] = bytes_kept(loader);
@@ -205,6 +208,8 @@ static void run(struct shared_job *job)
         hr_loader_get_stats(loader, &stats);
         job->hits = stats.cache_hits;
     }
+    while (common->made < job->until)
+        sched_yield();
     hr_loader_destroy(&loader);
 }
 
@@ -233,7 +238,7 @@ static void wait_for(pid_t pid, int i)
 static void run_together(int count)
 {
     pid_t pids[JOBS];
-    common->here = 0;
+    common->here = common->made = 0;
     for (int i = 0; i < count; i++)
         pids[i] = spawn(i, count);
     for (int i = 0; i < count; i++)
@@ -337,6 +342,7 @@ static void test_ranks(void **state)
         struct shared_job *job = job_of(i, "64MiB");
         job->world = 2;
         job->rank = i;
+        job->until = 2;
     }
     run_together(2);
     uint64_t read = 0;
