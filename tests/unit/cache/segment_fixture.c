@@ -201,7 +201,8 @@ void fixture_audit(struct hr__segment *s)
     struct hr__books books = *spare;
     hr__segment_abort(s);
     uint64_t tail = atomic_load(&s->header->ring_tail);
-    uint64_t items[3] = {0}, promised = 0, staged = 0, staged_bytes = 0, waiting = 0, sources = 0;
+    uint64_t items[HR_FORMS] = {0}, promised = 0, staged = 0, staged_bytes = 0, waiting = 0,
+             sources = 0;
     struct segment_extent *extents = calloc(s->layout.index_slots, sizeof *extents);
     size_t count = 0;
     for (uint64_t i = 0; i < s->layout.index_slots; i++) {
@@ -238,7 +239,7 @@ void fixture_audit(struct hr__segment *s)
     assert_int_equal(staged_bytes, books.staged_bytes);
     assert_int_equal(waiting, books.waiting);
     assert_int_equal(sources, books.source_bytes);
-    for (int form = 0; form < 3; form++)
+    for (int form = 0; form < HR_FORMS; form++)
         assert_int_equal(items[form], books.items[form]);
     assert_true(books.arena_used + books.promised <= books.arena_allocated);
     assert_true(books.arena_allocated <= s->layout.arena_bytes);

@@ -141,7 +141,8 @@ static void insert_payload(struct bytes *file, int marker, const void *payload, 
     segment[1] = (uint8_t)marker;
     segment[2] = (uint8_t)((length + 2) >> 8);
     segment[3] = (uint8_t)(length + 2);
-    memcpy(segment + 4, payload, length);
+    if (length)
+        memcpy(segment + 4, payload, length);
     insert_segment(file, segment, length + 4);
     free(segment);
 }
