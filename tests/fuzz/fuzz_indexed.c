@@ -25,7 +25,7 @@ struct indexed_tools {
     struct hr_converter *converter;
     struct hr__decoder *files, *items, *makers; /* libjpeg-turbo alone; of items; makes items */
     struct hr__baseline *baseline;
-    struct hr__jpeg library;
+    struct hr__jpeg jpeg;
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -43,7 +43,7 @@ static struct indexed_tools *tools(void)
             !hr__decoder_create(&t.makers, NULL) && !hr__baseline_create(&t.baseline, NULL));
     hr__decoder_use_library(t.files);
     hr__decoder_make_items(t.makers, 1);
-    hr__jpeg_init(&t.library);
+    hr__jpeg_init(&t.jpeg);
     return &t;
 }
 
@@ -61,16 +61,16 @@ static int decode_by_index(struct indexed_tools *t, const struct hr__indexed *it
     out->plane[1] = out->plane[0] + bytes;
     out->plane[2] = out->plane[1] + bytes;
     job.out = *out;
-    if (setjmp(t->library.escape)) {
-        jpeg_destroy_decompress(&t->library.cinfo);
+    if (setjmp(t->jpeg.escape)) {
+        jpeg_destroy_decompress(&t->jpeg.cinfo);
         return 0;
     }
-    hr__jpeg_read_header(&t->library, &item->file);
-    if (r->x + r->width <= (int)t->library.cinfo.image_width &&
-        r->y + r->height <= (int)t->library.cinfo.image_height)
+    hr__jpeg_read_header(&t->jpeg, &item->file);
+    if (r->x + r->width <= (int)t->jpeg.cinfo.image_width &&
+        r->y + r->height <= (int)t->jpeg.cinfo.image_height)
         require(
-            !hr__baseline_indexed(t->baseline, &t->library.cinfo, &job, &item->index, &done, NULL));
-    jpeg_destroy_decompress(&t->library.cinfo);
+            !hr__baseline_indexed(t->baseline, &t->jpeg.cinfo, &job, &item->index, &done, NULL));
+    jpeg_destroy_decompress(&t->jpeg.cinfo);
     return done;
 }
 
