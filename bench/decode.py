@@ -11,7 +11,6 @@ Options: --passes N, --images N, --peers NAME,..., --isa NAME, --large N.
 import argparse
 import json
 import os
-import random
 import statistics
 import subprocess
 import sys
@@ -78,14 +77,8 @@ MADE = ("indexed", "coefficients", "planes")
 
 
 def choose(folder, count):
-    """`count` files of the image folder, the same ones every time."""
-    paths = sorted(os.path.join(d, f) for d, _, names in os.walk(folder) for f in names
-                   if f.lower().endswith((".jpg", ".jpeg")))
-    if not paths:
-        sys.exit(f"{folder}: no JPEG files; make the sample set with `make samples`, or name a "
-                 "folder with --data")
-    random.Random(0).shuffle(paths)
-    return sorted(paths[:count])
+    return harness.choose_jpegs(folder, count, "make the sample set with `make samples`, or name a "
+                                               "folder with --data")
 
 
 def compare_pixels(listing, form, regions):

@@ -13,7 +13,6 @@ import argparse
 import io
 import json
 import os
-import random
 import statistics
 import sys
 import time
@@ -23,7 +22,7 @@ from PIL import Image
 
 import headrace
 import headrace.transforms as T
-from harness import log, machine
+from harness import choose_jpegs, log, machine
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RECIPES = {
@@ -35,14 +34,8 @@ MOSAIC = (4000, 3000)
 
 
 def choose(folder, count):
-    """`count` files of the image folder, the same ones every time."""
-    paths = sorted(os.path.join(d, f) for d, _, names in os.walk(folder) for f in names
-                   if f.lower().endswith((".jpg", ".jpeg")))
-    if not paths:
-        sys.exit(f"{folder}: no JPEG files; make the sets with `make samples` and "
-                 "tools/make_samples.py --large 48 --out data/large")
-    random.Random(0).shuffle(paths)
-    return sorted(paths[:count])
+    return choose_jpegs(folder, count, "make the sets with `make samples` and "
+                                       "tools/make_samples.py --large 48 --out data/large")
 
 
 def read(paths):

@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import platform
+import random
 import statistics
 import subprocess
 import sys
@@ -68,6 +69,16 @@ def need_cache_files(args):
     if not os.path.isdir(args.data):
         sys.exit(f"{args.data}: no such folder; make it with tools/make_cache_files.py, or name "
                  "one with --data")
+
+
+def choose_jpegs(folder, count, remedy):
+    """`count` JPEG files of an image folder, the same ones every time; all if it has fewer."""
+    paths = sorted(os.path.join(d, f) for d, _, names in os.walk(folder) for f in names
+                   if f.lower().endswith((".jpg", ".jpeg")))
+    if not paths:
+        sys.exit(f"{folder}: no JPEG files; {remedy}")
+    random.Random(0).shuffle(paths)
+    return sorted(paths[:count])
 
 
 class Missing(Exception):

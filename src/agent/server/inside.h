@@ -230,7 +230,6 @@ struct hr_agent {
     _Atomic uint64_t reading_bytes; /* memory used by the statements being read now */
     bool was_run;
     _Atomic bool is_stopping;
-    bool has_unread; /* some job has unread messages to send again */
 };
 
 /* loop.c */

@@ -96,7 +96,9 @@ static size_t stretch(const uint32_t *s, size_t count, uint32_t *prefix, size_t 
 static size_t find_anchor(const struct hr__behaviours *b, uint32_t *prefix, size_t *anchor)
 {
     size_t longest = 0, period = 0;
-    for (size_t i = 0; i < ANCHORS && b->count; i++) {
+    if (!b->count)
+        return 0;
+    for (size_t i = 0; i < ANCHORS; i++) {
         size_t at = b->count / ANCHORS * i, p = 0;
         size_t count = b->count - at < STRETCH_MOST ? b->count - at : STRETCH_MOST;
         size_t length = stretch(b->tokens + at, count, prefix, &p);

@@ -1,6 +1,7 @@
 /* Making and plainly decoding test images; see images.h. */
 #include "images.h"
 
+#include <limits.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,27 @@ uint64_t next_random(uint64_t *state)
 int random_between(uint64_t *state, int low, int high)
 {
     return low + (int)(next_random(state) % (uint64_t)(high - low + 1));
+}
+
+/* A region with sides of at most `most` pixels. */
+static struct hr_region region_up_to(uint64_t *state, int most, int width, int height)
+{
+    struct hr_region r;
+    r.width = random_between(state, 1, most < width ? most : width);
+    r.height = random_between(state, 1, most < height ? most : height);
+    r.x = random_between(state, 0, width - r.width);
+    r.y = random_between(state, 0, height - r.height);
+    return r;
+}
+
+struct hr_region random_region(uint64_t *state, int width, int height)
+{
+    return region_up_to(state, INT_MAX, width, height);
+}
+
+struct hr_region random_region_often_small(uint64_t *state, int width, int height)
+{
+    return region_up_to(state, next_random(state) % 4 ? INT_MAX : 5, width, height);
 }
 
 uint8_t *make_picture(int width, int height, int channels, uint64_t seed)

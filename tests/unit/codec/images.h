@@ -49,6 +49,11 @@ struct bytes {
 uint64_t next_random(uint64_t *state);
 int random_between(uint64_t *state, int low, int high); /* both included */
 
+/* A region of any size and place inside an image; often small: one in four has sides of at most
+ * five pixels. */
+struct hr_region random_region(uint64_t *state, int width, int height);
+struct hr_region random_region_often_small(uint64_t *state, int width, int height);
+
 /* A picture with gradients, edges and noise; `channels` bytes a pixel. */
 uint8_t *make_picture(int width, int height, int channels, uint64_t seed);
 

@@ -147,15 +147,6 @@ static void check_region(struct baseline_fixture *f, const struct bytes *file,
     }
 }
 
-static struct hr_region random_region(uint64_t *random, int width, int height)
-{
-    struct hr_region r = {0, 0, random_between(random, 1, width),
-                          random_between(random, 1, height)};
-    r.x = random_between(random, 0, width - r.width);
-    r.y = random_between(random, 0, height - r.height);
-    return r;
-}
-
 /* A JPEG file that is written symbol by symbol. */
 struct symbol_stream {
     struct bytes file;

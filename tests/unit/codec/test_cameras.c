@@ -197,7 +197,7 @@ static struct bytes take(struct darkroom *f, const struct camera *camera, const 
     return file;
 }
 
-static struct hr_region random_region(uint64_t *random, int n, int width, int height)
+static struct hr_region numbered_region(uint64_t *random, int n, int width, int height)
 {
     struct hr_region r = {0, 0, width, height};
     if (!n)
@@ -225,7 +225,7 @@ static void check_forms(struct darkroom *f, const struct bytes *file, const char
             hr__decoder_info(f->decoder, item.bytes, item.length, &info, &error))
             fail_msg("%s as %s: %s", name, hr_form_name(forms[i]), error.message);
         for (int n = 0; n <= regions; n++) {
-            struct hr_region r = random_region(&f->random, n, width, height);
+            struct hr_region r = numbered_region(&f->random, n, width, height);
             if (hr__decoder_region(f->decoder, item.bytes, item.length, &info, &r, &out, &error))
                 fail_msg("%s as %s: %s", name, hr_form_name(forms[i]), error.message);
             if (!planar_equals(&out, reference, width, &r))

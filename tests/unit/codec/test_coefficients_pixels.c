@@ -91,17 +91,6 @@ static int region_is_exact(void *format, const struct bytes *item, const uint8_t
     return equal;
 }
 
-static struct hr_region random_region(uint64_t *random, int width, int height)
-{
-    struct hr_region r;
-    int small = next_random(random) % 4 == 0;
-    r.width = random_between(random, 1, small && width > 5 ? 5 : width);
-    r.height = random_between(random, 1, small && height > 5 ? 5 : height);
-    r.x = random_between(random, 0, width - r.width);
-    r.y = random_between(random, 0, height - r.height);
-    return r;
-}
-
 /* The item as one of version 1. */
 static struct bytes make_version1(const struct bytes *item, int wide)
 {
@@ -133,7 +122,7 @@ static void item_is_exact(struct pixels_bench *b, const struct jpeg_spec *spec,
     for (int n = 0; n < 8; n++) {
         struct hr_region region = {0, 0, w, h};
         if (n)
-            region = random_region(&b->random, w, h);
+            region = random_region_often_small(&b->random, w, h);
         if (!region_is_exact(b->format, item, reference, &region))
             fail_msg("version %d: region %d,%d %dx%d of %dx%d, %d x %d, quality %d, seed %d "
                      "differs",

@@ -157,15 +157,6 @@ static void check_made(struct indexed_fixture *f, const struct bytes *file,
     assert_memory_equal(made, item->data, bytes);
 }
 
-static struct hr_region random_region(uint64_t *random, int width, int height)
-{
-    struct hr_region r = {0, 0, random_between(random, 1, width),
-                          random_between(random, 1, height)};
-    r.x = random_between(random, 0, width - r.width);
-    r.y = random_between(random, 0, height - r.height);
-    return r;
-}
-
 static struct jpeg_spec random_spec(uint64_t *random)
 {
     static const int sampling[5][2] = {{1, 1}, {2, 1}, {1, 2}, {2, 2}, {0, 0}};

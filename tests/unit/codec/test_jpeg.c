@@ -77,7 +77,7 @@ static struct jpeg_spec random_spec(struct jpeg_fixture *f, const struct samplin
 }
 
 /* Region number `n` of an image: the first ones are the borders' cases. */
-static struct hr_region random_region(struct jpeg_fixture *f, int n, int width, int height)
+static struct hr_region numbered_region(struct jpeg_fixture *f, int n, int width, int height)
 {
     struct hr_region r = {0, 0, width, height};
     if (n == 0)
@@ -110,7 +110,7 @@ static void check_regions(struct jpeg_fixture *f, const struct bytes *file,
     assert_int_equal(height, (info->height + (1 << halvings) - 1) >> halvings);
     hr__decoder_halve(f->decoder, halvings);
     for (int n = 0; n < regions; n++) {
-        struct hr_region r = random_region(f, n, width, height);
+        struct hr_region r = numbered_region(f, n, width, height);
         struct hr__planar out;
         if (hr__decoder_region(f->decoder, file->data, file->length, info, &r, &out, &error))
             fail_msg("%s %dx%d: %s", name, width, height, error.message);

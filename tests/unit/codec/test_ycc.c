@@ -97,17 +97,6 @@ static int region_is_exact(struct hr__ycc *ycc, const struct components *from,
     return equal;
 }
 
-static struct hr_region random_region(uint64_t *random, int width, int height)
-{
-    struct hr_region r;
-    int small = next_random(random) % 4 == 0;
-    r.width = random_between(random, 1, small && width > 5 ? 5 : width);
-    r.height = random_between(random, 1, small && height > 5 ? 5 : height);
-    r.x = random_between(random, 0, width - r.width);
-    r.y = random_between(random, 0, height - r.height);
-    return r;
-}
-
 static void image_is_exact(struct hr__ycc *const ycc[3], int sampling, int width, int height,
                            uint64_t seed)
 {
@@ -127,7 +116,7 @@ static void image_is_exact(struct hr__ycc *const ycc[3], int sampling, int width
     for (int n = 0; n < 12; n++) {
         struct hr_region region = {0, 0, width, height};
         if (n)
-            region = random_region(&random, width, height);
+            region = random_region_often_small(&random, width, height);
         for (int isa = 0; isa <= (int)hr__isa(); isa++)
             if (!region_is_exact(ycc[isa], &from, reference, &region, n % 3))
                 fail_msg("version %d, sampling %d, %dx%d, seed %d: region %d,%d %dx%d differs", isa,
