@@ -10,7 +10,10 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 SETUP_SYSTEM ?= yes
 DEMO_ARGS ?=
-DEMO_SAMPLES := 1200
+PYTHON ?= python3
+WHEELS ?= x86_64 sdist
+VERSION ?=
+DEMO_SAMPLES := 900
 
 venv := $(abspath $(VENV))
 build := $(abspath $(BUILD))
@@ -30,7 +33,8 @@ export DATA := $(data)
 export CACHE_FILES := $(if $(filter /%,$(CACHE_FILES)),$(CACHE_FILES),$(CURDIR)/$(CACHE_FILES))
 export HOST_FILES := $(if $(filter /%,$(HOST_FILES)),$(HOST_FILES),$(CURDIR)/$(HOST_FILES))
 
-.PHONY: help setup build package samples demo-samples demo-steps cache-files host-files demo test test-long install uninstall clean
+.PHONY: help setup build package samples demo-samples demo-steps cache-files host-files demo test \
+        test-long docs install uninstall wheels try-wheels dist deb release clean
 
 help:
 	@echo 'make demo         train the same network with the stock PyTorch loader and with Headrace'
@@ -38,10 +42,16 @@ help:
 	@echo 'make test-long    long scripts and bulk repetitions, which make test leaves out'
 	@echo 'make install      the library, the headers and the command, to PREFIX ($(PREFIX)); no PyTorch'
 	@echo 'make uninstall    takes away what make install put there'
+	@echo 'make wheels       wheels and the source distribution, in dist/; WHEELS="x86_64 aarch64 sdist"'
+	@echo 'make try-wheels   installs the wheel into empty environments and uses it'
+	@echo 'make dist         the archive of the sources, in dist/'
+	@echo 'make deb          Debian packages of the library and the command, in dist/'
+	@echo 'make release      VERSION=1.2.3: writes the version, tests, and builds all of these'
 	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader, bench-pack, bench-cache,'
 	@echo '                  bench-stalls, bench-scripts, bench-share, bench-hosts, bench-memory,'
-	@echo '                  bench-exact, bench-locks'
+	@echo '                  bench-exact, bench-locks, bench-augment'
 	@echo 'make soak-NAME    one long run with faults: soak-cache, soak-share, soak-hosts'
+	@echo 'make docs         docs/ as a site, in BUILD/site; links are checked'
 	@echo 'make clean        remove what was built (not VENV, not data/)'
 	@echo
 	@echo 'Variables: VENV=$(VENV) BUILD=$(BUILD) DATA=$(DATA) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
@@ -55,11 +65,12 @@ build: setup
 	@test -e $(build)/build.ninja || meson setup $(build) --prefix '$(PREFIX)'
 	@ninja -C $(build)
 
-# pip builds the extension in a folder of its own, which it keeps between runs.
+# pip builds the extension in a folder of its own, which it keeps between runs. It lies beside BUILD,
+# so that the compiler's arguments are the same and ccache, where it is there, compiles files once.
 $(package): $(sources)
 	@echo 'package: compiling it and installing it into $(VENV)'
 	@$(python) -m pip install --disable-pip-version-check -q --no-build-isolation --no-deps \
-	    --force-reinstall --config-settings=build-dir=$(build)/python .
+	    --force-reinstall --config-settings=build-dir=$(build)-python .
 	@touch $@
 
 package: setup
@@ -111,6 +122,10 @@ bench-%: build package samples
 soak-%: build samples
 	@$(python) tests/soak/$*.py --build $(build) --data '$(data)' --out docs/results/soak-$*.json
 
+# MkDocs gets an environment of its own.
+docs:
+	@tools/docs.sh
+
 # For programs in C and the command: neither Python packages nor PyTorch are needed.
 install:
 	@BUILD='$(build)-install' VENV='$(venv)-install' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' tools/install.sh
@@ -118,5 +133,21 @@ install:
 uninstall:
 	@BUILD='$(build)-install' tools/install.sh --uninstall
 
+# With compilers and libraries of their own: no other target is needed.
+wheels:
+	@PYTHON='$(PYTHON)' tools/wheels/make.sh $(WHEELS)
+
+try-wheels:
+	@PYTHON='$(PYTHON)' tools/wheels/try.sh
+
+dist:
+	@tools/dist.sh
+
+deb:
+	@tools/dist.sh --deb
+
+release: build
+	@$(python) tools/release.py '$(VERSION)'
+
 clean:
-	rm -rf $(build) $(build)-install $(venv)-install $(package)
+	rm -rf $(build) $(build)-python $(build)-install $(venv)-install $(venv)-docs $(package)

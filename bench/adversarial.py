@@ -1,6 +1,6 @@
-"""Writes JPEG files that are hard on a region decoder into the folder named on
-the command line: every common chroma sampling, quality 5 to 100, sizes 1 to
-300, noise and smooth content, restart markers, progressive, grey. Seeded."""
+"""Writes JPEG files that are difficult for a region decoder into the folder named on the
+command line: every common chroma sampling, quality 5 to 100, sizes 1 to 300, noise and
+smooth content, restart markers, progressive, grey. The same files every time."""
 
 import os
 import sys

@@ -32,10 +32,10 @@ def next_uses(stream):
 
 
 def misses(stream, sizes, capacity):
-    """For each use of the stream the bytes that it reads, starting with an empty cache."""
+    """Returns the bytes that each use in the stream reads. The cache starts empty."""
     following = next_uses(stream)
-    until = {}  # of each cached item, its next use
-    furthest = []  # heap of (-next use, item); outdated ones are passed over
+    until = {}  # the next use of each cached item
+    furthest = []  # heap of (-next use, item); outdated entries are skipped
     free = capacity
     reads = [0] * len(stream)
     for at, item in enumerate(stream):
@@ -53,8 +53,8 @@ def misses(stream, sizes, capacity):
 
 
 def epoch_reads(orders, sizes, capacity):
-    """Bytes read in each epoch. orders[job][epoch]: a permutation of the items; the uses of
-    the last epoch know of none after it, so it is left to the caller not to count it."""
+    """Returns the bytes read in each epoch. orders[job][epoch]: a permutation of the items. In
+    the last epoch no item has a next use, so callers should not count that epoch."""
     epochs = len(orders[0])
     stream = interleave([[item for epoch in job for item in epoch] for job in orders])
     reads = misses(stream, sizes, capacity)

@@ -1,10 +1,10 @@
 """make bench-cache: how many bytes a cache that never evicts reads from a disk, and how
 fast, compared with torch's DataLoader and the page cache in the same memory.
 
-Processes run under the kernel's limits on memory and disk (bench/limits.py, needs root),
-over a folder of 4 GiB (tools/make_cache_files.py). Bytes are those that the kernel
-counts. D: bytes of all files on the disk, in blocks of the file system; C: the bytes of
-them in the cache. An epoch must read D - C. Options: --data DIR, --rate MB/S,
+Processes run under limits on memory and disk (bench/limits.py, needs root) and read a
+folder of 4 GiB (tools/make_cache_files.py). The kernel counts the bytes that they read.
+D: bytes of all files on the disk, in blocks of the file system; C: how many of them are in
+the cache. An epoch must read D - C. Options: --data DIR, --rate MB/S,
 --minutes N, --only PART.
 """
 
@@ -39,7 +39,7 @@ MB = 1e6
 
 
 class Files:
-    """What is read: names, and bytes in the file and on the disk."""
+    """The files of a folder: paths, and bytes in the files and on the disk."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -52,22 +52,22 @@ class Files:
         self.bytes, self.disk_bytes = sum(self.sizes), sum(self.blocks)
 
     def minimum(self, share):
-        """Bytes that an epoch must read where `share` per cent are cached."""
+        """Returns the bytes that an epoch must read if `share` per cent are cached."""
         return self.disk_bytes * (100 - share) / 100
 
     def in_file_bytes(self, over):
-        """A multiple of the minimum, as if files ended where their last byte is."""
+        """Converts a multiple of the minimum from blocks of the disk to bytes of files."""
         return over * self.disk_bytes / self.bytes
 
 
 class Bench(harness.Parts):
-    """What all parts need, and what they found."""
+    """The shared state of all parts, and their results."""
 
     def __init__(self, args):
         super().__init__(args)
         self.files = Files(args.data)
         self.cores = os.sched_getaffinity(0)
-        self.memory = {}  # of a kind, what it needs beside its cache; see measure_memory
+        self.memory = {}  # by kind: what a process needs besides its cache; see measure_memory
         self.groups = 0
 
     def group(self):
@@ -75,7 +75,7 @@ class Bench(harness.Parts):
         return limits.Group(str(self.groups), self.args.data)
 
     def worker(self, group, kind, cache=None, seed=0, samples=None):
-        """A process of a kind, inside a group."""
+        """Starts a process of a kind inside a group."""
         command = [VENV, WORKER, "--kind", "torch" if kind == "torch" else "headrace",
                    "--data", self.args.data, "--workers", str(len(self.cores)),
                    "--seed", str(seed)]
@@ -86,8 +86,8 @@ class Bench(harness.Parts):
 
 
 def cold(paths):
-    """Takes files out of the page cache. Only them: the programs' code stays, which groups
-    short of memory would otherwise read again and again, and inodes, that are small."""
+    """Evicts these files from the page cache, and nothing else: inodes are small, and groups
+    short of memory would read the code of the programs again and again."""
     for path in paths:
         fd = os.open(path, os.O_RDONLY)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -95,14 +95,14 @@ def cold(paths):
 
 
 def busy_seconds():
-    """CPU time of the whole machine that was not idle, since boot."""
+    """Returns the CPU seconds of the whole machine since boot that were not idle."""
     with open("/proc/stat") as f:
         user, nice, system, _, _, irq, softirq, steal = map(int, f.readline().split()[1:9])
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
 def epoch(group, workers):
-    """One epoch of all workers at once, and what the group read meanwhile."""
+    """Runs an epoch of all workers at once. Also returns what the group read meanwhile."""
     before, again, busy = group.read_bytes(), group.processes_read_bytes(), busy_seconds()
     for worker in workers:
         worker.begin()
@@ -116,9 +116,9 @@ def epoch(group, workers):
 
 
 def measure_memory(bench, kind):
-    """Measures the memory of one kind of process, with its helpers, apart from what it caches.
-    That much is added to the kind's limit. It also loads the process' code into the page cache
-    outside of the measured groups."""
+    """Measures the memory that one kind of process needs, with its helpers, without what it
+    caches. The kind's limit is raised by that. This also loads the code of the process into the
+    page cache, outside of the measured groups."""
     if kind not in bench.memory:
         os.sync()
         cache = PROBE_CACHE if kind == "ours" else None
@@ -176,7 +176,7 @@ def note_share(bench, kind, share, over):
 
 
 def at_65(bench):
-    """Throttled epochs of ours and torch, in turn, and the page cache under our loader."""
+    """Times throttled epochs of Headrace and torch, in turn, and of Headrace on the page cache."""
     rate = int(bench.args.rate * MB)
     share_table()
     rounds = [{kind: run_share(bench, kind, 65, measured, rate) for kind in order}
@@ -199,7 +199,8 @@ def at_65(bench):
 
 
 def throttled_rate(bench):
-    """What the throttle gives, by fio in a group of its own, and the disk without it."""
+    """Measures with fio, in a group of its own, the speed of the disk with and without
+    throttle."""
     for key, rate, count in (("throttled_mb_s", int(bench.args.rate * MB), 2000),
                              ("disk_mb_s", 0, 8000)):
         cold(bench.files.paths[:count])
@@ -221,7 +222,7 @@ def reads_at_shares(bench):
 
 
 def page_cache_at_shares(bench):
-    """Both on the page cache at the other shares, as far as time goes."""
+    """Measures both loaders on the page cache at the other shares, as time permits."""
     share_table()
     for kind in ("torch", "page_cache"):
         for share in (80, 50, 35):
@@ -235,9 +236,9 @@ def page_cache_at_shares(bench):
 
 
 class Named:
-    """A named cache, dropped at the end; jobs share it inside one group."""
+    """A named cache that jobs in one group share; it is dropped at the end."""
 
-    BESIDE = 72 << 20  # of a segment, beside its items: staging, index
+    BESIDE = 72 << 20  # of a segment, besides its items: staging and index
 
     def __init__(self, bench, name, size, jobs):
         self.bench, self.size, self.jobs = bench, size, jobs
@@ -252,7 +253,7 @@ class Named:
             raise harness.Missing(f"headrace cache {arguments[0]}: {done.stderr.strip()[-200:]}")
 
     def __enter__(self):
-        self.command("list")  # raises if the command does not work: then we could not drop it
+        self.command("list")  # raises if the command cannot drop caches
         own = measure_memory(self.bench, "ours")
         cold(self.bench.files.paths)
         self.group = self.bench.group()
@@ -263,13 +264,13 @@ class Named:
         try:
             self.command("drop", self.name)
         except harness.Missing:
-            if kind is None:  # else the cache may not exist, and the error is being raised
+            if kind is None:  # otherwise the cache may not exist, and an exception is being raised
                 raise
         finally:
             self.group.close()
 
     def run(self, seeds, epochs):
-        """Epochs of one job for each seed, at the same time."""
+        """Runs a job for each seed at the same time."""
         workers = []
         try:
             for seed in seeds:
@@ -287,9 +288,9 @@ def describe(name, epochs):
 
 
 def same_stream(bench):
-    """Two jobs with one order, half of the bytes cached: the reads of both over those of one.
-    Jobs that start together drift apart by their start times in the first epoch, which is
-    therefore reported separately."""
+    """Two jobs with the same order, half of the bytes cached: compares their reads with those
+    of one job. The jobs do not start at exactly the same time, so the first epoch is reported
+    separately."""
     with Named(bench, "same", bench.files.bytes // 2, 2) as cache:
         one = describe("one job, cache 50 %", cache.run([0], WARMUP + 1))
         two = describe("two jobs, same order, the same cache", cache.run([0, 0], 3))
@@ -299,7 +300,8 @@ def same_stream(bench):
 
 
 def two_orders_full(bench):
-    """Two jobs with orders of their own, everything fits: reads from an empty cache on."""
+    """Two jobs with different orders, everything fits: their reads, beginning with an empty
+    cache."""
     size = bench.files.bytes + (256 << 20)
     with Named(bench, "full", size, 2) as cache:
         one = describe("one job, cache 100 %", cache.run([1], 2))
@@ -309,8 +311,9 @@ def two_orders_full(bench):
 
 
 def two_orders_half(bench):
-    """Two jobs with orders of their own, half fits; beside it Belady's reads. Means of two
-    epochs, because the best cache reads more and less in turn."""
+    """Two jobs with different orders, half fits: compares their reads with Belady's. The
+    figures are means of two epochs, because the optimum alternates between more and fewer
+    reads."""
     with Named(bench, "half", bench.files.bytes // 2, 2) as cache:
         reads = describe("two jobs, two orders, cache 50 %", cache.run([1, 2], WARMUP + 2))
     best = best_reads(bench.files.blocks, bench.files.disk_bytes // 2, len(reads) + 2)
@@ -324,7 +327,7 @@ def two_orders_half(bench):
 
 
 def best_reads(sizes, capacity, epochs):
-    """Belady's reads of each epoch for two jobs in random orders, as training shuffles."""
+    """Simulates the optimal cache for two jobs that shuffle: the bytes read in each epoch."""
     shuffled = random.Random(0)
     orders = [[shuffled.sample(range(len(sizes)), len(sizes)) for _ in range(epochs)]
               for _ in range(2)]
@@ -335,9 +338,9 @@ def best_reads(sizes, capacity, epochs):
 
 
 def fio(paths, depth, scratch, group=None, ramp_s=0):
-    """MB/s of fio over whole files, each opened, read and closed, O_DIRECT, io_uring, the first
-    `ramp_s` seconds not counted. The last sector of a file is left out where it is not full,
-    because fio asks for no less."""
+    """Returns the MB/s of fio: it opens, reads and closes whole files with O_DIRECT and
+    io_uring. The first `ramp_s` seconds do not count. A last sector that is not full is left
+    out, because fio reads whole sectors only."""
     replay = os.path.join(scratch, "replay")
     with open(replay, "w") as f:
         f.write("fio version 2 iolog\n")
@@ -356,7 +359,7 @@ def fio(paths, depth, scratch, group=None, ramp_s=0):
 
 
 def reader(paths, depth, scratch):
-    """MB/s of our reader over the same files."""
+    """Returns the MB/s of our reader over the same files."""
     listing = os.path.join(scratch, "list")
     with open(listing, "w") as f:
         f.writelines(path + "\n" for path in paths)
@@ -369,8 +372,8 @@ def reader(paths, depth, scratch):
 
 
 def fetch(bench):
-    """Our reader and fio, in turn; files that neither has read, because a hypervisor may
-    cache what the guest does not."""
+    """Compares our reader with fio, in turn. Each reads files that were not read before,
+    because a hypervisor may cache what the guest does not."""
     depth, pairs = 32, 12
     each = min(2000, len(bench.files.paths) // (2 * pairs))
     paths = iter(random.Random(1).sample(bench.files.paths, 2 * pairs * each))
@@ -413,7 +416,7 @@ def hit(bench):
 
 
 def soak(bench):
-    """What `make soak-cache` wrote when it ran last."""
+    """Reads the results of the last `make soak-cache`."""
     bench.take_soak("cache", "kills")
 
 
@@ -433,7 +436,7 @@ PARTS = {
 
 
 def largest_share(bench):
-    """The figure over all shares; none where one of them is missing."""
+    """Computes a figure over all shares; None if one of them is missing."""
     values = [bench.figures.get(f"reads_over_minimum_{share}") for share in SHARES]
     if None in values:
         bench.refuse(["reads_over_minimum"], "a share was not measured")
@@ -454,7 +457,7 @@ def main():
     harness.need_cache_files(args)
     log(f"machine   {harness.machine()}")
     log(f"          {harness.busy_note()}")
-    log("          not controlled: what a hypervisor and the disk itself cache and take; what "
+    log("          not controlled: what a hypervisor and the disk itself cache; what "
         "others read meanwhile")
     bench = Bench(args)
     files = bench.files

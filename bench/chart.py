@@ -26,14 +26,14 @@ def bar(row, most, name, value, text, ours):
 
 
 def decode_bars(figures):
-    """(title, [(name, value, the value as a text, whether it is ours)])."""
+    """Returns (title, [(name, value, value as text, whether it is Headrace's)])."""
     rates = sorted(figures["samples_per_s"].items(), key=lambda item: -item[1])
     return ("JPEG to training tensor, samples/s on one core (more is better)",
             [(name, rate, f"{rate:,.0f}", name.startswith("Headrace")) for name, rate in rates])
 
 
 def cache_bars(figures):
-    """The same, of the shares that were measured."""
+    """The same for `make bench-cache`, with the shares that were measured."""
     peers = {"reads": "Headrace", "torch_reads": "torch DataLoader",
              "page_cache_reads": "Headrace, page cache"}
     bars = []
@@ -42,7 +42,7 @@ def cache_bars(figures):
             value = figures.get(f"{key}_over_minimum_{share}")
             if value is not None:
                 bars.append((f"{share} %: {name}", value, f"{value:.2f}", key == "reads"))
-    return "Bytes an epoch reads, over the least possible, by memory (less is better)", bars
+    return "Bytes an epoch reads, relative to the least possible, by memory (less is better)", bars
 
 
 BARS = {"decode": decode_bars, "cache": cache_bars}

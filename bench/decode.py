@@ -1,11 +1,13 @@
-"""make bench-decode: one core, images in memory to normalised float32 NCHW
-samples, in every form of Headrace and with the libraries people use for it.
+"""make bench-decode: images in memory to normalised float32 NCHW samples on one core, in
+every form of Headrace and with the usual libraries.
 
 Per sample: decode, RandomResizedCrop(224) with antialiased bilinear, horizontal
-flip, normalise. Every worker runs in its own process on the same core; passes
-alternate. Ratios are medians of per-pass ratios; above 1 means Headrace is
-faster. Then the forms on all cores at once, and a set of large images.
-Options: --passes N, --images N, --peers NAME,..., --isa NAME, --large N.
+flip, normalise. Every worker runs in its own process on the same core, several
+processes one after the other, because where a process's memory lies changes its
+speed; passes alternate. Ratios are medians of per-pass ratios; above 1 means
+Headrace is faster. Further tables: the forms on all cores at once, large images,
+progressive files.
+Options: --processes N, --passes N, --images N, --peers NAME,..., --isa NAME, --large N.
 """
 
 import argparse
@@ -41,10 +43,10 @@ PEERS = {
     "ffcv_shrunk": (BENCH_VENV, "ffcv_decode.py", "region_vs_ffcv_shrunk"),
 }
 
-# What a peer's script is given besides.
+# More arguments for a peer's script.
 EXTRA = {"ffcv_shrunk": ["--shrunk", "256"]}
 
-# Our own workers: (program, arguments, environment, how the table calls it).
+# Our own workers: (program, arguments, environment, name in the table).
 OURS = {
     "encoded": ("prepare_worker", ["recipe", "encoded"], {}, "Headrace, encoded"),
     "library": ("prepare_worker", ["recipe", "encoded"], {"HEADRACE_JPEG": "libjpeg-turbo"},
@@ -66,13 +68,13 @@ OURS = {
     "full": ("prepare_worker", ["full"], {}, "libjpeg-turbo, float resize"),
 }
 
-# Photographs of the sample set that are measured as progressive files.
+# How many photographs of the sample set are measured as progressive files.
 PROGRESSIVE = 64
 
-# What the large set is measured with.
+# The workers that measure the large set.
 LARGE = ["encoded", "library", "indexed", "coefficients", "planes", "full"]
 
-# Forms that are made of files.
+# Forms that files are converted to.
 MADE = ("indexed", "coefficients", "planes")
 
 
@@ -82,7 +84,7 @@ def choose(folder, count):
 
 
 def compare_pixels(listing, form, regions):
-    """Pixels of random regions that differ from libjpeg-turbo's full decode."""
+    """Counts the pixels of random regions that differ from libjpeg-turbo's full decode."""
     answer = subprocess.run([WORKER, listing, "pixels", form, str(regions)], check=True,
                             stdout=subprocess.PIPE, text=True).stdout
     return json.loads(answer)
@@ -97,22 +99,15 @@ def our_worker(name, listing, core, isa):
 
 
 def adversarial(folder):
-    """JPEG files that are hard on a region decoder: samplings, qualities, odd
+    """Makes JPEG files that are difficult for a region decoder: all samplings and qualities, odd
     and tiny sizes, noise, restart markers, progressive, grey."""
     script = os.path.join(HERE, "adversarial.py")
     subprocess.run([BENCH_VENV, script, folder], check=True)
     return choose(folder, 10**6)
 
 
-def write_list(scratch, name, paths):
-    listing = os.path.join(scratch, name)
-    with open(listing, "w") as f:
-        f.write("\n".join(paths) + "\n")
-    return listing
-
-
 def measure_all_cores(listing, passes, isa, figures):
-    """One process a core, all at once: samples/s together, and over those of one."""
+    """Runs one process per core, all at once: samples/s together, relative to those of one."""
     cores = sorted(os.sched_getaffinity(0))
     log("")
     log(f"{f'{len(cores)} cores at once':<32} {'samples/s':>10} {'of perfect scaling':>19}")
@@ -137,7 +132,7 @@ def measure_all_cores(listing, passes, isa, figures):
 
 
 def measure_large(scratch, args, core, figures):
-    """The forms on images of 1600x1200."""
+    """Measures the forms on images of 1600x1200."""
     folder = os.path.join(os.environ.get("LARGE_DATA") or os.path.join(ROOT, "data", "large"))
     if not os.path.isdir(folder):
         made = subprocess.run([VENV, os.path.join(ROOT, "tools", "make_samples.py"), "--large",
@@ -147,11 +142,11 @@ def measure_large(scratch, args, core, figures):
             log(f"large     {figures['large_reason']}")
             return
     paths = choose(folder, args.large)
-    listing = write_list(scratch, "large", paths)
+    listing = harness.write_list(scratch, "large", paths)
     size = sum(os.path.getsize(p) for p in paths) / len(paths)
     workers = [our_worker(name, listing, core, args.isa) for name in LARGE]
     try:
-        harness.interleave(workers, max(args.passes // 2, 1))
+        harness.interleave(workers, args.passes, processes=max(args.processes // 2, 1))
     finally:
         for worker in workers:
             worker.close()
@@ -177,17 +172,17 @@ def measure_large(scratch, args, core, figures):
 
 
 def measure_progressive(scratch, paths, args, core, figures):
-    """Progressive files: as they are, and rewritten as baseline ones with an index."""
+    """Measures progressive files, as they are and rewritten as baseline files with an index."""
     folder = os.path.join(scratch, "progressive")
-    originals = write_list(scratch, "originals", paths[:PROGRESSIVE])
+    originals = harness.write_list(scratch, "originals", paths[:PROGRESSIVE])
     subprocess.run([VENV, os.path.join(HERE, "progressive.py"), originals, folder], check=True)
-    listing = write_list(scratch, "progressive-files", choose(folder, 10**6))
+    listing = harness.write_list(scratch, "progressive-files", choose(folder, 10**6))
     command = [WORKER, listing, "recipe"]
     environment = {"HEADRACE_ISA": args.isa} if args.isa else {}
     workers = [harness.Worker(form, [*command, form], {core}, environment)
                for form in ("encoded", "indexed", "coefficients")]
     try:
-        harness.interleave(workers, max(args.passes // 2, 1))
+        harness.interleave(workers, args.passes, processes=max(args.processes // 2, 1))
     finally:
         for worker in workers:
             worker.close()
@@ -215,7 +210,8 @@ def main():
     parser.add_argument("--data", default=os.environ.get("DATA") or
                         os.path.join(ROOT, "data", "sample"), help="an image folder")
     parser.add_argument("--images", type=int, default=384)
-    parser.add_argument("--passes", type=int, default=7)
+    parser.add_argument("--processes", type=int, default=7, help="of each worker")
+    parser.add_argument("--passes", type=int, default=2, help="of each process")
     parser.add_argument("--peers", default=",".join(PEERS))
     parser.add_argument("--isa", help="HEADRACE_ISA for our side: portable, avx2")
     parser.add_argument("--large", type=int, default=48, help="images of the large set")
@@ -230,7 +226,7 @@ def main():
     log(f"samples   {len(paths)} JPEG files of {args.data}, mean {size / 1000:.1f} KB, in memory")
 
     with tempfile.TemporaryDirectory() as scratch:
-        listing = write_list(scratch, "files", paths)
+        listing = harness.write_list(scratch, "files", paths)
         ours = {name: our_worker(name, listing, core, args.isa) for name in OURS}
         workers = list(ours.values())
         for name in filter(None, args.peers.split(",")):
@@ -244,16 +240,16 @@ def main():
                 figures[key + "_reason"] = str(reason)
                 log(f"missing   {name}: {reason}")
         try:
-            harness.interleave(workers, args.passes)
+            harness.interleave(workers, args.passes, processes=args.processes)
         finally:
             for worker in workers:
                 worker.close()
 
         report(ours, workers, figures)
-        measure_all_cores(listing, max(args.passes // 2, 1), args.isa, figures)
+        measure_all_cores(listing, max(args.processes // 2, 1), args.isa, figures)
 
         hard = adversarial(os.path.join(scratch, "adversarial"))
-        hard_list = write_list(scratch, "hard", hard)
+        hard_list = harness.write_list(scratch, "hard", hard)
         figures["pixels_compared"] = figures["pixels_differing"] = 0
         for form in ("encoded", *MADE):
             for result in (compare_pixels(listing, form, 8), compare_pixels(hard_list, form, 24)):
@@ -270,8 +266,8 @@ def main():
 
 
 def count_neon_bits(figures):
-    """Bytes of the kernels' results on random input that NEON makes and the portable code does not,
-    under qemu-user."""
+    """Compares the results of the NEON kernels with the portable ones on random input, under
+    qemu-user: the number of bytes that differ."""
     figures["neon_bits_differing"] = None
     run = subprocess.run([os.path.join(ROOT, "tools", "arm-check"), "--bits",
                           os.path.join(ROOT, "build-arm")], stdout=subprocess.PIPE,
@@ -289,7 +285,7 @@ def count_neon_bits(figures):
 
 
 def name_of(worker):
-    """How a picture calls the worker; None for variants of our own."""
+    """Returns the name of a worker in the chart; None for variants of our own."""
     if worker.name not in OURS:
         return worker.info["name"]
     return OURS[worker.name][3] if not OURS[worker.name][3].startswith(" ") else None
@@ -342,7 +338,8 @@ def report(ours, workers, figures):
         "planes_vs_full": harness.ratio(planes, full),
         "coefficients_bytes": coefficients.info["bytes_ratio"],
         "coefficients_version1_bytes": ours["version1"].info["bytes_ratio"],
-        "coefficients_over_version1": harness.ratio(ours["version1"], coefficients),
+        "coefficients2_bytes": coefficients.info["bytes_ratio"],
+        "coefficients2_vs_1": harness.ratio(ours["version1"], coefficients),
         "coefficients_avx2_over_version1": harness.ratio(ours["version1_avx2"],
                                                          ours["coefficients_avx2"]),
         "planes_bytes": planes.info["bytes_ratio"],

@@ -1,7 +1,7 @@
 """make bench-exact: scaled decoding of JPEG files (exact=False) against exact decoding.
 
-Per set and recipe: the shares of samples decoded at 1/2, 1/4 and 1/8, the time relative to
-exact, and the distance of uint8-scaled float tensors in units of 1/255: mean, 99.9th percentile
+For each set and recipe: the shares of samples decoded at 1/2, 1/4 and 1/8, the time relative to
+exact decoding, and the distance of the float tensors in units of 1/255: mean, 99.9th percentile
 and largest, of all values and by scale. The sets: files of the sample set, of the large set
 (1600x1200), and 4000x3000 pixels: nine photographs of the large set side by side, quality 90.
 One process on one core; passes of exact and scaled alternate; times are CPU time, ratios
@@ -47,7 +47,7 @@ def read(paths):
 
 
 def mosaics(files, count):
-    """Photographs side by side, cut to 12 million pixels."""
+    """Makes an image of 12 megapixels from photographs side by side."""
     images = [Image.open(io.BytesIO(data)) for data in files]
     for n in range(count):
         whole = Image.new("RGB", MOSAIC)
@@ -60,7 +60,7 @@ def mosaics(files, count):
 
 
 def run(prepare, files, epoch):
-    """Each file's result, once."""
+    """Prepares each file once."""
     for index, data in enumerate(files):
         yield np.asarray(prepare(data, seed=1, epoch=epoch, index=index))
 
@@ -79,7 +79,7 @@ def distance(differences):
 
 
 def measure(files, steps, passes):
-    """The shares by scale, the distances, and the time relative to exact."""
+    """Computes the shares by scale, the distances, and the time relative to exact decoding."""
     exact, scaled = headrace.Preparer(steps), headrace.Preparer(steps, exact=False)
     by_scale, ratios, times = {}, [], []
     for epoch in range(3):

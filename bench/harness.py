@@ -24,7 +24,7 @@ def log(text):
 
 
 def machine():
-    """One line about where the figures come from."""
+    """Describes the machine in one line."""
     cpu = "unknown CPU"
     flags = ""
     with open("/proc/cpuinfo") as f:
@@ -39,7 +39,7 @@ def machine():
 
 
 def busy_note():
-    """What could not be controlled: how busy the machine was at the start."""
+    """Returns a note about how busy the machine was at the start, which is not controlled."""
     load = os.getloadavg()[0]
     steal = 0
     with open("/proc/stat") as f:
@@ -48,19 +48,26 @@ def busy_note():
     return f"load average {load:.2f} at the start, {steal:.2%} of CPU time stolen since boot"
 
 
+def busy_seconds():
+    """Returns the CPU seconds since boot of all processes, and those that other machines took."""
+    with open("/proc/stat") as f:
+        user, nice, system, _, _, irq, softirq, steal = map(int, f.readline().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
 CACHE_FILES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "data",
                            "cache-files")
 
 
 def parser(name, description, parts, minutes, data=None, data_help=None):
-    """The options of a benchmark in parts; over the files of tools/make_cache_files.py, or over
-    what `data` and `data_help` say."""
+    """Makes the options of a benchmark in parts. `data` and `data_help`: the default folder and
+    its description, if they are not the files of tools/make_cache_files.py."""
     options = argparse.ArgumentParser(prog=f"bench/run {name}", description=description,
                                       formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--data", default=data or os.environ.get("CACHE_FILES") or CACHE_FILES,
                          help=data_help or "a folder of tools/make_cache_files.py")
     options.add_argument("--minutes", type=float, default=minutes,
-                         help="leave out what would take longer (%(default)s)")
+                         help="leave out parts that would take longer (%(default)s)")
     options.add_argument("--only", choices=list(parts), nargs="+")
     return options
 
@@ -72,7 +79,8 @@ def need_cache_files(args):
 
 
 def choose_jpegs(folder, count, remedy):
-    """`count` JPEG files of an image folder, the same ones every time; all if it has fewer."""
+    """Returns `count` JPEG files of an image folder, the same ones every time; all if it has
+    fewer."""
     paths = sorted(os.path.join(d, f) for d, _, names in os.walk(folder) for f in names
                    if f.lower().endswith((".jpg", ".jpeg")))
     if not paths:
@@ -81,12 +89,20 @@ def choose_jpegs(folder, count, remedy):
     return sorted(paths[:count])
 
 
+def write_list(folder, name, paths):
+    """Writes paths to a file, one a line, as workers read them. Returns the file's path."""
+    listing = os.path.join(folder, name)
+    with open(listing, "w") as f:
+        f.write("\n".join(paths) + "\n")
+    return listing
+
+
 class Missing(Exception):
     """A peer that cannot be measured here; str() is the reason."""
 
 
 class Parts:
-    """A benchmark that consists of parts: what they found, and the time that is left."""
+    """A benchmark that consists of parts: their results, and the time that is left."""
 
     def __init__(self, args):
         self.args = args
@@ -94,19 +110,19 @@ class Parts:
         self.began = time.monotonic()
 
     def left(self):
-        """Seconds until the run should end."""
+        """Returns the seconds until the run should end."""
         return self.args.minutes * 60 - (time.monotonic() - self.began)
 
     def refuse(self, keys, reason):
-        """Figures that cannot be had."""
+        """Records why figures could not be measured."""
         for key in keys:
             self.figures[key], self.figures[key + "_reason"] = None, str(reason)
-        log(f"left out  {', '.join(keys) or 'what is beside the figures'}: {reason}")
+        log(f"left out  {', '.join(keys) or 'a part without figures'}: {reason}")
 
     def run(self, parts, reasons, before=None):
-        """Runs `parts`, name: (function, its figures, seconds that it takes), or those named by
-        --only. A part that raises one of `reasons`, or does not fit into the time, is left out.
-        Calls `before` with the name of each."""
+        """Runs the parts that --only names, or all. parts: {name: (function, its figures,
+        seconds that it takes)}. A part that raises one of `reasons`, or for which time does not
+        suffice, is left out. Calls `before` with the name of each part first."""
         for name, (part, owed, needs) in parts.items():
             if self.args.only and name not in self.args.only:
                 continue
@@ -123,7 +139,7 @@ class Parts:
                 self.refuse([key for key in owed if key not in self.figures], reason)
 
     def take_soak(self, name, faults):
-        """What `make soak-NAME` wrote when it ran last; `faults`: what it counts."""
+        """Reads the results of the last `make soak-NAME`. `faults`: what it counts."""
         path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "docs",
                             "results", f"soak-{name}.json")
         try:
@@ -144,16 +160,23 @@ class Parts:
 
 
 class Worker:
-    """One peer in a process of its own, pinned to `cpus`."""
+    """A peer in a process of its own, pinned to `cpus`."""
 
     def __init__(self, name, command, cpus, env=None, timeout=180):
         self.name = name
+        self.command = command
+        self.cpus = cpus
+        self.env = {**os.environ, "OMP_NUM_THREADS": "1", **(env or {})}
         self.passes = []
-        full = {**os.environ, "OMP_NUM_THREADS": "1", **(env or {})}
+        self.start()
+
+    def start(self):
+        """Starts the process, or another one in place of the one that was closed."""
         try:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                text=True, env=full, preexec_fn=lambda: os.sched_setaffinity(0, cpus))
+                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True, env=self.env,
+                preexec_fn=lambda: os.sched_setaffinity(0, self.cpus))
         except OSError as error:
             raise Missing(str(error)) from None
         self.info = self._answer()
@@ -171,7 +194,7 @@ class Worker:
             if not line:
                 error = self.process.stderr.read().strip().splitlines()
                 self.process.wait()
-                raise Missing(error[-1][:200] if error else f"{self.name} ended without a word")
+                raise Missing(error[-1][:200] if error else f"{self.name} ended without an answer")
             if line.startswith("{"):
                 return json.loads(line)
 
@@ -193,53 +216,67 @@ class Worker:
         self.process.stderr.close()
 
     def micros(self):
-        """Median microseconds per sample."""
+        """Returns the median microseconds per sample."""
         return statistics.median(p["seconds"] / p["samples"] * 1e6 for p in self.passes)
 
     def spread(self):
-        """(max - min) / median over the passes."""
+        """Returns (max - min) / median over the passes."""
         v = [p["seconds"] / p["samples"] for p in self.passes]
         return (max(v) - min(v)) / statistics.median(v)
 
 
-def interleave(workers, passes, warmup=1):
-    """Runs all workers in turn, `passes` times after `warmup` uncounted ones."""
-    for n in range(warmup + passes):
-        order = workers if n % 2 == 0 else workers[::-1]
-        for worker in order:
-            worker.run()
-            if n < warmup:
-                worker.passes.clear()
-            if sys.stderr.isatty():
-                print(f"\r  pass {n + 1}/{warmup + passes}  {worker.name:<28}", end="",
-                      file=sys.stderr, flush=True)
+def interleave(workers, passes, warmup=1, processes=1):
+    """Runs all workers in turn, `passes` times, after `warmup` passes that do not count; all that
+    in `processes` processes of each, one after the other."""
+    for k in range(processes):
+        if k:
+            restart(workers, k)
+        for n in range(warmup + passes):
+            order = workers if n % 2 == 0 else workers[::-1]
+            for worker in order:
+                worker.run()
+                if n < warmup:
+                    worker.passes.pop()
+                if sys.stderr.isatty():
+                    print(f"\r  process {k + 1}/{processes}, pass {n + 1}/{warmup + passes}  "
+                          f"{worker.name:<28}", end="", file=sys.stderr, flush=True)
     if sys.stderr.isatty():
-        print("\r" + " " * 60 + "\r", end="", file=sys.stderr)
+        print("\r" + " " * 70 + "\r", end="", file=sys.stderr)
+
+
+def restart(workers, seed):
+    """Starts a new process of each worker. Where its memory lies is a matter of chance, and may make
+    it slower or faster by some percent. All end before the first starts, and the order changes, so
+    that none gets the pages of the one before it."""
+    for worker in workers:
+        worker.close()
+    for worker in random.Random(seed).sample(workers, len(workers)):
+        worker.start()
 
 
 def run_together(workers):
-    """One pass of all workers at once: samples a second of all of them."""
+    """Runs a pass of all workers at once. Returns the samples per second of all of them."""
     for worker in workers:
         worker.begin()
     return sum(r["samples"] / r["seconds"] for r in [w.end() for w in workers])
 
 
 def ratio(ours, theirs, key="seconds"):
-    """Median over passes of theirs per sample over ours per sample: how many
-    times our speed is theirs."""
+    """Returns how many times as fast as `theirs` `ours` is: the median over the passes of the
+    ratio of the time per sample."""
     return statistics.median(
         (t[key] / t["samples"]) / (o[key] / o["samples"])
         for o, t in zip(ours.passes, theirs.passes))
 
 
 def finish(name, figures):
-    """The last line: every key of the contract is there; floats rounded."""
+    """Prints the last line: all figures, with floats rounded."""
     rounded = {k: (round(v, 4) if isinstance(v, float) else v) for k, v in figures.items()}
     print(json.dumps({"bench": name, "figures": rounded}), flush=True)
 
 
 def drop_caches():
-    """Empties the page, dentry and inode caches; False where that is not allowed."""
+    """Empties the page, dentry and inode caches. Returns False if that is not allowed."""
     os.sync()
     try:
         with open("/proc/sys/vm/drop_caches", "w") as f:

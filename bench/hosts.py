@@ -1,9 +1,9 @@
 """make bench-hosts: several hosts' memories as one cache, and a plan that keeps traffic small.
 
-2, 4 and 8 hosts as network namespaces of this machine (bench/namespaces.py): links limited with
-tc, disks with control groups, one memcached each, one rank each (bench/hosts_rank.c), over
-40,000 small files (tools/make_host_files.py). Ranks train synchronously; a sample is cropped
-to 16 pixels, and nothing is computed. Files are taken out of the page cache before each epoch.
+2, 4 and 8 hosts are network namespaces of this machine (bench/namespaces.py). tc limits their
+links, control groups their disks. Each has a memcached and a rank (bench/hosts_rank.c). The data
+are 40,000 small files (tools/make_host_files.py). Ranks train synchronously; a sample is cropped
+to 16 pixels, and nothing is computed. Files are evicted from the page cache before each epoch.
 D: bytes of all files; C: a host's budget. Options: --data DIR, --minutes N, --only PART.
 """
 
@@ -27,16 +27,16 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.environ.get("BUILD", os.path.join(ROOT, "build"))
 HOST_FILES = os.environ.get("HOST_FILES") or os.path.join(ROOT, "data", "host-files")
 MB = 1e6
-SILENCE_S = 200  # of all ranks, after which something hangs
-FILL = 0.7  # of a server's memory (-m), that its budget is at most
-BESIDE_MB = 32  # of -m, for a page of each class of sizes
-FIXED_BESIDE_MB = 3  # the same of servers that evict: they come to hold a tenth more than C
+SILENCE_S = 200  # if no rank answers for so long, something hangs
+FILL = 0.7  # the budget is at most this share of a server's memory (-m)
+BESIDE_MB = 32  # of -m besides: a page for each class of sizes
+FIXED_BESIDE_MB = 3  # the same for servers that evict; they then hold a tenth more than C
 
-READS = {2: (0.6, 0.8, 1.02), 4: (0.6, 1.02, 1.2), 8: (0.6, 1.02, 2.4)}  # hosts: sums of C over D
+READS = {2: (0.6, 0.8, 1.02), 4: (0.6, 1.02, 1.2), 8: (0.6, 1.02, 2.4)}  # hosts: sum C / D
 READS_BATCH = 250
 NETWORK_HOSTS, NETWORK_BATCH = 8, 256
 ALONE_HOSTS, ALONE_SHARE, ALONE_DISK = 4, 0.3, 5 * MB
-EXACT_HOSTS, EXACT_LINK = 4, 60 * MB  # bits a second
+EXACT_HOSTS, EXACT_LINK = 4, 60 * MB  # bits per second
 SPREAD_HOSTS, SPREAD_BATCH, SPREAD_SHARE = 4, 25, 0.5
 SPREAD_DISK, SPREAD_SLOW, SPREAD_LOAD = 8 * MB, 4, 0.7
 KNOWING = {"ours": 2, "exact": 1, "fixed": 1}  # epochs that are not measured
@@ -46,7 +46,7 @@ KNOWING = {"ours": 2, "exact": 1, "fixed": 1}  # epochs that are not measured
 class Epoch:
     """One epoch of all ranks."""
 
-    answers: list  # of the ranks
+    answers: list  # one of each rank
     disk: int  # bytes, counted by the kernel
     sent: int  # bytes between hosts
 
@@ -59,12 +59,12 @@ class Epoch:
 
     @property
     def consumed(self):
-        """Bytes of the samples, wherever they came from."""
+        """Returns the bytes of the samples, from all sources."""
         return sum(map(self.sum, ("own_bytes", "peer_bytes", "bytes_read")))
 
     @property
     def waits(self):
-        """Seconds that each rank waited for its batches but the first."""
+        """Returns the seconds that each rank waited for its batches, except the first."""
         return [a["wait_s"] for a in self.answers]
 
     @property
@@ -73,7 +73,7 @@ class Epoch:
 
 
 class Bench(harness.Parts):
-    """What all parts need, and what they found."""
+    """The shared state of all parts, and their results."""
 
     def __init__(self, args):
         super().__init__(args)
@@ -87,7 +87,8 @@ class Bench(harness.Parts):
 
 
 class Ranks:
-    """A job: a rank on each of `hosts`; a context manager. `caches`: the text for each of them."""
+    """A job with a rank on each of `hosts`. `caches`: the cache= text of each rank. A context
+    manager."""
 
     def __init__(self, bench, network, files, hosts, caches, program="hosts_rank", **options):
         self.network, self.files, self.workers = network, files, []
@@ -120,12 +121,13 @@ class Ranks:
         self.together.close()
 
     def end(self):
-        """Kills the ranks: one whose peers are gone would wait for them."""
+        """Kills the ranks, because a rank would wait for peers that have ended."""
         for worker in self.workers:
             worker.process.kill()
 
     def epoch(self):
-        """Runs an epoch. First sends the ranks the rates that all of them measured in the last."""
+        """Runs an epoch. First sends each rank the rates that all ranks measured in the last
+        epoch."""
         cache.cold(self.files.paths)
         disk, sent = self.network.read_bytes(), self.network.sent_bytes()
         for worker in self.workers:
@@ -138,7 +140,8 @@ class Ranks:
         return Epoch(answers, self.network.read_bytes() - disk, self.network.sent_bytes() - sent)
 
     def _answers(self):
-        """Returns the answers of all ranks. Raises the error of the first that ends without one."""
+        """Returns the answers of all ranks. Raises the error of the first rank that ends
+        without one."""
         found, pending = {}, {w.process.stdout: w for w in self.workers}
         while pending:
             ready, _, _ = select.select(list(pending), [], [], SILENCE_S)
@@ -151,7 +154,7 @@ class Ranks:
 
 
 def servers_text(hosts, budget):
-    """The cache's text for hosts with a budget of so many bytes each."""
+    """Returns the cache= text for hosts with a budget of so many bytes each."""
     listed = ",".join(f"{host.address}:{namespaces.PORT}" for host in hosts)
     return f"memcached:{listed}?size={int(budget)}&form=encoded"
 
@@ -161,7 +164,7 @@ def megabytes_for(budget):
 
 
 def ours(bench, network, files, budget, **options):
-    """A job on the servers of all hosts."""
+    """Starts a job that uses the servers of all hosts."""
     caches = [servers_text(network.hosts, budget)] * len(network.hosts)
     return Ranks(bench, network, files, network.hosts, caches,
                  threads=1 if len(network.hosts) > 4 else 2, **options)
@@ -184,7 +187,7 @@ def table(title):
 
 
 def plan(bench):
-    """What planning costs, and the traffic that it leaves up to 1,024 hosts, simulated."""
+    """Measures the time of planning, and simulates the traffic for up to 1,024 hosts."""
     try:
         done = subprocess.run([os.path.join(BUILD, "bench", "bench_plan")], check=False,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -202,7 +205,7 @@ def plan(bench):
 
 
 def reads(bench):
-    """What the cluster reads from its disks, beside D - sum C."""
+    """Compares what the hosts read from their disks with D - sum C."""
     files = bench.files["even"]
     table("reads")
     excess, exact, first = [], [], []
@@ -220,13 +223,13 @@ def reads(bench):
     bench.figures["reads_excess"] = max(excess)
     bench.figures["reads_excess_file_bytes"] = max(exact)
     bench.figures["first_epoch_reads"] = max(first)
-    log(f"          most over D - sum C: {max(excess):.4f} of D in blocks, {max(exact):.4f} in "
+    log(f"          most beyond D - sum C: {max(excess):.4f} of D in blocks, {max(exact):.4f} in "
         f"bytes of files; a first epoch reads {max(first):.4f} of D")
 
 
 def reads_case(bench, network, files, share):
-    """(excess over D in blocks, in bytes of files; the first epoch's blocks over D; the most
-    bytes that a later epoch read)."""
+    """Returns (reads beyond D - sum C in blocks, in bytes of files, both relative to D; blocks
+    read in the first epoch relative to D; the most bytes that a later epoch read)."""
     count = len(network.hosts)
     budget = share * files.bytes / count
     network.start_servers(megabytes_for(budget))
@@ -238,20 +241,20 @@ def reads_case(bench, network, files, share):
     for epoch in later:
         describe(f"{count} hosts, sum C = {share:g} D", epoch)
     if any(e.sum("samples") != len(files.paths) for e in [begin, *later]):
-        raise harness.Missing("an epoch had another number of samples")
+        raise harness.Missing("an epoch had a wrong number of samples")
     return (max(e.disk / files.disk_bytes for e in later) - missing,
             max(e.sum("bytes_read") / files.bytes for e in later) - missing,
             begin.disk / files.disk_bytes, max(e.disk for e in later))
 
 
 def network_share(bench):
-    """Bytes between hosts for each byte consumed, everything cached."""
+    """Measures the bytes sent between hosts for each byte consumed, with everything cached."""
     files, count = bench.files["even"], NETWORK_HOSTS
     budget = 1.1 * files.bytes / count
     table("network")
     with bench.network(count) as network:
         network.start_servers(megabytes_for(budget))
-        # The first epoch drops some samples, which the second one reads.
+        # The first epoch drops some items, which the second one reads again.
         for assignment, before in (("local", 2), ("exact", 1)):
             with ours(bench, network, files, budget, batch=NETWORK_BATCH,
                       assignment=assignment) as ranks:
@@ -262,13 +265,13 @@ def network_share(bench):
             key = "network_share_256" if assignment == "local" else "network_share_exact_256"
             bench.figures[key] = share
     bench.figures["network_share_partitioned"] = (count - 1) / count
-    log(f"          over bytes consumed: {bench.figures['network_share_256']:.4f}, "
+    log(f"          sent per byte consumed: {bench.figures['network_share_256']:.4f}, "
         f"assignment=exact {bench.figures['network_share_exact_256']:.4f}; simple partitioned "
         f"caching's {(count - 1) / count:.3f} has no headers")
 
 
 def alone(bench):
-    """The same job with every host's memory for itself, all of them on slow disks."""
+    """Compares with the same job if each host uses its memory only for itself, on slow disks."""
     files, count = bench.files["even"], ALONE_HOSTS
     budget = int(ALONE_SHARE * files.bytes)
     table(f"alone, disks of {ALONE_DISK / MB:g} MB/s")
@@ -278,7 +281,7 @@ def alone(bench):
                 Ranks(bench, network, files, network.hosts, own.texts, threads=2,
                       batch=READS_BATCH) as each:
             together.epoch()
-            for _ in range(2):  # until a host has met as many samples as it has room for
+            for _ in range(2):  # until a host has had as many samples as it has room for
                 each.epoch()
             network.limit_reads(ALONE_DISK)
             found = turns({"together": together, "alone": each}, 2)
@@ -290,7 +293,7 @@ def alone(bench):
 
 
 def one(bench):
-    """One host that trains on everything by itself, with its memory and its disk."""
+    """Measures one host that trains on all samples with its own memory and disk."""
     files = bench.files["even"]
     budget = int(ALONE_SHARE * files.bytes)
     if "epoch_together_s" not in bench.figures:
@@ -307,7 +310,7 @@ def one(bench):
 
 
 class Own:
-    """A cache in shared memory for each host, that no other one sees; removed at the end."""
+    """A cache in shared memory for each host, which no other host uses; removed at the end."""
 
     def __init__(self, files, budget, count):
         self.names = [f"bench-hosts-{os.getpid()}-{n}" for n in range(count)]
@@ -324,7 +327,7 @@ class Own:
 
 
 def turns(jobs, rounds):
-    """{name: epochs} of jobs that take turns, in an order that turns round."""
+    """Runs epochs of jobs in turn, in alternating order. Returns {name: epochs}."""
     found = {name: [] for name in jobs}
     for n in range(rounds):
         for name in list(jobs)[::-1 if n % 2 else 1]:
@@ -334,12 +337,12 @@ def turns(jobs, rounds):
 
 
 def ratio(found, over, under):
-    """Seconds of one job's epochs over the other's, the median of rounds."""
+    """Returns the median over rounds of one job's seconds per epoch relative to the other's."""
     return statistics.median(a.seconds / b.seconds for a, b in zip(found[over], found[under]))
 
 
 def exact(bench):
-    """The plan's assignment against the framework's rank order, on slow links."""
+    """Compares the plan's assignment with the framework's order of ranks, on slow links."""
     files, count = bench.files["even"], EXACT_HOSTS
     budget = 1.1 * files.bytes / count
     table(f"exact, links of {EXACT_LINK / MB:g} Mbit/s")
@@ -363,8 +366,8 @@ def exact(bench):
 
 
 def spread(bench):
-    """Waiting over ranks with uneven samples and a slow disk, against fixed threads on an LRU
-    cache in the same memory."""
+    """Compares how unevenly ranks wait, with samples of uneven cost and a slow disk, with fixed
+    threads and an LRU cache in the same memory."""
     files, count = bench.files["uneven"], SPREAD_HOSTS
     budget = SPREAD_SHARE * files.bytes / count
     disks = [SPREAD_DISK] * (count - 1) + [SPREAD_DISK / SPREAD_SLOW]
@@ -395,14 +398,14 @@ def fixed(bench, network, files, **options):
 
 
 def spread_epochs(network, ranks, kind, disks):
-    """The measured ones: after two that fill the cache, and those in which the disks are found to
-    be different."""
+    """Runs two epochs that fill the cache, some in which the ranks learn the speeds of the disks,
+    then those that are measured, which it returns."""
     for _ in range(2):
         ranks.epoch()
     for host, rate in zip(network.hosts, disks):
         host.group.limit_reads(int(rate))
     for _ in range(KNOWING[kind]):
-        describe(f"{kind}, getting to know the disks", ranks.epoch())
+        describe(f"{kind}, learning the disks", ranks.epoch())
     found = [ranks.epoch() for _ in range(1 + KNOWING[kind])]
     for epoch in found:
         describe(f"{kind}", epoch)
@@ -435,7 +438,7 @@ def conclude_spread(bench, found, step_us):
 
 
 def soak(bench):
-    """What `make soak-hosts` wrote when it ran last."""
+    """Reads the results of the last `make soak-hosts`."""
     bench.take_soak("hosts", "faults")
 
 

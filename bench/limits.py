@@ -24,7 +24,7 @@ class Unavailable(Exception):
 
 
 def parse_mounts(text):
-    """{controller: where it is mounted} of the groups of version 1 in /proc/mounts."""
+    """Parses /proc/mounts: {controller of version 1: its mount point}."""
     found = {}
     for line in text.splitlines():
         fields = line.split()
@@ -36,7 +36,7 @@ def parse_mounts(text):
 
 
 def parse_own(text):
-    """{controller: path of this process's group} of /proc/self/cgroup."""
+    """Parses /proc/self/cgroup: {controller: path of this process's group}."""
     found = {}
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
@@ -47,7 +47,7 @@ def parse_own(text):
 
 
 def parse_read_bytes(text, device):
-    """Bytes read from `device` ("major:minor") of blkio.throttle.io_service_bytes."""
+    """Parses blkio.throttle.io_service_bytes: bytes read from `device` ("major:minor")."""
     for line in text.splitlines():
         fields = line.split()
         if fields[:2] == [device, "Read"]:
@@ -56,7 +56,7 @@ def parse_read_bytes(text, device):
 
 
 def parse_memory(text):
-    """Bytes of memory.stat that are no files' pages: anonymous, and shared memory."""
+    """Parses memory.stat: bytes of anonymous and shared memory."""
     values = dict(line.split() for line in text.splitlines())
     return int(values["total_rss"]) + int(values["total_shmem"])
 
@@ -85,7 +85,7 @@ def write(text, *parts):
 
 
 def own_folders():
-    """{controller: the folder that groups are made in}."""
+    """Returns {controller: the folder in which groups are made}."""
     mounts, own = parse_mounts(read("/proc/mounts")), parse_own(read("/proc/self/cgroup"))
     missing = [c for c in CONTROLLERS if c not in mounts]
     if missing:
@@ -93,13 +93,13 @@ def own_folders():
     found = {}
     for controller in CONTROLLERS:
         parent = os.path.join(mounts[controller], own.get(controller, ""))
-        # In a container that sees its own root only.
+        # In a container that sees only its own root.
         found[controller] = parent if os.path.isdir(parent) else mounts[controller]
     return found
 
 
 def remove_left_behind():
-    """Empty groups of processes that were killed."""
+    """Removes empty groups that killed processes left."""
     for folder in own_folders().values():
         for name in os.listdir(folder):
             found = re.fullmatch(r"headrace-bench-(\d+)-.*", name)
@@ -109,10 +109,10 @@ def remove_left_behind():
 
 
 class Group:
-    """One group of each controller; a context manager that removes them again."""
+    """One group of each controller. A context manager, which removes them."""
 
     def __init__(self, name, data):
-        """`data`: a path on the disk that is watched."""
+        """`data`: a path on the disk that is limited and counted."""
         parents = own_folders()
         self.device = device_of(data)
         self.folders = {}
@@ -133,7 +133,7 @@ class Group:
         self.close()
 
     def command(self, command):
-        """The command that runs `command` inside."""
+        """Returns the command that runs `command` inside the group."""
         join = 'echo $$ >"$0/cgroup.procs" && echo $$ >"$1/cgroup.procs" && shift && exec "$@"'
         return ["sh", "-c", join, self.folders["memory"], self.folders["blkio"], *command]
 
@@ -141,17 +141,17 @@ class Group:
         write(limit_bytes, self.folders["memory"], "memory.limit_in_bytes")
 
     def limit_reads(self, bytes_per_second):
-        """0: no limit."""
+        """Limits reads from the disk. 0: no limit."""
         write(f"{self.device} {bytes_per_second}", self.folders["blkio"],
               "blkio.throttle.read_bps_device")
 
     def read_bytes(self):
-        """From the disk, by the group's processes, since it was made."""
+        """Returns what the group's processes have read from the disk."""
         return parse_read_bytes(read(self.folders["blkio"], "blkio.throttle.io_service_bytes"),
                                 self.device)
 
     def memory(self):
-        """Bytes of the group's anonymous and shared memory."""
+        """Returns the bytes of the group's anonymous and shared memory."""
         return parse_memory(read(self.folders["memory"], "memory.stat"))
 
     def out_of_memory_kills(self):
@@ -160,16 +160,17 @@ class Group:
         return int(values.get("oom_kill", 0))
 
     def processes_read_bytes(self):
-        """The same by another of the kernel's counters: /proc/PID/io of those that live."""
+        """Returns the same from another counter of the kernel: /proc/PID/io of the live
+        processes."""
         total = 0
         for pid in read(self.folders["blkio"], "cgroup.procs").split():
-            with contextlib.suppress(OSError):  # it has just ended
+            with contextlib.suppress(OSError):  # the process has just ended
                 values = dict(line.split(": ") for line in read("/proc", pid, "io").splitlines())
                 total += int(values["read_bytes"])
         return total
 
     def close(self):
-        """Removes the groups once their processes have ended; they are not killed."""
+        """Removes the groups once their processes have ended. It does not kill them."""
         for folder in self.folders.values():
             until = time.monotonic() + LEAVE_SECONDS
             while True:
@@ -185,8 +186,8 @@ class Group:
 
 
 def slope(points):
-    """Of (time, amount): the straight line of least squares. A throttled disk delivers in lumps,
-    of which amount over time counts one too many or too few."""
+    """Returns the slope of the least-squares line through points (time, amount). A throttled disk
+    delivers in bursts, so the amount divided by the time could be wrong by one burst."""
     times, amounts = zip(*points)
     middle, mean = statistics.mean(times), statistics.mean(amounts)
     along = sum((t - middle) ** 2 for t in times)
@@ -194,7 +195,7 @@ def slope(points):
 
 
 class Flow:
-    """What a group reads from the disk while the block runs, as the kernel counts it."""
+    """Records the bytes that a group reads from the disk while the block runs."""
 
     INTERVAL_S = 0.01
 
@@ -217,14 +218,14 @@ class Flow:
         self.thread.join()
 
     def rate(self, last_s):
-        """Bytes a second in the last so many seconds in which anything was read."""
+        """Returns the bytes per second of the last so many seconds in which anything was read."""
         most = self.points[-1][1]
         end = next(time for time, amount in self.points if amount == most)
         return slope([point for point in self.points if end - last_s <= point[0] <= end])
 
 
 class Peak:
-    """The most anonymous and shared memory that a group has while the block runs."""
+    """Records the peak of a group's anonymous and shared memory while the block runs."""
 
     INTERVAL_S = 0.05
 

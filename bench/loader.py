@@ -1,9 +1,9 @@
-"""make bench-loader: an image folder to batches in the training process, page
-cache warm, against torch's DataLoader with the same transform; then what the
-loader itself promises: scaling, memory, and how fast it starts.
+"""make bench-loader: an image folder to batches in the training process with a warm page
+cache, compared with torch's DataLoader with the same transform; then the loader's scaling,
+memory, and time to start.
 
-Each peer goes through the same samples once per pass, passes alternate, and
-ratios are medians of per-pass ratios. Options: --passes N, --samples N.
+In each pass a peer loads the same samples once; passes alternate, and ratios are medians of
+per-pass ratios. Options: --passes N, --samples N.
 """
 
 import argparse
@@ -27,14 +27,14 @@ MIB = 1 << 20
 
 
 def c_worker(*args, env=None):
-    """The answers of one run of loader_worker."""
+    """Runs loader_worker. Returns its answers."""
     result = subprocess.run([WORKER, *map(str, args)], check=True, stdout=subprocess.PIPE,
                             text=True, env=dict(os.environ, **(env or {})))
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 def warm(folder):
-    """Reads every file once, so that all passes find the page cache warm."""
+    """Reads every file once, so that the page cache is warm in all passes."""
     for directory, _, names in os.walk(folder):
         for name in names:
             with open(os.path.join(directory, name), "rb") as f:
@@ -42,7 +42,7 @@ def warm(folder):
 
 
 def drop(folder):
-    """Takes the files out of the page cache, as far as the system lets it."""
+    """Evicts the files from the page cache, as far as the system permits."""
     for directory, _, names in os.walk(folder):
         for name in names:
             with open(os.path.join(directory, name), "rb") as f:
@@ -74,13 +74,14 @@ def against_torch(args, figures):
             cpu_ms = statistics.median(p["cpu_seconds"] / p["samples"] for p in worker.passes) * 1e3
             log(f"  {worker.info['name']:<20} {1e6 / worker.micros():>12.0f} {cpu_ms:>14.3f} "
                 f"{worker.spread():>8.1%}")
-        log(f"  Headrace is {speed:.2f} x as fast for {cpu:.2f} of the CPU time"
+        log(f"  Headrace is {speed:.2f} x as fast and takes {cpu:.2f} of the CPU time"
             f"   ({theirs.info['version']})")
 
 
 def scaling(args, figures):
-    """C reader, consumer does nothing: each number of cores over as many times one. Threads are
-    not pinned: with fewer than all cores, the consumer and the kernel have cores of their own."""
+    """Measures a C program whose consumer does nothing: the speed with each number of threads,
+    relative to as many times the speed of one. Threads are not pinned: with fewer threads than
+    cores, the consumer and the kernel have cores of their own."""
     cores = len(os.sched_getaffinity(0))
     counts = range(1, cores + 1) if cores <= 8 else [2 ** i for i in range(cores.bit_length())]
     rates = {count: [] for count in sorted({*counts, cores})}
@@ -102,8 +103,9 @@ def scaling(args, figures):
 
 
 def memory(args, figures):
-    """Twenty epochs over a part of the samples, in C: resident set afterwards. The first
-    reads from storage with a full queue, so that all that a loader may take is taken."""
+    """Runs twenty epochs over a part of the samples in C, and reads the resident set
+    afterwards. The first epoch reads from storage with a full queue, so the loader uses all
+    memory it may use."""
     with tempfile.TemporaryDirectory() as scratch:
         part = sample_part(args.data, scratch, 640)
         drop(part)
@@ -120,7 +122,7 @@ def memory(args, figures):
 
 
 def sample_part(folder, scratch, count):
-    """A folder of links to `count` samples, spread over the classes; returns it."""
+    """Makes a folder of links to `count` samples, spread over the classes."""
     paths = sorted(os.path.join(d, f) for d, _, names in os.walk(folder) for f in names
                    if f.lower().endswith((".jpg", ".jpeg", ".png")))
     for path in paths[::max(1, len(paths) // count)][:count]:
@@ -131,7 +133,7 @@ def sample_part(folder, scratch, count):
 
 
 def make_names(folder, count, classes, put):
-    """`count` files in `classes` folders; put(i, path) makes the i-th."""
+    """Makes `count` files in `classes` folders; put(i, path) makes the i-th."""
     for i in range(count):
         if i % (count // classes) == 0:
             directory = os.path.join(folder, f"class{i // (count // classes):04d}")
@@ -140,7 +142,7 @@ def make_names(folder, count, classes, put):
 
 
 def links_to(source):
-    """A `put` of hard links to the sample set's files: real sizes, no space."""
+    """Returns a `put` that makes hard links to files of the sample set: real sizes, no space."""
     paths = sorted(os.path.join(d, f) for d, _, names in os.walk(source) for f in names
                    if f.lower().endswith(".jpg"))
 
@@ -153,18 +155,18 @@ def links_to(source):
 
 
 def small_file(i, path):
-    """A file of its own (listing reads no contents, but every inode must be real)."""
+    """Makes a file with an inode of its own; listing reads no contents."""
     with open(path, "wb") as f:
         f.write(b"%d" % i)
 
 
 def listing(folder, suffix, figures):
-    """One cold folder of 100,000 files: ImageFolder, our names, our names and sizes."""
+    """Lists a cold folder of 100,000 files: ImageFolder; our names; our names and sizes."""
     theirs, lists, scans = [], [], []
     peer = [VENV, os.path.join(HERE, "peers", "list_folder.py"), folder]
     for _ in range(3):
         cold = harness.drop_caches()
-        # The peer's clock starts when Python and its modules are loaded.
+        # The peer's time begins once Python and its modules are loaded.
         answer = subprocess.run(peer, check=True, stdout=subprocess.PIPE, text=True).stdout
         theirs.append(json.loads(answer.splitlines()[-1])["seconds"])
         harness.drop_caches()
@@ -182,10 +184,10 @@ def listing(folder, suffix, figures):
 
 
 def starting(args, figures):
-    """100,000 files: list, scan, reopen, first batch; against ImageFolder. In 1,000
-    classes, as many as ImageNet has, and in 100, where directories are large: sizes
-    and times cost one inode each, names one directory entry, and ImageFolder a
-    walk of each directory, so the ratios depend on the shape."""
+    """Measures listing, scanning and reopening 100,000 files, and the first batch, compared with
+    ImageFolder. In 1,000 classes, as ImageNet has, and in 100, whose directories are large: sizes
+    and times cost an inode each, names a directory entry, and ImageFolder a walk of each
+    directory, so the ratios depend on the shape."""
     with tempfile.TemporaryDirectory(dir=args.scratch) as scratch:
         many, few, linked, cache = (os.path.join(scratch, d)
                                     for d in ("many", "few", "linked", "cache"))
@@ -210,8 +212,8 @@ def starting(args, figures):
 
 
 def index_settle(folder, env):
-    """A folder indexed within moments of its last change is not trusted; waits
-    until reopening uses the index, a few seconds at most."""
+    """Waits until reopening uses the index, a few seconds at most: an index that was made right
+    after the folder's last change is not trusted."""
     for _ in range(8):
         if c_worker("index", folder, env=env)[0]["from_index"]:
             return

@@ -10,12 +10,13 @@
  * core to another locks counters THREADS   what counting a sample takes, in CPU time of a thread:
  * in one set of counters for all threads, and in a set for each core
  */
+#include "../tests/unit/loader/wrapped.h"
+
 #include "base/memory.h"
 #include "base/round.h"
 #include "loader/crew.h"
 #include "loader/loader.h"
 #include "loader/publisher.h"
-#include "storage/reader.h"
 
 #include <headrace/headrace.h>
 
@@ -243,15 +244,6 @@ static void stay_on(int nth)
     if (CPU_COUNT(&one))
         sched_setaffinity(0, sizeof one, &one);
 }
-
-int __real_hr_preparer_run(struct hr_preparer *preparer, const struct hr_recipe *recipe,
-                           const void *bytes, size_t length, const struct hr_draw_key *key,
-                           void *out, struct hr_error *error);
-int __wrap_hr_preparer_run(struct hr_preparer *preparer, const struct hr_recipe *recipe,
-                           const void *bytes, size_t length, const struct hr_draw_key *key,
-                           void *out, struct hr_error *error);
-int __real_hr__read_file(struct hr__read *read, uint64_t max_bytes);
-int __wrap_hr__read_file(struct hr__read *read, uint64_t max_bytes);
 
 int __wrap_hr_preparer_run(struct hr_preparer *preparer, const struct hr_recipe *recipe,
                            const void *bytes, size_t length, const struct hr_draw_key *key,

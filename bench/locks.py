@@ -1,16 +1,17 @@
-"""make bench-locks: what threads do to each other while they claim, finish and count samples, and
-how many cores that allows.
+"""make bench-locks: the cost of the locks that threads take to claim, finish and count samples,
+and how many cores that allows.
 
-Reading and preparing cost nothing in these runs, so threads do little but claim: far more often
-than in training. The first table shows the samples per second that are left, with 1 to 128
-threads. With more threads than this machine has cores it shows what waiting threads cost, not
-what more cores would give; those come from a model. It has the claims of each lock per sample and
-the time of a hold, measured with one thread, and how much longer a hold takes when another core
-had the lock before: that is lines of memory, each of which takes a handover. Cores that prepare --rate samples per
-second are customers of these locks (mean value analysis of a closed queueing network). A handover
-takes longer on larger machines: the model is solved for the one measured here and for --across,
-between sockets. Lines can be counted only where threads really run side by side; on one core, or
-on a machine busy with other things, --lines is assumed and the output says so.
+Reading and preparing cost nothing in these runs, so threads claim far more often than in training.
+The first table has the samples per second with 1 to 128 threads. With more threads than this
+machine has cores, it shows what waiting threads cost, not what more cores would give; a model
+answers that. Its input, measured with one thread: how often a sample takes each lock, and how long
+the lock is held. A hold takes longer if another core had the lock before, because cache lines move
+between the cores; this is measured as a number of lines, and the time of one move (a handover).
+Cores that prepare --rate samples per second are customers of these locks (mean value analysis of a
+closed queueing network). A handover takes longer on larger machines, so the model is solved for
+the time measured here and for --across, between sockets. Lines can be counted only if threads
+really run side by side; on one core, or on a busy machine, --lines is assumed, and the output
+says so.
 
 Options: --seconds S per run, --rate R, --across NS, --lines N, --only measured|model|counters.
 """
@@ -34,9 +35,9 @@ PATHS = {
 }
 THREADS = [1, 2, 4, 8, 16, 32, 64, 128]
 CORES = [2, 4, 8, 16, 32, 64, 128]
-# Fewer holds after one on another core say nothing about their time.
+# With fewer holds that follow one on another core, their time is not reliable.
 MOVED_LEAST = 1000
-# Rarer claims per sample are left out.
+# Locks with fewer claims per sample are left out.
 CLAIMS_LEAST = 0.05
 # Taking and leaving a lock for reading that no other core has.
 READER_NS = 20.0
@@ -49,8 +50,8 @@ def run(*args):
 
 
 def throughput(stations, customers, think_s):
-    """Customers served per second, by exact mean value analysis: each thinks, then needs `demand`
-    seconds of each of the stations (demand, count), one after the other."""
+    """Returns the customers served per second, by exact mean value analysis. A customer thinks,
+    then needs `demand` seconds at each of the stations (demand, count), one after the other."""
     queue = [0.0] * len(stations)
     rate = 0.0
     for n in range(1, customers + 1):
@@ -62,16 +63,16 @@ def throughput(stations, customers, think_s):
 
 
 def lines_moved(lock, handover_ns, assumed):
-    """Lines of memory that a hold needs from the core that held the lock before: the lock's own,
-    and those that make a hold longer than with one thread."""
+    """Returns how many cache lines a hold needs from the core that held the lock before: the
+    lock's own, and those that make the hold longer than with one thread."""
     if lock["moved"] < MOVED_LEAST:
         return assumed
     return 1 + max(0.0, lock["moved_hold_ns"] - lock["hold_ns"]) / handover_ns
 
 
 def stations_of(locks, moved_ns):
-    """(demand in seconds per sample, number of such locks) for each class of locks, if every hold
-    follows one on another core."""
+    """Returns (demand in seconds per sample, number of such locks) for each class of locks, if
+    every hold follows one on another core."""
     return [(lock["claims"] / lock["locks"] * 1e-9 * (lock["hold_ns"] + lock["lines"] * moved_ns),
              lock["locks"]) for lock in locks]
 
@@ -90,8 +91,9 @@ def measured(args, figures):
 
 
 def busiest_locks(path, args, handover_ns):
-    """The locks of a path that samples claim. Each time is the least of several runs: other
-    programs only make holds longer. Three threads let locks go from core to core."""
+    """Measures the locks that samples of a path take. Each time is the least of several runs,
+    because other programs only make holds longer. Three threads make locks move from core to
+    core."""
     alone, together = ([{lock["name"]: lock for lock in r["locks"]} | {"readers": r["readers"]}
                         for r in (run(path, threads, args.seconds, 1) for _ in range(3))]
                        for threads in (1, 3))
@@ -106,7 +108,7 @@ def busiest_locks(path, args, handover_ns):
                       "moved_hold_ns": min((m["moved_hold_ns"] for m in moved), default=0)})
         found[-1]["lines"] = lines_moved(found[-1], handover_ns, args.lines)
     if alone[0]["readers"] > CLAIMS_LEAST:
-        # Held side by side, so only the lock's own line goes round: when it is taken and left.
+        # Held side by side, so only the lock's own line moves, when it is taken and released.
         found.append({"name": "readers", "locks": 1, "claims": alone[0]["readers"],
                       "hold_ns": READER_NS, "moved": MOVED_LEAST, "lines": 2})
     return found
@@ -115,7 +117,7 @@ def busiest_locks(path, args, handover_ns):
 def model(args, figures):
     handover_ns = run("handover")["handover_ns"] or 100.0
     figures["handover_ns"] = handover_ns
-    log(f"\na line of memory goes from one core to another in {handover_ns:.0f} ns here")
+    log(f"\na cache line moves from one core to another in {handover_ns:.0f} ns here")
     log(f"model: cores that prepare {args.rate:,.0f} samples/s each; samples/s in all, and the use "
         "of the busiest lock")
     for path, words in PATHS.items():

@@ -29,7 +29,7 @@ from headrace.memory._observer import SETTING as OBSERVER  # noqa: E402
 
 EVENTS = 10_000_000
 ROUNDS = 15
-LOOPS = 60  # of the operators in a round
+LOOPS = 60  # operators in a round
 BATCH, PIXELS = 8, 96
 
 
@@ -41,8 +41,8 @@ class Empty(TorchDispatchMode):
 
 
 def operators():
-    """A mix of operators on small tensors: new outputs, in-place ones, views, lists."""
-    torch.set_num_threads(1)  # their own threads would hide what is measured
+    """Makes a mix of operators on small tensors: new outputs, in-place operators, views, lists."""
+    torch.set_num_threads(1)  # operators with threads of their own would hide the cost
     a, b = torch.ones(64, 64), torch.ones(64, 64)
 
     def run():
@@ -55,14 +55,14 @@ def operators():
             f = torch.cat([c, e])
             f.sum()
             torch.add(a, b, out=c)
-            count += 8  # of operators, the view among them
+            count += 8  # operators, with the view
         return count
 
     return run
 
 
 def resnet():
-    """A training step of ResNet-18 on the CPU."""
+    """Makes a training step of ResNet-18 on the CPU."""
     import torchvision_shim
 
     torchvision_shim.prepare()
@@ -85,7 +85,7 @@ def resnet():
 
 
 def contexts_of(path):
-    """By name: what a round runs in. "python": recorded by the dispatch mode."""
+    """Returns the contexts of a round by name. "python": recorded by the dispatch mode."""
     recording = headrace.memory.Recording
     return {
         "plain": contextlib.nullcontext,
@@ -97,8 +97,8 @@ def contexts_of(path):
 
 
 def take_turns(run, folder, clock, names):
-    """Seconds of one unit of `run` in each round, by the names of contexts_of(); and where the
-    last record is."""
+    """Returns the seconds of one unit of `run` in each round, by the names of contexts_of(),
+    and the path of the last record."""
     times = {name: [] for name in names}
     path = os.path.join(folder, "turns.hrm")
     contexts = contexts_of(path)
@@ -107,7 +107,7 @@ def take_turns(run, folder, clock, names):
             os.environ[OBSERVER] = "no" if name == "python" else ""
             mode = contexts[name]()
             with mode:
-                run()  # what is new is met
+                run()  # the first run of each context is slower
                 begin = clock()
                 count = run()
                 took = (clock() - begin) / count
@@ -137,7 +137,7 @@ def measure_operators(folder, figures):
         log(f"recorded  {statistics.median(more):+.2f} us an operator over {than} "
             f"({min(more):+.2f} to {max(more):+.2f})")
     for name, text, than in (("python", "recorded by the mode in Python, over plain", "plain"),
-                             ("stacks", "with the lines that called it, over recorded", "recorded")):
+                             ("stacks", "with the calling lines, over recorded", "recorded")):
         more = differences(times, name, than)
         log(f"          {statistics.median(more):+.2f} us {text} "
             f"({min(more):+.2f} to {max(more):+.2f})")
@@ -152,7 +152,7 @@ def measure_step(folder, figures):
             f"x {statistics.median(ratios):.3f} recorded ({min(ratios):.3f} to {max(ratios):.3f})")
     run = headrace.memory.analyse(path)["run"]
     if run["facts"]["operators"] != "observer":
-        log("          there is no observer here: Python's dispatch mode recorded")
+        log("          no observer of this PyTorch: recorded by the dispatch mode in Python")
     log(f"          {run['events']} events, {run['accesses']} accesses in two steps")
 
 

@@ -50,7 +50,7 @@ def namespace_name(owner, number):
 
 
 def owner_of(name):
-    """The process that made a namespace or a link of that name; None where it is no such."""
+    """Returns the process that made a namespace or link of that name; None: not one of ours."""
     found = re.fullmatch(r"hr-bench-(\d+)-\d+|hrb(\d+)(v\d+)?", name)
     return int(found.group(1) or found.group(2)) if found else None
 
@@ -61,7 +61,7 @@ def is_left_behind(name):
 
 
 def remove_namespace(name):
-    """With the processes that are still inside, which are hosts' servers and ranks."""
+    """Removes a namespace and kills the processes inside: servers and ranks of hosts."""
     if not os.path.exists(os.path.join(RUN, name)):
         return
     for pid in run("ip", "netns", "pids", name).split():
@@ -71,7 +71,7 @@ def remove_namespace(name):
 
 
 def remove_left_behind():
-    """What runs that were killed have left."""
+    """Removes what killed runs left behind."""
     for name in os.listdir(RUN) if os.path.isdir(RUN) else []:
         if is_left_behind(name):
             remove_namespace(name)
@@ -82,10 +82,10 @@ def remove_left_behind():
 
 
 def socket_inside(namespace, address):
-    """A TCP connection made from inside a namespace."""
+    """Opens a TCP connection from inside a namespace."""
     found = []
 
-    def connect():  # a thread of its own: that is what moves
+    def connect():  # a thread of its own, because only the calling thread enters the namespace
         try:
             place = os.open(os.path.join(RUN, namespace), os.O_RDONLY)
             try:
@@ -130,7 +130,7 @@ class Server:
                 time.sleep(0.02)
 
     def stats(self):
-        """What it says of itself: name to text."""
+        """Returns the server's statistics: {name: text}."""
         with socket_inside(self.host.namespace, self.host.address) as connection:
             connection.sendall(b"stats\r\n")
             answer = b""
@@ -153,7 +153,7 @@ class Server:
 
 
 class Host:
-    """One of them; see the file's head."""
+    """A simulated host; see the head of this file."""
 
     def __init__(self, network, number, data):
         self.number = number
@@ -177,15 +177,15 @@ class Host:
             raise
 
     def inside(self, command):
-        """The command that runs `command` in the host's network."""
+        """Returns the command that runs `command` in the host's network."""
         return ["nsenter", f"--net={RUN}/{self.namespace}", *command]
 
     def command(self, command):
-        """In its control group, too."""
+        """Returns the command that runs `command` in the host's network and control group."""
         return self.group.command(self.inside(command))
 
     def limit_link(self, bits_per_second):
-        """Of each direction; the counter of sent bytes begins anew."""
+        """Limits each direction of the link. The counter of sent bytes restarts."""
         bucket = ("root", "tbf", "rate", f"{int(bits_per_second)}bit", "burst",
                   str(BURST_BYTES), "latency", f"{QUEUE_MS}ms")
         run("tc", "-n", self.namespace, "qdisc", "replace", "dev", "eth0", *bucket)
@@ -197,7 +197,7 @@ class Host:
         return sum(q["bytes"] for q in json.loads(shown) if q.get("root"))
 
     def start_server(self, megabytes, evicts=False):
-        """A memcached with so much memory (-m); it replaces the one before."""
+        """Starts a memcached with so much memory (-m). It replaces the previous one."""
         self.stop_server()
         self.server = Server(self, megabytes, evicts)
 
@@ -209,14 +209,13 @@ class Host:
     def close(self):
         self.stop_server()
         remove_namespace(self.namespace)
-        with contextlib.suppress(limits.Unavailable):  # it goes with the namespace
+        with contextlib.suppress(limits.Unavailable):  # removing the namespace removes it
             run("ip", "link", "del", self.outside)
         self.group.close()
 
 
 class Network:
-    """A bridge and `count` hosts, whose disk is the one that `data` lies on; a context
-    manager."""
+    """A bridge and `count` hosts; their disk is the one that has `data`. A context manager."""
 
     def __init__(self, count, data):
         if os.geteuid() != 0:
@@ -247,11 +246,11 @@ class Network:
             host.start_server(megabytes, evicts)
 
     def sent_bytes(self):
-        """Over all links: each byte once."""
+        """Returns the bytes sent over all links, each counted once."""
         return sum(host.sent_bytes() for host in self.hosts)
 
     def read_bytes(self):
-        """From the disk, by all hosts."""
+        """Returns the bytes that all hosts have read from the disk."""
         return sum(host.group.read_bytes() for host in self.hosts)
 
     def limit_links(self, bits_per_second):
@@ -259,12 +258,12 @@ class Network:
             host.limit_link(bits_per_second)
 
     def limit_reads(self, bytes_per_second):
-        """Of each host; 0: no limit."""
+        """Limits the reads of each host. 0: no limit."""
         for host in self.hosts:
             host.group.limit_reads(int(bytes_per_second))
 
     def close(self):
-        # A second Ctrl-C must not end the removal half-way.
+        # A second Ctrl-C must not interrupt the removal.
         with ignored_interrupts(), contextlib.ExitStack() as ways:
             ways.callback(self._remove_bridge)
             for host in self.hosts:
@@ -290,7 +289,7 @@ def ignored_interrupts():
 
 
 def end_on_signals():
-    """SIGTERM and SIGHUP end the program as Ctrl-C does, so that everything is removed."""
+    """Lets SIGTERM and SIGHUP end the program as Ctrl-C does, so that everything is removed."""
     def end(number, frame):
         raise SystemExit(128 + number)
 

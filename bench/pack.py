@@ -1,6 +1,6 @@
-"""make bench-pack: samples/s of a training loader from a pack, all cores, against
-ImageFolder + torch DataLoader, WebDataset tar shards and FFCV files of the same
-images; page cache warm, then cold; and how fast a pack opens.
+"""make bench-pack: samples/s of a training loader over a pack on all cores, compared with
+ImageFolder + torch DataLoader, WebDataset tar shards and FFCV files of the same images, with a
+warm page cache, then a cold one; and how fast a pack opens.
 
 Per sample: decode, RandomResizedCrop(224), flip, normalise, float32, into batches
 in the training process. Passes alternate; ratios are medians of per-pass ratios;
@@ -31,7 +31,7 @@ BENCH_VENV = os.path.join(os.environ.get("BENCH_VENV", os.path.join(ROOT, ".venv
 SHARD_SAMPLES = 160
 SHRUNK = 256  # longest side of FFCV's pre-shrunk images
 
-# name: (interpreter, script, what it reads, key of the contract)
+# name: (interpreter, script, what it reads, key of its figure)
 PEERS = {
     "torch": (VENV, "torch_loader.py", "folder", "warm_vs_torch"),
     "webdataset": (VENV, "webdataset_loader.py", "shards", "warm_vs_webdataset"),
@@ -53,12 +53,12 @@ def tree_bytes(path):
 
 
 def write_shards(folder, out):
-    """Tar shards in WebDataset's layout, samples shuffled once as its docs advise."""
+    """Writes tar shards in WebDataset's layout, with samples shuffled once, as its docs advise."""
     os.makedirs(out)
     classes = sorted(os.listdir(folder))
     samples = [(os.path.join(folder, c, f), i) for i, c in enumerate(classes)
                for f in sorted(os.listdir(os.path.join(folder, c)))]
-    step = 7919  # a prime: visits all of them in an order unlike the classes'
+    step = 7919  # a prime, so it visits all samples and mixes the classes
     order = [i * step % len(samples) for i in range(len(samples))]
     for first in range(0, len(order), SHARD_SAMPLES):
         name = os.path.join(out, f"train-{first // SHARD_SAMPLES:06d}.tar")
@@ -74,7 +74,7 @@ def write_shards(folder, out):
 
 
 def make_inputs(folder, scratch, figures):
-    """Everything the loaders read; name: path, or None with its reason in figures."""
+    """Makes everything that the loaders read: {name: path; None: the reason is in figures}."""
     paths = {"folder": folder, "shards": os.path.join(scratch, "shards")}
     write_shards(folder, paths["shards"])
     for form in FORMS:
@@ -89,7 +89,7 @@ def make_inputs(folder, scratch, figures):
                                paths[name], *extra], check=False, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True)
         if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["it ended without a word"])[-1]
+            last = (done.stderr.strip().splitlines() or ["it ended without an answer"])[-1]
             paths[name], figures[name + "_reason"] = None, last[:200]
     return paths
 
@@ -138,7 +138,7 @@ def table(title):
 
 
 def cold_passes(workers, count):
-    """Every pass from storage; False where the page cache cannot be emptied."""
+    """Runs passes that read from storage. Returns False if the page cache cannot be emptied."""
     for worker in workers:
         worker.passes.clear()
     for _ in range(count):
@@ -150,7 +150,7 @@ def cold_passes(workers, count):
 
 
 def opening(scratch, figures):
-    """A pack of 40,000 samples: opened, and the first sample's bytes."""
+    """Measures opening a pack of 40,000 samples and reading the first one."""
     images = os.path.join(scratch, "tiny")
     os.makedirs(images)
     subprocess.run([VENV, "-c",

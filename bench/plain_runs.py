@@ -21,43 +21,43 @@ from harness import log
 
 ENV = {"PYTHONDONTWRITEBYTECODE": "1"}
 ROUNDS = 3  # at most
-OFF = 0.02  # a case is measured again if the machine's speed differs by more than this
+OFF = 0.02  # a case is measured again if the machine's speed differs by more
 
 
 @dataclass
 class Case:
-    """One prediction, and how it is measured."""
+    """A prediction, and how it is measured."""
 
-    figure: str  # that its error counts for
+    figure: str  # that gets its error
     name: str
-    change: dict  # of Stalls.predict
+    change: dict  # arguments of Stalls.predict
     epochs: int
-    disk: float = 0  # samples a second, 0: not throttled
-    step_ms: float | None = None  # None: as the command says
+    disk: float = 0  # samples per second; 0: not throttled
+    step_ms: float | None = None  # None: that of the command
 
 
 @dataclass
 class Trial:
-    """One process of a training script without a probe, that measures some cases."""
+    """A process of a training script without a probe, which measures some cases."""
 
     command: list
     cases: list
     cpus: list | None = None  # None: all
-    storage: bool = True  # each epoch begins with nothing in the page cache; else with all
-    fill: bool = False  # an epoch before them fills the loader's cache
-    page_share: float | None = None  # of the files, for which the page cache has room
+    storage: bool = True  # each epoch begins with no file in the page cache; else with all files
+    fill: bool = False  # an epoch before the cases fills the loader's cache
+    page_share: float | None = None  # share of the files that fit into the page cache
 
 
 @dataclass
 class Epoch:
     """One measured epoch."""
 
-    rate: float  # samples a second of its steady part
-    cpu_us: float  # of a sample, of the process and its workers
-    others: float  # the share of all cores that other processes took meanwhile
-    read: float  # bytes from the disk, over those of all files
+    rate: float  # samples per second of its steady part
+    cpu_us: float  # CPU time of a sample, in the process and its workers
+    others: float  # share of all cores that other processes used meanwhile
+    read: float  # bytes read from the disk, relative to those of all files
     seconds: float
-    speed: reference.Speed  # the machine's, before and after it
+    speed: reference.Speed  # of the machine, before and after it
 
 
 @dataclass
@@ -122,7 +122,7 @@ class Plain:
             self.epoch(no_step)
 
     def measure(self, case, before):
-        """One epoch; and the machine's speed after it."""
+        """Runs an epoch, then measures the machine's speed."""
         bench, read = self.bench, self.group.read_bytes()
         answer, others = self.epoch(case.step_ms, case.disk)
         read = self.group.read_bytes() - read
@@ -149,8 +149,8 @@ def held(paths):
 
 
 def turns(cases, number, rounds):
-    """Returns the cases of a round, forwards and backwards. A case with more epochs than there are
-    rounds runs more than once per round; one with fewer runs only in the first rounds."""
+    """Returns the cases of a round, forwards and backwards. A case with more epochs than there
+    are rounds runs more than once per round; one with fewer runs only in the first rounds."""
     def of(one):
         return -(-one.case.epochs * (number + 1) // rounds) - -(-one.case.epochs * number // rounds)
 
@@ -162,8 +162,7 @@ def turns(cases, number, rounds):
 
 
 def run_round(bench, due):
-    """Runs an epoch of each case. Files stay locked in memory until a case that does not want that.
-    """
+    """Runs an epoch of each case. Files stay locked in memory until a case does not need that."""
     before, in_memory = bench.reference.read(), False
     with contextlib.ExitStack() as holding:
         for one in due:
@@ -213,7 +212,7 @@ class Runs:
             f"{reference.mean([one.speed() for one in self.cases])}")
 
     def again(self, cases, seconds):
-        """Runs another epoch of each of `cases`, as time permits."""
+        """Runs another epoch of each case, as time permits."""
         due = []
         for one in cases:
             seconds -= 1.5 * one.epochs[-1].seconds
@@ -225,8 +224,8 @@ class Runs:
 
 
 def bound_by_cores(said, computes):
-    """Whether a prediction says that the cores limit the speed, and neither a sleeping step nor the
-    disk does. `computes`: the step computes on these cores."""
+    """Returns whether the prediction says that the cores limit the speed, not a sleeping step
+    or the disk. `computes`: the step computes on these cores."""
     rates = {"prepare": said["prepare_rate"], "fetch": said["fetch_rate"]}
     if not computes:
         rates["device"] = said["device_rate"]
@@ -243,14 +242,14 @@ def mean_of(predictions):
 
 
 def is_off(one, analysed):
-    """Whether the machine was faster or slower than during the analyses."""
+    """Returns whether the machine was faster or slower than during the analyses."""
     cores = one.plain.cores
     return abs(one.speed().of(cores) / analysed.of(cores) - 1) > OFF
 
 
 def scaled_rate(one, analysed):
-    """Returns the median rate, scaled to the machine's speed during the analyses if the cores limit
-    it."""
+    """Returns the median rate, scaled to the machine's speed during the analyses if the cores
+    limit it."""
     cores = one.plain.cores
     return statistics.median(epoch.rate * analysed.of(cores) / epoch.speed.of(cores)
                              for epoch in one.epochs)

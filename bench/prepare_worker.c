@@ -4,7 +4,7 @@
  *
  *   prepare_worker LIST recipe FORM    runs the recipe on items of that form
  *   prepare_worker LIST first          does the same on files, and makes an indexed item of
- *                                      each in passing
+ *                                      each in passing, in parts, as the loader does
  *   prepare_worker LIST full           the baseline: libjpeg-turbo's full decode,
  *                                      then a plain float resize of the crop
  *   prepare_worker LIST pixels FORM N  compares N random regions of each image with a
@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include <jpeglib.h>
@@ -257,14 +258,15 @@ static void recipe_pass(struct prepare_worker_state *s)
 {
     struct hr_error error;
     struct hr_draw_key key = {.seed = 1, .epoch = s->epoch++};
-    struct hr_item item;
+    struct hr_item_part parts[HR_ITEM_PARTS];
     for (size_t i = 0; i < s->count; i++) {
         key.index = i;
         if (hr_preparer_run(s->preparer, s->recipe, s->blobs[i].bytes, s->blobs[i].length, &key,
                             place(s, i), &error))
             die("prepare", error.message);
-        if (s->making && !hr_preparer_item(s->preparer, &item))
-            s->made += item.length;
+        if (s->making && !hr_preparer_item_parts(s->preparer, parts))
+            for (int k = 0; k < HR_ITEM_PARTS; k++)
+                s->made += parts[k].length;
     }
 }
 
@@ -306,8 +308,11 @@ static void full_pass(struct prepare_worker_state *s)
 static void serve(struct prepare_worker_state *s, void (*pass)(struct prepare_worker_state *s))
 {
     char line[16];
-    if (posix_memalign((void **)&s->batch, 4096, BATCH * 3 * SIZE * SIZE * sizeof(float)))
+    const size_t bytes = BATCH * 3 * SIZE * SIZE * sizeof(float);
+    if (posix_memalign((void **)&s->batch, 1 << 21, bytes))
         die("batch", "out of memory");
+    /* as the loader does with its batches, and NumPy with large arrays */
+    (void)madvise(s->batch, bytes, MADV_HUGEPAGE);
     fflush(stdout);
     while (fgets(line, sizeof line, stdin) && !strcmp(line, "pass\n")) {
         double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
@@ -361,7 +366,7 @@ int main(int argc, char **argv)
     s.recipe = training_recipe();
     if (hr_preparer_create(&s.preparer, &error))
         die("preparer", error.message);
-    hr_preparer_make_items(s.preparer, first);
+    hr_preparer_make_items(s.preparer, first ? HR_ITEMS_IN_PARTS : 0);
     printf("{\"name\": \"Headrace %s\", \"version\": \"%s\", \"isa\": \"%s\", ", form, hr_version(),
            hr_isa_name());
     print_conversion(&c, s.count);

@@ -1,5 +1,5 @@
-"""Writes the JPEG files of a list (one path a line) as progressive ones, of the same tables and
-sampling, into a folder: progressive.py LIST FOLDER."""
+"""Converts the JPEG files of a list (one path per line) to progressive files with the same tables
+and sampling: progressive.py LIST FOLDER."""
 
 import os
 import sys

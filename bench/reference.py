@@ -15,7 +15,7 @@ PASSES = 12  # of each reading, on one core and on all
 
 @dataclass(frozen=True)
 class Speed:
-    """Photographs a second: of one thread alone, and of all together."""
+    """Photographs per second: of one thread alone, and of all together."""
 
     one: float
     all: float
@@ -28,7 +28,7 @@ class Speed:
 
 
 def mean(speeds):
-    """Of what ran between two readings, or more."""
+    """Returns the mean of two or more readings: the speed while something ran between them."""
     return Speed(statistics.mean(s.one for s in speeds), statistics.mean(s.all for s in speeds))
 
 
@@ -47,7 +47,7 @@ class Reference:
                   transforms.ToDtype("float32", scale=True),
                   transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))]
         self.preparers = [Preparer(recipe) for _ in range(cores)]
-        self.read()  # what grows with the first images has grown
+        self.read()  # after this, memory no longer grows
 
     def _passes(self, preparer, rates, start):
         start.wait()
@@ -58,7 +58,7 @@ class Reference:
             rates.append(len(self.images) / (time.perf_counter() - begun))
 
     def _together(self, preparers):
-        """The median pass of each thread, added up: one that was interrupted counts little."""
+        """Adds up the median pass of each thread, so an interrupted pass counts little."""
         rates, start = [[] for _ in preparers], threading.Barrier(len(preparers))
         threads = [threading.Thread(target=self._passes, args=(preparer, found, start))
                    for preparer, found in zip(preparers, rates)]

@@ -30,7 +30,7 @@ TOOLS = os.path.join(os.path.dirname(HERE), "tools")
 SCRIPTS = os.path.join(HERE, "scripts")
 TIME_S = 20  # of an analysis
 BATCHES = 150  # of a truth run
-BATCH = 4  # samples of a batch
+BATCH = 4  # samples per batch
 OWN = 0.03  # tolerance for the script's own overheads, of a share or relative
 WIDE = 0.20  # a statement with a wider interval does not count as knowledge
 LIMIT_S = 240
@@ -57,7 +57,7 @@ NOT_BY_WORKERS = {"dali_pipeline", "prefetch_thread", "iterable", "accelerate_lo
 
 
 class Script:
-    """One script in a folder of its own."""
+    """A script in a folder of its own."""
 
     def __init__(self, name, scratch):
         self.name, self.folder = name, os.path.join(scratch, name)
@@ -185,8 +185,8 @@ class Truth:
 
 
 def room(interval, truth, relative):
-    """Whether an interval (value, low, high) overlaps the truth's (low, high), with a tolerance for
-    the script's own overheads."""
+    """Returns whether an interval (value, low, high) overlaps the truth's (low, high), with a
+    tolerance for the script's own overheads."""
     own = OWN * max(truth) if relative else OWN
     return interval[1] <= truth[1] + own and interval[2] >= truth[0] - own
 
@@ -243,8 +243,8 @@ def workers_of(result):
 
 
 def start_of(result):
-    """Returns (samples of an epoch, seconds that its start waits), or None. An analysis reports the
-    rates within an epoch and the wait at its start separately."""
+    """Returns (samples of an epoch, seconds that its start waits), or None. An analysis reports
+    the rates within an epoch and the wait at its start separately."""
     document = document_of(result)
     epoch = document.get("epoch") or {}
     if not epoch.get("each") or not epoch.get("start_s") or not epoch.get("batches"):
@@ -253,8 +253,8 @@ def start_of(result):
 
 
 def with_starts(rates, start, first=0):
-    """Converts rates within an epoch to rates of whole epochs. `first`: samples of the first batch,
-    whose preparation is part of the wait at the start."""
+    """Converts rates within an epoch to rates of whole epochs. `first`: samples of the first
+    batch, whose preparation is part of the wait at the start."""
     if start is None:
         return rates
     epoch, waiting = start
@@ -275,7 +275,7 @@ def percentage(sentence):
 
 
 def knows(result):
-    """Whether the analysis names what training waits for."""
+    """Returns whether the analysis names what training waits for."""
     if result is None:
         return False
     value, low, high = result.summary()["warm_share"].get("preparation", (math.nan,) * 3)

@@ -1,6 +1,6 @@
 """make bench-share: one preparation for K jobs, compared with K separate loaders.
 
-K jobs only consume; then they have a step paced so that one job needs a third of what the
+K jobs only consume, photographs that Headrace prepares or that a dataset of one's own makes; then they have a step paced so that one job needs a third of what the
 machine can prepare. Batches are 64 photographs of 224 x 224 as float32, from files in memory.
 Headrace's agent with one stream, K independent Headrace loaders, K independent torch
 DataLoaders and TensorSocket alternate, in rounds of changing order; each case runs for
@@ -30,16 +30,19 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.environ.get("BUILD", os.path.join(ROOT, "build"))
 VENV = os.path.join(os.environ.get("VENV", os.path.join(ROOT, ".venv")), "bin", "python")
 KINDS = {"agent": "Headrace, one agent", "own": "Headrace, each its own",
-         "torch": "torch DataLoader, each its own", "tensorsocket": "TensorSocket"}
+         "torch": "torch DataLoader, each its own", "tensorsocket": "TensorSocket",
+         "user": "own dataset, one agent", "user_tensorsocket": "own dataset, TensorSocket"}
 COUNTS = (1, 2, 4, 8)
 PEERS = ("own", "torch", "tensorsocket")
 WARM_S = 1.5
-READY_S = {"tensorsocket": 40}  # until all jobs of a case have had their first batches
+READY_S = {"tensorsocket": 40, "user_tensorsocket": 40}  # until all jobs of a case have had their first batches
 READY_OTHERS_S = 90
-TRIES = {"tensorsocket": 2}  # of a case, see share_jobs.py
-SLOW_S = {"torch": 12, "tensorsocket": 9}  # the least time to measure a case of slow batches
-CASE_S = {"agent": 8, "own": 8, "torch": 24, "tensorsocket": 26}  # about, the start included
+TRIES = {"tensorsocket": 2, "user_tensorsocket": 2}  # of a case, see share_jobs.py
+SLOW_S = {"torch": 12, "tensorsocket": 9, "user": 9, "user_tensorsocket": 9}  # the least time to measure a case of slow batches
+CASE_S = {"agent": 8, "own": 8, "torch": 24, "tensorsocket": 26, "user": 14,
+          "user_tensorsocket": 26}  # about, the start included
 HANDOVER_BATCHES = 200
+DISTURBED = 0.05  # share of the machine, from which other processes make rates differ
 
 
 @dataclass
@@ -54,48 +57,64 @@ class Case:
     ports: tuple = ()
 
     def __post_init__(self):
-        if self.kind == "tensorsocket":
-            self.workers = len(os.sched_getaffinity(0))
+        cores = len(os.sched_getaffinity(0))
+        # TensorSocket's producer has all workers, and the agent lets as many work as one job has.
+        at_once = 1 if self.is_tensorsocket or self.kind == "user" else self.jobs
+        self.workers = max(1, cores // at_once)
+        if self.is_tensorsocket:
             self.ports = jobs.free_ports(4)
-        else:
-            self.workers = max(1, len(os.sched_getaffinity(0)) // self.jobs)
+
+    @property
+    def is_tensorsocket(self):
+        return self.kind in ("tensorsocket", "user_tensorsocket")
+
+    @property
+    def has_agent(self):
+        return self.kind in ("agent", "user")
 
     @property
     def burst(self):
-        """Batches that come at once."""
-        return jobs.GROUP if self.kind == "tensorsocket" else 1
+        """Returns how many batches arrive at once."""
+        return jobs.GROUP if self.is_tensorsocket else 1
+
+    @property
+    def first(self):
+        """Returns how many batches do not count: until all of the agent's window has been used once,
+        its memory is fresh, which costs a fault a page."""
+        return jobs.WINDOW if self.has_agent else self.burst
 
 
 @dataclass
 class Result:
-    rates: list  # samples a second of each job
-    prepared: float  # samples, by all who prepare, while it was watched
-    cpu_agent: float  # seconds: of the process that prepares for all, with its helpers
+    rates: list  # samples per second of each job
+    prepared: float  # samples that all processes prepared during the measurement
+    cpu_agent: float  # seconds of the process that prepares for all jobs, with its helpers
     cpu_jobs: float
     read_bytes: float
     seconds: float
-    waited: float  # share of the jobs' time
+    waited: float  # share of the jobs' time that they waited
+    others: float  # share of the cores' time that other processes, or other machines, took
     memory_bytes: int = 0  # anonymous files of the agent
     notes: list = field(default_factory=list)
 
     @property
     def rate(self):
-        """Samples a second that a job gets, in the middle."""
+        """Returns the median over the jobs of their samples per second."""
         return statistics.median(self.rates)
 
     @property
     def cpu(self):
-        """CPU seconds of a prepared sample."""
+        """Returns the CPU seconds of a prepared sample."""
         return (self.cpu_agent + self.cpu_jobs) / self.prepared
 
     @property
     def read_per_job_sample(self):
-        """Bytes read for each sample that every job got."""
+        """Returns the bytes read for each sample that every job got."""
         return self.read_bytes / (statistics.mean(self.rates) * self.seconds)
 
 
 class Agent:
-    """`headrace agent` over all cores, on a socket of its own."""
+    """A `headrace agent` that uses all cores, on a socket of its own."""
 
     def __init__(self, folder, threads):
         self.socket = os.path.join(folder, "agent", "socket")
@@ -133,14 +152,14 @@ class Agent:
 
 
 class Bench(harness.Parts):
-    """What all parts need, and what they found."""
+    """The shared state of all parts, and their results."""
 
     def __init__(self, args, scratch):
         super().__init__(args)
         self.scratch = scratch
         self.cores = len(os.sched_getaffinity(0))
         self.results = {}  # by (kind, jobs, is_paced), in the order of rounds
-        self.missing = {}  # by kind, why it cannot be measured
+        self.missing = {}  # by kind: why it cannot be measured
         self.step_s = 0
         self._agent = Agent(scratch, self.cores)
 
@@ -159,13 +178,14 @@ class Bench(harness.Parts):
 
 
 class Watch:
-    """What a case has used up so far."""
+    """The counters of a case at one moment."""
 
     def __init__(self, bench, case, notes, running, producer):
         self.when = time.monotonic()
+        self.cpu_all = harness.busy_seconds()
         self.read_own = sum(map(notes.read, range(case.jobs)))
         self.cpu_agent, pids = 0, []
-        if case.kind == "agent":
+        if case.has_agent:
             queues = [queue for stream in bench.agent.status()["streams"]
                      for queue in stream["queues"]]
             self.queues = {queue["queue"]: queue["prepared"] for queue in queues}
@@ -176,13 +196,13 @@ class Watch:
             self.cpu_agent = sum(cpu for _, cpu in pids)
         of_jobs = [member for job in running for member in jobs.family(job.pid)]
         self.cpu_jobs = sum(cpu for _, cpu in of_jobs)
-        if case.kind != "agent":
+        if not case.has_agent:
             self.characters = jobs.read_characters(pid for pid, _ in of_jobs + pids)
 
 
 def rate_between(times, begin, end, burst):
-    """Samples a second from the first batch of a burst to that of the last burst of a time;
-    None where there are not two."""
+    """Returns the samples per second between the first batches of the first and the last burst in
+    [begin, end]; None if there are fewer than two bursts."""
     marks = [(n, t) for n, t in enumerate(times) if n % burst == 0 and begin <= t <= end]
     if len(marks) < 2:
         return None
@@ -191,7 +211,7 @@ def rate_between(times, begin, end, burst):
 
 
 def wait_for(case, running, notes, wanted):
-    """Until each job has had the number of batches that `wanted` says."""
+    """Waits until each job has had as many batches as `wanted` says."""
     seconds = READY_S.get(case.kind, READY_OTHERS_S)
     end = time.monotonic() + seconds
     while any(notes.count(i) < wanted[i] for i in range(case.jobs)):
@@ -206,15 +226,15 @@ def wait_for(case, running, notes, wanted):
 
 
 def run_case(bench, case):
-    """Runs the jobs of a case and watches them for a while."""
+    """Runs the jobs of a case and measures them for a while."""
     notes, running, producer = jobs.Notes(case.jobs), [], None
     try:
         running = [jobs.Forked(jobs.consume, case, notes, i) for i in range(case.jobs)]
-        if case.kind == "tensorsocket":
-            time.sleep(1)  # so that the first that it sends goes to all
+        if case.is_tensorsocket:
+            time.sleep(1)  # so that all of them get its first batch
             producer = jobs.Forked(jobs.tensorsocket_produce, case)
         all_of_them = running + [producer] * bool(producer)
-        wait_for(case, all_of_them, notes, [case.burst + 1] * case.jobs)
+        wait_for(case, all_of_them, notes, [case.first + 1] * case.jobs)
         time.sleep(WARM_S)
         waited = sum(map(notes.waited, range(case.jobs)))
         before = Watch(bench, case, notes, running, producer)
@@ -223,11 +243,11 @@ def run_case(bench, case):
         wait_for(case, all_of_them, notes, [n + 2 * case.burst for n in counts])
         after = Watch(bench, case, notes, running, producer)
         waited = sum(map(notes.waited, range(case.jobs))) - waited
-        memory = jobs.memory_files(bench.agent.process.pid) if case.kind == "agent" else 0
+        memory = jobs.memory_files(bench.agent.process.pid) if case.has_agent else 0
     finally:
         for process in running + [producer] * bool(producer):
             process.end()
-    if case.kind == "agent":
+    if case.has_agent:
         bench.agent.wait_until_unused()
     return conclude(case, notes, before, after, waited, memory)
 
@@ -238,26 +258,27 @@ def conclude(case, notes, before, after, waited, memory):
              for i in range(case.jobs)]
     if None in rates:
         raise harness.Missing(f"{case.kind} x {case.jobs}: too few batches for a rate")
-    if case.kind == "agent":
+    if case.has_agent:
         prepared, read = (sum(now[queue] - then.get(queue, 0) for queue in now)
                           for now, then in ((after.queues, before.queues),
                                             (after.read, before.read)))
     else:
-        prepared = seconds * (rates[0] if case.kind == "tensorsocket" else sum(rates))
+        prepared = seconds * (rates[0] if case.is_tensorsocket else sum(rates))
         read = (after.read_own - before.read_own if case.kind == "own"
                 else after.characters - before.characters)
-    return Result(rates, prepared, after.cpu_agent - before.cpu_agent,
-                  after.cpu_jobs - before.cpu_jobs, read, seconds,
-                  min(1, waited / seconds / case.jobs), memory)
+    agent, own = after.cpu_agent - before.cpu_agent, after.cpu_jobs - before.cpu_jobs
+    others = (after.cpu_all - before.cpu_all - agent - own) / seconds / len(os.sched_getaffinity(0))
+    return Result(rates, prepared, agent, own, read, seconds,
+                  min(1, waited / seconds / case.jobs), max(0, others), memory)
 
 
 def table():
     log(f"\n{'':<32} {'jobs':>4} {'samples/s a job':>15} {'least':>7} {'all jobs':>8} "
-        f"{'CPU us/sample':>13} {'agent':>6} {'jobs':>6} {'kB read*':>8} {'waiting':>7}")
+        f"{'CPU us/sample':>13} {'agent':>6} {'jobs':>6} {'kB read*':>8} {'waiting':>7} {'others':>7}")
 
 
 def measure(bench, kind, count, is_paced):
-    """Measures one case, stores and logs the result; None if its kind cannot be measured."""
+    """Measures a case, stores and logs the result. Returns None if its kind cannot be measured."""
     if kind in bench.missing:
         return None
     step_s = bench.step_s if is_paced else 0
@@ -279,7 +300,7 @@ def measure(bench, kind, count, is_paced):
     log(f"{KINDS[kind]:<32} {count:>4} {result.rate:>15.0f} {min(result.rates):>7.0f} "
         f"{sum(result.rates):>8.0f} {result.cpu * 1e6:>13.0f} {result.cpu_agent * each:>6.0f} "
         f"{result.cpu_jobs * each:>6.0f} {result.read_per_job_sample / 1e3:>8.1f} "
-        f"{result.waited:>7.0%}")
+        f"{result.waited:>7.0%} {result.others:>7.0%}")
     return result
 
 
@@ -287,7 +308,7 @@ def measure(bench, kind, count, is_paced):
 
 
 def rounds(bench, is_paced, count):
-    """Runs rounds of the agent's cases and of all peers with 8 jobs, in changing order."""
+    """Runs rounds of all cases of the agent, and of all peers with 8 jobs, in changing order."""
     cases = [("agent", k) for k in COUNTS] + [(kind, COUNTS[-1]) for kind in PEERS]
     needs = sum(CASE_S[kind] for kind, _ in cases)
     table()
@@ -311,6 +332,35 @@ def only_consuming(bench):
     compare(bench, "read_k8_vs_k1", lambda a, b: a.read_per_job_sample / b.read_per_job_sample,
             ("agent", 8), ("agent", 1))
     tell_agent(bench, False)
+
+
+def user_dataset(bench):
+    """Measures a dataset with its own __getitem__, shared by 8 jobs: against one, and TensorSocket."""
+    cases = [("user", 1), ("user", 8), ("user_tensorsocket", 8)]
+    table()
+    for n in range(bench.args.rounds):
+        if n and bench.left() < sum(CASE_S[kind] for kind, _ in cases):
+            log(f"{bench.left():.0f} s are left: {n} rounds")
+            break
+        for kind, k in cases if n % 2 == 0 else cases[::-1]:
+            measure(bench, kind, k, False)
+    compare(bench, "user_dataset_k8_vs_k1", lambda a, b: a.rate / b.rate, ("user", 8), ("user", 1))
+    compare(bench, "user_dataset_vs_tensorsocket", lambda a, b: a.rate / b.rate, ("user", 8),
+            ("user_tensorsocket", 8))
+    compare(bench, "user_dataset_cpu_k8_vs_k1", lambda a, b: a.cpu / b.cpu, ("user", 8), ("user", 1))
+    compare(bench, "user_dataset_cpu_vs_tensorsocket", lambda a, b: b.cpu / a.cpu, ("user", 8),
+            ("user_tensorsocket", 8))
+    tell_others(bench, cases)
+
+
+def tell_others(bench, cases):
+    """Tells how much of the machine other processes had in the case that they disturbed most."""
+    most = max((result.others for case in cases for result in bench.results.get((*case, False), [])),
+               default=0)
+    bench.figures["user_dataset_others_most"] = most
+    if most > DISTURBED:
+        log(f"other processes had up to {most:.0%} of the machine during a case, and the cases of a "
+            "round run one after the other: take the rates again on a quiet machine")
 
 
 def paced(bench):
@@ -347,7 +397,7 @@ def staging(bench):
 
 
 def fewer_jobs(bench):
-    """The peers with 1, 2 and 4 jobs."""
+    """Measures the peers with 1, 2 and 4 jobs."""
     table()
     for k in COUNTS[:-1]:
         for kind in PEERS:
@@ -360,7 +410,7 @@ def fewer_jobs(bench):
 
 
 def compare(bench, key, ratio, over, under, is_paced=False):
-    """A figure: the median over the rounds of a ratio, and its spread."""
+    """Stores a figure, the median of a ratio over the rounds, and logs its range."""
     pairs = list(zip(bench.results.get((*over, is_paced), []),
                      bench.results.get((*under, is_paced), [])))
     if not pairs:
@@ -388,7 +438,7 @@ def tell_agent(bench, is_paced):
 
 
 def ask(command):
-    """The last line of JSON of a program."""
+    """Runs a program. Returns its last line, which is JSON."""
     done = subprocess.run([str(c) for c in command], check=False, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, timeout=300,
                           env={**os.environ, "OMP_NUM_THREADS": "1"})
@@ -399,7 +449,7 @@ def ask(command):
 
 
 def handover(bench):
-    """CPU time of a job's thread to take a batch that is ready, in C and in Python."""
+    """Measures the CPU time that a job needs to take a batch that is ready, in C and in Python."""
     rate = max((r.rate for r in bench.results.get(("agent", 1, False), [])), default=600)
     pause_ms = min(150, 1.6 * 1e3 * jobs.BATCH / rate)
     arguments = [bench.agent.socket, bench.args.data, HANDOVER_BATCHES, f"{pause_ms:.1f}"]
@@ -441,6 +491,7 @@ PARTS = {
     "soak": (soak, ["soak_faults_survived"], 0),
     "consume": (only_consuming, ["k8_vs_k1", "k8_vs_torch", "k8_vs_own_independent",
                                  "k8_vs_tensorsocket", "cpu_per_sample_k8_vs_k1"], 90),
+    "user": (user_dataset, ["user_dataset_k8_vs_k1", "user_dataset_vs_tensorsocket"], 60),
     "handover": (handover, ["handover_us", "handover_python_us"], 45),
     "ranks": (ranks, ["rank_wait_spread_vs_separate"], 100),
     "paced": (paced, ["paced_k8_vs_k1", "staging_bytes"], 90),
@@ -475,7 +526,7 @@ def parse_arguments():
                             data=os.environ.get("DATA") or os.path.join(ROOT, "data", "sample"),
                             data_help="an image folder")
     parser.add_argument("--seconds", type=float, default=5,
-                        help="that a case is watched (%(default)s; slow ones longer)")
+                        help="of measuring a case (%(default)s; slow ones take longer)")
     parser.add_argument("--rounds", type=int, default=3)
     return parser.parse_args()
 

@@ -6,14 +6,14 @@ its batches in memory shared with the parent, so a job that hangs in its loader 
 without losing its notes. Each leads a session, so the worker processes of its loader can be
 found, counted and ended with it.
 
-TensorSocket (PyPI) pickles whole storages of tensors that are not on a GPU, 2.4 GB for eight
-batches of 64 and for each consumer, with which it does not get far. Its packing is an argument
-of both ends, so it is given torch.multiprocessing's, which sends descriptors of shared memory,
-as it does by itself for a GPU's. It never sends the last eight batches of an epoch, and binds
-all interfaces: epochs are long here, and it is told to bind this machine's own. A consumer
-that does not answer within half a second is forgotten, with what it has had: then the same batches
-are sent for ever, or it gets none for the rest of the epoch. It is given two seconds, and a case
-that still hangs is begun again.
+TensorSocket (PyPI) pickles whole storages of tensors that are not on a GPU: 2.4 GB for eight
+batches of 64, for each consumer, which is very slow. Both ends take the packing as an argument, so
+here they use torch.multiprocessing's, which sends descriptors of shared memory, as TensorSocket
+itself does for tensors on a GPU. It never sends the last eight batches of an epoch, so epochs are
+long here. It would bind all interfaces, so it is set to the loopback interface. If a consumer does
+not answer within half a second, TensorSocket forgets it and what it received; it then sends the
+same batches for ever, or none for the rest of the epoch. So the limit is set to two seconds, and a
+case that still hangs is started again.
 """
 
 import ctypes
@@ -35,7 +35,7 @@ BATCH = 64
 SIDE = 224
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
-REPEAT = 8  # times that the folder's samples come in an epoch
+REPEAT = 8  # how often an epoch repeats the folder's samples
 WINDOW = 8  # batches that a shared stream keeps
 GROUP = 8  # batches that TensorSocket sends at a time
 HEARTBEAT_MS = 2000  # of TensorSocket's, that has 500
@@ -45,7 +45,8 @@ PR_SET_PDEATHSIG = 1
 
 
 def training_transform(t, first):
-    """The same for all; `t` is headrace.transforms or torchvision.transforms.v2."""
+    """Returns the transform, the same for all. `t`: headrace.transforms or
+    torchvision.transforms.v2."""
     import torch
 
     return t.Compose([t.RandomResizedCrop(SIDE), t.RandomHorizontalFlip(), *first,
@@ -53,8 +54,8 @@ def training_transform(t, first):
 
 
 class Notes:
-    """When each batch of each job came, in shared memory: written by the jobs. The seconds
-    are of the monotonic clock, which is the same in all processes."""
+    """The arrival times of each job's batches, in shared memory that the jobs write. Times are
+    seconds of the monotonic clock, which is the same in all processes."""
 
     HEAD = 8  # count of batches, seconds waited, bytes read if the loader counts them
 
@@ -88,7 +89,7 @@ class Notes:
 
 
 def repeated(dataset):
-    """An epoch that is long beside what is measured."""
+    """Repeats the dataset, so that an epoch is longer than the measurement."""
     import torch
 
     return torch.utils.data.Subset(dataset, list(range(len(dataset))) * REPEAT)
@@ -109,20 +110,51 @@ def headrace_loader(case, job):
                                      num_workers=case.workers)
 
 
+class Photographs:
+    """A dataset with a __getitem__ of its own, whose samples only Python can make."""
+
+    def __init__(self, data):
+        import torchvision
+        from torchvision.transforms import v2
+
+        self.files = torchvision.datasets.ImageFolder(data).samples
+        self.transform = training_transform(v2, [v2.PILToTensor()])
+
+    def __len__(self):
+        return len(self.files)
+
+    def __getitem__(self, index):
+        from PIL import Image
+
+        path, label = self.files[index]
+        with Image.open(path) as image:
+            return self.transform(image.convert("RGB")), label
+
+
+def user_loader(case, job):
+    import headrace.torch
+
+    return headrace.torch.DataLoader(
+        repeated(Photographs(case.data)), BATCH, shuffle=True, drop_last=True, agent=case.socket,
+        stream=STREAM, join="now", window=WINDOW, num_workers=case.workers)
+
+
 def torch_loader(case, job):
     import torch
     import torchvision
     from torchvision.transforms import v2
 
-    dataset = repeated(torchvision.datasets.ImageFolder(
-        case.data, training_transform(v2, [v2.PILToTensor()])))
+    dataset = repeated(
+        Photographs(case.data) if case.kind == "user_tensorsocket"
+        else torchvision.datasets.ImageFolder(
+            case.data, training_transform(v2, [v2.PILToTensor()])))
     return torch.utils.data.DataLoader(
         dataset, BATCH, shuffle=True, drop_last=True, num_workers=case.workers,
         persistent_workers=True, generator=torch.Generator().manual_seed(job))
 
 
 def shared_bytes(tensors):
-    """How TensorSocket packs here: handles of shared memory."""
+    """TensorSocket's packing here: handles of shared memory."""
     import torch.multiprocessing  # noqa: F401  (its reductions)
     from multiprocessing.reduction import ForkingPickler
 
@@ -141,7 +173,7 @@ def tensorsocket_batches(case, job):
 
 
 def tensorsocket_produce(case):
-    """The producer: its own process, with the loader of torch over all cores."""
+    """Runs TensorSocket's producer, a process with torch's loader on all cores."""
     import tensorsocket
     import tensorsocket.producer
 
@@ -157,7 +189,8 @@ def tensorsocket_produce(case):
 
 
 MAKERS = {"agent": headrace_loader, "own": headrace_loader, "torch": torch_loader,
-          "tensorsocket": tensorsocket_batches}
+          "tensorsocket": tensorsocket_batches, "user": user_loader,
+          "user_tensorsocket": tensorsocket_batches}
 
 
 def free_ports(count):
@@ -171,7 +204,7 @@ def free_ports(count):
 
 
 def consume(case, notes, job):
-    """Takes batches for ever; a step of training is a sleep."""
+    """Takes batches for ever. A training step is a sleep."""
     import torch
 
     torch.set_num_threads(1)
@@ -189,7 +222,7 @@ def consume(case, notes, job):
 
 
 class Forked:
-    """A child that runs `function`, the leader of a session."""
+    """A child process that runs `function` and leads a session."""
 
     def __init__(self, function, *arguments):
         sys.stdout.flush()
@@ -218,7 +251,7 @@ class Forked:
         return status if pid else None
 
     def end(self):
-        """Ends the whole session, and waits for it."""
+        """Kills the whole session and waits for it."""
         session = [pid for pid, _ in family(self.pid)] if self.pid else []
         for pid in session:
             try:
@@ -256,7 +289,7 @@ def answers(functions, seconds):
 
 
 def family(leader):
-    """(pid, CPU seconds) of the processes of a session."""
+    """Returns (pid, CPU seconds) of each process of a session."""
     tick = os.sysconf("SC_CLK_TCK")
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -271,7 +304,7 @@ def family(leader):
 
 
 def read_characters(pids):
-    """Bytes that processes have read with system calls, the page cache's too."""
+    """Returns the bytes that processes have read with system calls, from the page cache too."""
     total = 0
     for pid in pids:
         try:
@@ -283,7 +316,7 @@ def read_characters(pids):
 
 
 def memory_files(pid):
-    """Bytes that the anonymous files of a process really take."""
+    """Returns the bytes that the anonymous files of a process really take."""
     seen = {}
     for name in os.listdir(f"/proc/{pid}/fd"):
         path = f"/proc/{pid}/fd/{name}"

@@ -1,14 +1,13 @@
 """The part of bench/share.py on ranks: how waiting is spread over a host's four ranks if their
 samples differ much in cost.
 
-Photographs of 0.1 and of 12 megapixels are laid out, in the order of the dataset, so that for
-a run of batches one rank gets all the large ones, then the next rank does. The four ranks are
-processes that step together, as ranks whose gradients are summed: a step is a sleep and a
-barrier. A step is so long that the machine can prepare what all ranks need, but one
-thread cannot prepare what the rank with the large images needs. Each run's spread is the
-largest less the smallest of the seconds that a rank waited in its loader during it; the sum over
-the runs is the figure. One agent is measured against loaders with a quarter of the cores each,
-both with as many batches ahead, in turn.
+The dataset has photographs of 0.1 and of 12 megapixels. Their order gives one rank all large ones
+for a run of batches, then the next rank. The four ranks are processes that step together, like
+ranks that sum their gradients: a step is a sleep and a barrier. It is so long that the machine can
+prepare what all ranks need, but one thread cannot prepare what the rank with the large images
+needs. The spread of a run is the difference of the most and the fewest seconds that a rank waited
+in its loader; the figure is the sum over the runs. One agent is compared with loaders that have a
+quarter of the cores each, both with the same number of batches ahead, in turn.
 """
 
 import functools
@@ -24,27 +23,27 @@ from harness import log
 
 RANKS = 4
 BATCH = 8
-RUN = 16  # batches of a rank that are expensive one after the other
-AHEAD = 4  # batches ahead of each rank, far fewer than a run
+RUN = 16  # consecutive batches of a rank that are expensive
+AHEAD = 4  # batches ahead of each rank; far fewer than in a run
 SMALL = (387, 258)
 LARGE = (4000, 3000)
-FILES = 8  # different ones of each size
+FILES = 8  # different images of each size
 ROUNDS = 2
-LOAD = 0.7  # share of the machine's time that preparation takes at the pace that is set
-QUIET_S = 90  # without an answer, something hangs
+LOAD = 0.7  # share of the machine's time that preparation takes with the chosen step
+QUIET_S = 90  # seconds without an answer, after which something hangs
 
 
 def photographs(data):
-    """Paths of the folder's photographs, evenly spread."""
+    """Returns paths of the folder's photographs, evenly spread."""
     paths = sorted(os.path.join(d, f) for d, _, names in os.walk(data) for f in names
                    if f.lower().endswith((".jpg", ".jpeg")))
     if not paths:
-        raise harness.Missing("there are no photographs of which to make large ones")
+        raise harness.Missing("there are no photographs to make large ones from")
     return paths
 
 
 def make_files(data, folder):
-    """(small, large) paths: crops of photographs, and mosaics of many."""
+    """Makes (small, large) images: crops of photographs, and mosaics of many."""
     from PIL import Image
 
     paths = itertools.cycle(photographs(data))
@@ -64,8 +63,8 @@ def make_files(data, folder):
 
 
 def layout(small, large):
-    """(path, label) in the dataset's order: position p is of rank p % RANKS, and of its batch
-    p // RANKS // BATCH; in run r the rank r % RANKS has the large ones."""
+    """Returns (path, label) in the dataset's order. Position p belongs to rank p % RANKS and
+    its batch p // RANKS // BATCH; in run r, rank r % RANKS has the large images."""
     count = RANKS * RUN * RANKS * BATCH
     out = []
     for p in range(count):
@@ -84,7 +83,7 @@ def transform():
 
 
 def cost_s(paths):
-    """CPU seconds of one sample."""
+    """Returns the CPU seconds of one sample."""
     import headrace
     import headrace.torch
 
@@ -99,7 +98,7 @@ def cost_s(paths):
 
 
 def train(samples, rank, socket, step_s, barrier):
-    """One rank: the seconds that it waited in each run, and those that all took."""
+    """Runs one rank. Returns the seconds that it waited in each run, and the total seconds."""
     import headrace
     import headrace.torch
     import torch
@@ -115,7 +114,7 @@ def train(samples, rank, socket, step_s, barrier):
     for n in range(RANKS * RUN):
         before = time.monotonic()
         next(batches)
-        # The very first batch does not count: all ranks wait for it.
+        # The first batch does not count, because all ranks wait for it.
         waited += time.monotonic() - before if n else 0
         time.sleep(step_s)
         barrier.wait(QUIET_S)
@@ -126,7 +125,7 @@ def train(samples, rank, socket, step_s, barrier):
 
 
 def run_ranks(samples, socket, step_s):
-    """Waiting seconds by [rank][run], and the seconds that it took."""
+    """Returns the waiting seconds by [rank][run], and the total seconds."""
     barrier = multiprocessing.get_context("fork").Barrier(RANKS)
     found = jobs.answers([functools.partial(train, samples, rank, socket, step_s, barrier)
                           for rank in range(RANKS)], QUIET_S + 5 * RANKS * RUN * step_s)
@@ -136,12 +135,12 @@ def run_ranks(samples, socket, step_s):
 
 
 def spread_of(waits):
-    """Largest less smallest waiting of each run, over the ranks; their sum."""
+    """Returns the sum over the runs of the difference between the longest and shortest waiting."""
     return sum(max(run) - min(run) for run in zip(*waits))
 
 
 def spread(bench):
-    """The figures; `bench` is bench/share.py's."""
+    """Measures the figures. `bench`: that of bench/share.py."""
     small, large = make_files(bench.args.data, bench.scratch)
     cheap, expensive = jobs.answers([lambda: [cost_s(small), cost_s(large)]], QUIET_S)[0]
     work_s = BATCH * (expensive + (RANKS - 1) * cheap)
@@ -150,7 +149,7 @@ def spread(bench):
     log(f"\nranks     {RANKS} that step together every {step_s * 1e3:.0f} ms, batches of {BATCH}; "
         f"a sample of 0.1 megapixels takes {cheap * 1e3:.1f} ms, of 12 {expensive * 1e3:.1f} ms")
     if BATCH * expensive < step_s:
-        log("          one thread keeps pace here: separate loaders wait little")
+        log("          one thread is fast enough here, so separate loaders wait little")
     found = {"agent": [], "separate": []}
     for n in range(ROUNDS):
         for kind in list(found)[::1 if n % 2 else -1]:

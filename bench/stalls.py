@@ -27,13 +27,13 @@ from harness import log
 from plain_runs import ENV, Case, Trial, spread
 
 PEERS = os.path.join(HERE, "peers")
-SAMPLES = 5000  # of the folder that is trained on
-TIME = ("--time", "40")  # of an analysis from which is predicted
-SHORT_TIME = ("--time", "30")  # where errors of 10 % are asked
+SAMPLES = 5000  # photographs in the training folder
+TIME = ("--time", "40")  # of an analysis used for predictions
+SHORT_TIME = ("--time", "30")  # if errors of 10 % are allowed
 ANALYSIS_LIMIT_S = 400
 PROBE_PASSES = 7
-FIO_S = 5.5  # that count, to measure a throttled disk
-RAMP_S = 1.5  # that do not
+FIO_S = 5.5  # of fio that count, on a throttled disk
+RAMP_S = 1.5  # of fio before that
 
 
 class Bench(harness.Parts):
@@ -45,12 +45,12 @@ class Bench(harness.Parts):
         self.cores = sorted(os.sched_getaffinity(0))
         self.groups = 0
         self.reserved = 0  # seconds that later parts need
-        self.errors = {}  # of a figure, (case, error, that scaled) of each prediction
-        self.cases = []  # all that was predicted and measured
+        self.errors = {}  # by figure: (case, error, scaled error) of each prediction
+        self.cases = []  # everything predicted and measured
         self.data = os.path.join(scratch, "photos")
         self.all_paths = cache.Files(args.data).paths
         self.files = link_files(self.all_paths, self.data, SAMPLES)
-        self.disk_rates = {}  # by throttle and depth, what fio found
+        self.disk_rates = {}  # fio's result by throttle and depth
         self.reference = reference.Reference(self.files.paths, len(self.cores))
         self.analysed = {}  # the machine's speed during an analysis, by its name
         self.mean_bytes = self.files.disk_bytes / len(self.files.paths)
@@ -124,8 +124,8 @@ def analyse(bench, name, command, group, *options):
 
 
 def predict_and_measure(bench, name, command, disk, time_limit, trials):
-    """Analyses, measures all trials, analyses again; then compares with the mean of what both
-    analyses predict. `disk`: samples/s of the analyses' disk."""
+    """Analyses, measures all trials, analyses again, and compares with the mean of the
+    predictions of both analyses. `disk`: samples/s of the disk during the analyses."""
     def analysis(number):
         with bench.group(disk) as group:
             cold(bench.files.paths)
@@ -152,9 +152,9 @@ def predict_and_measure(bench, name, command, disk, time_limit, trials):
 
 
 def head(analysed):
-    log(f"\nmachine   {analysed} during the analyses; `machine`: that during the runs over it\n"
-        "          `scaled`: what the error would be had it been the same, where cores bound the "
-        "speed; it counts for no figure")
+    log(f"\nmachine   {analysed} during the analyses; `machine`: its speed during the runs,\n"
+        "          relative to that; `scaled`: the error if it had been the same, if cores "
+        "limit the speed; it counts for no figure")
     log(f"{'predicted, and measured':<38} {'predicted':>9} {'low..high':>11} {'paper':>6} "
         f"{'measured':>8} {'spread':>6} {'CPU us':>6} {'others':>6} {'read':>5} {'machine':>7} "
         f"{'error':>6} {'scaled':>6}")
@@ -200,10 +200,10 @@ TRUTH = {
 
 
 def true_disk_rate(bench, rate, depth):
-    """Measures the rate of a disk that is throttled to `rate`, in samples a second at `depth` reads
-    in flight: fio reads in a similar group, and the kernel's counters of the group are used, which
-    smooths the bursts of a throttled disk. The first seconds do not count, since a disk that idled
-    may be faster. The files are used for nothing else."""
+    """Measures the rate of a disk that is throttled to `rate`, in samples a second at `depth`
+    reads in flight: fio reads in a similar group, and the kernel's counters of the group are
+    used, which smooths the bursts of a throttled disk. The first seconds do not count, since a
+    disk that idled may be faster. The files are used for nothing else."""
     if (rate, depth) not in bench.disk_rates:
         count = int(rate * (FIO_S + RAMP_S))
         paths = random.Random(rate).sample(bench.all_paths, min(count, len(bench.all_paths)))
@@ -285,13 +285,13 @@ def truth(bench):
 
 CACHE, OTHER = "predict_cache_error_max", "predict_other_error_max"
 PAGE, SHARED = "predict_page_cache_error_max", "predict_shared_cores_error_max"
-DISK = 600  # samples a second of the throttled disk
+DISK = 600  # samples per second of the throttled disk
 STEP_MS = 32  # of 64 samples: 2,000 a second
 BATCH = 64
 WORKERS = 2
 SIZE = 64  # pixels, of the stock loader's images and of the network
-PAGE_SHARES = (0.5,)  # time does not suffice for more
-CPU_DISK = 200  # samples a second, for the case in which training computes
+PAGE_SHARES = (0.5,)  # time does not permit more
+CPU_DISK = 200  # samples per second, if training computes
 CPU_THREADS = 1  # of the network
 CPU_SAMPLES = 2400  # of its epochs
 
@@ -302,8 +302,8 @@ def photos(bench, loader, workers=WORKERS, **options):
 
 
 def standin_trials(bench):
-    """Returns the trials: a process for each cache share, in which storage and the step change; and
-    the script with its files in memory, in which the step and the cores change."""
+    """Returns the trials: a process for each cache share, in which storage and the step change;
+    and the script with its files in memory, in which the step and the cores change."""
 
     def trial(share, cases):
         size = int(bench.files.bytes * share) or None
@@ -333,7 +333,7 @@ def standin_trials(bench):
             trial(0.5, [cache_case(0.5, 2)]),
             trial(0.75, [cache_case(0.75, 3), both]),
             trial(1, [cache_case(1, 3)]),
-            # Short epochs that cores bound vary most.
+            # Short epochs that the cores limit vary most.
             memory([memory_case(0.5, 1), memory_case(2, 5), memory_case(4, 5)]),
             memory([memory_case(1, 4, cores=1), memory_case(4, 4, cores=1)], bench.cores[:1])]
 
@@ -422,14 +422,14 @@ def analysis_seconds(bench):
 
 
 def probe_cost(bench):
-    """Measures the probe's CPU time per batch while it only observes: a loop over batches that are
-    available at once, alternately with the probe and without."""
+    """Measures the probe's CPU time per batch while it only observes: a loop over batches that
+    are available at once, alternately with the probe and without."""
     from headrace.stalls import script as launched
 
     folder = os.path.join(bench.scratch, "idle")
     os.mkdir(folder)
     with open(os.path.join(folder, "settings.json"), "w") as f:
-        json.dump({"run": "idle", "warm_up": 10**9}, f)  # it never takes the loop
+        json.dump({"run": "idle", "warm_up": 10**9}, f)  # the probe never replaces the loop
     probed = launched.prepare(script("idle"), folder, None).environment
     cpus, workers = bench.cores[-1:], []
     try:

@@ -378,16 +378,10 @@ static json_t *json_of(const struct hr_cache_info *info)
     return object;
 }
 
-int cache_report_print_json(const struct cache_report *report)
+json_t *cache_report_json(const struct cache_report *report)
 {
-    json_t *array = json_array(), *root = NULL;
+    json_t *array = json_array();
     for (size_t i = 0; array && i < report->count; i++)
         json_array_append_new(array, json_of(&report->infos[i]));
-    if (array)
-        root = json_pack("{s:i, s:o}", "layout", 1, "caches", array);
-    int bad = !root || json_dumpf(root, stdout, JSON_INDENT(2));
-    json_decref(root);
-    if (!bad)
-        putchar('\n');
-    return bad ? -1 : 0;
+    return array ? json_pack("{s:i, s:o}", "layout", 1, "caches", array) : NULL;
 }

@@ -30,8 +30,8 @@ void cache_report_print_table(const struct cache_report *report);
 /* Prints all information about each segment. */
 void cache_report_print(const struct cache_report *report);
 
-/* Prints the JSON described in headrace-cache(1). Returns 0 or -1. */
-int cache_report_print_json(const struct cache_report *report);
+/* Returns the JSON described in headrace-cache(1); NULL: out of memory. */
+struct json_t *cache_report_json(const struct cache_report *report);
 
 /* Makes a JSON object of numbers, keyed by the names of forms. NULL: out of memory. */
 struct json_t *cache_report_forms(const uint64_t values[HR_FORMS]);

@@ -174,7 +174,7 @@ static json_t *json_of(const struct hr_cache_server *s, const struct problems *p
     return object;
 }
 
-int cache_servers_print_json(const struct hr_cache_servers *servers, int *count)
+json_t *cache_servers_json(const struct hr_cache_servers *servers, int *count)
 {
     struct problems problems;
     json_t *array = json_array(), *root = NULL;
@@ -189,10 +189,6 @@ int cache_servers_print_json(const struct hr_cache_servers *servers, int *count)
     if (array)
         root = json_pack("{s:i, s:s?, s:o}", "layout", 1, "self_problem",
                          self && *self ? self : NULL, "servers", array);
-    int bad = !root || json_dumpf(root, stdout, JSON_INDENT(2));
-    json_decref(root);
     free(self);
-    if (!bad)
-        putchar('\n');
-    return bad ? -1 : 0;
+    return root;
 }

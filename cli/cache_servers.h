@@ -7,7 +7,7 @@
 /* Prints a line for each server and a line for each problem. Returns the number of problems. */
 int cache_servers_print(const struct hr_cache_servers *servers);
 
-/* Prints the JSON described in headrace-cache(1); *problems: as above. Returns 0 or -1. */
-int cache_servers_print_json(const struct hr_cache_servers *servers, int *problems);
+/* Returns the JSON described in headrace-cache(1); NULL: out of memory. *problems: as above. */
+struct json_t *cache_servers_json(const struct hr_cache_servers *servers, int *problems);
 
 #endif

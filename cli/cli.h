@@ -65,6 +65,11 @@ void cli_log_line(void *log, enum hr_log_level level, const char *message);
 /* Flushes stdout. Returns CLI_FAILED if writing failed, else `status`. */
 int cli_finish(const char *verb, int status);
 
+/* Prints JSON, which it frees; NULL: it could not be made. `digits` of fractions, 0: all. Complains
+ * and returns CLI_FAILED if that fails, else `status`. */
+struct json_t;
+int cli_print_json(const char *verb, struct json_t *root, int digits, int status);
+
 /* Returns the name nearest to `word` among `count` names; NULL: none is similar. */
 const char *cli_nearest(const char *word, const char *const *names, int count);
 

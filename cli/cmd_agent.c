@@ -52,14 +52,7 @@ static int print_status(const struct agent_command *c)
         return failed(r, &error);
     json_t *root = json_loads(text, 0, NULL);
     hr_text_free(text);
-    int bad = !root || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
-    json_decref(root);
-    if (bad) {
-        cli_complain("agent", "the agent's status cannot be printed as JSON");
-        return CLI_FAILED;
-    }
-    putchar('\n');
-    return cli_finish("agent", CLI_OK);
+    return cli_print_json("agent", root, 12, CLI_OK);
 }
 
 /* Opens the file before recording, so that a wrong path fails at once. */

@@ -19,21 +19,10 @@ struct cache_command {
     int (*run)(struct cache_command *c);
     int is_quiet; /* as in struct cli_log */
     int json, force, jobs, no_progress, verbose;
-    const char *dataset;      /* option of drop */
-    const char *arguments[2]; /* NULL: not given */
+    const char *dataset;       /* option of drop */
+    const char *label, *image; /* option of warm */
+    const char *arguments[2];  /* NULL: not given */
 };
-
-static int print_json(const struct cache_command *c, json_t *root, int status)
-{
-    int bad = !root || json_dumpf(root, stdout, JSON_INDENT(2));
-    json_decref(root);
-    if (bad) {
-        cli_complain(c->verb, "cannot write JSON");
-        return CLI_FAILED;
-    }
-    putchar('\n');
-    return cli_finish(c->verb, status);
-}
 
 /* Runs a verb whose command line was parsed with the result r. */
 static int run(struct cache_command *c, int r)
@@ -88,13 +77,10 @@ static int look(struct cache_command *c, void (*print)(const struct cache_report
     } else if (name && !report.count) {
         none_found(c, name, dataset);
         status = CLI_FAILED;
-    } else if (!c->json) {
-        print(&report);
-        status = cli_finish(c->verb, status);
-    } else if (cache_report_print_json(&report)) {
-        cli_complain(c->verb, "cannot write JSON");
-        status = CLI_FAILED;
+    } else if (c->json) {
+        status = cli_print_json(c->verb, cache_report_json(&report), 0, status);
     } else {
+        print(&report);
         status = cli_finish(c->verb, status);
     }
     cache_report_clear(&report);
@@ -192,10 +178,11 @@ static int run_drop(struct cache_command *c)
         return cli_failed(c->verb, r, &error, "");
     int status = left ? CLI_PROBLEM : CLI_OK;
     if (c->json)
-        return print_json(c,
-                          json_pack("{s:i, s:s, s:I, s:I}", "layout", 1, "name", c->arguments[0],
-                                    "freed_bytes", (json_int_t)freed, "left", (json_int_t)left),
-                          status);
+        return cli_print_json(c->verb,
+                              json_pack("{s:i, s:s, s:I, s:I}", "layout", 1, "name",
+                                        c->arguments[0], "freed_bytes", (json_int_t)freed, "left",
+                                        (json_int_t)left),
+                              0, status);
     print_dropped(c, &before, freed, left);
     return cli_finish(c->verb, status);
 }
@@ -238,6 +225,8 @@ static int warm(const struct cache_command *c, struct hr_cache_warm_report *repo
     struct hr_dataset_options options;
     hr_dataset_options_default(&options);
     options.allow_empty_classes = 1; /* a class without images is a class */
+    options.label = c->label;
+    options.image = c->image;
     options.progress = cli_progress_call;
     options.progress_arg = progress;
     int r = hr_dataset_open(&dataset, c->arguments[1], &options, error);
@@ -289,14 +278,14 @@ static int run_warm(struct cache_command *c)
         return cli_failed(c->verb, r, &error, "");
     int status = report.bad ? CLI_PROBLEM : CLI_OK;
     if (c->json)
-        return print_json(c,
-                          json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:f}", "layout", 1,
-                                    "samples", (json_int_t)report.samples, "cached",
-                                    (json_int_t)report.cached, "bad", (json_int_t)report.bad,
-                                    "read_bytes", (json_int_t)report.read_bytes, "used_bytes",
-                                    (json_int_t)report.used_bytes, "items",
-                                    cache_report_forms(report.items_of_form), "seconds", seconds),
-                          status);
+        return cli_print_json(
+            c->verb,
+            json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:f}", "layout", 1, "samples",
+                      (json_int_t)report.samples, "cached", (json_int_t)report.cached, "bad",
+                      (json_int_t)report.bad, "read_bytes", (json_int_t)report.read_bytes,
+                      "used_bytes", (json_int_t)report.used_bytes, "items",
+                      cache_report_forms(report.items_of_form), "seconds", seconds),
+            0, status);
     print_warm(c, &report, seconds);
     return cli_finish(c->verb, status);
 }
@@ -312,6 +301,17 @@ static int cache_warm(int argc, char **argv)
          .least = 1,
          .most = 256,
          .help = "threads that read and convert (default: the cores)"},
+        {.name = "label",
+         .kind = CLI_TEXT,
+         .text = &c.label,
+         .value = "FIELD",
+         .help = "of tar files: the field with the label: cls,\njson:class_id, ...; of Parquet "
+                 "tables: the column;\nnone: there is none"},
+        {.name = "image",
+         .kind = CLI_TEXT,
+         .text = &c.image,
+         .value = "COLUMN",
+         .help = "of Parquet tables: the column of images"},
         {.name = "json", .target = &c.json, .help = "print JSON (see headrace-cache(1))"},
         {.name = "no-progress", .target = &c.no_progress, .help = "draw no progress bar"},
         {.name = "verbose", .target = &c.verbose, .help = "print more on standard error"},
@@ -340,17 +340,14 @@ static int run_servers(struct cache_command *c)
     int r = hr_cache_servers_create(&servers, c->arguments[0], &error);
     if (r)
         return cli_failed(c->verb, r, &error, "");
-    int bad = 0;
+    json_t *root = NULL;
     if (c->json)
-        bad = cache_servers_print_json(servers, &problems);
+        root = cache_servers_json(servers, &problems);
     else
         problems = cache_servers_print(servers);
     hr_cache_servers_destroy(&servers);
-    if (bad) {
-        cli_complain(c->verb, "cannot write JSON");
-        return CLI_FAILED;
-    }
-    return cli_finish(c->verb, problems ? CLI_PROBLEM : CLI_OK);
+    int status = problems ? CLI_PROBLEM : CLI_OK;
+    return c->json ? cli_print_json(c->verb, root, 0, status) : cli_finish(c->verb, status);
 }
 
 static int cache_servers(int argc, char **argv)

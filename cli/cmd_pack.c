@@ -15,7 +15,8 @@ struct pack_command {
     int form; /* enum hr_form; HR_FORMS: auto */
     int jobs, restart, force, on_error, trust, verify, info, json, no_progress, verbose;
     double max_growth;
-    const char *paths[2]; /* SRC DST, or PACK */
+    const char *label, *image; /* NULL: not given */
+    const char *paths[2];      /* SRC DST, or PACK */
 };
 
 static int parse(struct pack_command *c, int argc, char **argv)
@@ -42,6 +43,17 @@ static int parse(struct pack_command *c, int argc, char **argv)
          .value = "X",
          .least = 1,
          .help = "store an image unchanged if its item would take\nmore than X times its bytes"},
+        {.name = "label",
+         .kind = CLI_TEXT,
+         .text = &c->label,
+         .value = "FIELD",
+         .help = "of tar files: the field with the label: cls,\njson:class_id, ...; of Parquet "
+                 "tables: the column;\nnone: there is none"},
+        {.name = "image",
+         .kind = CLI_TEXT,
+         .text = &c->image,
+         .value = "COLUMN",
+         .help = "of Parquet tables: the column of images"},
         {.name = "on-error",
          .kind = CLI_CHOICE,
          .target = &c->on_error,
@@ -67,9 +79,9 @@ static int parse(struct pack_command *c, int argc, char **argv)
         .verb = "pack",
         .arguments = "SRC DST.hrpack [options]\n"
                      "       headrace pack --verify|--info PACK",
-        .text = "Writes a dataset (a folder, a list, tar files) into one file that opens at once\n"
-                "and decodes several times faster, with the same pixels. To continue after an\n"
-                "interruption or a kill, run the same command again.",
+        .text = "Writes a dataset (a folder, a list, tar files, Parquet tables) into one file\n"
+                "that opens at once and decodes several times faster, with the same pixels. To\n"
+                "continue after an interruption or a kill, run the same command again.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 1,
@@ -100,6 +112,8 @@ static int open_source(const struct pack_command *c, struct cli_progress *progre
     struct hr_dataset_options options;
     hr_dataset_options_default(&options);
     options.allow_empty_classes = 1; /* a class without images is a class */
+    options.label = c->label;
+    options.image = c->image;
     options.progress = cli_progress_call;
     options.progress_arg = progress;
     return hr_dataset_open(dataset, c->paths[0], &options, error);
@@ -175,19 +189,17 @@ static int failed(const struct pack_command *c, int code, const struct hr_error 
 
 static int print(const struct pack_command *c, const struct pack_report *report)
 {
-    if (!c->json) {
-        pack_report_print(report);
-        if (c->verbose && report->kept.count) {
-            printf("\nStored unchanged (the first ones):\n");
-            summary_bads_print(&report->kept, report->kept.count);
-        }
-        if (c->verify && !report->bad.count)
-            printf("\nEvery checksum is correct and every image decodes.\n");
-    } else if (pack_report_print_json(report)) {
-        cli_complain("pack", "cannot write JSON");
-        return CLI_FAILED;
+    int status = report->bad.count ? CLI_PROBLEM : CLI_OK;
+    if (c->json)
+        return cli_print_json("pack", pack_report_json(report), 0, status);
+    pack_report_print(report);
+    if (c->verbose && report->kept.count) {
+        printf("\nStored unchanged (the first ones):\n");
+        summary_bads_print(&report->kept, report->kept.count);
     }
-    return cli_finish("pack", report->bad.count ? CLI_PROBLEM : CLI_OK);
+    if (c->verify && !report->bad.count)
+        printf("\nEvery checksum is correct and every image decodes.\n");
+    return cli_finish("pack", status);
 }
 
 int cmd_pack(int argc, char **argv)

@@ -279,12 +279,9 @@ static int run(const struct predict_command *c)
     hr_stalls_destroy(&stalls);
     if (r)
         return failed(r, &error);
-    if (!c->json) {
-        predict_report_print(&report);
-    } else if (predict_report_print_json(&report)) {
-        cli_complain(VERB, "cannot write JSON");
-        return CLI_FAILED;
-    }
+    if (c->json)
+        return cli_print_json(VERB, predict_report_json(&report), 7, CLI_OK);
+    predict_report_print(&report);
     return cli_finish(VERB, CLI_OK);
 }
 

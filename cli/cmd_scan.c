@@ -9,6 +9,7 @@
 
 struct scan_options {
     int json, verify, threads, index, classes, no_progress, verbose;
+    const char *label, *image; /* NULL: not given */
 };
 
 static int parse(struct scan_options *o, int argc, char **argv, const char **path)
@@ -36,6 +37,17 @@ static int parse(struct scan_options *o, int argc, char **argv, const char **pat
          .help = "where to keep the index for the next scan or run: in\n"
                  "the user's cache directory (default), in the\n"
                  "dataset's, or nowhere (every file is examined again)"},
+        {.name = "label",
+         .kind = CLI_TEXT,
+         .text = &o->label,
+         .value = "FIELD",
+         .help = "of tar files: the field with the label: cls,\njson:class_id, ...; of Parquet "
+                 "tables: the column;\nnone: there is none"},
+        {.name = "image",
+         .kind = CLI_TEXT,
+         .text = &o->image,
+         .value = "COLUMN",
+         .help = "of Parquet tables: the column of images"},
         {.name = "no-progress", .target = &o->no_progress, .help = "draw no progress bar"},
         {.name = "verbose", .target = &o->verbose, .help = "print more on standard error"},
     };
@@ -44,7 +56,7 @@ static int parse(struct scan_options *o, int argc, char **argv, const char **pat
         .arguments = "PATH [options]",
         .text = "Reports the contents of a dataset (classes, images, their sizes) and its\n"
                 "problems. PATH is an image folder (one directory per class), a list of lines\n"
-                "\"path<TAB>label\", tar files, or a pack.",
+                "\"path<TAB>label\", tar files, Parquet tables, or a pack.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 1,
@@ -75,6 +87,8 @@ static int collect(struct summary *summary, const char *path, const struct scan_
     hr_dataset_options_default(&options);
     options.index = (enum hr_index_policy)o->index;
     options.threads = o->threads;
+    options.label = o->label;
+    options.image = o->image;
     options.wait_sizes = 1;
     options.allow_empty_classes = 1; /* to be reported, not a failure */
     options.progress = cli_progress_call;
@@ -111,13 +125,12 @@ int cmd_scan(int argc, char **argv)
     }
     cli_progress_clear(&progress);
     status = summary_has_problem(&summary) ? CLI_PROBLEM : CLI_OK;
-    if (!o.json) {
+    if (o.json) {
+        status = cli_print_json("scan", summary_json(&summary), 0, status);
+    } else {
         summary_print(&summary, o.classes);
-    } else if (summary_print_json(&summary)) {
-        cli_complain("scan", "cannot write JSON");
-        status = CLI_FAILED;
+        status = cli_finish("scan", status);
     }
-    status = cli_finish("scan", status);
 done:
     hr_log_set(NULL, NULL);
     summary_clear(&summary);

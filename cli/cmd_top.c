@@ -1,9 +1,9 @@
 /*
- * headrace top: shows what an agent does, at intervals: on a terminal as a screen that refreshes,
- * otherwise as plain text or JSON.
+ * headrace top: shows what an agent and the loaders of this user's processes do, at intervals: on a
+ * terminal as a screen that refreshes, otherwise as plain text or JSON.
  *
  * It only requests statuses and computes rates from their differences, so watching costs the agent
- * one answer per interval.
+ * one answer per interval, and loaders nothing.
  */
 #include "cli.h"
 #include "options.h"
@@ -30,21 +30,61 @@ struct top {
     struct hr_error trouble; /* error of the last request; code 0: the agent answered */
 };
 
-/* Requests a status. Returns 0 or a negative errno, with an error. */
+/* Parses a text of the library's, and frees it. Returns NULL and sets *error if it is no object. */
+static json_t *parse(char *text, const char *whose, struct hr_error *error)
+{
+    json_t *status = json_loads(text, 0, NULL);
+    hr_text_free(text);
+    if (json_is_object(status))
+        return status;
+    json_decref(status);
+    *error = (struct hr_error){.code = -EPROTO};
+    snprintf(error->message, sizeof error->message,
+             "the %s's status is not a JSON object: is it of another version?", whose);
+    return NULL;
+}
+
+/* Returns non-zero if no agent serves the socket any more. */
+static int is_gone(int code)
+{
+    return code == -ENOENT || code == -ECONNREFUSED;
+}
+
+/* Adds the loaders of this user's processes. Returns how many, or a negative errno. */
+static int add_loaders(json_t *status, struct hr_error *error)
+{
+    char *text = NULL;
+    int r = hr_loaders_status(&text, error);
+    if (r)
+        return r;
+    json_t *root = parse(text, "loader", error);
+    if (!root)
+        return error->code;
+    json_t *loaders = json_object_get(root, "loaders");
+    int count = (int)json_array_size(loaders);
+    json_object_set(status, "loaders", loaders);
+    json_decref(root);
+    return count;
+}
+
+/* Requests the status of the agent and of loaders. Either may be missing, unless the agent's socket
+ * was named. Returns 0 or a negative errno, with an error. */
 static int ask(struct top *t, struct hr_error *error)
 {
     char *text = NULL;
-    int r = hr_agent_status(t->socket, &text, error);
-    if (r)
+    json_t *status = NULL;
+    int r = hr_agent_status(t->socket, &text, error), count = 0;
+    int is_alone = is_gone(r) && !t->socket;
+    if (r && !is_alone)
         return r;
-    json_t *status = json_loads(text, 0, NULL);
-    hr_text_free(text);
-    if (!json_is_object(status)) {
+    status = is_alone ? json_pack("{s:i}", "version", 1) : parse(text, "agent", error);
+    if (!status)
+        return is_alone ? -ENOMEM : error->code;
+    if (!t->socket)
+        count = add_loaders(status, error);
+    if (count < 0 || (is_alone && !count)) {
         json_decref(status);
-        *error = (struct hr_error){.code = -EPROTO};
-        snprintf(error->message, sizeof error->message,
-                 "the agent's status is not a JSON object: is it of another version?");
-        return -EPROTO;
+        return count < 0 ? count : r;
     }
     json_decref(t->before);
     t->before = t->after;
@@ -55,10 +95,10 @@ static int ask(struct top *t, struct hr_error *error)
     return -ENOMEM;
 }
 
-/* Returns non-zero if no agent serves the socket any more. */
-static int is_gone(int code)
+/* What has ended, if nothing is left to show. */
+static const char *whose_end(const struct top *t)
 {
-    return code == -ENOENT || code == -ECONNREFUSED;
+    return json_object_get(t->after, "pid") ? "the agent has ended" : "the last loader has ended";
 }
 
 /* ---- plain text and JSON ---- */
@@ -111,7 +151,7 @@ static int run_plain(struct top *t)
             return status;
     }
     if (is_gone(r) && t->before) {
-        cli_complain("top", "the agent has ended");
+        cli_complain("top", "%s", whose_end(t));
         return CLI_OK;
     }
     return cli_failed("top", error.code, &error, "");
@@ -205,7 +245,7 @@ static int run_screen(struct top *t)
     r = show(t, &error);
     terminal_end();
     if (is_gone(r))
-        cli_complain("top", "the agent has ended");
+        cli_complain("top", "%s", whose_end(t));
     else if (r)
         return cli_failed("top", error.code, &error, "");
     return terminal_signal() == SIGINT ? CLI_INTERRUPTED : CLI_OK;
@@ -219,7 +259,8 @@ int cmd_top(int argc, char **argv)
          .kind = CLI_TEXT,
          .text = &t.socket,
          .value = "PATH",
-         .help = "the agent's socket (default: this user's agent)"},
+         .help =
+             "this agent only (default: this user's, and the loaders\nof this user's processes)"},
         {.name = "interval",
          .kind = CLI_REAL,
          .real = &t.interval,
@@ -233,8 +274,10 @@ int cmd_top(int argc, char **argv)
     const struct cli_syntax syntax = {
         .verb = "top",
         .arguments = "[options]",
-        .text = "Shows the current activity of an agent: streams and their ranks, samples per\n"
-                "second, where the time goes, how full the queues are, how long each job waits.\n"
+        .text = "Shows the current activity of an agent and of the loaders of this user's\n"
+                "processes: samples per second, where the time goes, how full the queues are,\n"
+                "how long training waits. Loaders that wait long for bytes or cores are the\n"
+                "ones to look at with headrace stalls.\n"
                 "On a terminal it refreshes until q or Ctrl-C is pressed; elsewhere it prints\n"
                 "text every interval.",
         .options = options,

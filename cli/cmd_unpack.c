@@ -117,13 +117,10 @@ int cmd_unpack(int argc, char **argv)
     report.path = c.paths[0];
     if (r) {
         status = failed(r, &error);
-    } else if (!c.json) {
-        print_text(&c, &report);
-        status = cli_finish("unpack", status);
-    } else if (pack_report_print_json(&report)) {
-        cli_complain("unpack", "cannot write JSON");
-        status = CLI_FAILED;
+    } else if (c.json) {
+        status = cli_print_json("unpack", pack_report_json(&report), 0, status);
     } else {
+        print_text(&c, &report);
         status = cli_finish("unpack", status);
     }
     pack_report_clear(&report);

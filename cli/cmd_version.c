@@ -5,22 +5,9 @@
 #include <jansson.h>
 #include <stdio.h>
 
-static int print_json(void)
-{
-    json_t *root = json_pack("{s:s, s:s}", "version", hr_version(), "instructions", hr_isa_name());
-    int bad = !root || json_dumpf(root, stdout, JSON_INDENT(2));
-    json_decref(root);
-    if (bad) {
-        cli_complain("version", "cannot write JSON");
-        return CLI_FAILED;
-    }
-    putchar('\n');
-    return CLI_OK;
-}
-
 int cmd_version(int argc, char **argv)
 {
-    int json = 0, status = CLI_OK;
+    int json = 0;
     const struct cli_option options[] = {
         {.name = "json", .target = &json, .help = "print JSON"},
     };
@@ -37,8 +24,10 @@ int cmd_version(int argc, char **argv)
     if (r >= 0)
         return r;
     if (json)
-        status = print_json();
-    else
-        printf("headrace %s\ninstructions  %s\n", hr_version(), hr_isa_name());
-    return cli_finish("version", status);
+        return cli_print_json(
+            "version",
+            json_pack("{s:s, s:s}", "version", hr_version(), "instructions", hr_isa_name()), 0,
+            CLI_OK);
+    printf("headrace %s\ninstructions  %s\n", hr_version(), hr_isa_name());
+    return cli_finish("version", CLI_OK);
 }

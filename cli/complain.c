@@ -1,9 +1,10 @@
-/* Complaints of all verbs: errors, log lines, a full standard output, words that nearly match. */
+/* Shared by all verbs: errors, log lines, JSON, a full standard output, words that nearly match. */
 #include "cli.h"
 
 #include "text.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +26,8 @@ int cli_failed(const char *verb, int code, const struct hr_error *error, const c
     if (code == -ENOMEM && !error->code)
         what = "out of memory";
     else if (!*what)
-        what = strerrordesc_np(-code);
-    char *message = text_escape(what ? what : "unknown error");
+        what = strerror(-code);
+    char *message = text_escape(what);
     cli_complain(verb, "%s%s", message ? message : "out of memory", remedy);
     free(message);
     return CLI_FAILED;
@@ -47,6 +48,18 @@ int cli_finish(const char *verb, int status)
         return status;
     cli_complain(verb, "cannot write to standard output");
     return CLI_FAILED;
+}
+
+int cli_print_json(const char *verb, json_t *root, int digits, int status)
+{
+    int bad = !root || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(digits));
+    json_decref(root);
+    if (bad) {
+        cli_complain(verb, "cannot write JSON");
+        return CLI_FAILED;
+    }
+    putchar('\n');
+    return cli_finish(verb, status);
 }
 
 /* Returns how many letters to change, add, drop or swap with a neighbour turn a into b: the

@@ -124,7 +124,7 @@ static void in_child(const char *python, const char *code, int output)
     dup2(null, STDOUT_FILENO);
     dup2(output, STDERR_FILENO);
     execl(python, python, "-P", "-c", code, (char *)NULL);
-    dprintf(STDERR_FILENO, "it cannot be started: %s\n", strerrordesc_np(errno));
+    dprintf(STDERR_FILENO, "it cannot be started: %s\n", strerror(errno));
     _exit(127);
 }
 

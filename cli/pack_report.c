@@ -105,7 +105,7 @@ static json_t *json_kept(const struct hr_pack_result *r)
     return kept;
 }
 
-int pack_report_print_json(const struct pack_report *report)
+json_t *pack_report_json(const struct pack_report *report)
 {
     const struct hr_pack_result *r = &report->result;
     char *path = text_escape(report->path);
@@ -117,12 +117,8 @@ int pack_report_print_json(const struct pack_report *report)
         report->seconds, "forms", json_forms(r), "encoded", json_kept(r), "kept",
         summary_bads_json(&report->kept), "rewritten", summary_bads_json(&report->rewritten), "bad",
         summary_bads_json(&report->bad), "ok", !report->bad.count);
-    int bad = !root || json_dumpf(root, stdout, JSON_INDENT(2));
-    json_decref(root);
     free(path);
-    if (!bad)
-        putchar('\n');
-    return bad ? -1 : 0;
+    return root;
 }
 
 uint64_t pack_meter_bytes(void *arg, uint64_t done)

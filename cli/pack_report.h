@@ -24,8 +24,8 @@ void pack_report_notice(void *arg, const struct hr_bad_sample *sample, enum hr_p
 /* Prints the contents of the pack: bytes, forms, and why samples are encoded. */
 void pack_report_print(const struct pack_report *report);
 
-/* Prints the JSON described in headrace-pack(1). Returns 0 or -1. */
-int pack_report_print_json(const struct pack_report *report);
+/* Returns the JSON described in headrace-pack(1); NULL: out of memory. */
+struct json_t *pack_report_json(const struct pack_report *report);
 
 void pack_report_clear(struct pack_report *report);
 

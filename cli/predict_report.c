@@ -160,12 +160,20 @@ static void print_suggestions(const struct predict_report *report)
                100 * wait, 100 * report->stall);
         return;
     }
+    const struct hr_stalls_suggestion *s = report->suggestions;
+    double leaves = waiting(&s->prediction);
+    int is_relief = leaves > report->stall;
+    if (is_relief)
+        printf("%s would cut the waiting from %.0f %% of the time to %.0f %%: %s samples/s%s\n",
+               s->text, 100 * wait, 100 * leaves, rate(a, s->prediction.rate),
+               s->prediction.extrapolated ? " *" : "");
+    if (is_relief && report->suggestion_count == 1)
+        return;
     printf("The cheapest change that ends the waiting (%.0f %% of the time now):\n", 100 * wait);
-    for (int i = 0; i < report->suggestion_count; i++) {
-        const struct hr_stalls_suggestion *s = &report->suggestions[i];
-        char *text = text_escape(s->text);
-        printf("%s%s: %s samples/s%s\n", i ? "  or " : "  ", text ? text : "",
-               rate(a, s->prediction.rate), s->prediction.extrapolated ? " *" : "");
+    for (int i = is_relief; i < report->suggestion_count; i++) {
+        char *text = text_escape(s[i].text);
+        printf("%s%s: %s samples/s%s\n", i > is_relief ? "  or " : "  ", text ? text : "",
+               rate(a, s[i].prediction.rate), s[i].prediction.extrapolated ? " *" : "");
         free(text);
     }
 }
@@ -247,7 +255,7 @@ static json_t *prediction_json(const struct hr_stalls_change *change,
                      "cached", p->cached, "measured", p->measured);
 }
 
-int predict_report_print_json(const struct predict_report *report)
+json_t *predict_report_json(const struct predict_report *report)
 {
     char *path = text_escape(report->path);
     json_t *points = json_array(), *suggestions = json_array();
@@ -268,12 +276,11 @@ int predict_report_print_json(const struct predict_report *report)
                         "predictions", points, "stall", report->stall, "suggestions", suggestions);
     if (root && report->unknown[0])
         bad = json_object_set_new(root, "unknown", json_string(report->unknown));
-    bad |= !root || json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(7));
-    json_decref(root);
     json_decref(points);
     json_decref(suggestions);
     free(path);
     if (!bad)
-        putchar('\n');
-    return bad ? -1 : 0;
+        return root;
+    json_decref(root);
+    return NULL;
 }

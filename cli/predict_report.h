@@ -28,7 +28,7 @@ struct predict_report {
 
 void predict_report_print(const struct predict_report *report);
 
-/* Returns 0 or -1. */
-int predict_report_print_json(const struct predict_report *report);
+/* Returns the JSON described in headrace-predict(1); NULL: out of memory. */
+struct json_t *predict_report_json(const struct predict_report *report);
 
 #endif

@@ -46,7 +46,7 @@ static int become(const char *python, const struct run_python *run, int argc, ch
     for (int i = run->rest; i < argc; i++)
         words[n++] = argv[i];
     execv(python, words);
-    cli_complain(run->verb, "%s cannot be started: %s", python, strerrordesc_np(errno));
+    cli_complain(run->verb, "%s cannot be started: %s", python, strerror(errno));
     free(words);
     return CLI_FAILED;
 }

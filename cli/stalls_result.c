@@ -175,8 +175,7 @@ static int add_record(struct records *all, const char *path, struct hr_error *er
     char *text = read_file(path, &all->lengths[all->count]);
     if (!text) {
         int code = errno ? errno : ENOMEM;
-        snprintf(error->message, sizeof error->message, "cannot read %s: %s", path,
-                 strerrordesc_np(code));
+        snprintf(error->message, sizeof error->message, "cannot read %s: %s", path, strerror(code));
         return -code;
     }
     all->texts[all->count++] = text;
@@ -214,7 +213,7 @@ static int check_parts(const char *const *parts, int count, struct hr_error *err
         if (access(parts[i], R_OK)) {
             int code = errno;
             snprintf(error->message, sizeof error->message, "cannot read %s: %s", parts[i],
-                     strerrordesc_np(code));
+                     strerror(code));
             return -code;
         }
     return 0;
@@ -273,7 +272,7 @@ static int check_folder(const char *folder, struct hr_error *error)
     if (count < 0) {
         code = code == EEXIST ? errno : code;
         snprintf(error->message, sizeof error->message, "cannot write to the folder %s: %s", folder,
-                 strerrordesc_np(code));
+                 strerror(code));
         return -code;
     }
     for (int i = 0; i < count; i++) {

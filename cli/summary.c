@@ -75,7 +75,7 @@ static int add_unreadable(struct summary *s, const struct hr_dataset *dataset, s
 static const char *cannot_be_a_sample(const char *path, int64_t bytes, struct hr_preparer *preparer,
                                       struct hr_error *why)
 {
-    static const char *const decoded[] = {".jpg", ".jpeg", ".png"};
+    static const char *const decoded[] = {".jpg", ".jpeg", ".png", ".webp"};
     const char *extension = strrchr(path, '.');
     unsigned char start[64];
     struct hr_image_info info;
@@ -188,24 +188,26 @@ static int count_samples(struct summary *s, const struct hr_dataset *dataset)
     return r;
 }
 
-/* Returns whether samples lie in containers; they are then named CONTAINER:KEY. */
-static int is_in_container(const struct hr_dataset *dataset)
+/* Returns the kind of the files that hold the samples, which are then named CONTAINER:KEY;
+ * SUMMARY_LIST if samples are files of their own. */
+static enum summary_kind kind_of_container(const struct hr_dataset *dataset)
 {
-    char *path = hr_dataset_count(dataset) ? path_of(dataset, 0) : NULL;
+    char *path = hr_dataset_count(dataset) ? path_of(dataset, 0) : NULL, first[4] = "";
     size_t key = path ? hr_dataset_key(dataset, 0, NULL, 0) : 0, length = path ? strlen(path) : 0;
-    int is = length > key && path[length - key - 1] == ':';
+    enum summary_kind kind = SUMMARY_LIST;
+    if (length > key && path[length - key - 1] == ':') {
+        struct hr_pack_result pack = {.size = sizeof pack};
+        path[length - key - 1] = 0;
+        FILE *file = fopen(path, "rbe");
+        int parquet = file && fread(first, 1, 4, file) == 4 && !memcmp(first, "PAR1", 4);
+        if (file)
+            fclose(file);
+        kind = parquet                               ? SUMMARY_PARQUET
+               : !hr_pack_inspect(path, &pack, NULL) ? SUMMARY_PACK
+                                                     : SUMMARY_TAR;
+    }
     free(path);
-    return is;
-}
-
-static enum summary_kind kind_of(const char *path, const struct hr_dataset *dataset)
-{
-    struct hr_pack_result pack = {.size = sizeof pack};
-    if (*hr_dataset_root(dataset))
-        return SUMMARY_FOLDER;
-    if (!is_in_container(dataset))
-        return SUMMARY_LIST;
-    return hr_pack_inspect(path, &pack, NULL) ? SUMMARY_TAR : SUMMARY_PACK;
+    return kind;
 }
 
 int summary_make(struct summary *summary, const char *path, const struct hr_dataset *dataset)
@@ -214,7 +216,7 @@ int summary_make(struct summary *summary, const char *path, const struct hr_data
     if (!summary->path)
         return -ENOMEM;
     summary->samples = hr_dataset_count(dataset);
-    summary->kind = kind_of(path, dataset);
+    summary->kind = *hr_dataset_root(dataset) ? SUMMARY_FOLDER : kind_of_container(dataset);
     summary->named = summary->kind == SUMMARY_FOLDER || hr_dataset_class_count(dataset);
     summary->info.size = sizeof summary->info;
     hr_dataset_get_info(dataset, &summary->info);

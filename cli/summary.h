@@ -29,7 +29,7 @@ struct summary_bads {
     size_t count;
 };
 
-enum summary_kind { SUMMARY_FOLDER, SUMMARY_LIST, SUMMARY_PACK, SUMMARY_TAR };
+enum summary_kind { SUMMARY_FOLDER, SUMMARY_LIST, SUMMARY_PACK, SUMMARY_TAR, SUMMARY_PARQUET };
 
 struct summary {
     char *path; /* as given on the command line, escaped */
@@ -78,7 +78,7 @@ int summary_has_problem(const struct summary *summary);
 /* Prints text in 80 columns. `all_classes`: lists every class, by label. */
 void summary_print(const struct summary *summary, int all_classes);
 
-/* Prints the JSON described in headrace-scan(1). Returns 0 or -1. */
-int summary_print_json(const struct summary *summary);
+/* Returns the JSON described in headrace-scan(1); NULL: out of memory. */
+struct json_t *summary_json(const struct summary *summary);
 
 #endif

@@ -20,7 +20,8 @@ static const char *plural(uint64_t n, const char *one, const char *many)
 static void print_head(const struct summary *s)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER], d[TEXT_NUMBER];
-    static const char *const kinds[] = {"an image folder", "a list", "a pack", "tar files"};
+    static const char *const kinds[] = {"an image folder", "a list", "a pack", "tar files",
+                                        "Parquet tables"};
     printf("%s\n", s->path);
     printf("  %s %s of %s, %s", text_count(a, s->samples), plural(s->samples, "image", "images"),
            kinds[s->kind], text_count(b, s->class_count));
@@ -229,20 +230,14 @@ static json_t *json_index(const struct summary *s)
     return index;
 }
 
-int summary_print_json(const struct summary *summary)
+json_t *summary_json(const struct summary *summary)
 {
     const struct summary *s = summary;
-    static const char *const kinds[] = {"folder", "list", "pack", "tar"};
-    json_t *root =
-        json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "layout", 1,
-                  "path", s->path, "kind", kinds[s->kind], "samples", (json_int_t)s->samples,
-                  "bytes", (json_int_t)s->bytes, "directories", (json_int_t)s->info.directories,
-                  "classes", json_classes(s), "size", json_size(s), "histogram", json_histogram(s),
-                  "unreadable", summary_bads_json(&s->unreadable), "verify", json_verify(s),
-                  "index", json_index(s), "ok", !summary_has_problem(s));
-    int bad = !root || json_dumpf(root, stdout, JSON_INDENT(2));
-    json_decref(root);
-    if (!bad)
-        putchar('\n');
-    return bad ? -1 : 0;
+    static const char *const kinds[] = {"folder", "list", "pack", "tar", "parquet"};
+    return json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "layout",
+                     1, "path", s->path, "kind", kinds[s->kind], "samples", (json_int_t)s->samples,
+                     "bytes", (json_int_t)s->bytes, "directories", (json_int_t)s->info.directories,
+                     "classes", json_classes(s), "size", json_size(s), "histogram",
+                     json_histogram(s), "unreadable", summary_bads_json(&s->unreadable), "verify",
+                     json_verify(s), "index", json_index(s), "ok", !summary_has_problem(s));
 }

@@ -4,8 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Returns NaN if there is no such number. */
-static double number(const json_t *object, const char *key)
+double top_number(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     return json_is_number(value) ? json_number_value(value) : (double)NAN;
@@ -13,7 +12,7 @@ static double number(const json_t *object, const char *key)
 
 static double change(const json_t *after, const json_t *before, const char *key)
 {
-    double d = number(after, key) - number(before, key);
+    double d = top_number(after, key) - top_number(before, key);
     return d >= 0 ? d : (double)NAN; /* negative: the counter was restarted */
 }
 
@@ -125,12 +124,60 @@ static int add_to_queue(json_t *queue, const json_t *before, double seconds,
     return bad | add_to_subscribers(queue, before, seconds);
 }
 
+/*
+ * Adds the rates of a loader. It publishes its status itself, at its own times: if it has published
+ * nothing since the last query, in a long step, its rates stay.
+ */
+static int add_to_loader(json_t *loader, const json_t *before)
+{
+    static const char *const rates[] = {"seconds",    "samples_per_s",      "read_bytes_per_s",
+                                        "hit_share",  "fetch_per_sample_s", "prepare_per_sample_s",
+                                        "wait_share", "busy_threads",       NULL};
+    double seconds = change(loader, before, "published_s");
+    double samples = change(loader, before, "prepared"),
+           hits = change(loader, before, "cache_hits");
+    double prepare = change(loader, before, "prepare_s");
+    int bad = 0;
+    if (before && seconds == 0) {
+        for (const char *const *key = rates; *key; key++)
+            bad |= json_object_set(loader, *key, json_object_get(before, *key));
+        return bad;
+    }
+    if (!(seconds > 0))
+        seconds = (double)NAN;
+    bad |= add(loader, "seconds", seconds);
+    bad |= add(loader, "samples_per_s", samples / seconds);
+    bad |= add(loader, "read_bytes_per_s", change(loader, before, "bytes_read") / seconds);
+    bad |= add(loader, "hit_share", share(hits, samples));
+    bad |= add(loader, "fetch_per_sample_s", change(loader, before, "fetch_s") / samples);
+    bad |= add(loader, "prepare_per_sample_s", prepare / samples);
+    bad |= add(loader, "wait_share", wait_share(loader, before));
+    return bad | add(loader, "busy_threads", prepare / seconds);
+}
+
+static int add_to_loaders(const json_t *after, const json_t *before)
+{
+    static const char *const keys[] = {"pid", "loader", "begun_s", NULL};
+    const json_t *loaders = json_object_get(after, "loaders");
+    size_t i;
+    int bad = 0;
+    json_t *loader;
+    json_array_foreach(loaders, i, loader)
+    {
+        if (json_is_object(loader))
+            bad |= add_to_loader(loader, find(json_object_get(before, "loaders"), loader, 0, keys));
+    }
+    return bad;
+}
+
 int top_add_rates(json_t *after, const json_t *before)
 {
     struct top_rates_sums sums = {0, 0};
     size_t i, k;
     json_t *stream, *queue;
-    int bad = 0;
+    int bad = add_to_loaders(after, before);
+    if (!json_object_get(after, "pid"))
+        return bad ? -1 : 0; /* there is no agent */
     /* Another agent may serve the socket now; its counters cannot be compared. */
     if (!json_equal(json_object_get(after, "pid"), json_object_get(before, "pid")))
         before = NULL;

@@ -1,11 +1,12 @@
 /*
  * Formats the lines of headrace top: the agent first, then each stream with its queues, and for
- * each queue where its time goes and which jobs read it. Everything is formatted as one text, then
- * cut into lines. A title begins with a mark, which is removed.
+ * each queue where its time goes and which jobs read it; then the loaders of processes. Everything
+ * is formatted as one text, then cut into lines. A title begins with a mark, which is removed.
  */
 #include "top_view.h"
 
 #include "text.h"
+#include "top_rates.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -14,12 +15,6 @@
 #include <string.h>
 
 #define MARK '\1' /* does not occur in printable text */
-
-static double number(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : (double)NAN;
-}
 
 static const char *string(const json_t *object, const char *key, const char *otherwise)
 {
@@ -135,7 +130,7 @@ static double memory_of(const json_t *status)
     {
         json_array_foreach(json_object_get(stream, "queues"), k, queue)
         {
-            double m = number(queue, "memory_bytes");
+            double m = top_number(queue, "memory_bytes");
             sum += isfinite(m) ? m : 0;
         }
     }
@@ -146,8 +141,8 @@ static double memory_of(const json_t *status)
 static void put_surroundings(FILE *out, const json_t *under, size_t columns)
 {
     char a[TEXT_NUMBER];
-    double nice = number(under, "nice"), limit = number(under, "memory_limit_bytes");
-    int filtered = number(under, "seccomp_filters") > 0;
+    double nice = top_number(under, "nice"), limit = top_number(under, "memory_limit_bytes");
+    int filtered = top_number(under, "seccomp_filters") > 0;
     if (!(nice > 0) && !isfinite(limit) && !filtered)
         return;
     fputs("runs under:", out);
@@ -165,17 +160,17 @@ static void put_surroundings(FILE *out, const json_t *under, size_t columns)
 static void put_head(FILE *out, const json_t *status, size_t columns)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER];
-    double threads = number(status, "threads"), jobs = number(status, "jobs");
-    double cores = number(status, "cpu_cores");
-    double expelled = number(status, "expelled"), refused = number(status, "refused");
+    double threads = top_number(status, "threads"), jobs = top_number(status, "jobs");
+    double cores = top_number(status, "cpu_cores");
+    double expelled = top_number(status, "expelled"), refused = top_number(status, "refused");
     fprintf(out, "%cheadrace agent   process %.0f   up %s   %s thread%s   %s job%s\n", MARK,
-            number(status, "pid"), clock_time(a, number(status, "uptime_s")), whole(b, threads),
-            plural(threads), whole(c, jobs), plural(jobs));
-    fprintf(out, "%s samples/s   ", counted(a, number(status, "samples_per_s")));
+            top_number(status, "pid"), clock_time(a, top_number(status, "uptime_s")),
+            whole(b, threads), plural(threads), whole(c, jobs), plural(jobs));
+    fprintf(out, "%s samples/s   ", counted(a, top_number(status, "samples_per_s")));
     if (isfinite(cores))
         fprintf(out, "CPU %.2f cores   ", cores);
     fprintf(out, "%s MB/s from storage   %s shared\n",
-            megabytes(a, number(status, "read_bytes_per_s")), bytes(b, memory_of(status)));
+            megabytes(a, top_number(status, "read_bytes_per_s")), bytes(b, memory_of(status)));
     if (json_is_string(json_object_get(status, "cache"))) {
         fputs("cache ", out);
         put_text(out, string(status, "cache", ""), columns - 6);
@@ -199,15 +194,16 @@ static void put_queue(FILE *out, const json_t *queue, size_t bar)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER], d[TEXT_NUMBER], e[TEXT_NUMBER];
     char rank[TEXT_NUMBER];
-    double world = number(queue, "world_size");
-    double ready = number(queue, "ready_samples") / number(queue, "window_samples");
-    snprintf(rank, sizeof rank, "%.0f/%.0f", number(queue, "rank"), world);
-    fprintf(out, "  %-7s%6s%7s%12s  ", rank, whole(a, number(queue, "epoch")),
-            percent(b, number(queue, "position") / number(queue, "epoch_samples")),
-            counted(c, number(queue, "samples_per_s")));
+    double world = top_number(queue, "world_size");
+    double ready = top_number(queue, "ready_samples") / top_number(queue, "window_samples");
+    snprintf(rank, sizeof rank, "%.0f/%.0f", top_number(queue, "rank"), world);
+    fprintf(out, "  %-7s%6s%7s%12s  ", rank, whole(a, top_number(queue, "epoch")),
+            percent(b, top_number(queue, "position") / top_number(queue, "epoch_samples")),
+            counted(c, top_number(queue, "samples_per_s")));
     put_bar(out, ready, bar);
-    fprintf(out, "%6s%10s%7s", percent(d, ready), megabytes(e, number(queue, "read_bytes_per_s")),
-            percent(a, number(queue, "hit_share")));
+    fprintf(out, "%6s%10s%7s", percent(d, ready),
+            megabytes(e, top_number(queue, "read_bytes_per_s")),
+            percent(a, top_number(queue, "hit_share")));
     fputs(json_is_true(json_object_get(queue, "alone")) ? "  alone\n" : "\n", out);
 }
 
@@ -223,7 +219,7 @@ static double most_waited(const json_t *queue)
     json_t *subscriber;
     json_array_foreach(json_object_get(queue, "subscribers"), i, subscriber)
     {
-        most = fmax(most, number(subscriber, "wait_share")); /* fmax ignores NaN */
+        most = fmax(most, top_number(subscriber, "wait_share")); /* fmax ignores NaN */
     }
     return most;
 }
@@ -232,7 +228,7 @@ static double most_waited(const json_t *queue)
 static const char *slow_side(const json_t *queue, double threads)
 {
     const char *reason = string(queue, "waits_for", "");
-    double ready = number(queue, "ready_samples") / number(queue, "window_samples");
+    double ready = top_number(queue, "ready_samples") / top_number(queue, "window_samples");
     if (!strcmp(reason, "room"))
         return ready >= MUCH ? "the jobs are the slow side: the queue is full"
                              : "preparation waits for the jobs that are behind, or hold batches";
@@ -244,7 +240,7 @@ static const char *slow_side(const json_t *queue, double threads)
         return "storage is the slow side: threads wait for bytes";
     if (strcmp(reason, "prepare") != 0)
         return NULL;
-    return number(queue, "busy_threads") / threads >= MUCH
+    return top_number(queue, "busy_threads") / threads >= MUCH
                ? "preparation is the slow side: the threads are busy"
                : "jobs wait, and the threads are not busy: other work may have the cores";
 }
@@ -253,13 +249,14 @@ static void put_where(FILE *out, const json_t *queue, double threads)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER];
     const char *slow = slow_side(queue, threads);
-    double budget = number(queue, "cache_budget_bytes"), cached = number(queue, "cache_bytes");
-    double bad = number(queue, "bad_samples"), leased = number(queue, "leased_bytes");
-    if (isfinite(number(queue, "prepare_per_sample_s")))
+    double budget = top_number(queue, "cache_budget_bytes"),
+           cached = top_number(queue, "cache_bytes");
+    double bad = top_number(queue, "bad_samples"), leased = top_number(queue, "leased_bytes");
+    if (isfinite(top_number(queue, "prepare_per_sample_s")))
         fprintf(out, "    a sample: fetch %s, prepare %s   threads busy with it: %s\n",
-                duration(a, number(queue, "fetch_per_sample_s")),
-                duration(b, number(queue, "prepare_per_sample_s")),
-                percent(c, number(queue, "busy_threads") / threads));
+                duration(a, top_number(queue, "fetch_per_sample_s")),
+                duration(b, top_number(queue, "prepare_per_sample_s")),
+                percent(c, top_number(queue, "busy_threads") / threads));
     if (slow)
         fprintf(out, "    %s\n", slow);
     if (budget > 0) {
@@ -284,14 +281,14 @@ static void put_subscriber_title(FILE *out, size_t program)
 static void put_subscriber(FILE *out, const json_t *queue, const json_t *s, size_t program)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER], d[TEXT_NUMBER], e[TEXT_NUMBER];
-    double behind = number(s, "behind_samples");
-    fprintf(out, "    %8.0f  ", number(s, "pid"));
+    double behind = top_number(s, "behind_samples");
+    fprintf(out, "    %8.0f  ", top_number(s, "pid"));
     put_cell(out, string(s, "program", "?"), program);
-    fprintf(out, "%7s%11s%7s%9s%6s", whole(a, number(s, "batch_samples")),
-            counted(b, number(s, "samples_per_s")), percent(c, number(s, "wait_share")),
-            whole(d, behind), whole(e, number(s, "held")));
+    fprintf(out, "%7s%11s%7s%9s%6s", whole(a, top_number(s, "batch_samples")),
+            counted(b, top_number(s, "samples_per_s")), percent(c, top_number(s, "wait_share")),
+            whole(d, behind), whole(e, top_number(s, "held")));
     /* Less than half of the window is left before the others go on without it. */
-    if (behind * 2 > number(queue, "window_samples"))
+    if (behind * 2 > top_number(queue, "window_samples"))
         fputs("  lags", out);
     fputc('\n', out);
 }
@@ -312,7 +309,7 @@ static void put_stream(FILE *out, const json_t *stream, double threads, size_t c
     }
     fputs("   ", out);
     put_text(out, string(stream, "dataset", "?"), columns / 3);
-    fprintf(out, "   %s samples\n", whole(a, number(stream, "samples")));
+    fprintf(out, "   %s samples\n", whole(a, top_number(stream, "samples")));
     json_array_foreach(json_object_get(stream, "queues"), i, queue)
     {
         const json_t *subscribers = json_object_get(queue, "subscribers");
@@ -339,7 +336,7 @@ static void put_waiting(FILE *out, const json_t *w, size_t columns)
     };
     char a[TEXT_NUMBER];
     const char *reason = string(w, "waits_for", ""), *stream = string(w, "stream", NULL);
-    fprintf(out, "    %8.0f%9s  ", number(w, "pid"), clock_time(a, number(w, "wait_s")));
+    fprintf(out, "    %8.0f%9s  ", top_number(w, "pid"), clock_time(a, top_number(w, "wait_s")));
     for (size_t i = 0; i < sizeof says / sizeof *says; i++)
         if (!strcmp(reason, says[i][0]))
             fputs(says[i][1], out);
@@ -363,6 +360,65 @@ static void put_waiting_jobs(FILE *out, const json_t *waiting, size_t columns)
     {
         put_waiting(out, job, columns);
     }
+}
+
+/* ---- loaders of this user's processes ---- */
+
+/* Returns a text on what slows the loader down; NULL if the interval does not show it. */
+static const char *slow_side_of(const json_t *loader)
+{
+    const char *reason = string(loader, "waits_for", "");
+    if (!strcmp(reason, "room"))
+        return "training is the slow side: batches are ready";
+    if (!strcmp(reason, "sampler"))
+        return "training is the slow side: all that its sampler gave is ready";
+    if (!(top_number(loader, "wait_share") > SOME))
+        return NULL;
+    if (!strcmp(reason, "fetch"))
+        return "storage is the slow side: threads wait for bytes";
+    if (strcmp(reason, "prepare") != 0)
+        return NULL;
+    return top_number(loader, "busy_threads") / top_number(loader, "threads") >= MUCH
+               ? "preparation is the slow side: the threads are busy"
+               : "training waits, and the threads are not busy: other work may have the cores";
+}
+
+static void put_loader(FILE *out, const json_t *loader, size_t columns)
+{
+    char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER], d[TEXT_NUMBER], e[TEXT_NUMBER];
+    char f[TEXT_NUMBER], g[TEXT_NUMBER];
+    double threads = top_number(loader, "threads"), bad = top_number(loader, "bad_samples");
+    double cached = top_number(loader, "cache_bytes");
+    const char *slow = slow_side_of(loader);
+    int is_running = json_is_true(json_object_get(loader, "running"));
+    fprintf(out, "\n%cprocess %.0f   ", MARK, top_number(loader, "pid"));
+    put_text(out, string(loader, "program", "?"), columns / 3);
+    fputs("   ", out);
+    put_text(out, string(loader, "dataset", "?"), columns / 3);
+    fprintf(out, "\n  %4s%8s%7s%11s%7s%8s%10s%7s\n", "rank", "epoch", "done", "samples/s", "ready",
+            "waits", "read MB/s", "hits");
+    fprintf(out, "  %4s%8s%7s%11s%7s%8s%10s", whole(a, top_number(loader, "rank")),
+            whole(b, top_number(loader, "epoch")),
+            percent(c, top_number(loader, "position") / top_number(loader, "epoch_samples")),
+            counted(d, top_number(loader, "samples_per_s")),
+            whole(e, top_number(loader, "ready_batches")),
+            percent(f, top_number(loader, "wait_share")),
+            megabytes(g, top_number(loader, "read_bytes_per_s")));
+    fprintf(out, "%7s", percent(a, top_number(loader, "hit_share")));
+    fputs(is_running ? "\n" : "  between epochs\n", out);
+    if (isfinite(top_number(loader, "prepare_per_sample_s")) && threads > 0)
+        fprintf(out, "    a sample: fetch %s, prepare %s   %s thread%s, busy with it: %s\n",
+                duration(a, top_number(loader, "fetch_per_sample_s")),
+                duration(b, top_number(loader, "prepare_per_sample_s")), whole(c, threads),
+                plural(threads), percent(d, top_number(loader, "busy_threads") / threads));
+    if (!strcmp(string(loader, "prepared_by", ""), "agent"))
+        fputs("    its agent prepares the batches\n", out);
+    else if (slow && is_running)
+        fprintf(out, "    %s\n", slow);
+    if (cached > 0)
+        fprintf(out, "    %s cached\n", bytes(a, cached));
+    if (bad > 0)
+        fprintf(out, "    %s bad sample%s so far\n", whole(a, bad), plural(bad));
 }
 
 /* ---- lines ---- */
@@ -397,24 +453,41 @@ static int split(struct top_view *view, size_t columns)
     return 0;
 }
 
+static void put_agent(FILE *out, const json_t *status, size_t columns)
+{
+    size_t i;
+    json_t *stream;
+    const json_t *waiting = json_object_get(status, "waiting");
+    put_head(out, status, columns);
+    json_array_foreach(json_object_get(status, "streams"), i, stream)
+    {
+        put_stream(out, stream, top_number(status, "threads"), columns);
+    }
+    put_waiting_jobs(out, waiting, columns);
+    if (!json_array_size(json_object_get(status, "streams")) && !json_array_size(waiting))
+        fputs("\nNo job is attached.\n", out);
+}
+
 int top_view_make(struct top_view *out, const json_t *status, size_t columns)
 {
     size_t length, i;
-    json_t *stream, *waiting = json_object_get(status, "waiting");
+    json_t *loader;
+    const json_t *loaders = json_object_get(status, "loaders");
     memset(out, 0, sizeof *out);
     FILE *draft = open_memstream(&out->memory, &length);
     if (!draft)
         return -1;
     if (columns < 60)
         columns = 60;
-    put_head(draft, status, columns);
-    json_array_foreach(json_object_get(status, "streams"), i, stream)
+    if (json_object_get(status, "pid"))
+        put_agent(draft, status, columns);
+    else
+        fprintf(draft, "%cheadrace   no agent   %zu loader%s\n", MARK, json_array_size(loaders),
+                plural((double)json_array_size(loaders)));
+    json_array_foreach(loaders, i, loader)
     {
-        put_stream(draft, stream, number(status, "threads"), columns);
+        put_loader(draft, loader, columns);
     }
-    put_waiting_jobs(draft, waiting, columns);
-    if (!json_array_size(json_object_get(status, "streams")) && !json_array_size(waiting))
-        fputs("\nNo job is attached.\n", draft);
     int bad = ferror(draft);
     bad |= fclose(draft);
     if (bad || split(out, columns)) {

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs every check of the repository's rules: include order, imports without circles, headers
-# that compile alone as C and C++, exported symbols, install-and-link, sources, names, subjects of
-# commits, formatting.
+# Runs every check of the repository's rules: include order, calls and imports without circles,
+# headers that compile alone as C and C++, exported symbols, install-and-link, sources, names,
+# subjects of commits, formatting.
 # `make test` contains all but the last; this is the quick way while working.
 #
 # Variables: BUILD (build), the Meson build folder, made where it is missing.

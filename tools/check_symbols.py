@@ -17,6 +17,8 @@ from pathlib import Path
 
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 # From the mark to the bracket of the arguments: the name is the last word before.
+# Exported as soon as a library that is linked refers to symbols of these names, as libvorbis does.
+OF_THE_LINKER = {"__bss_start", "_edata", "_end"}
 DECLARATION = r"^\s*%s\b([^;{}()]*?)(\w+)\s*\("
 
 
@@ -36,7 +38,8 @@ def exported(library):
     listing = subprocess.run(
         ["nm", "--dynamic", "--defined-only", "--format=posix", str(library)],
         check=True, capture_output=True, text=True).stdout
-    return {line.split()[0].split("@")[0] for line in listing.splitlines() if line.strip()}
+    found = {line.split()[0].split("@")[0] for line in listing.splitlines() if line.strip()}
+    return found - OF_THE_LINKER
 
 
 def main():

@@ -5,7 +5,7 @@ Trains the same network on the same images twice, each time in a fresh process
 of examples/train_imagefolder.py: with PyTorch's stock DataLoader (torchvision's
 ImageFolder and transforms), then with Headrace. Prints one table and what its
 numbers mean. The number of samples is chosen so that both fit into about a
-minute and a half on this machine; a small set is gone through more often.
+minute on this machine; a small set is gone through more often.
 """
 
 import argparse
@@ -29,7 +29,7 @@ BATCH = 64
 MOST_EPOCHS = 8
 MOST_SAMPLES = 4200  # of an epoch
 LEAST_SAMPLES = 10 * BATCH
-BUDGET_S = 70.0  # for the epochs of both runs together
+BUDGET_S = 45.0  # for the epochs of both runs together
 ENDING_S = 4.0  # a run may take so long to end after Ctrl-C, before it is asked again
 INTERRUPTED = 130  # exit status of a run that was
 TRIALS = 40  # images decoded to learn how fast this machine is

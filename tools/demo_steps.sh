@@ -29,10 +29,10 @@ case $needs in *system*)
     [ "$SETUP_SYSTEM" != yes ] || step 'install packages of the system' 60 ;;
 esac
 case $needs in *python*) step 'install PyTorch and others with pip' 60 ;; esac
-[ -e "$PACKAGE" ] || step 'compile the library and the package' "$(shared 20)"
+[ -e "$PACKAGE" ] || step 'compile the library and the package' "$(shared 25)"
 if [ "$DATA" = "$SAMPLES" ] && [ ! -e "$DATA/MANIFEST.json" ]; then
     count=$(echo "$DEMO_SAMPLES" | sed 's/\([0-9]\)\([0-9]\{3\}\)$/\1,\2/')
-    step "download and cut $count photographs" "$((10 + $(shared 45)))"
+    step "download and cut $count photographs" "$((10 + $(shared $((DEMO_SAMPLES * 45 / 1200)))))"
 fi
-step 'train with both loaders' 70
+step 'train with both loaders' 50
 echo "demo: about $(((total + 59) / 60)) min to go; where downloads are slow, longer$steps"

@@ -2,9 +2,9 @@
 """Runs the tests for `make test` and `make test-long`, and prints the totals.
 
 Tests mostly wait, so all parts run in parallel: the C and command tests in Meson, those of tools and
-examples in pytest, and those of the Python package in several pytest processes that split its files
-(pytest_share.py). Each part writes its record to BUILD: meson-logs/testlog.json, pytest-tools.xml
-and pytest.xml. With --long only the package's tests marked `long` run, with the record
+examples in pytest, and those of the Python package in several processes that one pytest forks and
+that split its files (pytest_share.py). More of these start when the C tests have ended. Each part
+writes its record to BUILD: meson-logs/testlog.json, pytest-tools.xml and pytest.xml. With --long only the package's tests marked `long` run, with the record
 pytest-long.xml. The output of pytest goes to a log beside the record, and is printed if a test
 failed. Tests marked `measures` (a mark in pytest, a suite in Meson) measure real training, which
 other tests disturb: if one fails, it runs once more after everything else has ended, and the
@@ -26,6 +26,11 @@ ROOT = Path(__file__).resolve().parent.parent
 GOOD = {"OK", "EXPECTEDFAIL"}
 PASSED_OVER = {"SKIP"}
 NO_TESTS = 5  # pytest's exit status where no test has the marks asked for
+# Test files of the Python package that take longest. A file belongs to one process, so these begin
+# first: a long one at the end would keep one process busy and leave the others without work.
+LONGEST = ("stalls_scripts", "cameras", "memory_launch", "stalls_disturbed", "stalls_endings",
+           "agent_endings", "memory_recording", "stalls_reads", "stalls_loops", "cached",
+           "stalls_ranks", "hosts_runs", "frameworks", "stalls_guard")
 
 
 def meson_totals(log):
@@ -117,16 +122,20 @@ class Part:
         self.status = 0
         record.unlink(missing_ok=True)
 
-    def start(self, command, environment, log=None):
+    def start(self, command, environment, log=None, **more):
         if log is None:
             process = subprocess.Popen(command, cwd=ROOT, env=environment)
         else:
             with open(log, "wb") as output:
                 process = subprocess.Popen(command, cwd=ROOT, env=environment,
                                            stdin=subprocess.DEVNULL, stdout=output,
-                                           stderr=subprocess.STDOUT)
-            self.logs.append(log)
+                                           stderr=subprocess.STDOUT, **more)
+            self.add_log(log)
         self.processes.append(process)
+
+    def add_log(self, log):
+        self.logs.append(log)
+        print(f"pytest prints to {log}", flush=True)
 
     def wait(self):
         for process in self.processes:
@@ -153,8 +162,7 @@ class Part:
         record.unlink(missing_ok=True)
         if not failed:
             return []
-        subprocess.run(["meson", "test", "-C", str(self.record.parent.parent), "--no-rebuild",
-                        "--num-processes", "1", "--logbase", "again", *failed], check=False)
+        subprocess.run([*self.again_command, *failed], check=False)
         names = replace_failed_lines(self.record, record) if record.exists() else []
         self.status = self.status if self.totals(self.record)[1] else 0
         return names
@@ -187,31 +195,61 @@ class Part:
                 self.status == 0 and failed == 0 and passed > 0)
 
 
-def start_meson(build, jobs):
+def start_meson(build, jobs, *chosen):
+    """Runs all C and command tests, or those that ``chosen`` names."""
     part = Part("C and command", build / "meson-logs" / "testlog.json", meson_totals)
-    part.start(["meson", "test", "-C", str(build), "--num-processes", str(jobs),
-                "--print-errorlogs"], dict(os.environ))
+    command = ["meson", "test", "-C", str(build), "--print-errorlogs"]
+    if chosen:  # with a sanitizer, which makes them slower
+        command += ["--no-rebuild", "--timeout-multiplier", "6"]
+    part.start([*command, "--num-processes", str(jobs), *chosen], dict(os.environ))
+    part.again_command = [*command, "--num-processes", "1", "--logbase", "again"]
     return part
 
 
-def start_pytest(part, paths, environment, record, marks):
+def start_pytest(part, paths, environment, record, marks, *options, **more):
     part.start([sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "pytest_share",
-                "-m", marks, *map(str, paths), f"--junitxml={record}"],
-               environment, record.with_suffix(".log"))
+                "-m", marks, *map(str, paths), f"--junitxml={record}", *options],
+               environment, record.with_suffix(".log"), **more)
 
 
-def start_python(build, claims, environment, jobs, is_long):
-    name = "pytest-long" if is_long else "pytest"
-    part = Part("Python package", build / f"{name}.xml", pytest_totals)
-    # The largest first, so that no process is left with a long file at the end.
-    files = sorted((ROOT / "tests" / "python").glob("test_*.py"), key=lambda file: -file.stat().st_size)
-    environment = {**environment, "HEADRACE_TEST_CLAIMS": claims}
-    for number in range(1, jobs + 1):
-        record = build / f"{name}-{number}.xml"
-        record.unlink(missing_ok=True)
-        part.shares.append(record)
-        start_pytest(part, files, environment, record, "long" if is_long else "not long")
-    return part
+class PythonTests(Part):
+    """The tests of the Python package: processes that share its files can join at any time."""
+
+    def __init__(self, build, environment, claims, is_long):
+        super().__init__("Python package", build / f"{'pytest-long' if is_long else 'pytest'}.xml",
+                         pytest_totals)
+        self.claims = claims
+        self.files = [file for file in sorted((ROOT / "tests" / "python").glob("test_*.py"), key=place_of)
+                      if not is_long or "mark.long" in file.read_text()]
+        names, self.names = os.pipe()
+        start_pytest(self, self.files, {**environment, "HEADRACE_TEST_CLAIMS": claims}, self.record,
+                     "long" if is_long else "not long", f"--forks={names}", pass_fds=[names])
+        os.close(names)
+
+    def has_files_left(self):
+        return len(os.listdir(self.claims)) < len(self.files)
+
+    def join(self, processes):
+        for _ in range(processes):
+            number = len(self.shares) + 1
+            record = self.record.with_name(f"{self.record.stem}-{number}.xml")
+            record.unlink(missing_ok=True)
+            self.shares.append(record)
+            self.add_log(record.with_suffix(".log"))
+            try:
+                os.write(self.names, f"{record}\n".encode())
+            except BrokenPipeError:  # pytest has ended: a record that is missing says so
+                return
+
+    def wait(self):
+        os.close(self.names)
+        super().wait()
+
+
+def place_of(file):
+    """Where a file stands in the order of the tests: the longest first, then by size."""
+    name = file.stem.removeprefix("test_")
+    return LONGEST.index(name) if name in LONGEST else len(LONGEST), -file.stat().st_size
 
 
 def start_tools(build, environment):
@@ -226,6 +264,8 @@ def main():
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)),
                         help="processes of the C tests, and of the Python package's")
     parser.add_argument("--long", action="store_true", help="the tests of the package that are marked `long`, alone")
+    parser.add_argument("--c-tests", nargs="+", default=[], metavar="NAME",
+                        help="these C and command tests alone, in the build folder of a sanitizer")
     arguments = parser.parse_args()
     build, jobs = arguments.build.resolve(), arguments.jobs
     environment = dict(os.environ)
@@ -237,12 +277,17 @@ def main():
     parts, lines, good = [], [], True
     with tempfile.TemporaryDirectory() as claims:
         try:
-            parts.append(start_python(build, claims, environment, jobs, arguments.long))
             if not arguments.long:
-                parts.append(start_tools(build, environment))
-                parts.insert(0, start_meson(build, jobs))
-            for log in (log for part in parts for log in part.logs):
-                print(f"pytest prints to {log}", flush=True)
+                parts.append(start_meson(build, jobs, *arguments.c_tests))
+            if not arguments.c_tests:
+                python = PythonTests(build, environment, claims, arguments.long)
+                parts.append(python)
+                python.join(jobs)
+                if not arguments.long:
+                    parts.append(start_tools(build, environment))
+                    parts[0].wait()
+                if python.has_files_left():
+                    python.join(jobs)
             for part in parts:
                 part.wait()
         except KeyboardInterrupt:
@@ -257,7 +302,7 @@ def main():
         lines += summary + repeated
         if not is_good:
             good = False
-            for log in part.logs:
+            for log in filter(Path.exists, part.logs):
                 print(f"\n== {log}\n{shown(log.read_text(errors='replace'))}")
     print("\n" + "\n".join(lines))
     print("all tests passed" if good else "TESTS FAILED")

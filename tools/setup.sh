@@ -11,9 +11,10 @@
 #   TORCHVISION   the loader to compare with (torchvision==0.28.0)
 #   PIP_ARGS      more arguments for pip (an --index-url with smaller CPU wheels, ...)
 #
-# Arguments: --system or --python does only that half; --dev adds the packages
-# of the full set of checks (sanitizers, fuzzing, formatting, ARM, frameworks). --needs installs
-# nothing: it prints "system" and "python", a line each, for the halves that lack something.
+# Arguments: --system or --python does only that half; --build only makes an environment that can
+# compile, without PyTorch; --dev adds the packages of the full set of checks (sanitizers, fuzzing,
+# formatting, ARM, frameworks, ccache). --needs installs nothing: it prints "system" and "python", a
+# line each, for the halves that lack something.
 set -eu
 
 root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
@@ -24,10 +25,11 @@ TORCHVISION=${TORCHVISION:-torchvision==0.28.0}
 PIP_ARGS=${PIP_ARGS:-}
 
 packages="git gcc g++ make libc6-dev pkg-config binutils python3 python3-venv python3-dev
-ca-certificates zlib1g-dev libjpeg-dev libspng-dev libpng-dev liburing-dev libxxhash-dev
+ca-certificates zlib1g-dev libjpeg-dev libspng-dev libpng-dev libwebp-dev liburing-dev libxxhash-dev
 libjansson-dev libarchive-dev libcmocka-dev libmicrohttpd-dev libmemcached-dev memcached
+libflac-dev libmpg123-dev libvorbis-dev
 iproute2 libjs-chart.js"
-packages_dev="clang clang-format libclang-rt-dev"
+packages_dev="clang clang-format libclang-rt-dev ccache"
 # For tools/arm-check, which is left out without them.
 packages_arm="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 python_packages="numpy pillow meson ninja meson-python pytest"
@@ -73,8 +75,8 @@ other_system() {
     for tool in make pkg-config git; do
         command -v $tool >/dev/null 2>&1 || missing="$missing, $tool"
     done
-    for library in libjpeg-turbo=jpeglib.h libspng=spng.h libpng=png.h liburing=liburing.h \
-        zlib=zlib.h xxHash=xxhash.h libarchive=archive.h jansson=jansson.h; do
+    for library in libjpeg-turbo=jpeglib.h libspng=spng.h libpng=png.h libwebp=webp/demux.h \
+        liburing=liburing.h zlib=zlib.h xxHash=xxhash.h libarchive=archive.h jansson=jansson.h; do
         has_header "stdio.h>
 #include <${library#*=}" || missing="$missing, ${library%%=*} with its headers"
     done
@@ -122,18 +124,32 @@ needs() {
     [ -e "$VENV/.headrace-$(python_wanted)" ] || echo python
 }
 
-python_environment() {
+make_environment() {
     "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
         fail "$PYTHON is older than Python 3.11 or not there; name another one with PYTHON="
-    wanted=$(python_wanted)
-    if [ -e "$VENV/.headrace-$wanted" ]; then
-        say "Python environment: ready at $VENV"
-        return
-    fi
     if [ ! -x "$VENV/bin/python" ]; then
         say "making a Python environment at $VENV"
         "$PYTHON" -m venv "$VENV" ||
             fail "the environment could not be made; is the package python3-venv there?"
+    fi
+}
+
+# Meson and ninja, seconds before everything else.
+build_environment() {
+    make_environment
+    if [ ! -x "$VENV/bin/meson" ] || [ ! -x "$VENV/bin/ninja" ]; then
+        # shellcheck disable=SC2086
+        "$VENV/bin/python" -m pip install --disable-pip-version-check -q $PIP_ARGS \
+            $python_packages || pip_failed
+    fi
+}
+
+python_environment() {
+    make_environment
+    wanted=$(python_wanted)
+    if [ -e "$VENV/.headrace-$wanted" ]; then
+        say "Python environment: ready at $VENV"
+        return
     fi
     say "installing $TORCH and its companions (the longest step of all; pip shows how far it is)"
     # The arguments are lists: they are split on purpose.
@@ -173,12 +189,16 @@ list=$packages
 dev=no
 for argument in "$@"; do
     case $argument in
-    --system | --python) what=${argument#--} ;;
+    --system | --python | --build) what=${argument#--} ;;
     --needs) needs && exit ;;
     --dev) list="$packages $packages_dev" dev=yes ;;
-    *) fail "unknown argument $argument (known: --system, --python, --dev, --needs)" ;;
+    *) fail "unknown argument $argument (known: --system, --python, --build, --dev, --needs)" ;;
     esac
 done
+if [ $what = build ]; then
+    build_environment
+    exit
+fi
 if [ $what != python ]; then system_packages "$list"; fi
 if [ $what != python ] && [ $dev = yes ]; then
     (system_packages "$packages_arm") || say "going on without $packages_arm"

@@ -1,11 +1,11 @@
 """One training process of bench/cache.py: epochs of a loader over a large folder.
 
 --kind headrace: headrace.torch.DataLoader, small crops, with or without a cache.
---kind torch: torch's DataLoader over a dataset that reads a file's bytes and returns
-how many they were: no decoding, the least that a program can do with a file.
+--kind torch: torch's DataLoader over a dataset that reads a file and returns its number of
+bytes. It decodes nothing, which is the least that a program can do with a file.
 
-For each line "pass" one epoch; answers as loader_common.serve, and what the loader's own
-counters say.
+Runs an epoch for each line "pass". Answers like loader_common.serve, with the loader's own
+counters.
 """
 
 import argparse
@@ -22,7 +22,7 @@ CROP = 16
 
 
 class Lengths(torch.utils.data.Dataset):
-    """Reads each file and forgets it."""
+    """Reads each file and drops its bytes."""
 
     def __init__(self, folder):
         self.paths = sorted(entry.path for label in os.scandir(folder) if label.is_dir()

@@ -1,6 +1,6 @@
-"""FFCV's Loader, one worker, over a file that its own writer makes of the images:
-random-resized crop, flip and normalisation to float32. With --shrunk N the writer
-shrinks the longer side to N before."""
+"""FFCV's Loader, one worker, over a file that its own writer makes from the images:
+random-resized crop, flip and normalisation to float32. With --shrunk N the writer first
+shrinks the longer side to N."""
 
 import argparse
 import os
@@ -33,7 +33,7 @@ with tempfile.TemporaryDirectory() as scratch:
     subprocess.run([sys.executable, os.path.join(os.path.dirname(__file__), "ffcv_write.py"),
                     os.path.dirname(folder), out, *([str(args.shrunk)] if args.shrunk else [])],
                    check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                   # on one core alone the writer never ends
+                   # the writer hangs on a single core
                    preexec_fn=lambda: os.sched_setaffinity(0, range(os.cpu_count())))
     mean, std = (np.array(v) * 255 for v in (worker.MEAN, worker.STD))
     image = [RandomResizedCropRGBImageDecoder((224, 224)), RandomHorizontalFlip(),
@@ -51,4 +51,4 @@ with tempfile.TemporaryDirectory() as scratch:
     name = f"FFCV, pre-shrunk to {args.shrunk}" if args.shrunk else "FFCV, full-size JPEG"
     worker.serve(name, f"{version('ffcv')}, torch {torch.__version__}", one_pass, len(paths))
 sys.stdout.flush()
-os._exit(0)  # its threads would keep the process
+os._exit(0)  # its threads would keep the process alive

@@ -1,6 +1,6 @@
 """Writes an image folder as an FFCV file: `ffcv_write.py FOLDER OUT [MOST_PIXELS]`.
-FFCV's writer decodes and encodes every image anew, here at quality 90 as in its
-ImageNet example; with MOST_PIXELS the longer side is shrunk to that before."""
+FFCV's writer decodes every image and encodes it again, here at quality 90 as in its
+ImageNet example. With MOST_PIXELS it first shrinks the longer side to that."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""torchvision's ImageFolder listing a folder: seconds, as one JSON line."""
+"""Lists a folder with torchvision's ImageFolder. Prints the seconds as one JSON line."""
 
 import json
 import os

@@ -21,7 +21,7 @@ def arguments():
 
 
 def family_cpu_seconds():
-    """User and system seconds of this process and its living children."""
+    """Returns user and system seconds of this process and its live children."""
     tick = os.sysconf("SC_CLK_TCK")
     me = str(os.getpid())
     total = 0
@@ -37,7 +37,7 @@ def family_cpu_seconds():
 
 
 def serve(name, version, loader):
-    """Answers passes; each goes once through `loader` and drops the batches."""
+    """Answers passes. Each iterates once over `loader` and drops the batches."""
     print(json.dumps({"name": name, "version": version}), flush=True)
     for line in sys.stdin:
         if line.strip() != "pass":

@@ -1,5 +1,5 @@
-"""Trains a ResNet-50 on random images while its memory behaviour is recorded, and says what
-PyTorch itself counted: one line of JSON. For tools/gpu-check."""
+"""Trains a ResNet-50 on random images while its memory use is recorded, and prints PyTorch's own
+counts as one line of JSON. For tools/gpu-check."""
 
 import argparse
 import json

@@ -1,6 +1,6 @@
-"""The Python side of bench/handover.c: CPU time of the thread that takes a batch from an agent
-as torch tensors and drops it, and of the two halves of it: the native loader's batch, and
-the tensors around its memory.
+"""The Python side of bench/handover.c: CPU time of a thread that takes a batch from an agent as
+torch tensors and drops it; also of its two halves: the native loader's batch, and the tensors
+around its memory.
 
 Usage: share_handover.py SOCKET DATA BATCHES PAUSE_MS. Prints one line of JSON, microseconds.
 """
@@ -20,12 +20,12 @@ import torch
 from headrace import transforms
 
 WARM_UP = 20
-BURST = 5  # batches after a pause, fewer than the window of a stream
-WAITED_NS = 50_000  # a batch that needed more than so long was not ready
+BURST = 5  # batches between pauses, fewer than the window of a stream
+WAITED_NS = 50_000  # a batch that took longer was not ready
 
 
 class Taker:
-    """Takes batches that are ready, slower than the agent makes them."""
+    """Takes batches more slowly than the agent makes them, so that they are ready."""
 
     def __init__(self, loader, pause_s):
         self.loader, self.pause_s = loader, pause_s
@@ -36,7 +36,7 @@ class Taker:
         return self.loader.stats()["wait_ns"]
 
     def whole(self):
-        """As a training loop has it: microseconds, None at the end of an epoch."""
+        """Takes a batch like a training loop. Returns microseconds; None at an epoch's end."""
         begin = time.thread_time_ns()
         batch = next(self.iterator, None)
         is_end = batch is None
@@ -48,7 +48,7 @@ class Taker:
         return (took / 1e3,)
 
     def halves(self):
-        """(native, wrapping), or None at the end of an epoch. The release counts for the
+        """Returns (native, wrapping), or None at the end of an epoch. The release belongs to the
         native half."""
         begin = time.thread_time_ns()
         batch = self.loader._core.next()
@@ -65,8 +65,8 @@ class Taker:
         return (middle - begin + end - unwrapped) / 1e3, (unwrapped - middle) / 1e3
 
     def collect(self, take, count):
-        """About `count` results of batches that were not waited for, and those of them that
-        were the first after a pause."""
+        """Returns about `count` results of batches that were ready, and those of them that were the
+        first after a pause."""
         found, first = [], []
         while len(found) < count:
             time.sleep(self.pause_s * BURST)

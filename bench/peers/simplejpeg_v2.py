@@ -1,4 +1,4 @@
-"""The tensor path on today's torch where torchvision's own decoder does not
+"""The tensor path on a recent torch for which torchvision's own decoder does not
 load: simplejpeg (libjpeg-turbo) decodes, torchvision v2's uint8 transforms (the
 vectorised uint8 resize of torch >= 2.1) do the rest. One thread."""
 

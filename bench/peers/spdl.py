@@ -3,7 +3,7 @@ normalises to float32 CHW. One thread."""
 
 import sys
 
-# This file's own name hides the package's: look for it elsewhere.
+# This file's name hides the package's, so leave this folder out of the search.
 sys.path = [p for p in sys.path if not p.endswith("bench/peers")]
 import spdl.io
 import numpy as np

@@ -1,10 +1,10 @@
-"""What the training scripts of bench/stalls.py share: arguments, a step that takes a set
-time, a small network, and the two ways to run.
+"""Shared by the training scripts of bench/stalls.py: arguments, a step of a given length, a
+small network, and the two ways to run.
 
 Each script is an ordinary PyTorch script: it makes a loader and a step and trains some
-epochs. `headrace stalls -- python SCRIPT ...` runs it as it is. With --serve the same loop
-runs one epoch for each line "pass" on standard input and answers as the workers of
-bench/harness.py do; that is how speed is measured without any probe.
+epochs. `headrace stalls -- python SCRIPT ...` runs it unchanged. With --serve the same loop
+runs an epoch for each line "pass" on standard input and answers like the workers of
+bench/harness.py; this measures the speed without a probe.
 """
 
 import argparse
@@ -18,8 +18,8 @@ import torch
 
 from loader_common import family_cpu_seconds
 
-# First and last batches of an epoch that are no steady state: loaders have some ready before
-# the first, and prepare none any more during the last.
+# Batches at the beginning and end of an epoch that are not steady: loaders have some ready before
+# the first, and prepare none during the last.
 SETTLE = 4
 AHEAD = 4
 PR_SET_TIMERSLACK = 29
@@ -28,23 +28,23 @@ PR_SET_TIMERSLACK = 29
 def arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True)
-    parser.add_argument("--samples", type=int, help="only so many, evenly spread")
+    parser.add_argument("--samples", type=int, help="only so many samples, evenly spread")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--workers", type=int, help="Headrace's loader has a default")
     parser.add_argument("--epochs", type=int, default=1000)
-    parser.add_argument("--step-ms", type=float, help="a step sleeps so long")
-    parser.add_argument("--serve", action="store_true", help="epochs at the word of the harness")
+    parser.add_argument("--step-ms", type=float, help="how long a step sleeps")
+    parser.add_argument("--serve", action="store_true", help="run epochs on request of the harness")
     return parser
 
 
 def exact_timers():
-    """The kernel may wake a sleeper 50 us late to save wake-ups: not here. Children inherit."""
+    """Forbids the kernel to wake a sleeper 50 us late to save wake-ups. Children inherit this."""
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
 
 class Pace:
-    """Sleeps of a set length on average: being woken late, as on a busy machine, shortens the
-    next sleep."""
+    """Sleeps that have a given length on average: waking up late, as on a busy machine, shortens
+    the next sleep."""
 
     def __init__(self):
         self.late_s = 0.0
@@ -68,7 +68,7 @@ def sleeping_step(step_ms):
 
 
 def network_step(classes):
-    """Training on the CPU: forward, backward, update of a small convolutional network."""
+    """Training on the CPU: forward, backward and update of a small convolutional network."""
     from torch import nn
 
     torch.manual_seed(0)
@@ -92,15 +92,15 @@ def network_step(classes):
 
 
 def part(dataset, samples):
-    """Evenly spread samples of a dataset."""
+    """Returns evenly spread samples of a dataset."""
     if samples is None or samples >= len(dataset):
         return dataset
     return torch.utils.data.Subset(dataset, [i * len(dataset) // samples for i in range(samples)])
 
 
 def epoch(loader, step, ends, synchronize=None):
-    """Trains one epoch; notes when each step ended and how many samples it had. A device is
-    waited for at the edges of the steady part."""
+    """Trains one epoch; notes when each step ended and how many samples it had. Waits for the
+    device at both ends of the steady part."""
     edges = (SETTLE, len(loader) - AHEAD, len(loader)) if synchronize else ()
     for batch in loader:
         step(*batch)
@@ -110,7 +110,7 @@ def epoch(loader, step, ends, synchronize=None):
 
 
 def answer(begun, ends, cpu):
-    """One epoch: all of it, and its steady part."""
+    """Runs an epoch. Returns the figures of all of it, and of its steady part."""
     last = len(ends) - AHEAD if len(ends) > SETTLE + AHEAD else len(ends)
     first = min(SETTLE, last - 1)
     return {"seconds": ends[-1][0] - begun, "cpu_seconds": cpu,
@@ -120,8 +120,8 @@ def answer(begun, ends, cpu):
 
 
 def serve(loader, step, synchronize):
-    """Epochs at the word of the harness; the first answer tells who this is. "pass 8": from
-    now on a step takes 8 ms."""
+    """Runs epochs when the harness asks for them; the first answer describes this script. "pass 8":
+    from now on a step takes 8 ms."""
     print(json.dumps({"name": os.path.basename(sys.argv[0]), "threads": torch.get_num_threads(),
                       "batches": len(loader)}), flush=True)
     for line in sys.stdin:
@@ -136,7 +136,7 @@ def serve(loader, step, synchronize):
 
 
 def run(args, loader, step, synchronize=None):
-    """The script's main loop, in either way."""
+    """Runs the script's main loop in either way."""
     if args.serve:
         serve(loader, step, synchronize)
         return

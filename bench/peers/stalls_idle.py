@@ -1,7 +1,7 @@
-"""A loop over a loader that has its batches at once and a step that does nothing: what is
-left is what iterating costs, with the probe of `headrace stalls` or without.
+"""A loop over a loader whose batches are ready at once, with a step that does nothing. It
+measures the cost of iterating, with the probe of `headrace stalls` or without.
 
-For each line "pass" one loop, whose CPU time by this thread is told.
+Runs a loop for each line "pass" and prints this thread's CPU time.
 """
 
 import argparse

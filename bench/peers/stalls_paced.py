@@ -1,8 +1,8 @@
-"""A training script whose rates are set: a step that sleeps --step-ms, a dataset that
-takes --prepare-ms for each sample and no core while it does, and files from a disk.
+"""A training script with known rates: a step that sleeps for --step-ms, a dataset that
+takes --prepare-ms for each sample without using a core, and files from a disk.
 
-The time that a worker spends on the processor to read a file is part of --prepare-ms, so
-that workers / prepare is the loader's rate exactly; the time it waits for the disk is not.
+The CPU time that a worker takes to read a file is part of --prepare-ms, so the loader's rate is
+exactly workers / prepare. The time that it waits for the disk is not part of it.
 """
 
 import os
@@ -21,7 +21,7 @@ class Paced(torch.utils.data.Dataset):
             sorted((e for e in os.scandir(folder) if e.is_dir()), key=lambda e: e.name))
             for entry in os.scandir(label.path) if entry.name.endswith(".jpg"))
         self.prepare_s = prepare_ms / 1e3
-        self.pace = common.Pace()  # each worker has its copy
+        self.pace = common.Pace()  # each worker has its own copy
 
     def __len__(self):
         return len(self.samples)

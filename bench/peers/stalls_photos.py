@@ -15,7 +15,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def library(args):
-    """ImageFolder, transforms, DataLoader, and what the last one takes besides."""
+    """Returns ImageFolder, transforms, DataLoader, and more arguments for DataLoader."""
     if args.loader == "headrace":
         from headrace import ImageFolder, transforms
         from headrace.torch import DataLoader
@@ -47,7 +47,7 @@ def main():
     parser.add_argument("--loader", choices=["torch", "headrace"], required=True)
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--cache", type=int, help="bytes, of Headrace's loader")
-    parser.add_argument("--threads", type=int, help="of the network; default torch's")
+    parser.add_argument("--threads", type=int, help="threads of the network; default: torch's")
     args = parser.parse_args()
     common.exact_timers()
     if args.threads:

@@ -1,6 +1,6 @@
-"""What stalls_paced.py's dataset does with its files, and nothing else: processes that each
-read a file and sleep, one after the other. Tells how long a read is waited for, which takes
-longer than one alone where several processes read from a disk that is throttled.
+"""Does only what stalls_paced.py's dataset does with its files: processes that alternately read a
+file and sleep. Prints how long a process waits for a read, which is longer if several processes
+read from a throttled disk.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import time
 
 import stalls_common as common
 
-LEAD_IN = 0.2  # of the reads, while the processes fall out of step and the disk has saved up
+LEAD_IN = 0.2  # of reads, until the processes are out of step and the disk has used its burst
 
 
 def work(paths, prepare_s, answers):

@@ -2,8 +2,8 @@
 channels_last over a folder of photographs, with torch's DataLoader or Headrace's.
 
 The network is written out here (He et al., Deep Residual Learning, 2015, with the stride
-in the 3x3 convolution), because torchvision does not load beside every torch. Where it does
-not, the stock loader's images go through PIL alone, with torchvision's crop.
+in the 3x3 convolution), because torchvision does not load with every torch. If it does not,
+torch's loader uses PIL alone, with torchvision's crop.
 """
 
 import os
@@ -55,7 +55,7 @@ def resnet50(classes):
 
 
 class Photographs(torch.utils.data.Dataset):
-    """torchvision's ImageFolder, RandomResizedCrop, flip and Normalize, on PIL alone."""
+    """torchvision's ImageFolder, RandomResizedCrop, flip and Normalize, with PIL alone."""
 
     def __init__(self, folder, size):
         labels = sorted(e.name for e in os.scandir(folder) if e.is_dir())
@@ -87,7 +87,7 @@ class Photographs(torch.utils.data.Dataset):
 
 
 def stock(args):
-    """A dataset, and torch's DataLoader."""
+    """Returns a dataset and torch's DataLoader."""
     try:
         import torchvision_shim
 

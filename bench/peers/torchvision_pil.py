@@ -1,6 +1,6 @@
 """torchvision on PIL images: RandomResizedCrop, RandomHorizontalFlip, to a
-float tensor, Normalize; what most training scripts run. torchvision's Python
-parts only; operators that its wheel could not register are declared first."""
+float tensor, Normalize, as in most training scripts. Uses only torchvision's Python
+parts; operators that its wheel could not register are declared first."""
 
 import io
 import os

@@ -1,5 +1,5 @@
 """WebDataset over tar shards (PIL, torchvision v2), as its documentation advises:
-shards shuffled and dealt to worker processes, a shuffle buffer, batches made in
+shards shuffled and distributed to worker processes, a shuffle buffer, batches made in
 the workers."""
 
 import glob

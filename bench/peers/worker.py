@@ -1,5 +1,5 @@
-"""The worker side of the harness, for peers in Python: arguments, the samples
-in memory, the crops, and the loop that answers passes.
+"""The worker side of the harness for peers in Python: arguments, the samples in
+memory, the crops, and the loop that answers passes.
 
 Every peer turns each encoded image into one 3 x 224 x 224 float32 sample,
 normalised, in a batch buffer of 64 that is written over and over, as a loader
@@ -23,13 +23,14 @@ STD = (0.229, 0.224, 0.225)
 
 def arguments():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--files", required=True, help="a list of paths, one a line")
+    parser.add_argument("--files", required=True, help="a list of paths, one per line")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--recipe", default="plain", help="of recipes.py")
     return parser.parse_args()
 
 
 def load(args):
-    """The encoded images, as bytes."""
+    """Reads the encoded images."""
     with open(args.files) as f:
         paths = f.read().splitlines()
     blobs = []
@@ -40,7 +41,7 @@ def load(args):
 
 
 def crops(blobs, seed):
-    """(left, top, width, height, flip) of each, by torchvision's
+    """Draws (left, top, width, height, flip) for each image like torchvision's
     RandomResizedCrop: 10 tries, area uniform in [0.08, 1], log-uniform ratio."""
     from PIL import Image
 

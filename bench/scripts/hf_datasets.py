@@ -1,4 +1,4 @@
-"""Hugging Face datasets over a Parquet file that is made here where there is none."""
+"""Hugging Face datasets over a Parquet file that this script makes if it is missing."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""An IterableDataset that its workers share."""
+"""An IterableDataset whose samples are divided among its workers."""
 
 from paced import BATCH, COUNT, WORKERS, Training, prepare
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info

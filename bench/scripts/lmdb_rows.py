@@ -1,4 +1,4 @@
-"""Samples in an LMDB that is made here where there is none."""
+"""Samples in an LMDB that this script makes if it is missing."""
 
 import os
 

@@ -1,9 +1,9 @@
-"""What the scripts of bench/scripts.py share. Nothing of it knows of Headrace: samples and steps
-sleep, so that the truth does not depend on how busy the machine is, and each script saves
-checkpoints and removes older ones.
+"""Shared by the scripts of bench/scripts.py, which do not know Headrace. Samples and steps sleep,
+so the truth does not depend on how busy the machine is. Each script saves checkpoints and removes
+older ones.
 
-PACED_STEP_MS, PACED_SAMPLE_MS and PACED_WORKERS say how long and how many. With PACED_BATCHES a
-script ends by itself after so many steps and prints, as JSON, how long they took but for the
+PACED_STEP_MS and PACED_SAMPLE_MS set the times, PACED_WORKERS the number of workers. With
+PACED_BATCHES a script ends after so many steps and prints, as JSON, how long they took without the
 first tenth: the truth run.
 """
 
@@ -27,13 +27,13 @@ torch.set_num_threads(1)
 
 
 def pause(seconds):
-    """Sleeps; for no time not at all, because that takes some."""
+    """Sleeps. Does not call sleep for 0 ms, because that takes time too."""
     if seconds:
         time.sleep(seconds)
 
 
 def prepare(index):
-    """A sample of 8 numbers, after a while."""
+    """Returns a sample of 8 numbers after its time."""
     pause(SAMPLE_S)
     return torch.full((8,), float(index % 7))
 
@@ -49,7 +49,7 @@ class Points(torch.utils.data.Dataset):
 
 
 class Clock:
-    """Counts steps; at the end of a truth run says how long they took, and ends the script."""
+    """Counts steps. At the end of a truth run prints how long they took, and ends the script."""
 
     def __init__(self):
         self.steps = 0
@@ -85,14 +85,14 @@ class Training:
         self.done()
 
     def done(self):
-        """Behind each step."""
+        """Call after each step."""
         self.clock.step()
         if self.saves and self.clock.steps % EVERY == 0:
             save(self.model.state_dict(), self.clock.steps)
 
 
 def save(state, number):
-    """As scripts do: written beside, renamed, and the oldest go."""
+    """Saves a checkpoint as scripts do: writes it, renames it, removes the oldest."""
     os.makedirs("out", exist_ok=True)
     torch.save(state, "out/part")
     os.replace("out/part", f"out/checkpoint-{number:06}.pt")

@@ -1,4 +1,4 @@
-"""A plain loop over a dataset with a `__getitem__` of its own, whose files nobody names."""
+"""A plain loop over a dataset with its own `__getitem__`, and whose files Headrace cannot see."""
 
 import os
 

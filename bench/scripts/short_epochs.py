@@ -1,4 +1,4 @@
-"""Epochs of 20 batches, with workers that are started anew for each."""
+"""Epochs of 20 batches. Each epoch starts new workers."""
 
 from paced import BATCH, WORKERS, Points, Training
 from torch.utils.data import DataLoader, Subset

@@ -1,4 +1,4 @@
-"""WebDataset over tar shards that are made here where there are none."""
+"""WebDataset over tar shards that this script makes if they are missing."""
 
 import os
 

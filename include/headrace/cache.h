@@ -42,9 +42,10 @@
  * When a name is full, whole segments that no process uses are dropped, least recently
  * used first; nothing else is ever evicted.
  *
- * A loader takes the text in hr_loader_options.cache. A cache on several hosts works only with
- * loaders. The functions in this header inspect and manage caches; hr_cache_open and those below
- * it let a program keep its own values in a cache.
+ * A loader takes the text in hr_loader_options.cache. The functions in this
+ * header inspect and manage caches; hr_cache_open and those below it let a program keep its own
+ * values in a cache, on several hosts too. These values are kept as they are, so form and mtime are
+ * refused there, and meet is not used.
  *
  * Whoever may write to a segment, or can reach a server, is trusted with its contents: checksums
  * detect damage, not malice. A key file detects both.
@@ -196,7 +197,8 @@ struct hr_cache_warm_report {
 
 /*
  * Fills a named cache with a dataset before its first run, converting as `spec`
- * asks, on `threads` threads (0: the cores of this process). Progress counts samples.
+ * asks, on `threads` threads (0: the cores of this process). With form=auto it chooses forms as
+ * a loader does, by typical costs. Progress counts samples.
  * Leaves out samples that do not fit or are damaged. Fills in *report, which may
  * be NULL, even if the call was cancelled: items already stored stay. Errors:
  * -EINVAL: the spec is invalid or has no name; -ECANCELED; -EMFILE; those of
@@ -254,6 +256,14 @@ HR_API HR_NODISCARD int hr_cache_open(struct hr_cache **out, const struct hr_cac
  * become invalid. Accepts NULL. */
 HR_API void hr_cache_close(struct hr_cache **cache);
 
+/*
+ * On several hosts: a value is on the server that its key, the list and the budgets choose, for all
+ * programs with the same list and identity. Opening connects to no server. hr_cache_get waits for
+ * no other process. A server that does not answer has no values and takes none, for a while; one
+ * that holds its budget, whoever filled it, takes none. hr_cache_get_info asks the servers; its
+ * counters are of this handle.
+ */
+
 /* A read-only value: `bytes` points into shared memory or to `copy`. */
 struct hr_cache_value {
     const void *bytes; /* 64-byte aligned */
@@ -295,7 +305,7 @@ struct hr_cache_piece {
 
 /* Stores a value. Returns 1, or 0 if there is no room (processes that wait for it may
  * still get it), if it is already there, or if it is empty. Any thread. Errors: -EFBIG: 4 GiB
- * or more. */
+ * or more, or more than the server's items may have. */
 HR_API int hr_cache_put(struct hr_cache *cache, const void *key, size_t key_length,
                         const struct hr_cache_piece *pieces, size_t piece_count);
 

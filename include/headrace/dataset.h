@@ -5,7 +5,8 @@
  * index (its position in the dataset, from 0), a key (its path relative to the
  * root, the bytes that the file system gave), an integer label and, once it is
  * known, a size in bytes. A dataset comes from an image folder (root/class/...), an
- * explicit list of paths, tar files, or a pack (one file that holds all samples).
+ * explicit list of paths, tar files, Parquet tables, or a pack (one file that holds
+ * all samples).
  *
  * Thread safety: any thread may call any function at any time on a dataset that
  * the caller holds a reference to.
@@ -44,6 +45,13 @@ enum hr_on_error {
     HR_ON_ERROR_SKIP = 1,  /* the sample is counted and listed; a loader replaces it */
 };
 
+/* What the samples of a dataset are. It decides which files of a folder belong to it. */
+enum hr_media {
+    HR_MEDIA_IMAGES = 0,
+    HR_MEDIA_SOUNDS = 1, /* .wav, .flac, .mp3, .ogg, .oga and, to be refused by name, .opus, .m4a,
+                            .aac, .aiff, .aif, .wma */
+};
+
 struct hr_dataset_options {
     size_t size; /* sizeof(struct hr_dataset_options) */
     enum hr_index_policy index;
@@ -54,6 +62,11 @@ struct hr_dataset_options {
                                 0: it is an error, as in torchvision */
     hr_progress_fn progress; /* may be NULL */
     void *progress_arg;
+    const char *label;   /* of tar files and Parquet tables: where labels are; NULL: see
+                            hr_dataset_open_tar and hr_dataset_open_parquet */
+    const char *image;   /* of Parquet tables: the column of images; NULL: see
+                            hr_dataset_open_parquet */
+    enum hr_media media; /* of folders; lists and packs have any file. Tar files have images */
 };
 
 /* Sets the defaults of a struct of `size` bytes, of any version. Meant for bindings
@@ -68,7 +81,8 @@ static inline void hr_dataset_options_default(struct hr_dataset_options *options
 /*
  * Opens an image folder in the same order as torchvision's ImageFolder. Each directory directly
  * under `path` is a class; classes are sorted by name (by code point, as Python does). A class has
- * every file below its directory whose extension is one of torchvision's IMG_EXTENSIONS (any case).
+ * every file below its directory whose extension is one of torchvision's IMG_EXTENSIONS (any case);
+ * with options->media, one of sounds.
  * Nested folders are included and links are followed, except for link loops.
  *
  * Reads and writes the index file as options->index says; an index that cannot be read or written
@@ -111,18 +125,44 @@ HR_API HR_NODISCARD int hr_dataset_open_pack(struct hr_dataset **out, const char
  * use it, "train-{000..146}.tar". In WebDataset's layout (the members of a sample are
  * adjacent and share their name up to its first dot) a sample is an image and a .cls
  * member with its label. Without .cls members, an image's directory is its class, as
- * in an image folder. Opening scans all members once; images are then read at
- * random. Samples keep the order of files and members. options->index is ignored.
- * Errors name the file and member: -EBADMSG: damaged or truncated; -ENOTSUP:
- * compressed, or not a tar file; -EINVAL: an image without a label, or two images with
- * one label; -ENODATA: no image; -ECANCELED; -ENOMEM; those of open. Blocks on I/O.
+ * in an image folder. options->label names another member with the label: "FIELD", the
+ * rest of the member's name, holds a whole number; "json:class_id" is the member class_id
+ * of the JSON object in the field json; with "none" every label is 0. Opening scans all members
+ * once; images are then read at random. Samples keep the order of files and members. options->index
+ * is ignored, options->image refused. Errors name the file and member: -EBADMSG: damaged or
+ * truncated; -ENOTSUP: compressed, or not a tar file; -EINVAL: an image without a label, or two
+ * images with one label; -ENODATA: no image; -ECANCELED; -ENOMEM; those of open. Blocks on I/O.
  */
 HR_API HR_NODISCARD int hr_dataset_open_tar(struct hr_dataset **out, const char *path,
                                             const struct hr_dataset_options *options,
                                             struct hr_error *error);
 
-/* Opens a dataset of any kind: a directory as an image folder; a file as a pack, a tar
- * file or a list, by its content; a brace pattern that is not a file as tar files. */
+/*
+ * Opens Parquet tables, as Hugging Face's `datasets` writes them. Each of the `count` paths is a
+ * file, a directory (all files *.parquet in it, of one split), a pattern with * or ?, or a brace
+ * pattern. A sample is a row with the bytes of an image. options->image names their column, which
+ * has bytes or structs with a member "bytes"; NULL: the only feature Image of `datasets`, or the
+ * only such column; if there are several, the one named "image". options->label names the column
+ * with the label, a whole number; NULL: the only ClassLabel of `datasets`, or the column "label";
+ * with "none" every label is 0. The classes of a ClassLabel have names, unless some label is
+ * outside them.
+ *
+ * Opening reads the footers and the lengths of images once; images are then read at random, so
+ * their column must not be compressed, as `datasets` 5 writes it. A row whose image is null is a
+ * bad sample. Errors name the file and the column: -EBADMSG: damaged or truncated; -ENOTSUP: images
+ * that are compressed, an encrypted or no Parquet file; -EINVAL: no such column, a label that is
+ * null, or tables of different columns or classes; -ENODATA: no image; -ECANCELED; -ENOMEM; those
+ * of open. Blocks on I/O.
+ */
+HR_API HR_NODISCARD int hr_dataset_open_parquet(struct hr_dataset **out, const char *const *paths,
+                                                size_t count,
+                                                const struct hr_dataset_options *options,
+                                                struct hr_error *error);
+
+/* Opens a dataset of any kind: a directory as an image folder, or as Parquet tables if it holds
+ * such files and no directory; a file as a pack, a tar file, a Parquet table or a list, by its
+ * content; a pattern that is not a file ("x-{000..146}.tar", "x-*.parquet") as Parquet tables or
+ * tar files. */
 HR_API HR_NODISCARD int hr_dataset_open(struct hr_dataset **out, const char *path,
                                         const struct hr_dataset_options *options,
                                         struct hr_error *error);
@@ -134,6 +174,32 @@ HR_API HR_NODISCARD int hr_dataset_open(struct hr_dataset **out, const char *pat
 HR_API HR_NODISCARD int hr_dataset_from_paths(struct hr_dataset **out, const char *const *paths,
                                               const int64_t *labels, size_t count,
                                               struct hr_error *error);
+
+/* Bytes of a file that are one sample. */
+struct hr_dataset_range {
+    uint64_t file; /* index into hr_dataset_ranges.files */
+    uint64_t offset, bytes;
+    int64_t label;
+};
+
+struct hr_dataset_ranges {
+    size_t size; /* sizeof(struct hr_dataset_ranges) */
+    const char *const *files;
+    size_t file_count;
+    const struct hr_dataset_range *ranges;
+    size_t count;
+};
+
+/*
+ * Makes a dataset of samples that are ranges of files, such as an archive of your own or the Arrow
+ * files of Hugging Face's `datasets`. Copies everything. A sample's key is the name of its file and
+ * the sample's index: "data/000017". A file that changes later is noticed by its size and time.
+ * Errors: -EINVAL: a range outside its file; -ENODATA: no range; -ENOTSUP: no regular file; those
+ * of stat; -ENOMEM.
+ */
+HR_API HR_NODISCARD int hr_dataset_from_ranges(struct hr_dataset **out,
+                                               const struct hr_dataset_ranges *ranges,
+                                               struct hr_error *error);
 
 /*
  * Makes a subset: sample i is sample indices[i] of `parent`. Indices may repeat.
@@ -177,7 +243,7 @@ HR_API size_t hr_dataset_path(const struct hr_dataset *dataset, size_t index, ch
                               size_t capacity);
 
 /*
- * Computes a digest (XXH3-128) of the names and labels of all samples, in order. Keep it
+ * Computes a digest (XXH3-128) of the names, labels and rows of all samples, in order. Keep it
  * beside a struct hr_loader_state and compare it before restoring that state. The digest ignores
  * the directories that all files of a list have in common, and contents, sizes and times: a folder,
  * a pack made from it and a copy of it elsewhere have the same digest. Any thread.
@@ -211,7 +277,7 @@ struct hr_dataset_info {
     size_t size;           /* sizeof, set by the caller */
     int from_index;        /* non-zero: names came from a valid index file */
     uint64_t directories;  /* walked or validated */
-    uint64_t memory_bytes; /* resident bytes of names, labels and sizes */
+    uint64_t memory_bytes; /* resident bytes of names, labels, sizes and rows */
     char index_path[1024]; /* "" when none is used */
 };
 

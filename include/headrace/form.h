@@ -9,7 +9,8 @@
  * coefficients of a JPEG, losslessly repacked so that any region decodes several
  * times faster; it takes about 1.12 times the bytes. `planes` holds the decoded Y,
  * Cb and Cr planes at their own resolution; it decodes faster still and takes 3 to 6
- * times the bytes. All forms give the same pixels. Every function that takes image
+ * times the bytes. It is also the only form of a PNG, whose R, G and B it holds, in twice
+ * the bytes. All forms give the same pixels. Every function that takes image
  * bytes (hr_preparer_*, a loader) takes items of every form and recognises the form
  * by the first bytes.
  *
@@ -67,6 +68,13 @@ struct hr_item {
     enum hr_form form;
 };
 
+/* An item in parts, which follow each other without gaps. */
+#define HR_ITEM_PARTS 3
+struct hr_item_part {
+    const void *bytes;
+    size_t length;
+};
+
 /* `options` may be NULL. On success the caller owns *out. Errors: -EINVAL, -ENOMEM. */
 HR_API HR_NODISCARD int hr_converter_create(struct hr_converter **out,
                                             const struct hr_converter_options *options,
@@ -76,8 +84,8 @@ HR_API void hr_converter_destroy(struct hr_converter **converter);
 /*
  * Converts encoded bytes to `form`. *item points into the converter's memory, valid
  * until its next call; for HR_FORM_ENCODED it points to `bytes`.
- * Errors: -ENOTSUP: the image has no other form; the message says why (not a JPEG,
- * CMYK, 12 bits, arithmetic coding, an unknown sampling, or the pixels would
+ * Errors: -ENOTSUP: the image has no other form; the message says why (neither
+ * JPEG nor PNG, CMYK, 12 bits, arithmetic coding, an unknown sampling, or the pixels would
  * differ); -ENOSPC: larger than max_growth allows; -EBADMSG: damaged; -EFBIG: more
  * than max_pixels; -EINVAL: no such form; -ENOMEM. On error *item does not change.
  */

@@ -8,13 +8,18 @@
 #include <headrace/agent.h>
 #include <headrace/base.h>
 #include <headrace/cache.h>
+#include <headrace/coco.h>
 #include <headrace/dataset.h>
 #include <headrace/form.h>
 #include <headrace/loader.h>
 #include <headrace/memory.h>
+#include <headrace/order.h>
 #include <headrace/pack.h>
 #include <headrace/prepare.h>
+#include <headrace/producer.h>
 #include <headrace/recipe.h>
+#include <headrace/rows.h>
+#include <headrace/sound.h>
 #include <headrace/stalls.h>
 #include <headrace/storage.h>
 

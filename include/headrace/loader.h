@@ -125,6 +125,22 @@ struct hr_loader_options {
                                 a signal handler ran in the waiting thread. done and total are 0.
                                 A non-zero return ends the wait with -ECANCELED. May be NULL */
     void *progress_arg;
+    /* MixUp and CutMix as in torchvision v2: each sample of a batch is mixed with the one before it
+     * (the first with the last) by a share drawn from Beta(alpha, alpha), once for the batch;
+     * hr_batch_mix returns it. Drawn anew for each (seed, epoch, position of the batch). Not with
+     * an agent; MixUp needs a float type. */
+    double mixup_alpha, cutmix_alpha; /* 0 (default): off */
+    double mix_share;                 /* probability that a batch is mixed; default 1 */
+    double cutmix_share;              /* if both are on: probability of CutMix; default 0.5 */
+    const char *metrics; /* "ADDRESS:PORT", e.g. "127.0.0.1:9100", copied: from the first epoch on
+                            serve the figures of this process's loaders in Prometheus's text format
+                            over HTTP (docs/metrics.md). The port is PORT plus this rank's number on
+                            its machine: LOCAL_RANK, else rank % local_world_size. NULL (default):
+                            HEADRACE_METRICS, which logs what it cannot have in place of failing;
+                            "": none. start_epoch: -EADDRINUSE and other errors of bind; -EINVAL:
+                            the process serves at another address; -ENOTSUP: built without it */
+    int metrics_rank;    /* this process's rank in metrics, where `rank` is not that, because of
+                            external_order; -1 (default): `rank` */
 };
 
 /* Sets the defaults of a struct of `size` bytes, of any version. Meant for bindings
@@ -233,7 +249,41 @@ struct hr_batch_view {
 };
 
 HR_API void hr_batch_get(const struct hr_batch *batch, struct hr_batch_view *view);
+
+/* Gets the images of one view of the recipe (hr_recipe_create_views), as hr_batch_get does those of
+ * the first. Errors: -ERANGE: the recipe has no such view. */
+HR_API HR_NODISCARD int hr_batch_images(const struct hr_batch *batch, size_t view, void **images,
+                                        struct hr_tensor_spec *spec);
+
+/* One field of a batch: an array. */
+struct hr_field {
+    const char *name; /* owned by the batch */
+    enum hr_dtype dtype;
+    int dims;
+    int64_t
+        shape[5]; /* the first `dims` are used; the first is the number of samples, or of rows */
+    void *data;   /* elements without gaps */
+    const int64_t *extents; /* NULL: each sample fills its place, as always in this version.
+                               Otherwise how much of it is used: dims - 1 numbers for each sample;
+                               the rest is zero */
+    const int64_t *offsets; /* NULL: one value for each sample. Otherwise sample i has the rows
+                               offsets[i] to offsets[i + 1] - 1 */
+};
+
+/*
+ * Describes field `i` of a batch, from 0: "images" (further views: "images_1", ...), "labels",
+ * "indices", then the columns of the dataset's rows (headrace/rows.h), one of which may take the
+ * place of "labels". The pointers are valid until the last release. Errors: -ERANGE: there are
+ * fewer fields.
+ */
+HR_API HR_NODISCARD int hr_batch_field(const struct hr_batch *batch, size_t i,
+                                       struct hr_field *field);
+
 HR_API struct hr_batch *hr_batch_ref(struct hr_batch *batch);
+
+/* Returns the share of a sample's own label after MixUp or CutMix, 0 to 1; the rest is that of the
+ * label before it in the batch (the first sample: of the last). 1: the batch is not mixed. */
+HR_API double hr_batch_mix(const struct hr_batch *batch);
 
 /*
  * Drops a reference and sets *batch to NULL. Accepts NULL. Dropping the last reference
@@ -297,9 +347,18 @@ struct hr_loader_stats {
     uint64_t cache_indexed;         /* items of the form `indexed`, now */
     uint64_t scaled_samples;        /* decoded at a smaller scale, as the recipe's `inexact` allows;
                                        with an agent, see its metrics */
+    uint64_t step_ns;               /* time between two calls of next in the same epoch: training */
 };
 
 HR_API void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats *stats);
+
+/*
+ * Gets the status of the loaders of this user's processes on this machine, {"loaders": [...]}
+ * (docs/metrics.md lists the keys), as each last published it: those that have begun an epoch, and
+ * whose processes live. On success the caller owns *json and frees it with hr_text_free
+ * (headrace/agent.h). Errors: -ENOMEM. Any thread.
+ */
+HR_API HR_NODISCARD int hr_loaders_status(char **json, struct hr_error *error);
 
 /*
  * Several hosts: a cache of "memcached:..." (headrace/cache.h).

@@ -32,7 +32,7 @@ extern "C" {
 enum hr_pack_kept {
     HR_PACK_CONVERTED = 0,   /* it is not encoded: it was converted */
     HR_PACK_KEPT_ASKED = 1,  /* the caller asked for the form `encoded` */
-    HR_PACK_KEPT_FORMAT = 2, /* not a JPEG */
+    HR_PACK_KEPT_FORMAT = 2, /* not a JPEG, nor a PNG as planes */
     HR_PACK_KEPT_KIND = 3,   /* a JPEG of a kind that has no other form (CMYK, 12 bits, ...) */
     HR_PACK_KEPT_GROWTH = 4, /* the item would be larger than max_growth allows */
     HR_PACK_KEPT_WORTH = 5,  /* HR_FORM_AUTO: no other form is worth its bytes */
@@ -108,7 +108,8 @@ struct hr_pack_result {
  * samples are kept); with raise, the error of a sample, whose message names its path;
  * -ESTALE: the unfinished pack was made from another dataset, with other options, or
  * from files that have changed since; -EBUSY: another process is writing it;
- * -ECANCELED (finished samples are kept); -EINVAL names the option; -ENOMEM. Blocks.
+ * -ECANCELED (finished samples are kept); -EINVAL names the option; -ENOTSUP: a produced dataset;
+ * -ENOMEM. Blocks.
  */
 HR_API HR_NODISCARD int hr_pack_write(struct hr_dataset *dataset, const char *path,
                                       const struct hr_pack_options *options,
@@ -136,12 +137,13 @@ HR_API HR_NODISCARD int hr_pack_verify(const char *path, int threads, hr_progres
  * Writes every sample of a pack as an image file below `directory` (made if it does not
  * exist), at the path given by its key, with its source file's modification time:
  * `encoded` and `indexed` as the very file that was packed, `coefficients` as a JPEG with
- * the same coefficients, `planes` as a PNG (".png" is appended to its name). If the pack has no
- * classes, writes the labels to a file list.txt there. Existing files are not replaced (-EEXIST)
- * unless options->overwrite is set. Links below `directory` are not followed, and a key that leads
- * out of it is refused (-EINVAL). Uses only these options: threads, overwrite, on_error, progress
- * and notice. With on_error = skip, samples that are damaged in the pack are left out and reported
- * as HR_PACK_KEPT_BAD. Errors: as hr_pack_inspect and of storage; -ECANCELED. Blocks.
+ * the same coefficients, `planes` as a PNG (".png" is appended to its name). If the files are not
+ * in directories of their classes, writes the labels to a file list.txt there. Existing files are
+ * not replaced (-EEXIST) unless options->overwrite is set. Links below `directory` are not
+ * followed, and a key that leads out of it is refused (-EINVAL). Uses only these options: threads,
+ * overwrite, on_error, progress and notice. With on_error = skip, samples that are damaged in the
+ * pack are left out and reported as HR_PACK_KEPT_BAD. Errors: as hr_pack_inspect and of storage;
+ * -ECANCELED. Blocks.
  */
 HR_API HR_NODISCARD int hr_pack_unpack(const char *path, const char *directory,
                                        const struct hr_pack_options *options,

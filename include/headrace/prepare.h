@@ -27,7 +27,15 @@ enum hr_image_format {
     HR_IMAGE_COEFFICIENTS = 3, /* items: see form.h */
     HR_IMAGE_PLANES = 4,
     HR_IMAGE_INDEXED = 5,
+    HR_IMAGE_WEBP = 6,
+    HR_IMAGE_BMP = 7,
+    HR_IMAGE_GIF = 8,
+    HR_IMAGE_PPM = 9, /* and PGM */
 };
+
+/* Returns the name of a format as messages write it ("JPEG", "WebP", "planes"); NULL if it is
+ * unknown. Static storage. */
+HR_API const char *hr_image_format_name(enum hr_image_format format);
 
 /* Facts from an image's header. */
 struct hr_image_info {
@@ -62,8 +70,9 @@ HR_API HR_NODISCARD int hr_preparer_info(struct hr_preparer *preparer, const voi
 /*
  * Decodes `region` (NULL: the whole image) to interleaved 8-bit RGB at `out`, with rows
  * of region width x 3 bytes and no padding; `capacity` is the size of `out` in bytes.
- * The pixels equal those of a full decode by libjpeg-turbo (ISLOW, fancy upsampling) or
- * libspng, converted to RGB as Pillow's convert("RGB") does.
+ * The pixels equal those of a full decode by libjpeg-turbo (ISLOW, fancy upsampling),
+ * libspng or libwebp, or of the image that BMP, GIF and PPM store, converted to RGB as
+ * Pillow's convert("RGB") does.
  * Errors: -EBADMSG, -ENOTSUP, -ENOSPC: out too small; -ERANGE: region outside
  * the image; -EFBIG: more than max_pixels of the default recipe options.
  */
@@ -74,12 +83,19 @@ HR_API HR_NODISCARD int hr_preparer_decode(struct hr_preparer *preparer, const v
 /*
  * Runs `recipe` on one encoded image. Writes one sample to `out`, in the format that
  * hr_recipe_output describes; `out` should be 64-byte aligned for speed.
- * Errors: as above; -EFBIG: more than the recipe's max_pixels.
+ * Errors: as above; -EFBIG: more than the recipe's max_pixels; -EINVAL: the recipe has several
+ * views.
  */
 HR_API HR_NODISCARD int hr_preparer_run(struct hr_preparer *preparer,
                                         const struct hr_recipe *recipe, const void *bytes,
                                         size_t length, const struct hr_draw_key *key, void *out,
                                         struct hr_error *error);
+
+/* The same for recipes with views: writes view v to outs[v]. */
+HR_API HR_NODISCARD int hr_preparer_run_views(struct hr_preparer *preparer,
+                                              const struct hr_recipe *recipe, const void *bytes,
+                                              size_t length, const struct hr_draw_key *key,
+                                              void *const *outs, struct hr_error *error);
 
 /* What was wrong with the image of the last successful hr_preparer_run, if its recipe accepts
  * damaged images; NULL: nothing. Valid until the preparer's next call. */
@@ -87,9 +103,11 @@ HR_API const char *hr_preparer_damage(const struct hr_preparer *preparer);
 
 /*
  * Sets whether an item of the form `indexed` is made of each JPEG file that hr_preparer_run and
- * hr_preparer_decode decode from now on. It costs a tenth of decoding, and much less than
- * converting the file later.
+ * hr_preparer_decode decode from now on. It costs less than a tenth of decoding, and much less than
+ * converting the file later. With HR_ITEMS_IN_PARTS the file is not copied: only
+ * hr_preparer_item_parts gives the item then.
  */
+#define HR_ITEMS_IN_PARTS 2
 HR_API void hr_preparer_make_items(struct hr_preparer *preparer, int wanted);
 
 /*
@@ -98,6 +116,10 @@ HR_API void hr_preparer_make_items(struct hr_preparer *preparer, int wanted);
  * (not a sequential JPEG file of one scan, or damaged anywhere).
  */
 HR_API HR_NODISCARD int hr_preparer_item(const struct hr_preparer *preparer, struct hr_item *item);
+
+/* The same with HR_ITEMS_IN_PARTS. One part is the file, in the memory that was decoded. */
+HR_API HR_NODISCARD int hr_preparer_item_parts(const struct hr_preparer *preparer,
+                                               struct hr_item_part parts[HR_ITEM_PARTS]);
 
 /* The scale at which the last successful hr_preparer_run decoded its image: 1/2, 1/4 or 1/8 is 2, 4
  * or 8; 1 is exact. Others than 1 only if the recipe allows it (hr_recipe_options.inexact). */

@@ -195,9 +195,11 @@ HR_API HR_NODISCARD int hr_stalls_predict(const struct hr_stalls *result,
  * in order of cost: nothing; Headrace's loader; a cache in the present memory; more
  * cores or workers; a faster disk; two of these together. With the stall 0.02 gives those that
  * the result already has: only their predictions are computed. Otherwise searches, which may take
- * seconds. Returns the number of suggestions, at
- * most `capacity`, each with the change and its prediction; 0: no change suffices. Errors: as
- * hr_stalls_predict. */
+ * seconds. Where only two
+ * changes together suffice, the first suggestion is Headrace's loader alone if it removes at least
+ * three quarters of the waiting; its prediction says what remains. Returns the number of
+ * suggestions, at most `capacity`, each with the change and its prediction; 0: no change suffices.
+ * Errors: as hr_stalls_predict. */
 struct hr_stalls_suggestion {
     size_t size; /* sizeof, set by the caller in the first of the array */
     struct hr_stalls_change change;

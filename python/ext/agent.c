@@ -145,11 +145,17 @@ PyObject *core_agent_status(PyObject *module, PyObject *path)
     return text;
 }
 
+CORE_METHOD(agent_run);
+CORE_METHOD(agent_stop);
+CORE_METHOD(agent_close);
+
 static PyMethodDef agent_methods[] = {
-    {"run", agent_run, METH_NOARGS,
+    {"run", CORE_LOCKED(agent_run), METH_NOARGS,
      PyDoc_STR("run()\n--\n\nServes until stop(), or until it has been idle long enough.")},
-    {"stop", agent_stop, METH_NOARGS, PyDoc_STR("stop()\n--\n\nEnds run() soon. Any thread.")},
-    {"close", agent_close, METH_NOARGS, PyDoc_STR("close()\n--\n\nFrees it; the socket is gone.")},
+    {"stop", CORE_LOCKED(agent_stop), METH_NOARGS,
+     PyDoc_STR("stop()\n--\n\nEnds run() soon. Any thread.")},
+    {"close", CORE_LOCKED(agent_close), METH_NOARGS,
+     PyDoc_STR("close()\n--\n\nFrees it; the socket is gone.")},
     {NULL, NULL, 0, NULL},
 };
 

@@ -19,6 +19,8 @@ struct core_memory {
     atomic_size_t references;
     struct hr_batch *batch; /* or NULL */
     void *block;            /* or NULL */
+    size_t bytes;           /* of the block, a multiple of 64 */
+    struct core_pool *pool; /* that the block goes back to, or NULL */
 };
 
 struct array {
@@ -41,6 +43,9 @@ static const struct {
     [CORE_BFLOAT16] = {"bfloat16", NULL, 2, DLPACK_BFLOAT},
     [CORE_FLOAT32] = {"float32", "f", 4, DLPACK_FLOAT},
     [CORE_INT64] = {"int64", sizeof(long) == 8 ? "l" : "q", 8, DLPACK_INT},
+    [CORE_INT32] = {"int32", "i", 4, DLPACK_INT},
+    [CORE_FLOAT64] = {"float64", "d", 8, DLPACK_FLOAT},
+    [CORE_BOOL] = {"bool", "?", 1, DLPACK_BOOL},
 };
 
 enum core_dtype core_dtype_of(enum hr_dtype dtype)
@@ -52,6 +57,14 @@ enum core_dtype core_dtype_of(enum hr_dtype dtype)
         return CORE_BFLOAT16;
     case HR_FLOAT32:
         return CORE_FLOAT32;
+    case HR_INT64:
+        return CORE_INT64;
+    case HR_INT32:
+        return CORE_INT32;
+    case HR_FLOAT64:
+        return CORE_FLOAT64;
+    case HR_BOOL:
+        return CORE_BOOL;
     case HR_UINT8:
     default:
         return CORE_UINT8;
@@ -81,17 +94,28 @@ struct core_memory *core_memory_of_batch(struct hr_batch *batch)
     return memory;
 }
 
-struct core_memory *core_memory_of_block(size_t bytes, void **data)
+struct core_memory *core_memory_of_pool(struct core_pool *pool, size_t bytes, void **data)
 {
     struct core_memory *memory = memory_new();
     if (!memory)
         return NULL;
-    if (bytes > SIZE_MAX - 64 || !(memory->block = aligned_alloc(64, (bytes + 64) & ~(size_t)63))) {
+    if (bytes <= SIZE_MAX - 64) {
+        memory->pool = pool;
+        memory->bytes = (bytes + 64) & ~(size_t)63;
+        memory->block =
+            pool ? core_pool_take(pool, memory->bytes) : aligned_alloc(64, memory->bytes);
+    }
+    if (!memory->block) {
         free(memory);
         return NULL;
     }
     *data = memory->block;
     return memory;
+}
+
+struct core_memory *core_memory_of_block(size_t bytes, void **data)
+{
+    return core_memory_of_pool(NULL, bytes, data);
 }
 
 static struct core_memory *memory_ref(struct core_memory *memory)
@@ -107,7 +131,10 @@ void core_memory_unref(struct core_memory *memory)
     if (atomic_fetch_sub_explicit(&memory->references, 1, memory_order_acq_rel) != 1)
         return;
     hr_batch_release(&memory->batch);
-    free(memory->block);
+    if (memory->pool)
+        core_pool_return(memory->pool, memory->block, memory->bytes);
+    else
+        free(memory->block);
     free(memory);
 }
 
@@ -140,12 +167,8 @@ PyObject *core_array_of_spec(struct core_state *state, struct core_memory *memor
     int n = 0;
     if (count >= 0)
         shape[n++] = count;
-    if (spec->layout == HR_NCHW)
-        shape[n++] = spec->channels;
-    shape[n++] = spec->height;
-    shape[n++] = spec->width;
-    if (spec->layout == HR_NHWC)
-        shape[n++] = spec->channels;
+    for (size_t i = 0; i < spec->dims; i++)
+        shape[n++] = (Py_ssize_t)spec->shape[i];
     return core_array_new(state, memory, data, core_dtype_of(spec->dtype), n, shape);
 }
 

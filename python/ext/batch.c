@@ -45,6 +45,25 @@ static PyObject *batch_images(PyObject *object, void *closure)
                               (Py_ssize_t)self->view.count);
 }
 
+/* The images of each view. */
+static PyObject *batch_views(PyObject *object, void *closure)
+{
+    struct batch *self = (struct batch *)object;
+    PyObject *list = PyList_New(0);
+    struct hr_tensor_spec spec;
+    void *images;
+    for (size_t v = 0; list && hr_batch_images(self->handle, v, &images, &spec) == 0; v++) {
+        struct core_memory *memory = core_memory_of_batch(self->handle);
+        PyObject *array = memory ? core_array_of_spec(core_state_of(object), memory, images, &spec,
+                                                      (Py_ssize_t)self->view.count)
+                                 : PyErr_NoMemory();
+        if (!array || PyList_Append(list, array) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(array);
+    }
+    return list;
+}
+
 /* Getter of `indices` if closure is not NULL, otherwise of `labels`. */
 static PyObject *batch_integers(PyObject *object, void *closure)
 {
@@ -57,6 +76,16 @@ static PyObject *batch_integers(PyObject *object, void *closure)
         return PyErr_NoMemory();
     memcpy(data, values, (size_t)count * sizeof *values);
     return core_array_new(core_state_of(object), memory, data, CORE_INT64, 1, &count);
+}
+
+static PyObject *batch_rows(PyObject *object, void *closure)
+{
+    return core_batch_rows(core_state_of(object), ((struct batch *)object)->handle);
+}
+
+static PyObject *batch_mix(PyObject *object, void *closure)
+{
+    return PyFloat_FromDouble(hr_batch_mix(((struct batch *)object)->handle));
 }
 
 static Py_ssize_t batch_length(PyObject *object)
@@ -90,10 +119,22 @@ static PyMemberDef batch_members[] = {
 static PyGetSetDef batch_getset[] = {
     {"images", batch_images, NULL,
      PyDoc_STR("Array: (samples, 3, height, width) or (samples, height, width, 3)."), NULL},
+    {"views", batch_views, NULL, PyDoc_STR("List of arrays like `images`: one for each view."),
+     NULL},
     {"labels", batch_integers, NULL, PyDoc_STR("Array of int64, a copy."), NULL},
     {"indices", batch_integers, NULL,
      PyDoc_STR("Array of int64, a copy: the samples really used, stand-ins for bad ones too."),
      (void *)(uintptr_t)1},
+    {"rows", batch_rows, NULL,
+     PyDoc_STR(
+         "The columns of the dataset's rows: ([(name, array, has_rows), ...], offsets), all\n"
+         "copies. Sample i has the rows offsets[i] to offsets[i + 1] - 1 of arrays that have\n"
+         "rows; of others it has element i. offsets: None if none has rows."),
+     NULL},
+    {"mix", batch_mix, NULL,
+     PyDoc_STR("Share of a sample's own label after MixUp or CutMix; the rest is of the label\n"
+               "before it in the batch. 1.0: not mixed."),
+     NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

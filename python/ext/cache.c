@@ -17,6 +17,7 @@ struct cache {
     PyObject_HEAD struct hr_cache *handle; /* NULL once closed by the last user */
     Py_ssize_t users; /* calls in progress and values; the GIL guards all members */
     bool closed;
+    bool has_hosts; /* it is on several hosts */
 };
 
 struct value {
@@ -81,6 +82,7 @@ static PyObject *cache_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->handle = handle;
     self->users = 0;
     self->closed = false;
+    self->has_hosts = hr_cache_kind(options.spec) == HR_CACHE_HOSTS;
     return (PyObject *)self;
 }
 
@@ -116,8 +118,10 @@ static void value_dealloc(PyObject *object)
     PyTypeObject *type = Py_TYPE(object);
     struct value *self = (struct value *)object;
     hr_cache_value_clear(&self->value);
+    CORE_LOCK(self->cache);
     self->cache->users--;
     end_if_idle(self->cache);
+    CORE_UNLOCK;
     Py_DECREF((PyObject *)self->cache);
     PyObject_Free(object);
     Py_DECREF(type);
@@ -242,7 +246,12 @@ static PyObject *cache_put(PyObject *object, PyObject *args)
             r = hr_cache_put(self->handle, key.buf, (size_t)key.len, pieces, (size_t)count);
         Py_END_ALLOW_THREADS
     }
-    if (r < 0)
+    if (r == -EFBIG)
+        PyErr_SetString(PyExc_OverflowError,
+                        self->has_hosts
+                            ? "its server's items may not be so large (raise memcached's -I)"
+                            : "items of the cache are smaller than 4 GiB");
+    else if (r < 0)
         core_raise(core_state_of(object), r, NULL, NULL);
     leave(self);
 end:
@@ -376,16 +385,23 @@ PyObject *core_cache_kind(PyObject *module, PyObject *text)
     return words ? PyUnicode_FromString(names[hr_cache_kind(words)]) : NULL;
 }
 
+CORE_METHOD(cache_get);
+CORE_METHOD(cache_put);
+CORE_METHOD(cache_give_up);
+CORE_METHOD(cache_info);
+CORE_METHOD(cache_close);
+
 static PyMethodDef cache_methods[] = {
-    {"get", cache_get, METH_VARARGS,
+    {"get", CORE_LOCKED(cache_get), METH_VARARGS,
      PyDoc_STR("get(key, wait_ms=0)\n--\n\n"
                "The value, or None: then the caller makes it, and says put or give_up.")},
-    {"put", cache_put, METH_VARARGS,
+    {"put", CORE_LOCKED(cache_put), METH_VARARGS,
      PyDoc_STR("put(key, pieces)\n--\n\n"
                "Keeps a value made of buffers, one behind the other; whether it did.")},
-    {"give_up", cache_give_up, METH_O, PyDoc_STR("give_up(key)\n--\n\nThe value will not come.")},
-    {"info", cache_info, METH_NOARGS, PyDoc_STR("info()\n--\n\nThe segment, a dict.")},
-    {"close", cache_close, METH_NOARGS,
+    {"give_up", CORE_LOCKED(cache_give_up), METH_O,
+     PyDoc_STR("give_up(key)\n--\n\nThe value will not come.")},
+    {"info", CORE_LOCKED(cache_info), METH_NOARGS, PyDoc_STR("info()\n--\n\nThe segment, a dict.")},
+    {"close", CORE_LOCKED(cache_close), METH_NOARGS,
      PyDoc_STR("close()\n--\n\nEnds the use, when the last value is gone.")},
     {NULL, NULL, 0, NULL},
 };

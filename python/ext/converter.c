@@ -139,12 +139,18 @@ PyObject *core_form_of(PyObject *module, PyObject *data)
     return PyUnicode_FromString(hr_form_name(form));
 }
 
+CORE_KEYWORDS(converter_convert);
+CORE_KEYWORDS(converter_estimate);
+CORE_METHOD(converter_restore);
+
 static PyMethodDef converter_methods[] = {
-    {"convert", (PyCFunction)(void (*)(void))converter_convert, METH_VARARGS | METH_KEYWORDS,
+    {"convert", (PyCFunction)(void (*)(void))CORE_LOCKED(converter_convert),
+     METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("convert(data, form='coefficients')\n--\n\nAn image file as an item of that form.")},
-    {"restore", converter_restore, METH_O,
+    {"restore", CORE_LOCKED(converter_restore), METH_O,
      PyDoc_STR("restore(item)\n--\n\nAn image file with the pixels of an item.")},
-    {"estimate", (PyCFunction)(void (*)(void))converter_estimate, METH_VARARGS | METH_KEYWORDS,
+    {"estimate", (PyCFunction)(void (*)(void))CORE_LOCKED(converter_estimate),
+     METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("estimate(data, form='coefficients')\n--\n\n"
                "Bytes that an item would take, from the file's header alone: expected\n"
                "for 'coefficients', exact for the others. None: the file has to stay a file.")},

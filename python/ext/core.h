@@ -9,13 +9,16 @@
  *
  * The GIL is released around calls that may block. An object whose library
  * handle allows one thread at a time has a `busy` flag, set and cleared under
- * the GIL: a second thread gets an exception instead of a race.
+ * the GIL: a second thread gets an exception instead of a race. Python without the
+ * GIL: see locked.h.
  */
 #ifndef HEADRACE_PYTHON_CORE_H
 #define HEADRACE_PYTHON_CORE_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+
+#include "locked.h"
 
 #include <headrace/headrace.h>
 
@@ -34,6 +37,7 @@ struct core_state {
     PyTypeObject *loader_type;
     PyTypeObject *cache_type;
     PyTypeObject *agent_type;
+    PyTypeObject *producer_type;
     PyTypeObject *cache_value_type;
     PyTypeObject *stalls_schedule_type;
     PyTypeObject *storage_hold_type;
@@ -80,9 +84,18 @@ void core_log_drain(struct core_state *state);
 
 /* array.c */
 
-enum core_dtype { CORE_UINT8, CORE_FLOAT16, CORE_BFLOAT16, CORE_FLOAT32, CORE_INT64 };
+enum core_dtype {
+    CORE_UINT8,
+    CORE_FLOAT16,
+    CORE_BFLOAT16,
+    CORE_FLOAT32,
+    CORE_INT64,
+    CORE_INT32,
+    CORE_FLOAT64,
+    CORE_BOOL,
+};
 
-#define CORE_MAX_DIMENSIONS 4
+#define CORE_MAX_DIMENSIONS 5
 
 /* The memory of an array's elements: a loader's batch, or a block allocated here.
  * References are counted atomically, without the GIL, because DLPack consumers
@@ -94,6 +107,21 @@ struct core_memory;
  * reference, which the caller owns, or NULL if out of memory. */
 struct core_memory *core_memory_of_batch(struct hr_batch *batch);
 struct core_memory *core_memory_of_block(size_t bytes, void **data);
+
+/* Blocks that are kept when they are no longer used, for the next ones of the same size. Memory
+ * from a pool goes back to it, in any thread, even after the pool was closed. Takes the GIL
+ * nowhere. */
+struct core_pool;
+struct core_pool *core_pool_new(void); /* NULL: out of memory */
+void core_pool_close(struct core_pool *pool);
+
+/* As core_memory_of_block, from a pool. */
+struct core_memory *core_memory_of_pool(struct core_pool *pool, size_t bytes, void **data);
+
+/* For core_memory alone: blocks of a multiple of 64 bytes; NULL if out of memory. */
+void *core_pool_take(struct core_pool *pool, size_t bytes);
+void core_pool_return(struct core_pool *pool, void *block, size_t bytes);
+
 void core_memory_unref(struct core_memory *memory);
 
 /* Returns a new C-contiguous array at `data`. Takes over the caller's reference
@@ -116,6 +144,24 @@ int core_get_int64(PyObject *object, const char *what, Py_buffer *view);
 /* batch.c: takes over the caller's reference to the batch, even on failure. */
 PyObject *core_batch_new(struct core_state *state, struct hr_batch *batch);
 
+/* rows.c: methods of Dataset: with_rows(columns, offsets), columns() and rows(index); and what
+ * Batch.rows returns. */
+PyObject *core_dataset_with_rows(PyObject *dataset, PyObject *args);
+PyObject *core_dataset_columns(PyObject *dataset, PyObject *none);
+PyObject *core_dataset_rows(PyObject *dataset, PyObject *number);
+
+/* Room for the rows of one sample of a dataset, and what is made of it. core_columns_make returns
+ * -1 with an exception; core_columns_wrap takes the memory over and returns a dict. */
+struct core_columns {
+    struct core_memory *memory[HR_COLUMNS_MAX];
+    void *data[HR_COLUMNS_MAX];
+};
+int core_columns_make(struct core_columns *columns, const struct hr_dataset *dataset);
+void core_columns_free(struct core_columns *columns);
+PyObject *core_columns_wrap(struct core_state *state, struct core_columns *columns,
+                            const struct hr_dataset *dataset, size_t rows);
+PyObject *core_batch_rows(struct core_state *state, const struct hr_batch *batch);
+
 /* loader_hosts.c: core_hosts_of returns a list of dicts, core_rates_of a dict. core_rates_take
  * converts a sequence of tuples to an array that the caller frees with PyMem_Free. All return
  * NULL with an exception. */
@@ -125,6 +171,11 @@ struct hr_loader_rates *core_rates_take(PyObject *ranks, int *count);
 
 /* converter.c: module function form_of(data). */
 PyObject *core_form_of(PyObject *module, PyObject *data);
+
+/* order.c: module functions order(samples, shuffle, seed, epoch) and
+ * order_replacement(samples, seed, epoch, position, attempt). */
+PyObject *core_order(PyObject *module, PyObject *args);
+PyObject *core_order_replacement(PyObject *module, PyObject *args);
 
 /* cache.c: module functions cache_run(world_size), cache_bytes(text) and cache_kind(text). */
 PyObject *core_cache_run(PyObject *module, PyObject *world_size);
@@ -150,6 +201,13 @@ int core_watch_signals(void *arg, uint64_t done, uint64_t total, const char *sta
 /* Return the library handle of an object, borrowed. */
 struct hr_dataset *core_dataset_handle(PyObject *self);
 struct hr_recipe *core_recipe_handle(PyObject *self);
+
+/* Return a new object that owns the caller's reference, which is dropped on failure. */
+PyObject *core_dataset_wrap(struct core_state *state, struct hr_dataset *handle);
+PyObject *core_recipe_wrap(struct core_state *state, struct hr_recipe *handle);
+
+/* producer.c: a module function. */
+PyObject *core_produced(PyObject *module, PyObject *args, PyObject *kwargs);
 
 /* pack.c: module functions. */
 PyObject *core_pack_write(PyObject *module, PyObject *args, PyObject *kwargs);
@@ -197,6 +255,7 @@ extern PyType_Spec core_loader_spec;
 extern PyType_Spec core_cache_spec;
 extern PyType_Spec core_cache_value_spec;
 extern PyType_Spec core_agent_spec;
+extern PyType_Spec core_producer_spec;
 extern PyType_Spec core_stalls_schedule_spec;
 /* memory.c */
 extern PyType_Spec core_memory_recorder_spec;

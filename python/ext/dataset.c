@@ -35,6 +35,11 @@ static PyObject *dataset_new(PyTypeObject *type, struct hr_dataset *handle)
     return (PyObject *)self;
 }
 
+PyObject *core_dataset_wrap(struct core_state *state, struct hr_dataset *handle)
+{
+    return dataset_new(state->dataset_type, handle);
+}
+
 static void dataset_dealloc(PyObject *object)
 {
     struct dataset *self = (struct dataset *)object;
@@ -72,37 +77,63 @@ void core_watch_end(struct core_watch *watch)
 typedef int (*opener)(struct hr_dataset **, const char *, const struct hr_dataset_options *,
                       struct hr_error *);
 
-static PyObject *open_with(PyObject *type, PyObject *args, PyObject *kwargs, opener open)
+/* Opens a dataset and makes a Python object of it. `open`: for one path; NULL: Parquet files. */
+static PyObject *open_paths(PyTypeObject *type, opener open, const char *const *paths, size_t count,
+                            struct hr_dataset_options *options)
 {
-    static char *names[] = {"path", "index", "threads", "wait_sizes", "allow_empty", NULL};
-    struct hr_dataset_options options;
-    hr_dataset_options_default(&options);
-    PyObject *path = NULL;
-    int index = HR_INDEX_USER_CACHE;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$iipp", names, PyUnicode_FSConverter, &path,
-                                     &index, &options.threads, &options.wait_sizes,
-                                     &options.allow_empty_classes))
-        return NULL;
-    struct core_state *state = PyType_GetModuleState((PyTypeObject *)type);
+    struct core_state *state = PyType_GetModuleState(type);
     struct hr_dataset *handle = NULL;
     struct hr_error error = {0};
     struct core_watch watch;
-    options.index = (enum hr_index_policy)index;
-    options.progress = core_watch_signals;
-    options.progress_arg = &watch;
+    options->progress = core_watch_signals;
+    options->progress_arg = &watch;
     core_watch_begin(&watch);
-    int r = open(&handle, PyBytes_AsString(path), &options, &error);
+    int r = open ? open(&handle, paths[0], options, &error)
+                 : hr_dataset_open_parquet(&handle, paths, count, options, &error);
     core_watch_end(&watch);
     core_log_drain(state);
-    PyObject *result = NULL;
-    if (r) {
-        PyObject *name = PyUnicode_DecodeFSDefault(PyBytes_AsString(path));
-        core_raise(state, r, &error, name);
-        Py_XDECREF(name);
-    } else {
-        result = dataset_new((PyTypeObject *)type, handle);
-    }
+    if (!r)
+        return dataset_new(type, handle);
+    PyObject *name = count ? PyUnicode_DecodeFSDefault(paths[0]) : NULL;
+    core_raise(state, r, &error, name);
+    Py_XDECREF(name);
+    return NULL;
+}
+
+static PyObject *open_with(PyObject *type, PyObject *args, PyObject *kwargs, opener open)
+{
+    static char *names[] = {"path",        "index", "threads", "wait_sizes",
+                            "allow_empty", "label", "sounds",  NULL};
+    struct hr_dataset_options options;
+    hr_dataset_options_default(&options);
+    PyObject *path = NULL;
+    int index = HR_INDEX_USER_CACHE, sounds = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$iippzp", names, PyUnicode_FSConverter,
+                                     &path, &index, &options.threads, &options.wait_sizes,
+                                     &options.allow_empty_classes, &options.label, &sounds))
+        return NULL;
+    options.media = sounds ? HR_MEDIA_SOUNDS : HR_MEDIA_IMAGES;
+    options.index = (enum hr_index_policy)index;
+    const char *text = PyBytes_AsString(path);
+    PyObject *result = open_paths((PyTypeObject *)type, open, &text, 1, &options);
     Py_DECREF(path);
+    return result;
+}
+
+static PyObject *dataset_open_parquet(PyObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"paths", "label", "image", NULL};
+    struct hr_dataset_options options;
+    struct core_paths paths = {0};
+    PyObject *sequence;
+    hr_dataset_options_default(&options);
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$zz", names, &sequence, &options.label,
+                                     &options.image) ||
+        core_paths_take(&paths, sequence) < 0)
+        return NULL;
+    PyObject *result =
+        open_paths((PyTypeObject *)type, NULL, paths.text, (size_t)paths.count, &options);
+    core_paths_clear(&paths);
     return result;
 }
 
@@ -131,6 +162,41 @@ static PyObject *dataset_open(PyObject *type, PyObject *args, PyObject *kwargs)
     return open_with(type, args, kwargs, hr_dataset_open);
 }
 
+static PyObject *dataset_open_coco(PyObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"images",    "annotations", "contiguous_labels",
+                            "keypoints", "skip_crowds", "skip_empty",
+                            NULL};
+    struct core_state *state = PyType_GetModuleState((PyTypeObject *)type);
+    struct hr_dataset *handle = NULL;
+    struct hr_error error = {0};
+    struct hr_coco_options options;
+    struct core_watch watch;
+    PyObject *images = NULL, *file = NULL;
+    hr_coco_options_default(&options);
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&|$pppp", names, PyUnicode_FSConverter,
+                                     &images, PyUnicode_FSConverter, &file,
+                                     &options.contiguous_labels, &options.keypoints,
+                                     &options.skip_crowds, &options.skip_empty))
+        return NULL;
+    const char *folder = PyBytes_AsString(images), *path = PyBytes_AsString(file);
+    options.progress = core_watch_signals;
+    options.progress_arg = &watch;
+    core_watch_begin(&watch);
+    int r = hr_dataset_open_coco(&handle, folder, path, &options, &error);
+    core_watch_end(&watch);
+    core_log_drain(state);
+    PyObject *result = r ? NULL : dataset_new((PyTypeObject *)type, handle);
+    if (r) {
+        PyObject *name = PyUnicode_DecodeFSDefault(path);
+        core_raise(state, r, &error, name);
+        Py_XDECREF(name);
+    }
+    Py_DECREF(images);
+    Py_DECREF(file);
+    return result;
+}
+
 static PyObject *dataset_from_paths(PyObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"paths", "labels", NULL};
@@ -152,6 +218,43 @@ static PyObject *dataset_from_paths(PyObject *type, PyObject *args, PyObject *kw
     int r;
     Py_BEGIN_ALLOW_THREADS
         r = hr_dataset_from_paths(&handle, paths.text, view.buf, (size_t)paths.count, &error);
+    Py_END_ALLOW_THREADS
+    core_log_drain(state);
+    result = r ? core_raise(state, r, &error, NULL) : dataset_new((PyTypeObject *)type, handle);
+done:
+    core_paths_clear(&paths);
+    PyBuffer_Release(&view);
+    return result;
+}
+
+static PyObject *dataset_from_ranges(PyObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"paths", "ranges", NULL};
+    PyObject *sequence, *ranges, *result = NULL;
+    struct core_paths paths = {0};
+    Py_buffer view;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO", names, &sequence, &ranges) ||
+        core_get_int64(ranges, "ranges", &view) < 0)
+        return NULL;
+    struct core_state *state = PyType_GetModuleState((PyTypeObject *)type);
+    if (view.len % (Py_ssize_t)sizeof(struct hr_dataset_range)) {
+        PyErr_SetString(PyExc_ValueError, "ranges must be four numbers for each sample");
+        goto done;
+    }
+    if (core_paths_take(&paths, sequence) < 0)
+        goto done;
+    const struct hr_dataset_ranges given = {
+        .size = sizeof given,
+        .files = paths.text,
+        .file_count = (size_t)paths.count,
+        .ranges = view.buf,
+        .count = (size_t)view.len / sizeof *given.ranges,
+    };
+    struct hr_dataset *handle = NULL;
+    struct hr_error error = {0};
+    int r;
+    Py_BEGIN_ALLOW_THREADS
+        r = hr_dataset_from_ranges(&handle, &given, &error);
     Py_END_ALLOW_THREADS
     core_log_drain(state);
     result = r ? core_raise(state, r, &error, NULL) : dataset_new((PyTypeObject *)type, handle);
@@ -398,16 +501,36 @@ static PyMethodDef dataset_methods[] = {
                "--\n\nA pack: one file that holds a dataset.")},
     {"open_tar", (PyCFunction)(void (*)(void))dataset_open_tar,
      METH_CLASS | METH_VARARGS | METH_KEYWORDS,
-     PyDoc_STR("open_tar(path, *, index=0, threads=0, wait_sizes=False, allow_empty=False)\n"
-               "--\n\nTar files: one file that holds a dataset.")},
+     PyDoc_STR("open_tar(path, *, index=0, threads=0, wait_sizes=False, allow_empty=False, "
+               "label=None)\n--\n\nTar files: one file that holds a dataset.")},
+    {"open_parquet", (PyCFunction)(void (*)(void))dataset_open_parquet,
+     METH_CLASS | METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR(
+         "open_parquet(paths, *, label=None, image=None)\n--\n\nParquet tables with images.")},
+    {"open_coco", (PyCFunction)(void (*)(void))dataset_open_coco,
+     METH_CLASS | METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("open_coco(images, annotations, *, contiguous_labels=False, keypoints=False, "
+               "skip_crowds=False, skip_empty=False)\n--\n\nImages with boxes of a COCO file.")},
     {"open", (PyCFunction)(void (*)(void))dataset_open, METH_CLASS | METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("open(path, *, index=0, threads=0, wait_sizes=False, allow_empty=False)\n"
                "--\n\nWhat the path is: a folder, a pack or a list.")},
     {"from_paths", (PyCFunction)(void (*)(void))dataset_from_paths,
      METH_CLASS | METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("from_paths(paths, labels)\n--\n\nThe given samples; labels: int64 buffer.")},
+    {"from_ranges", (PyCFunction)(void (*)(void))dataset_from_ranges,
+     METH_CLASS | METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("from_ranges(paths, ranges)\n--\n\nRanges of files; ranges: int64 buffer, the path, "
+               "offset, bytes and label of each.")},
     {"subset", dataset_subset, METH_O,
      PyDoc_STR("subset(indices)\n--\n\nThe samples at `indices`, an int64 buffer.")},
+    {"with_rows", core_dataset_with_rows, METH_VARARGS,
+     PyDoc_STR(
+         "with_rows(columns, offsets)\n--\n\nThe same samples with rows. columns: (name, dtype, "
+         "role, shape of a value, buffer); offsets: int64 buffer.")},
+    {"columns", core_dataset_columns, METH_NOARGS,
+     PyDoc_STR("columns()\n--\n\n[(name, dtype, role, shape of a value), ...] of the rows.")},
+    {"rows", core_dataset_rows, METH_O,
+     PyDoc_STR("rows(index)\n--\n\nThe rows of one sample as they are stored, by column.")},
     {"path", dataset_path, METH_O, PyDoc_STR("path(index)\n--\n\nA path that can be opened.")},
     {"key", dataset_key, METH_O, PyDoc_STR("key(index)\n--\n\nThe path relative to the root.")},
     {"read", dataset_read, METH_O,

@@ -14,7 +14,7 @@
 #define DLPACK_DEVICE_CPU     1
 #define DLPACK_FLAG_IS_COPIED (UINT64_C(1) << 1)
 
-enum { DLPACK_INT = 0, DLPACK_UINT = 1, DLPACK_FLOAT = 2, DLPACK_BFLOAT = 4 };
+enum { DLPACK_INT = 0, DLPACK_UINT = 1, DLPACK_FLOAT = 2, DLPACK_BFLOAT = 4, DLPACK_BOOL = 6 };
 
 struct dlpack_tensor {
     void *data;

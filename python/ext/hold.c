@@ -100,10 +100,14 @@ static PyObject *hold_problem(PyObject *object, void *closure)
     return core_text(((struct hold *)object)->held.problem);
 }
 
+CORE_METHOD(hold_close);
+CORE_METHOD(hold_exit);
+
 static PyMethodDef hold_methods[] = {
-    {"close", hold_close, METH_NOARGS, PyDoc_STR("close()\n--\n\nLets go of the files.")},
+    {"close", CORE_LOCKED(hold_close), METH_NOARGS,
+     PyDoc_STR("close()\n--\n\nLets go of the files.")},
     {"__enter__", hold_enter, METH_NOARGS, NULL},
-    {"__exit__", hold_exit, METH_VARARGS, NULL},
+    {"__exit__", CORE_LOCKED(hold_exit), METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

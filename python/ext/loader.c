@@ -16,6 +16,7 @@ struct loader {
     PyObject_HEAD struct hr_loader *handle; /* NULL once closed */
     bool busy;                /* an advancing call is in progress; guarded by the GIL */
     struct core_watch *watch; /* progress_arg of the library: for calls that wait for an agent */
+    PyObject *watcher;        /* called while next() waits; NULL: none */
 };
 
 /* Returns the index of an option's value in the NULL-terminated `words`; -1 with an exception. */
@@ -110,22 +111,25 @@ static int loader_options(struct core_state *state, PyObject *args, PyObject *kw
                           struct hr_loader_options *options)
 {
     static char *names[] = {
-        "dataset",       "recipe",         "batch_size", "shuffle",     "drop_last",
-        "seed",          "rank",           "world_size", "threads",     "local_world_size",
-        "batches_ahead", "staging_bytes",  "direct_io",  "no_io_uring", "on_error",
-        "max_bad_share", "external_order", "pinned",     "cache",       "cache_form",
-        "epochs",        "agent",          "stream",     "join",        "lag",
-        "window",        "agent_command",  "assignment", NULL};
+        "dataset",       "recipe",         "batch_size", "shuffle",      "drop_last",
+        "seed",          "rank",           "world_size", "threads",      "local_world_size",
+        "batches_ahead", "staging_bytes",  "direct_io",  "no_io_uring",  "on_error",
+        "max_bad_share", "external_order", "pinned",     "cache",        "cache_form",
+        "epochs",        "agent",          "stream",     "join",         "lag",
+        "window",        "agent_command",  "assignment", "mixup_alpha",  "cutmix_alpha",
+        "mix_share",     "cutmix_share",   "metrics",    "metrics_rank", NULL};
     struct hr_loader_options *o = options;
     unsigned long long seed = o->seed, staging_bytes = o->staging_bytes, epochs = o->epochs;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "O!O!|$ippKiiiiiKppsdppzsKO&zssiO&s", names, state->dataset_type,
+            args, kwargs, "O!O!|$ippKiiiiiKppsdppzsKO&zssiO&sddddzi", names, state->dataset_type,
             &sources[0], state->recipe_type, &sources[1], &o->batch_size, &o->shuffle,
             &o->drop_last, &seed, &o->rank, &o->world_size, &o->threads, &o->local_world_size,
             &o->batches_ahead, &staging_bytes, &o->direct_io, &o->no_io_uring, &words->on_error,
             &o->max_bad_share, &o->external_order, &o->pinned, &o->cache, &words->cache_form,
             &epochs, PyUnicode_FSConverter, &words->agent, &o->stream, &words->join, &words->lag,
-            &o->window, PyUnicode_FSConverter, &words->agent_command, &words->assignment))
+            &o->window, PyUnicode_FSConverter, &words->agent_command, &words->assignment,
+            &o->mixup_alpha, &o->cutmix_alpha, &o->mix_share, &o->cutmix_share, &o->metrics,
+            &o->metrics_rank))
         return -1;
     o->epochs = epochs;
     o->seed = seed;
@@ -176,6 +180,7 @@ static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->handle = handle;
     self->busy = false;
     self->watch = watch;
+    self->watcher = NULL;
     watch = NULL;
     result = (PyObject *)self;
 out:
@@ -195,6 +200,7 @@ static void loader_dealloc(PyObject *object)
         hr_loader_destroy(&handle);
     Py_END_ALLOW_THREADS
     PyMem_Free(((struct loader *)object)->watch);
+    Py_XDECREF(((struct loader *)object)->watcher);
     PyObject_Free(object);
     Py_DECREF(type);
 }
@@ -267,6 +273,27 @@ static PyObject *raise_failed(struct loader *self, int r, const struct hr_error 
     return NULL;
 }
 
+static PyObject *loader_set_watcher(PyObject *object, PyObject *watcher)
+{
+    struct loader *self = (struct loader *)object;
+    PyObject *old = self->watcher;
+    self->watcher = Py_NewRef(watcher);
+    Py_XDECREF(old);
+    Py_RETURN_NONE;
+}
+
+/* Runs Python's signal handlers and the watcher. Returns 0, or -1 with an exception. */
+static int look_around(const struct loader *self)
+{
+    if (PyErr_CheckSignals())
+        return -1;
+    PyObject *watcher = Py_XNewRef(self->watcher); /* it may set another */
+    PyObject *result = watcher ? PyObject_CallNoArgs(watcher) : Py_NewRef(Py_None);
+    Py_XDECREF(watcher);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
 static PyObject *loader_next(PyObject *object, PyObject *none)
 {
     struct loader *self = (struct loader *)object;
@@ -282,7 +309,7 @@ static PyObject *loader_next(PyObject *object, PyObject *none)
             r = hr_loader_next(self->handle, &batch, &error);
         Py_END_ALLOW_THREADS
         core_log_drain(state); /* messages may explain why the wait is long */
-    } while (r == -EINTR && PyErr_CheckSignals() == 0);
+    } while (r == -EINTR && look_around(self) == 0);
     self->busy = false;
     if (r > 0)
         return core_batch_new(state, batch);
@@ -380,6 +407,7 @@ static PyObject *loader_stats(PyObject *object, PyObject *none)
         {"padded_samples", s.padded_samples},
         {"bytes_read", s.bytes_read},
         {"wait_ns", s.wait_ns},
+        {"step_ns", s.step_ns},
         {"grown_slots", s.grown_slots},
         {"slots", s.slots},
         {"slot_bytes", s.slot_bytes},
@@ -520,39 +548,63 @@ static PyObject *loader_batches(PyObject *object, void *closure)
     return PyLong_FromUnsignedLongLong(hr_loader_batches(self->handle));
 }
 
+CORE_KEYWORDS(loader_restore);
+CORE_METHOD(loader_start_epoch);
+CORE_METHOD(loader_next);
+CORE_METHOD(loader_set_watcher);
+CORE_METHOD(loader_push);
+CORE_METHOD(loader_push_end);
+CORE_METHOD(loader_get_state);
+CORE_METHOD(loader_stats);
+CORE_METHOD(loader_skipped);
+CORE_METHOD(loader_damaged);
+CORE_METHOD(loader_hosts);
+CORE_METHOD(loader_rates);
+CORE_METHOD(loader_set_rates);
+CORE_METHOD(loader_set_hosts);
+CORE_METHOD(loader_close);
+
 static PyMethodDef loader_methods[] = {
-    {"start_epoch", loader_start_epoch, METH_O,
+    {"start_epoch", CORE_LOCKED(loader_start_epoch), METH_O,
      PyDoc_STR("start_epoch(epoch)\n--\n\nStarts at the beginning of an epoch.")},
-    {"next", loader_next, METH_NOARGS,
+    {"next", CORE_LOCKED(loader_next), METH_NOARGS,
      PyDoc_STR("next()\n--\n\nThe next Batch, or None at the end of the epoch. Blocks.")},
-    {"push", loader_push, METH_O,
+    {"set_watcher", CORE_LOCKED(loader_set_watcher), METH_O,
+     PyDoc_STR("set_watcher(function)\n--\n\nCalls it several times a second while next() waits.")},
+    {"push", CORE_LOCKED(loader_push), METH_O,
      PyDoc_STR("push(indices)\n--\n\nExternal order: one more batch, an int64 buffer.")},
-    {"push_end", loader_push_end, METH_NOARGS,
+    {"push_end", CORE_LOCKED(loader_push_end), METH_NOARGS,
      PyDoc_STR("push_end()\n--\n\nExternal order: the epoch has no more batches.")},
-    {"get_state", loader_get_state, METH_NOARGS,
+    {"get_state", CORE_LOCKED(loader_get_state), METH_NOARGS,
      PyDoc_STR("get_state()\n--\n\nWhere the reader stands, a dict of ints.")},
-    {"restore", (PyCFunction)(void (*)(void))loader_restore, METH_VARARGS | METH_KEYWORDS,
+    {"restore", (PyCFunction)(void (*)(void))CORE_LOCKED(loader_restore),
+     METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("restore(*, version, shuffle, seed, epoch, position, samples)\n--\n\n"
                "Goes on where get_state stood.")},
-    {"stats", loader_stats, METH_NOARGS, PyDoc_STR("stats()\n--\n\nCounters and histograms.")},
-    {"skipped", loader_skipped, METH_NOARGS,
+    {"stats", CORE_LOCKED(loader_stats), METH_NOARGS,
+     PyDoc_STR("stats()\n--\n\nCounters and histograms.")},
+    {"skipped", CORE_LOCKED(loader_skipped), METH_NOARGS,
      PyDoc_STR("skipped()\n--\n\n[(epoch, index, path, reason), ...], the newest 10,000.")},
-    {"damaged", loader_damaged, METH_NOARGS,
+    {"damaged", CORE_LOCKED(loader_damaged), METH_NOARGS,
      PyDoc_STR("damaged()\n--\n\nThe same of damaged samples that were taken.")},
-    {"hosts", loader_hosts, METH_NOARGS, PyDoc_STR("hosts()\n--\n\nThose that keep the items.")},
-    {"rates", loader_rates, METH_NOARGS,
+    {"hosts", CORE_LOCKED(loader_hosts), METH_NOARGS,
+     PyDoc_STR("hosts()\n--\n\nThose that keep the items.")},
+    {"rates", CORE_LOCKED(loader_rates), METH_NOARGS,
      PyDoc_STR("rates()\n--\n\nHow fast this rank's host has been of late.")},
-    {"set_rates", loader_set_rates, METH_VARARGS,
+    {"set_rates", CORE_LOCKED(loader_set_rates), METH_VARARGS,
      PyDoc_STR("set_rates(epoch, ranks)\n--\n\nThe plan goes by these rates from an epoch on.")},
-    {"set_hosts", loader_set_hosts, METH_VARARGS,
+    {"set_hosts", CORE_LOCKED(loader_set_hosts), METH_VARARGS,
      PyDoc_STR("set_hosts(epoch, cache)\n--\n\nOther hosts keep the items from an epoch on.")},
-    {"close", loader_close, METH_NOARGS,
+    {"close", CORE_LOCKED(loader_close), METH_NOARGS,
      PyDoc_STR("close()\n--\n\nStops the threads; batches stay valid.")},
     {NULL, NULL, 0, NULL},
 };
 
+CORE_GETTER(loader_batches);
+
 static PyGetSetDef loader_getset[] = {
-    {"batches", loader_batches, NULL, PyDoc_STR("Of a whole epoch, for this rank."), NULL},
+    {"batches", CORE_LOCKED(loader_batches), NULL, PyDoc_STR("Of a whole epoch, for this rank."),
+     NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

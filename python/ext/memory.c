@@ -502,52 +502,82 @@ static PyObject *get_is_open(PyObject *object, void *closure)
     return PyBool_FromLong(self_of(object)->recorder != NULL);
 }
 
+CORE_KEYWORDS(memory_prepare);
+CORE_METHOD(memory_dispatch);
+CORE_METHOD(memory_freed);
+CORE_METHOD(memory_with_stacks);
+CORE_METHOD(memory_observe);
+CORE_METHOD(memory_tap);
+CORE_METHOD(memory_follow_kernels);
+CORE_METHOD(memory_close);
+CORE_METHOD(memory_abandon);
+CORE_METHOD(memory_name);
+CORE_METHOD(memory_stack);
+CORE_METHOD(memory_fact);
+CORE_METHOD(memory_mark);
+CORE_METHOD(memory_events);
+CORE_METHOD(memory_refused);
+CORE_METHOD(memory_describe);
+CORE_METHOD(memory_part_of);
+CORE_METHOD(memory_present);
+CORE_METHOD(memory_moved_storage);
+CORE_METHOD(memory_now);
+CORE_METHOD(memory_phase_changes);
+CORE_METHOD(memory_counts);
+
 static PyMethodDef memory_methods[] = {
-    {"__torch_dispatch__", memory_dispatch, METH_VARARGS, NULL},
-    {"_freed", memory_freed, METH_O, NULL},
-    {"prepare", (PyCFunction)(void (*)(void))memory_prepare, METH_VARARGS | METH_KEYWORDS,
+    {"__torch_dispatch__", CORE_LOCKED(memory_dispatch), METH_VARARGS, NULL},
+    {"_freed", CORE_LOCKED(memory_freed), METH_O, NULL},
+    {"prepare", (PyCFunction)(void (*)(void))CORE_LOCKED(memory_prepare),
+     METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("prepare(describe, failed, address_of, tensor_type)\n--\n\n"
                "What __torch_dispatch__ calls.")},
-    {"with_stacks", memory_with_stacks, METH_VARARGS,
+    {"with_stacks", CORE_LOCKED(memory_with_stacks), METH_VARARGS,
      PyDoc_STR("with_stacks(classify, sequence_of, current_node)\n--\n\n"
                "Records the lines that call operators.")},
-    {"observe", memory_observe, METH_O,
+    {"observe", CORE_LOCKED(memory_observe), METH_O,
      PyDoc_STR("observe(path)\n--\n\n"
                "Operators of this thread come from an observer below Python (observer.cpp): why "
                "that is not possible, or None.")},
-    {"tap", memory_tap, METH_NOARGS,
+    {"tap", CORE_LOCKED(memory_tap), METH_NOARGS,
      PyDoc_STR(
          "tap()\n--\n\nThe tap reports allocations from now on; whether it sees the host's.")},
-    {"follow_kernels", memory_follow_kernels, METH_NOARGS,
+    {"follow_kernels", CORE_LOCKED(memory_follow_kernels), METH_NOARGS,
      PyDoc_STR(
          "follow_kernels()\n--\n\n"
          "Joins what CUDA devices run to operators' calls; why that is not possible, or None.")},
-    {"close", memory_close, METH_NOARGS, PyDoc_STR("close()\n--\n\nEnds the recording.")},
-    {"abandon", memory_abandon, METH_NOARGS,
+    {"close", CORE_LOCKED(memory_close), METH_NOARGS,
+     PyDoc_STR("close()\n--\n\nEnds the recording.")},
+    {"abandon", CORE_LOCKED(memory_abandon), METH_NOARGS,
      PyDoc_STR("abandon()\n--\n\nIn a forked child: it is the parent's.")},
-    {"name", memory_name, METH_O, PyDoc_STR("name(text)\n--\n\nIts id; 0: there is no room.")},
-    {"stack", memory_stack, METH_O,
+    {"name", CORE_LOCKED(memory_name), METH_O,
+     PyDoc_STR("name(text)\n--\n\nIts id; 0: there is no room.")},
+    {"stack", CORE_LOCKED(memory_stack), METH_O,
      PyDoc_STR("stack(frames)\n--\n\nThe id of (file, function, line), the innermost first.")},
-    {"fact", memory_fact, METH_VARARGS, PyDoc_STR("fact(name, value)\n--\n\nOf the run.")},
-    {"mark", memory_mark, METH_VARARGS, PyDoc_STR("mark(name_id, number)\n--\n\nA moment.")},
-    {"events", memory_events, METH_O,
+    {"fact", CORE_LOCKED(memory_fact), METH_VARARGS,
+     PyDoc_STR("fact(name, value)\n--\n\nOf the run.")},
+    {"mark", CORE_LOCKED(memory_mark), METH_VARARGS,
+     PyDoc_STR("mark(name_id, number)\n--\n\nA moment.")},
+    {"events", CORE_LOCKED(memory_events), METH_O,
      PyDoc_STR("events(buffer)\n--\n\nRecords events of 32 bytes each, as they are.")},
-    {"refused", memory_refused, METH_O,
+    {"refused", CORE_LOCKED(memory_refused), METH_O,
      PyDoc_STR("refused(bytes)\n--\n\nAn allocation that failed.")},
-    {"describe", memory_describe, METH_VARARGS,
+    {"describe", CORE_LOCKED(memory_describe), METH_VARARGS,
      PyDoc_STR("describe(tensor, category, like=None, part=0)\n--\n\n"
                "What its storage is; of the part of the model that `like` is of.")},
-    {"part_of", memory_part_of, METH_O,
+    {"part_of", CORE_LOCKED(memory_part_of), METH_O,
      PyDoc_STR("part_of(tensor)\n--\n\nThe id of the part of the model; 0: not known.")},
-    {"present", memory_present, METH_O,
+    {"present", CORE_LOCKED(memory_present), METH_O,
      PyDoc_STR("present(tensor)\n--\n\nIts storage was there before recording began.")},
-    {"moved", memory_moved_storage, METH_O,
+    {"moved", CORE_LOCKED(memory_moved_storage), METH_O,
      PyDoc_STR("moved(storage)\n--\n\nIts memory may be another now.")},
-    {"now_ns", memory_now, METH_NOARGS, PyDoc_STR("now_ns()\n--\n\nThe clock of events.")},
-    {"phase_changes", memory_phase_changes, METH_NOARGS,
+    {"now_ns", CORE_LOCKED(memory_now), METH_NOARGS,
+     PyDoc_STR("now_ns()\n--\n\nThe clock of events.")},
+    {"phase_changes", CORE_LOCKED(memory_phase_changes), METH_NOARGS,
      PyDoc_STR("phase_changes()\n--\n\n"
                "(ns, phase) since it was asked last, while a history reports.")},
-    {"counts", memory_counts, METH_NOARGS, PyDoc_STR("counts()\n--\n\nEvents recorded, and lost.")},
+    {"counts", CORE_LOCKED(memory_counts), METH_NOARGS,
+     PyDoc_STR("counts()\n--\n\nEvents recorded, and lost.")},
     {NULL, NULL, 0, NULL},
 };
 
@@ -564,12 +594,18 @@ static PyMemberDef memory_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
+CORE_GETTER(get_phase);
+CORE_SETTER(set_phase);
+CORE_GETTER(get_awaits_update);
+CORE_SETTER(set_awaits_update);
+CORE_GETTER(get_is_open);
+
 static PyGetSetDef memory_getset[] = {
-    {"phase", get_phase, set_phase, PyDoc_STR("0 outside, 1 forward, 2 backward, 3 optimizer."),
-     NULL},
-    {"awaits_update", get_awaits_update, set_awaits_update,
+    {"phase", CORE_LOCKED(get_phase), CORE_LOCKED(set_phase),
+     PyDoc_STR("0 outside, 1 forward, 2 backward, 3 optimizer."), NULL},
+    {"awaits_update", CORE_LOCKED(get_awaits_update), CORE_LOCKED(set_awaits_update),
      PyDoc_STR("Whether what writes a parameter outside passes is an optimizer's step."), NULL},
-    {"is_open", get_is_open, NULL, PyDoc_STR("Whether it is recorded still."), NULL},
+    {"is_open", CORE_LOCKED(get_is_open), NULL, PyDoc_STR("Whether it is recorded still."), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -88,9 +88,11 @@ static void touch_arguments(struct memory_call *call, const struct memory_operan
         return;
     PyObject *key, *value;
     Py_ssize_t at = 0;
+    CORE_LOCK(kwargs);
     while (PyDict_Next(kwargs, &at, &key, &value))
         if (is_written_name(op, key) == written)
             memory_touch(m, value, access);
+    CORE_UNLOCK;
 }
 
 /* ---- operators ---- */

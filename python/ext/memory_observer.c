@@ -5,8 +5,9 @@
  * the installed torch, and loaded here. It calls us before and after each operator, and we record
  * the same events as the dispatch mode (memory_dispatch.c).
  *
- * The observer holds the GIL when it calls. An exception raised then cannot pass through the
- * operator: the main thread raises it as soon as it runs Python code again.
+ * The observer holds the GIL when it calls; without a GIL each call takes the recorder's lock. An
+ * exception raised then cannot pass through the operator: the main thread raises it as soon as it
+ * runs Python code again.
  */
 #include "memory_inside.h"
 
@@ -78,6 +79,7 @@ static const void *describe(struct memory *m, const char *name, const char *over
 {
     struct waiting w = set_aside();
     const struct memory_op *op = NULL;
+    CORE_LOCK(m);
     PyObject *key = Py_BuildValue("(ss)", name, overload);
     PyObject *bytes = key && m->recorder ? PyDict_GetItemWithError(m->ops, key) : NULL;
     if (key && m->recorder && !bytes && !PyErr_Occurred()) {
@@ -90,6 +92,7 @@ static const void *describe(struct memory *m, const char *name, const char *over
     if (bytes)
         op = (const struct memory_op *)PyBytes_AsString(bytes);
     Py_XDECREF(key);
+    CORE_UNLOCK;
     take_back(w);
     return op && memory_op_counts(op) ? op : NULL;
 }
@@ -100,10 +103,12 @@ static void before(struct memory *m, struct observed_call *room, const void *op,
     struct observed *o = (struct observed *)room;
     struct waiting w = set_aside();
     Py_INCREF((PyObject *)m);
+    CORE_LOCK(m);
     if (m->recorder)
         memory_call_begin(m, &o->call, op, &(struct memory_operands){.observed = arguments});
     else /* the recording has just ended */
         o->call = (struct memory_call){.m = m, .op = op};
+    CORE_UNLOCK;
     take_back(w);
 }
 
@@ -112,9 +117,11 @@ static void after(struct observed_call *room, const struct observed_tensors *arg
 {
     struct observed *o = (struct observed *)room;
     struct waiting w = set_aside();
+    CORE_LOCK(o->call.m);
     memory_call_returned(&o->call);
     memory_call_end(&o->call, &(struct memory_operands){.observed = arguments},
                     &(struct memory_operands){.observed = results});
+    CORE_UNLOCK;
     take_back(w);
     Py_DECREF((PyObject *)o->call.m);
 }
@@ -123,11 +130,13 @@ static void failed(struct observed_call *room, const char *text, int is_out_of_m
 {
     struct observed *o = (struct observed *)room;
     struct waiting w = set_aside();
+    CORE_LOCK(o->call.m);
     memory_call_returned(&o->call);
     PyObject *error =
         PyObject_CallFunction(is_out_of_memory ? PyExc_MemoryError : PyExc_RuntimeError, "s", text);
     memory_call_failed(&o->call, error);
     Py_XDECREF(error);
+    CORE_UNLOCK;
     take_back(w);
     Py_DECREF((PyObject *)o->call.m);
 }

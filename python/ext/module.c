@@ -88,6 +88,7 @@ static int module_exec(PyObject *module)
         add_type(module, &core_cache_spec, &state->cache_type) < 0 ||
         add_type(module, &core_cache_value_spec, &state->cache_value_type) < 0 ||
         add_type(module, &core_agent_spec, &state->agent_type) < 0 ||
+        add_type(module, &core_producer_spec, &state->producer_type) < 0 ||
         add_type(module, &core_stalls_schedule_spec, &state->stalls_schedule_type) < 0 ||
         add_type(module, &core_storage_hold_spec, &state->storage_hold_type) < 0 ||
         add_type(module, &core_memory_recorder_spec, &state->memory_recorder_type) < 0 ||
@@ -119,6 +120,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->cache_type);
     Py_VISIT(state->cache_value_type);
     Py_VISIT(state->agent_type);
+    Py_VISIT(state->producer_type);
     Py_VISIT(state->stalls_schedule_type);
     Py_VISIT(state->storage_hold_type);
     Py_VISIT(state->memory_recorder_type);
@@ -142,6 +144,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->cache_type);
     Py_CLEAR(state->cache_value_type);
     Py_CLEAR(state->agent_type);
+    Py_CLEAR(state->producer_type);
     Py_CLEAR(state->stalls_schedule_type);
     Py_CLEAR(state->storage_hold_type);
     Py_CLEAR(state->memory_recorder_type);
@@ -162,6 +165,12 @@ static PyMethodDef module_methods[] = {
      PyDoc_STR("drain_log()\n--\n\nPasses waiting messages of the library to logging.")},
     {"machine", module_machine, METH_NOARGS,
      PyDoc_STR("machine()\n--\n\nWhat this process may use of its machine, as hr_machine_get.")},
+    {"order", core_order, METH_VARARGS,
+     PyDoc_STR("order(samples, shuffle, seed, epoch)\n--\n\n"
+               "The samples of an epoch in order: bytes of uint64.")},
+    {"order_replacement", core_order_replacement, METH_VARARGS,
+     PyDoc_STR("order_replacement(samples, seed, epoch, position, attempt)\n--\n\n"
+               "The position whose sample replaces a bad one.")},
     {"cache_bytes", core_cache_bytes, METH_O,
      PyDoc_STR("cache_bytes(text)\n--\n\nThat a cache asked for with this text may hold.")},
     {"cache_kind", core_cache_kind, METH_O,
@@ -181,6 +190,9 @@ static PyMethodDef module_methods[] = {
      PyDoc_STR("cache_run(world_size)\n--\n\nThe run that this process belongs to.")},
     {"agent_socket", core_agent_socket, METH_NOARGS,
      PyDoc_STR("agent_socket()\n--\n\nThe socket of this user's agent where none is named.")},
+    {"produced", (PyCFunction)(void (*)(void))core_produced, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("produced(count, sample_bytes, name, layout, digest)\n--\n\n"
+               "A dataset whose samples producers make, and its recipe.")},
     {"agent_status", core_agent_status, METH_O,
      PyDoc_STR("agent_status(socket)\n--\n\nWhat an agent does just now, as JSON.")},
     {"memory_analyse", core_memory_analyse, METH_VARARGS,
@@ -226,6 +238,9 @@ static PyMethodDef module_methods[] = {
 
 static PyModuleDef_Slot module_slots[] = {
     {Py_mod_exec, module_exec},
+#ifdef Py_GIL_DISABLED
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
     {0, NULL},
 };
 

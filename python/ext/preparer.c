@@ -8,7 +8,8 @@
 
 struct preparer {
     PyObject_HEAD struct hr_preparer *handle;
-    bool busy; /* a call is in progress without the GIL; guarded by the GIL */
+    struct core_pool *pool; /* of results */
+    bool busy;              /* a call is in progress without the GIL; guarded by the GIL */
 };
 
 static PyObject *preparer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -21,12 +22,15 @@ static PyObject *preparer_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     int r = hr_preparer_create(&handle, &error);
     if (r)
         return core_raise(PyType_GetModuleState(type), r, &error, NULL);
-    struct preparer *self = PyObject_New(struct preparer, type);
+    struct core_pool *pool = core_pool_new();
+    struct preparer *self = pool ? PyObject_New(struct preparer, type) : NULL;
     if (!self) {
         hr_preparer_destroy(&handle);
-        return NULL;
+        core_pool_close(pool);
+        return PyErr_NoMemory();
     }
     self->handle = handle;
+    self->pool = pool;
     self->busy = false;
     return (PyObject *)self;
 }
@@ -35,27 +39,9 @@ static void preparer_dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
     hr_preparer_destroy(&((struct preparer *)object)->handle);
+    core_pool_close(((struct preparer *)object)->pool);
     PyObject_Free(object);
     Py_DECREF(type);
-}
-
-static const char *format_name(enum hr_image_format format)
-{
-    switch (format) {
-    case HR_IMAGE_JPEG:
-        return "jpeg";
-    case HR_IMAGE_PNG:
-        return "png";
-    case HR_IMAGE_COEFFICIENTS:
-        return hr_form_name(HR_FORM_COEFFICIENTS);
-    case HR_IMAGE_PLANES:
-        return hr_form_name(HR_FORM_PLANES);
-    case HR_IMAGE_INDEXED:
-        return hr_form_name(HR_FORM_INDEXED);
-    case HR_IMAGE_UNKNOWN:
-        break;
-    }
-    return "unknown";
 }
 
 static PyObject *preparer_info(PyObject *object, PyObject *data)
@@ -74,9 +60,13 @@ static PyObject *preparer_info(PyObject *object, PyObject *data)
     PyBuffer_Release(&view);
     if (r)
         return core_raise(core_state_of(object), r, &error, NULL);
-    return Py_BuildValue("{s:s,s:i,s:i,s:i,s:i}", "format", format_name(info.format), "width",
-                         info.width, "height", info.height, "channels", info.channels,
-                         "orientation", info.orientation);
+    PyObject *name = PyUnicode_FromString(hr_image_format_name(info.format));
+    if (!name)
+        return NULL;
+    PyObject *lower = PyObject_CallMethod(name, "lower", NULL);
+    Py_DECREF(name);
+    return Py_BuildValue("{s:N,s:i,s:i,s:i,s:i}", "format", lower, "width", info.width, "height",
+                         info.height, "channels", info.channels, "orientation", info.orientation);
 }
 
 /* Decodes a region, or the whole image if *region is empty. The caller owns the memory. */
@@ -146,30 +136,190 @@ static PyObject *preparer_decode(PyObject *object, PyObject *args, PyObject *kwa
     return core_array_new(core_state_of(object), memory, pixels, CORE_UINT8, 3, shape);
 }
 
+/* Memory for the tensors of one sample. */
+struct outputs {
+    size_t count;
+    struct core_memory *memory[HR_RECIPE_MAX_VIEWS];
+    void *out[HR_RECIPE_MAX_VIEWS];
+};
+
+static void free_outputs(struct outputs *o)
+{
+    for (size_t v = 0; v < o->count; v++)
+        core_memory_unref(o->memory[v]);
+    o->count = 0;
+}
+
+static int make_outputs(struct outputs *o, const struct hr_recipe *recipe, struct core_pool *pool)
+{
+    for (o->count = 0; o->count < hr_recipe_views(recipe); o->count++) {
+        struct hr_tensor_spec spec;
+        hr_recipe_view_output(recipe, o->count, &spec);
+        o->memory[o->count] = core_memory_of_pool(pool, spec.bytes, &o->out[o->count]);
+        if (!o->memory[o->count]) {
+            free_outputs(o);
+            PyErr_NoMemory();
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Returns an Array, or a tuple of one for each view. Takes the memory over. */
+static PyObject *wrap_outputs(struct core_state *state, struct outputs *o,
+                              const struct hr_recipe *recipe)
+{
+    PyObject *tuple = PyTuple_New((Py_ssize_t)o->count);
+    if (!tuple) {
+        free_outputs(o);
+        return NULL;
+    }
+    for (size_t v = 0; v < o->count; v++) {
+        struct hr_tensor_spec spec;
+        hr_recipe_view_output(recipe, v, &spec);
+        PyObject *array = core_array_of_spec(state, o->memory[v], o->out[v], &spec, -1);
+        if (!array) {
+            for (size_t rest = v + 1; rest < o->count; rest++)
+                core_memory_unref(o->memory[rest]);
+            Py_DECREF(tuple);
+            return NULL;
+        }
+        PyTuple_SetItem(tuple, (Py_ssize_t)v, array);
+    }
+    if (o->count > 1)
+        return tuple;
+    PyObject *only = Py_NewRef(PyTuple_GetItem(tuple, 0));
+    Py_DECREF(tuple);
+    return only;
+}
+
+/* Returns (what run returns, {column: Array}). */
+static PyObject *run_sample(struct preparer *self, const struct hr_recipe *recipe,
+                            const struct hr_sample *sample, const struct hr_draw_key *key)
+{
+    struct core_state *state = core_state_of((PyObject *)self);
+    struct outputs outputs = {0};
+    struct hr_error error = {0};
+    struct core_columns columns;
+    size_t rows = 0;
+    int r = -1;
+    if (core_columns_make(&columns, sample->dataset) < 0)
+        return NULL;
+    if (make_outputs(&outputs, recipe, self->pool) == 0 &&
+        core_enter(&self->busy, "Preparer") == 0) {
+        const struct hr_sample_room room = {outputs.out, columns.data, &rows};
+        Py_BEGIN_ALLOW_THREADS
+            r = hr_preparer_run_sample(self->handle, recipe, sample, key, &room, &error);
+        Py_END_ALLOW_THREADS
+        self->busy = false;
+    }
+    if (r) {
+        free_outputs(&outputs);
+        core_columns_free(&columns);
+        return core_raise(state, r, &error, NULL);
+    }
+    PyObject *dict = core_columns_wrap(state, &columns, sample->dataset, rows);
+    PyObject *images = wrap_outputs(state, &outputs, recipe);
+    PyObject *result = dict && images ? PyTuple_Pack(2, images, dict) : NULL;
+    Py_XDECREF(images);
+    Py_XDECREF(dict);
+    return result;
+}
+
 static PyObject *preparer_run(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"recipe", "data", "seed", "epoch", "index", NULL};
+    static char *names[] = {"recipe", "data", "seed", "epoch", "index", "dataset", NULL};
     struct preparer *self = (struct preparer *)object;
     struct core_state *state = core_state_of(object);
-    PyObject *recipe;
+    PyObject *of, *dataset = NULL;
     Py_buffer view;
     unsigned long long seed = 0, epoch = 0, index = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!y*|KKK", names, state->recipe_type, &recipe,
-                                     &view, &seed, &epoch, &index))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!y*|KKKO!", names, state->recipe_type, &of,
+                                     &view, &seed, &epoch, &index, state->dataset_type, &dataset))
         return NULL;
-    struct hr_tensor_spec spec;
-    hr_recipe_output(core_recipe_handle(recipe), &spec);
-    void *out;
-    struct core_memory *memory = core_memory_of_block(spec.bytes, &out);
+    if (dataset) {
+        const struct hr_sample sample = {core_dataset_handle(dataset), index, view.buf,
+                                         (size_t)view.len};
+        const struct hr_draw_key sample_key = {seed, epoch, index};
+        PyObject *result = run_sample(self, core_recipe_handle(of), &sample, &sample_key);
+        PyBuffer_Release(&view);
+        return result;
+    }
+    const struct hr_recipe *recipe = core_recipe_handle(of);
+    struct outputs outputs = {0};
     struct hr_error error = {0};
     struct hr_draw_key key = {seed, epoch, index};
     int r = -1;
-    if (!memory) {
-        PyErr_NoMemory();
-    } else if (core_enter(&self->busy, "Preparer") == 0) {
+    if (make_outputs(&outputs, recipe, self->pool) == 0 &&
+        core_enter(&self->busy, "Preparer") == 0) {
         Py_BEGIN_ALLOW_THREADS
-            r = hr_preparer_run(self->handle, core_recipe_handle(recipe), view.buf,
-                                (size_t)view.len, &key, out, &error);
+            r = hr_preparer_run_views(self->handle, recipe, view.buf, (size_t)view.len, &key,
+                                      outputs.out, &error);
+        Py_END_ALLOW_THREADS
+        self->busy = false;
+    }
+    PyBuffer_Release(&view);
+    if (r) {
+        free_outputs(&outputs);
+        return core_raise(state, r, &error, NULL);
+    }
+    return wrap_outputs(state, &outputs, recipe);
+}
+
+/* Of a sound that is decoded as a whole. */
+#define MOST_FRAMES (UINT64_C(1) << 28)
+
+static PyObject *preparer_sound_info(PyObject *object, PyObject *data)
+{
+    struct preparer *self = (struct preparer *)object;
+    struct hr_sound_info info = {0};
+    struct hr_error error = {0};
+    Py_buffer view;
+    int r = -1;
+    if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    if (core_enter(&self->busy, "Preparer") == 0) {
+        Py_BEGIN_ALLOW_THREADS
+            r = hr_preparer_sound_info(self->handle, view.buf, (size_t)view.len, &info, &error);
+        Py_END_ALLOW_THREADS
+        self->busy = false;
+    }
+    PyBuffer_Release(&view);
+    if (r)
+        return PyErr_Occurred() ? NULL : core_raise(core_state_of(object), r, &error, NULL);
+    return Py_BuildValue("{s:s,s:i,s:i,s:K}", "format", hr_sound_format_name(info.format), "rate",
+                         info.rate, "channels", info.channels, "frames",
+                         (unsigned long long)info.frames);
+}
+
+static PyObject *preparer_sound_decode(PyObject *object, PyObject *args)
+{
+    struct preparer *self = (struct preparer *)object;
+    struct core_state *state = core_state_of(object);
+    struct hr_error error = {0};
+    Py_buffer view;
+    unsigned long long first, count, channels;
+    void *out;
+    int r = -1;
+    if (!PyArg_ParseTuple(args, "y*KKK", &view, &first, &count, &channels))
+        return NULL;
+    struct core_memory *memory = NULL;
+    if (channels > HR_SOUND_MAX_CHANNELS || count > MOST_FRAMES)
+        PyErr_Format(PyExc_ValueError,
+                     "the clip of %llu frames is too long to decode as a whole, at most %llu: use "
+                     "a RandomWindow or CenterWindow",
+                     count, MOST_FRAMES);
+    else if (!(memory = core_memory_of_block((size_t)(count * channels) * sizeof(float), &out)))
+        PyErr_NoMemory();
+    if (memory && core_enter(&self->busy, "Preparer") == 0) {
+        struct hr_sound_info info;
+        Py_BEGIN_ALLOW_THREADS
+            r = hr_preparer_sound_info(self->handle, view.buf, (size_t)view.len, &info, &error);
+            if (!r && (unsigned long long)info.channels != channels)
+                r = -ERANGE;
+            if (!r)
+                r = hr_preparer_sound_decode(self->handle, view.buf, (size_t)view.len, first, count,
+                                             out, &error);
         Py_END_ALLOW_THREADS
         self->busy = false;
     }
@@ -177,9 +327,10 @@ static PyObject *preparer_run(PyObject *object, PyObject *args, PyObject *kwargs
     if (r) {
         if (memory)
             core_memory_unref(memory);
-        return core_raise(state, r, &error, NULL);
+        return PyErr_Occurred() ? NULL : core_raise(state, r, &error, NULL);
     }
-    return core_array_of_spec(state, memory, out, &spec, -1);
+    Py_ssize_t shape[2] = {(Py_ssize_t)channels, (Py_ssize_t)count};
+    return core_array_new(state, memory, out, CORE_FLOAT32, 2, shape);
 }
 
 static PyObject *preparer_damage(PyObject *object, void *closure)
@@ -201,20 +352,38 @@ static PyObject *preparer_scale(PyObject *object, void *closure)
     return PyLong_FromLong(hr_preparer_scale(self->handle));
 }
 
+CORE_KEYWORDS(preparer_decode);
+CORE_KEYWORDS(preparer_run);
+CORE_METHOD(preparer_info);
+CORE_METHOD(preparer_sound_info);
+CORE_METHOD(preparer_sound_decode);
+
 static PyMethodDef preparer_methods[] = {
-    {"info", preparer_info, METH_O,
+    {"info", CORE_LOCKED(preparer_info), METH_O,
      PyDoc_STR("info(data)\n--\n\nWhat the header says: format, width, height, channels, ...")},
-    {"decode", (PyCFunction)(void (*)(void))preparer_decode, METH_VARARGS | METH_KEYWORDS,
+    {"decode", (PyCFunction)(void (*)(void))CORE_LOCKED(preparer_decode),
+     METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("decode(data, region=None)\n--\n\nA uint8 Array (height, width, 3).")},
-    {"run", (PyCFunction)(void (*)(void))preparer_run, METH_VARARGS | METH_KEYWORDS,
-     PyDoc_STR("run(recipe, data, seed=0, epoch=0, index=0)\n--\n\nOne sample's Array.")},
+    {"run", (PyCFunction)(void (*)(void))CORE_LOCKED(preparer_run), METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("run(recipe, data, seed=0, epoch=0, index=0, dataset=None)\n--\n\n"
+               "One sample's Array; a tuple of them if the recipe has several views. With its\n"
+               "dataset: that, and a dict of its rows.")},
+    {"sound_info", CORE_LOCKED(preparer_sound_info), METH_O,
+     PyDoc_STR("sound_info(data)\n--\n\nformat, rate, channels and frames.")},
+    {"sound_decode", CORE_LOCKED(preparer_sound_decode), METH_VARARGS,
+     PyDoc_STR("sound_decode(data, first, count, channels)\n--\n\nA float32 Array (channels, "
+               "count).")},
     {NULL, NULL, 0, NULL},
 };
 
+CORE_GETTER(preparer_damage);
+CORE_GETTER(preparer_scale);
+
 static PyGetSetDef preparer_getset[] = {
-    {"damage", preparer_damage, NULL, PyDoc_STR("What was wrong with the last image, or None."),
-     NULL},
-    {"scale", preparer_scale, NULL, PyDoc_STR("The last image was decoded at 1 / scale."), NULL},
+    {"damage", CORE_LOCKED(preparer_damage), NULL,
+     PyDoc_STR("What was wrong with the last image, or None."), NULL},
+    {"scale", CORE_LOCKED(preparer_scale), NULL,
+     PyDoc_STR("The last image was decoded at 1 / scale."), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -1,14 +1,12 @@
 /*
  * headrace._core.Recipe: holds one reference to a library recipe.
  *
- * Python passes the operations as pairs (name, {field: value}). A table lists
- * the fields of each kind with their types and offsets in struct hr_operation,
- * so that the same code fills in every kind and rejects unknown fields.
+ * Python passes the operations as pairs (name, {parameter: number or numbers}).
  */
 #include "core.h"
 
+#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct recipe {
     PyObject_HEAD struct hr_recipe *handle;
@@ -19,132 +17,55 @@ struct hr_recipe *core_recipe_handle(PyObject *self)
     return ((struct recipe *)self)->handle;
 }
 
-enum field_type { FIELD_INT, FIELD_DOUBLE };
+#define VALUES_MAX 16
 
-struct recipe_field {
-    const char *name;
-    size_t offset; /* in struct hr_operation */
-    enum field_type type;
-    int count; /* 1: a number; otherwise a sequence of this length */
-};
-
-#define FIELD(member, type, count) offsetof(struct hr_operation, u.member), type, count
-#define MAX_FIELDS                 8
-
-/* Python passes the library's enumerators as ints. */
-_Static_assert(sizeof(enum hr_interpolation) == sizeof(int), "read through int");
-
-static const struct {
-    const char *name;
-    enum hr_operation_kind kind;
-    struct recipe_field field[MAX_FIELDS];
-} kinds[] = {
-    {"RandomResizedCrop",
-     HR_RANDOM_RESIZED_CROP,
-     {{"height", FIELD(random_resized_crop.height, FIELD_INT, 1)},
-      {"width", FIELD(random_resized_crop.width, FIELD_INT, 1)},
-      {"scale", FIELD(random_resized_crop.scale, FIELD_DOUBLE, 2)},
-      {"ratio", FIELD(random_resized_crop.ratio, FIELD_DOUBLE, 2)},
-      {"interpolation", FIELD(random_resized_crop.interpolation, FIELD_INT, 1)},
-      {"antialias", FIELD(random_resized_crop.antialias, FIELD_INT, 1)}}},
-    {"Resize",
-     HR_RESIZE,
-     {{"height", FIELD(resize.height, FIELD_INT, 1)},
-      {"width", FIELD(resize.width, FIELD_INT, 1)},
-      {"max_size", FIELD(resize.max_size, FIELD_INT, 1)},
-      {"interpolation", FIELD(resize.interpolation, FIELD_INT, 1)},
-      {"antialias", FIELD(resize.antialias, FIELD_INT, 1)}}},
-    {"CenterCrop",
-     HR_CENTER_CROP,
-     {{"height", FIELD(center_crop.height, FIELD_INT, 1)},
-      {"width", FIELD(center_crop.width, FIELD_INT, 1)}}},
-    {"RandomCrop",
-     HR_RANDOM_CROP,
-     {{"height", FIELD(random_crop.height, FIELD_INT, 1)},
-      {"width", FIELD(random_crop.width, FIELD_INT, 1)},
-      {"padding", FIELD(random_crop.padding, FIELD_INT, 4)},
-      {"pad_if_needed", FIELD(random_crop.pad_if_needed, FIELD_INT, 1)},
-      {"fill", FIELD(random_crop.fill, FIELD_DOUBLE, 3)},
-      {"padding_mode", FIELD(random_crop.padding_mode, FIELD_INT, 1)}}},
-    {"RandomHorizontalFlip", HR_RANDOM_HORIZONTAL_FLIP, {{"p", FIELD(flip.p, FIELD_DOUBLE, 1)}}},
-    {"RandomVerticalFlip", HR_RANDOM_VERTICAL_FLIP, {{"p", FIELD(flip.p, FIELD_DOUBLE, 1)}}},
-    {"ColorJitter",
-     HR_COLOR_JITTER,
-     {{"brightness", FIELD(color_jitter.brightness, FIELD_DOUBLE, 2)},
-      {"contrast", FIELD(color_jitter.contrast, FIELD_DOUBLE, 2)},
-      {"saturation", FIELD(color_jitter.saturation, FIELD_DOUBLE, 2)},
-      {"hue", FIELD(color_jitter.hue, FIELD_DOUBLE, 2)}}},
-    {"RandomGrayscale", HR_RANDOM_GRAYSCALE, {{"p", FIELD(random_grayscale.p, FIELD_DOUBLE, 1)}}},
-    {"ToDtype",
-     HR_TO_DTYPE,
-     {{"dtype", FIELD(to_dtype.dtype, FIELD_INT, 1)},
-      {"scale", FIELD(to_dtype.scale, FIELD_INT, 1)}}},
-    {"Normalize",
-     HR_NORMALIZE,
-     {{"mean", FIELD(normalize.mean, FIELD_DOUBLE, 3)},
-      {"std", FIELD(normalize.std, FIELD_DOUBLE, 3)}}},
-};
-
-static int set_number(void *base, const struct recipe_field *field, int i, PyObject *value)
+/* Reads a number, or a sequence of numbers. Returns how many, or -1 with an exception. */
+static Py_ssize_t read_numbers(PyObject *value, const char *name, double values[VALUES_MAX])
 {
-    if (field->type == FIELD_DOUBLE) {
-        double d = PyFloat_AsDouble(value);
-        if (d == -1 && PyErr_Occurred())
-            return -1;
-        ((double *)base)[i] = d;
-        return 0;
+    if (!PySequence_Check(value)) {
+        values[0] = PyFloat_AsDouble(value);
+        return values[0] == -1 && PyErr_Occurred() ? -1 : 1;
     }
-    long n = PyLong_AsLong(value);
-    if (n == -1 && PyErr_Occurred())
+    Py_ssize_t count = PySequence_Size(value);
+    if (count > VALUES_MAX)
+        PyErr_Format(PyExc_ValueError, "%s takes %d numbers at most", name, VALUES_MAX);
+    if (count < 0 || count > VALUES_MAX)
         return -1;
-    if (n < INT32_MIN || n > INT32_MAX) {
-        PyErr_Format(PyExc_ValueError, "%s = %ld is out of range", field->name, n);
-        return -1;
-    }
-    ((int *)base)[i] = (int)n;
-    return 0;
-}
-
-static int set_field(struct hr_operation *operation, const struct recipe_field *field,
-                     PyObject *value)
-{
-    void *base = (char *)operation + field->offset;
-    if (field->count == 1)
-        return set_number(base, field, 0, value);
-    if (PySequence_Size(value) != field->count) {
-        if (!PyErr_Occurred())
-            PyErr_Format(PyExc_ValueError, "%s takes %d numbers", field->name, field->count);
-        return -1;
-    }
-    for (int i = 0; i < field->count; i++) {
+    for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *item = PySequence_GetItem(value, i);
-        int r = item ? set_number(base, field, i, item) : -1;
+        values[i] = item ? PyFloat_AsDouble(item) : -1;
         Py_XDECREF(item);
-        if (r < 0)
+        if (values[i] == -1 && PyErr_Occurred())
             return -1;
     }
-    return 0;
+    return count;
 }
 
-static int set_fields(struct hr_operation *operation, const struct recipe_field *fields,
-                      PyObject *values)
+static int set_field(struct hr_operation *operation, PyObject *key, PyObject *value)
+{
+    double values[VALUES_MAX];
+    struct hr_error error = {0};
+    const char *name = PyUnicode_AsUTF8AndSize(key, NULL);
+    Py_ssize_t count = name ? read_numbers(value, name, values) : -1;
+    if (count < 0)
+        return -1;
+    int r = hr_operation_set(operation, name, values, (size_t)count, &error);
+    if (r)
+        PyErr_SetString(r == -ENOENT ? PyExc_TypeError : PyExc_ValueError, error.message);
+    return r ? -1 : 0;
+}
+
+static int set_fields(struct hr_operation *operation, PyObject *parameters)
 {
     Py_ssize_t position = 0;
     PyObject *key, *value;
-    while (PyDict_Next(values, &position, &key, &value)) {
-        const struct recipe_field *field = NULL;
-        for (int i = 0; i < MAX_FIELDS && fields[i].name; i++)
-            if (PyUnicode_CompareWithASCIIString(key, fields[i].name) == 0)
-                field = &fields[i];
-        if (!field) {
-            PyErr_Format(PyExc_TypeError, "%s has no parameter %R",
-                         hr_operation_name(operation->kind), key);
-            return -1;
-        }
-        if (set_field(operation, field, value) < 0)
-            return -1;
-    }
-    return 0;
+    /* A copy: another thread may change the caller's. */
+    PyObject *copy = PyDict_Copy(parameters);
+    int r = copy ? 0 : -1;
+    while (!r && PyDict_Next(copy, &position, &key, &value))
+        r = set_field(operation, key, value);
+    Py_XDECREF(copy);
+    return r;
 }
 
 static int set_operation(struct hr_operation *operation, PyObject *pair)
@@ -157,48 +78,69 @@ static int set_operation(struct hr_operation *operation, PyObject *pair)
             PyErr_SetString(PyExc_TypeError, "an operation is (name, {field: value})");
         return -1;
     }
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (PyUnicode_CompareWithASCIIString(name, kinds[i].name) != 0)
-            continue;
-        hr_operation_default(operation, kinds[i].kind);
-        return set_fields(operation, kinds[i].field, values);
+    const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+    enum hr_operation_kind kind = text ? hr_operation_kind_of(text) : (enum hr_operation_kind)0;
+    if (!kind) {
+        if (text)
+            PyErr_Format(PyExc_ValueError, "there is no operation %R", name);
+        return -1;
     }
-    PyErr_Format(PyExc_ValueError, "there is no operation %R", name);
-    return -1;
+    hr_operation_default(operation, kind);
+    return set_fields(operation, values);
 }
 
 static struct hr_operation *convert_operations(PyObject *list, Py_ssize_t *count)
 {
-    *count = PyList_Size(list);
-    struct hr_operation *operations = calloc(*count ? (size_t)*count : 1, sizeof *operations);
-    if (!operations) {
-        PyErr_NoMemory();
+    PyObject *copy = PyList_AsTuple(list);
+    if (!copy)
         return NULL;
-    }
-    for (Py_ssize_t i = 0; i < *count; i++) {
-        if (set_operation(&operations[i], PyList_GetItem(list, i)) < 0) {
+    *count = PyTuple_Size(copy);
+    struct hr_operation *operations = calloc(*count ? (size_t)*count : 1, sizeof *operations);
+    if (!operations)
+        PyErr_NoMemory();
+    for (Py_ssize_t i = 0; operations && i < *count; i++) {
+        if (set_operation(&operations[i], PyTuple_GetItem(copy, i)) < 0) {
             free(operations);
-            return NULL;
+            operations = NULL;
         }
     }
+    Py_DECREF(copy);
     return operations;
+}
+
+/* Takes the reference over. */
+static PyObject *wrap(PyTypeObject *type, struct hr_recipe *handle)
+{
+    struct recipe *self = PyObject_New(struct recipe, type);
+    if (!self) {
+        hr_recipe_unref(&handle);
+        return NULL;
+    }
+    self->handle = handle;
+    return (PyObject *)self;
+}
+
+PyObject *core_recipe_wrap(struct core_state *state, struct hr_recipe *handle)
+{
+    return wrap(state->recipe_type, handle);
 }
 
 static PyObject *recipe_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {
-        "operations", "layout", "apply_exif_orientation", "max_pixels", "damaged", "exact", NULL};
+    static char *names[] = {"operations", "layout", "apply_exif_orientation", "max_pixels",
+                            "damaged",    "exact",  "max_source_bytes",       NULL};
     struct hr_recipe_options options;
     hr_recipe_options_default(&options);
     PyObject *list;
     int layout = HR_NCHW, damaged = HR_DAMAGED_REFUSE, exact = 1;
-    unsigned long long max_pixels = options.max_pixels;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|$ipKip", names, &PyList_Type, &list, &layout,
-                                     &options.apply_exif_orientation, &max_pixels, &damaged,
-                                     &exact))
+    unsigned long long max_pixels = options.max_pixels, max_source = options.max_source_bytes;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|$ipKipK", names, &PyList_Type, &list,
+                                     &layout, &options.apply_exif_orientation, &max_pixels,
+                                     &damaged, &exact, &max_source))
         return NULL;
     options.layout = (enum hr_layout)layout;
     options.max_pixels = max_pixels;
+    options.max_source_bytes = max_source;
     options.damaged = (enum hr_damaged)damaged;
     options.inexact = !exact;
     Py_ssize_t count;
@@ -212,13 +154,36 @@ static PyObject *recipe_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     free(operations);
     if (r)
         return core_raise(state, r, &error, NULL);
-    struct recipe *self = PyObject_New(struct recipe, type);
-    if (!self) {
-        hr_recipe_unref(&handle);
+    return wrap(type, handle);
+}
+
+/* Recipe.of_views(recipes) */
+static PyObject *recipe_of_views(PyObject *class, PyTypeObject *type, PyObject *const *args,
+                                 Py_ssize_t count, PyObject *names)
+{
+    struct core_state *state = PyType_GetModuleState(type);
+    struct hr_recipe *views[HR_RECIPE_MAX_VIEWS], *handle = NULL;
+    struct hr_error error = {0};
+    if (count != 1 || names || !PyTuple_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "of_views takes a tuple of recipes");
         return NULL;
     }
-    self->handle = handle;
-    return (PyObject *)self;
+    Py_ssize_t n = PyTuple_Size(args[0]);
+    if (n < 1 || n > HR_RECIPE_MAX_VIEWS) {
+        PyErr_Format(PyExc_ValueError, "%zd views are not possible: give 1 to %d", n,
+                     HR_RECIPE_MAX_VIEWS);
+        return NULL;
+    }
+    for (Py_ssize_t v = 0; v < n; v++) {
+        PyObject *item = PyTuple_GetItem(args[0], v);
+        if (!PyObject_TypeCheck(item, type)) {
+            PyErr_SetString(PyExc_TypeError, "of_views takes a tuple of recipes");
+            return NULL;
+        }
+        views[v] = core_recipe_handle(item);
+    }
+    int r = hr_recipe_create_views(&handle, views, (size_t)n, &error);
+    return r ? core_raise(state, r, &error, NULL) : wrap(type, handle);
 }
 
 static void recipe_dealloc(PyObject *object)
@@ -233,8 +198,13 @@ static PyObject *recipe_shape(PyObject *object, void *closure)
 {
     struct hr_tensor_spec spec;
     hr_recipe_output(core_recipe_handle(object), &spec);
-    return spec.layout == HR_NCHW ? Py_BuildValue("(iii)", spec.channels, spec.height, spec.width)
-                                  : Py_BuildValue("(iii)", spec.height, spec.width, spec.channels);
+    PyObject *shape = PyTuple_New((Py_ssize_t)spec.dims);
+    for (size_t i = 0; shape && i < spec.dims; i++) {
+        PyObject *side = PyLong_FromLongLong(spec.shape[i]);
+        if (!side || PyTuple_SetItem(shape, (Py_ssize_t)i, side) < 0)
+            Py_CLEAR(shape);
+    }
+    return shape;
 }
 
 static PyObject *recipe_dtype(PyObject *object, void *closure)
@@ -251,7 +221,20 @@ static PyObject *recipe_nbytes(PyObject *object, void *closure)
     return PyLong_FromSize_t(spec.bytes);
 }
 
+static PyObject *recipe_views(PyObject *object, void *closure)
+{
+    return PyLong_FromSize_t(hr_recipe_views(core_recipe_handle(object)));
+}
+
+static PyMethodDef recipe_methods[] = {
+    {"of_views", (PyCFunction)(void (*)(void))recipe_of_views,
+     METH_METHOD | METH_FASTCALL | METH_KEYWORDS | METH_CLASS,
+     PyDoc_STR("of_views(recipes)\n--\n\nA recipe of several views of one image.")},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyGetSetDef recipe_getset[] = {
+    {"views", recipe_views, NULL, PyDoc_STR("How many views of an image it makes."), NULL},
     {"shape", recipe_shape, NULL, PyDoc_STR("Of one sample."), NULL},
     {"dtype", recipe_dtype, NULL, PyDoc_STR("Of one element."), NULL},
     {"nbytes", recipe_nbytes, NULL, PyDoc_STR("Of one sample."), NULL},
@@ -265,6 +248,7 @@ static PyType_Slot recipe_slots[] = {
          "max_pixels=178956970, damaged=0, exact=True)\n--\n\nA checked list of operations.")},
     {Py_tp_new, recipe_new},
     {Py_tp_dealloc, recipe_dealloc},
+    {Py_tp_methods, recipe_methods},
     {Py_tp_getset, recipe_getset},
     {0, NULL},
 };

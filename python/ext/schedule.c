@@ -175,24 +175,33 @@ static PyObject *schedule_end(PyObject *object, void *closure)
     return PyUnicode_FromString("");
 }
 
+CORE_METHOD(schedule_next);
+CORE_METHOD(schedule_report);
+CORE_METHOD(schedule_again);
+CORE_METHOD(schedule_drop);
+
 static PyMethodDef schedule_methods[] = {
-    {"next", schedule_next, METH_NOARGS,
+    {"next", CORE_LOCKED(schedule_next), METH_NOARGS,
      PyDoc_STR("next()\n--\n\nThe next segment, or None at the end.")},
-    {"report", schedule_report, METH_VARARGS,
+    {"report", CORE_LOCKED(schedule_report), METH_VARARGS,
      PyDoc_STR("report(timed_s, all_s)\n--\n\nHow long the segment last given took.")},
-    {"again", schedule_again, METH_O,
+    {"again", CORE_LOCKED(schedule_again), METH_O,
      PyDoc_STR("again(evidence)\n--\n\n"
                "Whether the segment last given is run again, before it is reported: '' if it\n"
                "counts, 'disturbed', 'unsettled' (no try so far counts) or 'none settled'\n"
                "(earlier segments of its phase do not count either).")},
-    {"drop", schedule_drop, METH_O,
+    {"drop", CORE_LOCKED(schedule_drop), METH_O,
      PyDoc_STR("drop(phase)\n--\n\nLeaves a phase out from now on.")},
     {NULL, NULL, 0, NULL},
 };
 
+CORE_GETTER(schedule_progress);
+CORE_GETTER(schedule_end);
+
 static PyGetSetDef schedule_getset[] = {
-    {"progress", schedule_progress, NULL, PyDoc_STR("How far it is, 0 to 1; never falls."), NULL},
-    {"end", schedule_end, NULL,
+    {"progress", CORE_LOCKED(schedule_progress), NULL,
+     PyDoc_STR("How far it is, 0 to 1; never falls."), NULL},
+    {"end", CORE_LOCKED(schedule_end), NULL,
      PyDoc_STR("'' while it goes on; 'precise' or 'limit': why it ended."), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -88,14 +88,15 @@ static int take_evidence(struct hr_stalls_evidence *e, PyObject *dict)
         PyErr_SetString(PyExc_TypeError, "evidence is a dict");
         return -1;
     }
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-        PyObject *value = PyDict_GetItemString(dict, members[i].name);
+    /* A copy: another thread may change the caller's. */
+    PyObject *copy = PyDict_Copy(dict);
+    for (size_t i = 0; copy && i < sizeof members / sizeof *members && !PyErr_Occurred(); i++) {
+        PyObject *value = PyDict_GetItemString(copy, members[i].name);
         if (value && value != Py_None)
             take_member((char *)e + members[i].offset, members[i].kind, value);
-        if (PyErr_Occurred())
-            return -1;
     }
-    return 0;
+    Py_XDECREF(copy);
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 /* None if it is not known. */

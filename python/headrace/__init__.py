@@ -2,12 +2,15 @@
 
 * :class:`headrace.torch.DataLoader` replaces ``torch.utils.data.DataLoader`` for image
   datasets.
-* :class:`ImageFolder`, :class:`ImageList`, :class:`Pack` and :class:`TarDataset` are datasets.
+* :class:`ImageFolder`, :class:`ImageList`, :class:`Pack`, :class:`ParquetDataset`,
+  :class:`TarDataset` and :class:`ArrowDataset` are datasets of images; :class:`AudioFolder`
+  and :class:`AudioList` of sounds.
 * :func:`pack` writes a dataset into one file that decodes several times faster.
 * :class:`CachedDataset` keeps the samples of any map-style dataset in shared memory.
 * :mod:`headrace.transforms` has torchvision's transforms under the same names, and
   translates torchvision's own.
 * :func:`convert` converts JPEG files to items: the same pixels, decoded several times faster.
+* :func:`explain` says what of a loader's work runs natively and what in Python.
 * :func:`watch` lets ``headrace stalls`` measure a loop over any iterable of batches.
 * :func:`agent_status` reports the state of an agent, which prepares batches for several jobs.
 * :class:`Preparer` runs the same transforms on image bytes in memory.
@@ -21,10 +24,14 @@ import atexit as _atexit
 
 from . import _core, transforms
 from ._agent import agent_status
+from ._arrow import ArrowDataset
 from ._core import Array
 from ._errors import SampleError, TooManyBadSamples
+from ._explain import explain
+from .audio import AudioFolder, AudioList
 from .cached import CachedDataset
-from .datasets import BadSample, ImageFolder, ImageList, Pack, TarDataset
+from .datasets import BadSample, ImageFolder, ImageList, Pack, ParquetDataset, TarDataset
+from .detection import CocoDetection, OpenImagesDetection, VOCDetection, YoloDetection
 from .forms import Converter, convert, form_of, restore
 from .packs import pack, pack_info, unpack, verify_pack
 from .prepare import Preparer
@@ -34,18 +41,27 @@ __version__: str = _core.version
 
 __all__ = [
     "Array",
+    "ArrowDataset",
+    "AudioFolder",
+    "AudioList",
     "BadSample",
     "CachedDataset",
+    "CocoDetection",
     "Converter",
     "ImageFolder",
     "ImageList",
+    "OpenImagesDetection",
     "Pack",
+    "ParquetDataset",
     "Preparer",
     "SampleError",
     "TarDataset",
     "TooManyBadSamples",
+    "VOCDetection",
+    "YoloDetection",
     "agent_status",
     "convert",
+    "explain",
     "form_of",
     "pack",
     "pack_info",

@@ -11,6 +11,9 @@ version: str
 def drain_log() -> None: ...
 def agent_socket() -> str: ...
 def agent_status(socket: _Path | None, /) -> str: ...
+def produced(
+    count: int, sample_bytes: int, name: str, layout: Buffer, digest: Buffer
+) -> tuple[Dataset, Recipe]: ...
 def cache_run(world_size: int, /) -> str: ...
 def cache_bytes(text: str, /) -> int: ...
 def cache_kind(text: str, /) -> Literal["private", "kept", "hosts"]: ...
@@ -28,6 +31,10 @@ _Form = Literal["encoded", "coefficients", "planes", "indexed"]
 
 forms: tuple[_Form, ...]
 
+def order(samples: int, shuffle: bool, seed: int, epoch: int, /) -> bytes: ...
+def order_replacement(
+    samples: int, seed: int, epoch: int, position: int, attempt: int, /
+) -> int: ...
 def form_of(data: Buffer, /) -> _Form: ...
 
 _Path = str | bytes | PathLike[str] | PathLike[bytes]
@@ -176,7 +183,11 @@ class Array:
     """A C-contiguous array in host memory, for DLPack and the buffer protocol."""
 
     shape: Final[tuple[int, ...]]
-    dtype: Final[Literal["uint8", "float16", "bfloat16", "float32", "int64"]]
+    dtype: Final[
+        Literal[
+            "uint8", "float16", "bfloat16", "float32", "int64", "int32", "float64", "bool"
+        ]
+    ]
     nbytes: Final[int]
     def __len__(self) -> int: ...
     def __dlpack__(
@@ -193,6 +204,7 @@ class Array:
 @final
 class Batch:
     images: Final[Array]
+    views: Final[list[Array]]
     labels: Final[Array]
     indices: Final[Array]
     count: Final[int]
@@ -200,6 +212,8 @@ class Batch:
     number: Final[int]
     padding: Final[int]
     replaced: Final[int]
+    rows: Final[tuple[list[tuple[str, Array, bool]], Array | None]]
+    mix: Final[float]
     def __len__(self) -> int: ...
 
 class _Info(TypedDict):
@@ -213,6 +227,8 @@ class _Opening(TypedDict, total=False):
     threads: int
     wait_sizes: bool
     allow_empty: bool
+    label: str | None
+    sounds: bool
 
 @final
 class Dataset:
@@ -225,10 +241,35 @@ class Dataset:
     @classmethod
     def open_tar(cls, path: _Path, **options: Unpack[_Opening]) -> Dataset: ...
     @classmethod
+    def open_parquet(
+        cls, paths: Iterable[_Path], *, label: str | None = None, image: str | None = None
+    ) -> Dataset: ...
+    @classmethod
+    def open_coco(
+        cls,
+        images: _Path,
+        annotations: _Path,
+        *,
+        contiguous_labels: bool = False,
+        keypoints: bool = False,
+        skip_crowds: bool = False,
+        skip_empty: bool = False,
+    ) -> Dataset: ...
+    @classmethod
     def open(cls, path: _Path, **options: Unpack[_Opening]) -> Dataset: ...
     @classmethod
     def from_paths(cls, paths: Iterable[_Path], labels: Buffer) -> Dataset: ...
+    @classmethod
+    def from_ranges(cls, paths: Iterable[_Path], ranges: Buffer) -> Dataset: ...
     def subset(self, indices: Buffer) -> Dataset: ...
+    def with_rows(
+        self,
+        columns: list[tuple[str, str, str, tuple[int, ...], Buffer]],
+        offsets: Buffer,
+        /,
+    ) -> Dataset: ...
+    def columns(self) -> list[tuple[str, str, str, tuple[int, ...]]]: ...
+    def rows(self, index: int) -> dict[str, Array]: ...
     def path(self, index: int) -> str: ...
     def key(self, index: int) -> str: ...
     def read(self, index: int) -> bytes: ...
@@ -254,17 +295,29 @@ class Recipe:
         max_pixels: int = 178956970,
         damaged: int = 0,
         exact: bool = True,
+        max_source_bytes: int = 67108864,
     ) -> Recipe: ...
-    shape: Final[tuple[int, int, int]]
+    @classmethod
+    def of_views(cls, recipes: tuple[Recipe, ...], /) -> Recipe: ...
+    views: Final[int]
+    shape: Final[tuple[int, ...]]
     dtype: Final[Literal["uint8", "float16", "bfloat16", "float32"]]
     nbytes: Final[int]
 
 class _ImageInfo(TypedDict):
-    format: Literal["jpeg", "png", "coefficients", "planes", "indexed"]
+    format: Literal[
+        "jpeg", "png", "webp", "bmp", "gif", "ppm", "coefficients", "planes", "indexed"
+    ]
     width: int
     height: int
     channels: int
     orientation: int
+
+class _SoundInfo(TypedDict):
+    format: Literal["WAV", "FLAC", "MP3", "Vorbis"]
+    rate: int
+    channels: int
+    frames: int
 
 @final
 class Preparer:
@@ -272,8 +325,16 @@ class Preparer:
     def info(self, data: Buffer) -> _ImageInfo: ...
     def decode(self, data: Buffer, region: Sequence[int] | None = None) -> Array: ...
     def run(
-        self, recipe: Recipe, data: Buffer, seed: int = 0, epoch: int = 0, index: int = 0
-    ) -> Array: ...
+        self,
+        recipe: Recipe,
+        data: Buffer,
+        seed: int = 0,
+        epoch: int = 0,
+        index: int = 0,
+        dataset: Dataset = ...,
+    ) -> Any: ...  # an Array, or a tuple of them; with a dataset: that, and a dict of Arrays
+    def sound_info(self, data: Buffer, /) -> _SoundInfo: ...
+    def sound_decode(self, data: Buffer, first: int, count: int, channels: int, /) -> Array: ...
     damage: Final[str | None]
     scale: Final[Literal[1, 2, 4, 8]]
 
@@ -321,10 +382,17 @@ class Loader:
         window: int = 8,
         agent_command: _Path = ...,
         assignment: Literal["auto", "local", "exact"] = "auto",
+        mixup_alpha: float = 0.0,
+        cutmix_alpha: float = 0.0,
+        mix_share: float = 1.0,
+        cutmix_share: float = 0.5,
+        metrics: str | None = None,
+        metrics_rank: int = -1,
     ) -> Loader: ...
     batches: Final[int]
     def start_epoch(self, epoch: int, /) -> None: ...
     def next(self) -> Batch | None: ...
+    def set_watcher(self, watcher: Callable[[], object], /) -> None: ...
     def push(self, indices: Buffer, /) -> None: ...
     def push_end(self) -> None: ...
     def get_state(self) -> dict[str, int]: ...
@@ -369,6 +437,14 @@ class Cache:
     def put(self, key: Buffer, pieces: Sequence[Buffer], /) -> bool: ...
     def give_up(self, key: Buffer, /) -> None: ...
     def info(self) -> dict[str, Any]: ...
+    def close(self) -> None: ...
+
+@final
+class Producer:
+    def __new__(cls, agent: _Path, dataset: Dataset, memory: int) -> Producer: ...
+    def take(self, most: int, stop: int, /) -> list[tuple[int, int, int, int]]: ...
+    def done(self, slot: int, label: int, /) -> None: ...
+    def failed(self, slot: int, reason: str, /) -> None: ...
     def close(self) -> None: ...
 
 @final

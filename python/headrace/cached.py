@@ -1,7 +1,8 @@
 """CachedDataset: a cache for datasets that decode by themselves.
 
-It wraps a map-style dataset and caches in shared memory what ``__getitem__`` returns, or the bytes
-of the files that it reads, for all worker processes of a loader, other jobs and later runs.
+It wraps a map-style dataset and caches in shared memory, or in that of several hosts, what
+``__getitem__`` returns, or the bytes of the files that it reads, for all worker processes of a
+loader, other jobs and later runs.
 
 :class:`_Store` is this process's handle of the cache; it reopens the cache after a fork and in a
 spawned worker. :class:`_FileLoader` replaces the ``loader`` of a dataset and caches files.
@@ -30,6 +31,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from . import _core
+from ._first import FirstSample
 from ._torchvision import is_loader
 from ._values import Damaged, Unkept, decode, encode, type_name
 
@@ -38,7 +40,6 @@ __all__ = ["CachedDataset"]
 _logger = logging.getLogger("headrace")
 
 _WATCHED = 32  # samples per process that are checked for random numbers
-_LONGEST = 1 << 32  # bytes of a cached value, exclusive
 _FRESH_NS = 20_000_000  # several times the resolution of file times
 
 
@@ -55,10 +56,12 @@ class CachedDataset:
         cache: size of the cache, in bytes or as text. ``"64GiB"``: a private cache, shared by
             this process and its worker processes and removed with the last of them.
             ``"shm:NAME?size=64GiB"``: a kept cache, available to other jobs and later runs.
+            ``"memcached:hostA:11211,hostB:11211?size=64GiB"``: a cache on the memcached servers
+            of several hosts; a server that fails costs time only.
         identity: a text that names this dataset and its version, such as
             ``"birds 2024-03, 256 px"``. All users of one identity share its samples.
-            Required for a kept cache and for ranks that share a cache, unless files are
-            cached.
+            Required for a cache on several hosts, and for a kept cache and ranks that share a
+            cache, unless files are cached.
         key: ``key(index)``, for datasets whose samples change: its value (str, int, bytes,
             tuples of these) becomes part of the sample's key, so that a new value is a miss.
         after: a function of the sample, called on every access after the cache. Random
@@ -73,7 +76,8 @@ class CachedDataset:
         copy: ``False``: arrays and tensors are views of the cache. NumPy's are read-only;
             **do not write to torch's**: that destroys the cached sample.
         wait: most seconds to wait, up to 10, for another process that is making the sample.
-            A process that has finished no sample for two seconds is not waited for.
+            A process that has finished no sample for two seconds is not waited for. With
+            several hosts, only threads of one process wait for each other.
 
     A sample may consist of None, bool, int, float, complex, str, bytes, bytearray, NumPy
     arrays and scalars, torch tensors in host memory, PIL images, and tuples, lists and
@@ -124,8 +128,11 @@ class CachedDataset:
             if not callable(after):
                 raise TypeError(f"after must be a function or 'transform', got {after!r}")
             self._after = after
-        self._watch = _RandomWatch(dataset)
-        self._store = _Store(*_place(dataset, cache, identity, keeps_files), len(dataset), wait)
+        place = _place(dataset, cache, identity, keeps_files)
+        has_hosts = _core.cache_kind(place[0]) == "hosts"
+        first = FirstSample(dataset, keeps_files) if has_hosts else None
+        self._watch = _RandomWatch(dataset, again=first is None)
+        self._store = _Store(*place, len(dataset), wait, first)
         self._store.open()
         self._loader: _FileLoader | None = None
         if keeps_files:
@@ -155,7 +162,9 @@ class CachedDataset:
     def info(self) -> dict[str, Any]:
         """The cache's current state: ``used_bytes`` of ``budget_bytes``, ``items``, ``hits``,
         ``misses``, ``saved_bytes``, ``refused`` (did not fit), ``foreign`` (accesses to items
-        with a wrong tag), ``users`` and their ``pids``, ``path``, ... Counts all processes."""
+        with a wrong tag), ``users`` and their ``pids``, ``path``, ... Counts all processes. With
+        several hosts, counters are this process's, and ``used_bytes`` and ``items`` are what all
+        servers that answer hold, whoever stored it."""
         return self._store.open().info()
 
     def close(self) -> None:
@@ -240,7 +249,7 @@ class CachedDataset:
                 f"{error.what}. Convert it to an array, a tensor or one of Python's own types in "
                 "the dataset, and make it again in after="
             ) from None
-        self._store.put(key, pieces)
+        self._store.put(key, pieces, f"sample {index}")
 
     def _key(self, index: Any) -> bytes | None:
         """Returns a sample's key, or None if the dataset has no such sample."""
@@ -256,10 +265,10 @@ class CachedDataset:
                 return None
             name %= count
         if self._key_hook is None and not isinstance(name, str):
-            return b"v1" + struct.pack("<q", name)
+            return self._store.prefix() + b"v1" + struct.pack("<q", name)
         hook = () if self._key_hook is None else (self._key_hook(name),)
         try:
-            return b"V1" + b"".join(encode((name, *hook)))
+            return self._store.prefix() + b"V1" + b"".join(encode((name, *hook)))
         except Unkept as error:
             raise TypeError(f"key({index!r}) must return str, int or bytes: {error.what}") from None
 
@@ -279,12 +288,21 @@ class CachedDataset:
 class _Store:
     """This process's handle of the cache."""
 
-    def __init__(self, spec: str, identity: str, run: str, items: int, wait: float) -> None:
+    def __init__(
+        self,
+        spec: str,
+        identity: str,
+        run: str,
+        items: int,
+        wait: float,
+        first: FirstSample | None = None,
+    ) -> None:
         if not 0 <= wait <= 86400:
             raise ValueError(f"wait must be between 0 and 86400 seconds, got {wait!r}")
         self.spec = spec
         self._options = {"identity": identity, "run": run, "items": max(1, items)}
         self._wait_ms = int(wait * 1000)
+        self._first = first
         self._maker: int | None = os.getpid()
         self._begin()
 
@@ -294,7 +312,7 @@ class _Store:
         self._making: dict[bytes, _Making] = {}  # samples that threads of this process make now
         self._made_so_far = 0
         self._closed = False
-        self._complained = False
+        self._complained = self._has_said_size = False
         _stores.add(self)
 
     def _log_what_stays(self, cache: _core.Cache) -> None:
@@ -314,13 +332,22 @@ class _Store:
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"spec": self.spec, "options": self._options, "wait_ms": self._wait_ms}
+        return {
+            "spec": self.spec,
+            "options": self._options,
+            "wait_ms": self._wait_ms,
+            "first": self._first,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.spec, self._options = state["spec"], state["options"]
-        self._wait_ms = state["wait_ms"]
+        self._wait_ms, self._first = state["wait_ms"], state["first"]
         self._maker = None
         self._begin()
+
+    def prefix(self) -> bytes:
+        """Returns what every key begins with."""
+        return b"" if self._first is None else self._first.digest()
 
     def open(self) -> _core.Cache:
         cache = self._cache
@@ -367,12 +394,13 @@ class _Store:
             self._made(key)
         return value
 
-    def put(self, key: bytes, pieces: Sequence[Any]) -> bool:
-        if sum(memoryview(piece).nbytes for piece in pieces) >= _LONGEST:
-            self.give_up(key)
-            return False
+    def put(self, key: bytes, pieces: Sequence[Any], name: str = "a value") -> bool:
+        """Returns whether the cache has the value now; ``name`` is for a message."""
         try:
             return self.open().put(key, pieces)
+        except OverflowError as error:
+            self._say_size(name, sum(memoryview(piece).nbytes for piece in pieces), error)
+            return False
         finally:
             self._made(key)
 
@@ -389,11 +417,21 @@ class _Store:
         if making is not None:
             making.ended.set()
 
+    def _say_size(self, name: str, size: int, error: OverflowError) -> None:
+        if not self._has_said_size:
+            self._has_said_size = True
+            _logger.warning(
+                "%s takes %d bytes and is made each time: %s; others may follow without a word",
+                name,
+                size,
+                error,
+            )
+
     def complain(self, index: Any, error: Damaged) -> None:
         if not self._complained:
             self._complained = True
             _logger.warning(
-                "sample %s cannot be read from the cache and is made anew (%s); others may follow "
+                "sample %s cannot be read from the cache and is made again (%s); others may follow "
                 "without a word",
                 index,
                 error,
@@ -464,6 +502,7 @@ class _FileLoader:
         name = os.fspath(path)
         status = os.stat(name)
         key = b"f1" + struct.pack("<qq", status.st_size, status.st_mtime_ns) + os.fsencode(name)
+        key = self._store.prefix() + key
         data = self._store.get(key)
         if data is None:
             return self._decode(self._read(name, key, status))
@@ -484,7 +523,7 @@ class _FileLoader:
                 now = os.fstat(file.fileno())
                 if len(data) != status.st_size or _changed(status, now) or _is_fresh(now):
                     self._store.give_up(key)
-                elif self._store.put(key, (data,)):
+                elif self._store.put(key, (data,), os.fsdecode(name)):
                     # Cached here now: drop it from the page cache.
                     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             return data
@@ -577,19 +616,24 @@ def _place(
     """Returns (spec, identity, run)."""
     spec = _spec(cache)
     ranks = _world_size()
+    cls = type_name(type(dataset))
+    kind = _core.cache_kind(spec)
     if identity is not None:
         if not isinstance(identity, str) or not identity:
             raise ValueError(f"identity must be a text that is not empty, got {identity!r}")
+        if kind == "hosts":
+            what = "files" if keeps_files else "samples"
+            identity = f"{len(dataset)} {what} of {cls}: {identity}"
         return spec, identity, _core.cache_run(ranks)
-    cls = type_name(type(dataset))
     root = getattr(dataset, "root", None)
-    if keeps_files and isinstance(root, (str, os.PathLike)):
+    if keeps_files and kind != "hosts" and isinstance(root, (str, os.PathLike)):
         where = os.path.realpath(os.fspath(root))
         return spec, f"files of {cls}, {len(dataset)} at {where}", _core.cache_run(ranks)
-    if _core.cache_kind(spec) == "kept":
+    if kind != "private":
+        where = "a kept cache" if kind == "kept" else "a cache on several hosts"
         raise ValueError(
-            f"a kept cache needs to know what a {cls} is: give identity= a text that names it "
-            "and its version"
+            f"{where} needs to know what a {cls} is: give identity= a text that names it and its "
+            "version"
         )
     if ranks > 1:
         warnings.warn(
@@ -682,10 +726,10 @@ class _RandomWatch:
     that the dataset opens there may be unusable in a process forked later.
     """
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any, again: bool) -> None:
         self._what = type_name(type(dataset))
         self._left = _WATCHED
-        self._again = True  # make the next sample twice
+        self._again = again  # make the next sample twice
 
     def draw(self, make: Callable[[], Any]) -> Any:
         """Returns ``make()``; warns if the result is random."""

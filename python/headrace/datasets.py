@@ -1,4 +1,4 @@
-"""Datasets: image folders, lists of files, packs and tar files.
+"""Datasets: image folders, lists of files, packs, tar files and Parquet tables.
 
 All are map-style datasets with torchvision's attributes, so that code written for
 ``torchvision.datasets.ImageFolder`` works with them. They hold no Python object per sample:
@@ -11,14 +11,15 @@ import array
 import operator
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, SupportsIndex, TypeVar, overload
+from typing import Any, Generic, Literal, Self, SupportsIndex, TypeVar, overload
 
-from . import _core, transforms as _transforms
+from . import _core, _rows, transforms as _transforms
+from ._pipeline import Pipeline
 from .prepare import drawn_seed
 
-__all__ = ["BadSample", "ImageFolder", "ImageList", "Pack"]
+__all__ = ["BadSample", "ImageFolder", "ImageList", "Pack", "ParquetDataset", "TarDataset"]
 
 # enum hr_index_policy
 _INDEX = {"user": 0, "beside": 1, "none": 2, None: 2}
@@ -73,7 +74,7 @@ class _View(Sequence[_T], Generic[_T]):
 
 class _Samples(_View[tuple[str, int]]):
     def _get(self, index: int) -> tuple[str, int]:
-        return self._dataset.path(index), self._dataset.label(index)
+        return self._dataset.path(index), _rows.label_of(self._dataset, index)
 
 
 class _Keys(_View[str]):
@@ -83,12 +84,13 @@ class _Keys(_View[str]):
 
 class _Targets(_View[int]):
     def _get(self, index: int) -> int:
-        return self._dataset.label(index)
+        return _rows.label_of(self._dataset, index)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         import numpy
 
-        labels = numpy.asarray(self._dataset.labels())
+        has_others = _rows.has_labels(self._dataset)
+        labels = numpy.asarray(list(self) if has_others else self._dataset.labels())
         return labels if dtype is None else labels.astype(dtype)
 
 
@@ -97,23 +99,29 @@ class _ImageDataset:
 
     _dataset: _core.Dataset
     transform: Any
+    target_transform: Any = None
 
     def __len__(self) -> int:
         """Number of samples."""
         return len(self._dataset)
 
-    def __getitem__(self, index: SupportsIndex) -> tuple[Any, int]:
+    def __getitem__(self, index: SupportsIndex) -> tuple[Any, Any]:
         """Reads and decodes one sample on the calling thread; returns (image, label).
 
+        With rows the label is a dict of NumPy arrays, by column; boxes are moved with the pixels.
+
         The image is a NumPy array, or a :class:`headrace.Array` for bfloat16, which NumPy lacks.
-        With a transform it is the transform's result, (3, height, width). Without one it has
-        all pixels, uint8, (3, height, width). Random parameters differ with every access, in
+        With a transform it is the transform's result, (3, height, width), or what its last part
+        gives if that runs in Python. Without one it has all pixels, uint8, (3, height, width). Random parameters differ with every access, in
         worker processes too. As with torchvision's transforms, they come from torch's
         generator, or from Python's if torch is not imported.
         """
         i = _position(index, len(self))
         try:
-            return self._prepare(self._dataset.read(i), i), self._dataset.label(i)
+            image, label = self._prepare(self._dataset.read(i), i)
+            if self.target_transform is not None:
+                label = self.target_transform(label)
+            return image, label
         except (ValueError, NotImplementedError) as error:
             from ._errors import SampleError
 
@@ -122,27 +130,51 @@ class _ImageDataset:
                 reason = reason.split("): ", 1)[-1]
             raise SampleError(self._dataset.path(i), i, reason) from error
 
-    def __iter__(self) -> Iterator[tuple[Any, int]]:
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
         return map(self.__getitem__, range(len(self)))
 
-    def _prepare(self, data: bytes, index: int) -> Any:
+    def _prepare(self, data: bytes, index: int) -> tuple[Any, Any]:
+        """Returns the image and the label, or what takes its place."""
         import numpy
 
         local = self.__dict__.setdefault("_local", threading.local())
         if getattr(local, "transform", self) is not self.transform:
             # First call on this thread, or the transform was replaced.
             local.preparer = _core.Preparer()
-            local.recipe, local.is_random = None, False
-            if self.transform is not None:
+            local.recipe, local.is_random, local.pipeline = None, False, None
+            if self.transform is not None and _is_native(self.transform):
                 local.recipe = _transforms.make_recipe(self.transform)
                 local.is_random = _transforms.is_random(self.transform)
+            elif self.transform is not None:
+                local.pipeline = Pipeline(self.transform)
             local.transform = self.transform
+        label: Any = self._dataset.label(index)
+        has_rows = bool(self._dataset.columns())
+        if local.pipeline is not None:
+            if has_rows:
+                _rows.refuse_tail(self._dataset)
+                label = _rows.target_of(self._dataset, index)
+            head = local.pipeline.run_head(data, drawn_seed(), 0, index)
+            return local.pipeline.run_tail(head), label
         if local.recipe is None:
-            return numpy.asarray(local.preparer.decode(data)).transpose(2, 0, 1)
-        row = local.preparer.run(
-            local.recipe, data, drawn_seed() if local.is_random else 0, 0, index
-        )
-        return row if row.dtype == "bfloat16" else numpy.asarray(row)
+            if has_rows:
+                label = _rows.target_of(self._dataset, index)
+            return self._decode(local.preparer, data), label
+        seed = drawn_seed() if local.is_random else 0
+        if has_rows:
+            row, found = local.preparer.run(
+                local.recipe, data, seed, 0, index, dataset=self._dataset
+            )
+            label = _rows.target_of(self._dataset, index, found)
+        else:
+            row = local.preparer.run(local.recipe, data, seed, 0, index)
+        return row if row.dtype == "bfloat16" else numpy.asarray(row), label
+
+    def _decode(self, preparer: _core.Preparer, data: bytes) -> Any:
+        """Returns a whole sample, without a transform."""
+        import numpy
+
+        return numpy.asarray(preparer.decode(data)).transpose(2, 0, 1)
 
     @property
     def samples(self) -> Sequence[tuple[str, int]]:
@@ -156,12 +188,35 @@ class _ImageDataset:
 
     @property
     def targets(self) -> Sequence[int]:
-        """The label of every sample; read-only. ``numpy.asarray`` converts it fast."""
+        """The label of every sample, or what the rows have as ``labels``; read-only.
+        ``numpy.asarray`` converts labels that are whole numbers fast."""
         return _Targets(self._dataset)
 
     def sample_bytes(self, index: SupportsIndex) -> int | None:
         """Size of a sample's file or item in bytes, or ``None`` if not known yet."""
         return self._dataset.sample_bytes(_position(index, len(self)))
+
+    def with_rows(self, rows: Iterable[Mapping[str, Any]]) -> Self:
+        """Returns a copy of this dataset whose samples have rows beside their images.
+
+        A DataLoader then yields ``(images, targets)``: ``targets[i]`` is a dict of tensors.
+
+        Args:
+            rows: a mapping for each sample, with equal keys. A number is one value for the sample,
+                such as ``image_id``. Anything else has one entry for each row, and a sample has any
+                number of rows: ``{"boxes": [[x1, y1, x2, y2], ...], "labels": [3, ...],
+                "image_id": 17}``. ``boxes`` (pixels) and ``keypoints`` (K x (x, y, visibility))
+                are moved with the pixels by transforms; other columns stay as they are.
+
+        Raises:
+            ValueError: an entry differs in keys, shape or type from the others, or a box is
+                inverted or not finite; the message names the sample.
+        """
+        out = object.__new__(type(self))  # copy.copy would open the dataset again, as unpickling does
+        out.__dict__.update(self.__dict__)
+        out.__dict__.pop("_local", None)
+        out._dataset = _rows.with_rows(self._dataset, rows)
+        return out
 
     def verify(self, threads: int = 0) -> list[BadSample]:
         """Reads and decodes all samples and returns those that fail.
@@ -175,7 +230,13 @@ class _ImageDataset:
         state = self.__dict__.copy()
         state.pop("_dataset", None)
         state.pop("_local", None)
-        return state
+        table = _rows.table_of(self._dataset)
+        return state if table is None else {**state, "_table": table}
+
+    def _adopt(self, dataset: _core.Dataset) -> None:
+        """Takes a dataset that was opened again, and its rows."""
+        table = self.__dict__.pop("_table", None)
+        self._dataset = dataset if table is None else dataset.with_rows(*table)
 
 
 class _Opened(_ImageDataset):
@@ -192,7 +253,7 @@ class _Opened(_ImageDataset):
         raise NotImplementedError
 
     def _open(self) -> None:
-        self._dataset = self._opened()
+        self._adopt(self._opened())
         self.classes = self._dataset.classes()
         self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
 
@@ -245,10 +306,11 @@ class ImageFolder(_Opened):
 
     Args:
         root: the directory.
-        transform: transform of the images, from :mod:`headrace.transforms` or
-            torchvision. A DataLoader can override it.
-        target_transform, loader, is_valid_file: torchvision's arguments; refused,
-            because Python functions cannot run in the native threads.
+        transform: transform of the images, from :mod:`headrace.transforms`, torchvision or
+            your own. A DataLoader can override it. What is not native runs in Python.
+        target_transform: a function of the label, which runs in Python.
+        loader, is_valid_file: torchvision's arguments; refused, because the library reads
+            the files.
         allow_empty: keep classes without images instead of failing.
         index: location of the index file: ``"user"`` (the user's cache directory),
             ``"beside"`` (in ``root``) or ``"none"``.
@@ -268,7 +330,7 @@ class ImageFolder(_Opened):
         self,
         root: str | os.PathLike[str],
         transform: Any = None,
-        target_transform: None = None,
+        target_transform: Callable[[int], Any] | None = None,
         loader: None = None,
         is_valid_file: None = None,
         allow_empty: bool = False,
@@ -278,7 +340,6 @@ class ImageFolder(_Opened):
     ) -> None:
         refuse_callables(
             "ImageFolder",
-            target_transform=target_transform,
             loader=loader,
             is_valid_file=is_valid_file,
         )
@@ -286,6 +347,8 @@ class ImageFolder(_Opened):
             raise ValueError(f"index must be 'user', 'beside' or 'none', got {index!r}")
         self.root = os.fsdecode(root)
         self.transform = _checked_transform(transform)
+        if target_transform is not None:
+            self.target_transform = target_transform
         self.allow_empty = bool(allow_empty)
         self.index = index
         self._threads = threads
@@ -310,35 +373,50 @@ class ImageList(_ImageDataset):
 
     Args:
         source: a list file, one sample per line, ``path label`` (paths relative to
-            the file), or an iterable of (path, label).
+            the file), or an iterable of (path, label). Labels are whole numbers, or all are
+            numbers, vectors or matrices of one shape: NumPy arrays, tensors or lists. With
+            ``rows`` paths are enough.
         transform: as of :class:`ImageFolder`.
+        rows: as of :meth:`with_rows`.
 
     Raises:
-        ValueError: a line or entry is not a path and a label.
+        ValueError: a line or entry is not a path and a label; those of :meth:`with_rows`.
         FileNotFoundError: the list file does not exist.
     """
 
     def __init__(
         self,
-        source: str | os.PathLike[str] | Iterable[tuple[str | os.PathLike[str], int]],
+        source: str
+        | os.PathLike[str]
+        | Iterable[str | os.PathLike[str] | tuple[str | os.PathLike[str], Any]],
         transform: Any = None,
+        *,
+        rows: Iterable[Mapping[str, Any]] | None = None,
     ) -> None:
         self.transform = _checked_transform(transform)
         if isinstance(source, (str, bytes, os.PathLike)):
             self._dataset = _core.Dataset.open_list(source)
         else:
-            self._dataset = dataset_of_pairs(source)
+            if rows is not None:
+                source = [(one, 0) if isinstance(one, (str, os.PathLike)) else one for one in source]
+            self._dataset = _list_of_pairs(source)
+        if rows is not None:
+            self._dataset = _rows.with_rows(self._dataset, rows)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_samples": list(self.samples)}
+        one = self._dataset
+        samples = [(one.path(i), one.label(i)) for i in range(len(self))]
+        return {**super().__getstate__(), "_samples": samples}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         samples = state.pop("_samples")
         self.__dict__.update(state)
-        self._dataset = dataset_of_pairs(samples)
+        self._adopt(dataset_of_pairs(samples))
 
     def __repr__(self) -> str:
-        return f"headrace.ImageList(samples={len(self)}, transform={self.transform!r})"
+        return (
+            f"headrace.{type(self).__name__}(samples={len(self)}, transform={self.transform!r})"
+        )
 
 
 class Pack(_Container):
@@ -379,10 +457,14 @@ class TarDataset(_Container):
         path: a tar file, or a brace pattern for several:
             ``"train-{000000..000146}.tar"``.
         transform: as of :class:`ImageFolder`.
+        label: the field with the label, which is the rest of a member's name: ``"cls"``
+            holds a whole number; ``"json:class_id"`` is the member ``class_id`` of the
+            JSON object in the field ``json``; ``"none"``: every label is 0.
 
     Samples have the order of the shards and their members. If there are ``.cls``
     members, a sample is an image and the ``.cls`` member of the same name, which
-    holds its label. Otherwise an image's directory is its class.
+    holds its label, unless ``label`` names another. Otherwise an image's directory is
+    its class. Other members are ignored.
 
     Raises:
         FileNotFoundError: a shard does not exist.
@@ -390,12 +472,101 @@ class TarDataset(_Container):
 
     Attributes:
         path: as given.
-        classes: class names, sorted; empty if labels come from ``.cls`` members.
+        label: as given.
+        classes: class names, sorted; empty if labels do not come from directories.
         class_to_idx: label of each class name.
     """
 
+    def __init__(
+        self, path: str | os.PathLike[str], transform: Any = None, *, label: str | None = None
+    ) -> None:
+        self.label = label
+        super().__init__(path, transform)
+
     def _opened(self) -> _core.Dataset:
-        return _core.Dataset.open_tar(self.path)
+        return _core.Dataset.open_tar(self.path, label=self.label)
+
+
+class ParquetDataset(_Opened):
+    """Images in Parquet tables, as Hugging Face's ``datasets`` writes them.
+
+    Opening reads where each image is in its file, without pyarrow. Images are then
+    read by random access, so shuffling is as good as with a folder.
+
+    Args:
+        path: a table, a folder of tables of one split, a pattern
+            (``"data/train-*.parquet"``, ``"train-{00000..00041}-of-00042.parquet"``), or
+            several of these.
+        transform: as of :class:`ImageFolder`.
+        label: the column with the label, a whole number; ``None``: the only ``ClassLabel``,
+            or the column ``label``; ``"none"``: every label is 0.
+        image: the column of images; ``None``: the only one, or the column ``image``.
+
+    Samples have the order of the files and their rows. A column of images is an ``Image`` of
+    ``datasets``, or has bytes or structs with a member ``bytes``. It must not be compressed:
+    ``datasets`` 5 writes it so. A row whose image is null is a bad sample.
+
+    Raises:
+        FileNotFoundError: a table does not exist, or has no row.
+        NotImplementedError: the images are compressed, or the file is no Parquet table.
+        ValueError: a table is damaged, lacks such columns, or differs from the others.
+
+    Attributes:
+        path: as given.
+        label, image: as given.
+        classes: names of the ``ClassLabel``, by label; empty without one, or if some
+            label is none of them.
+        class_to_idx: label of each class name.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        transform: Any = None,
+        *,
+        label: str | None = None,
+        image: str | None = None,
+    ) -> None:
+        one = isinstance(path, (str, bytes, os.PathLike))
+        self.path = os.fsdecode(path) if one else [os.fsdecode(p) for p in path]
+        self.label, self.image = label, image
+        self.transform = _checked_transform(transform)
+        self._open()
+
+    def _opened(self) -> _core.Dataset:
+        paths = [self.path] if isinstance(self.path, str) else self.path
+        return _core.Dataset.open_parquet(paths, label=self.label, image=self.image)
+
+    def _place(self) -> str:
+        return self.path if isinstance(self.path, str) else ", ".join(self.path)
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """The name of every sample: its file's, and its row; read-only."""
+        return _Keys(self._dataset)
+
+
+def _list_of_pairs(pairs: Iterable[Any]) -> _core.Dataset:
+    """As :func:`dataset_of_pairs`, for labels of any type."""
+    listed: list[tuple[Any, Any]] = []
+    for i, pair in enumerate(pairs):
+        try:
+            path, label = pair
+        except (TypeError, ValueError):
+            raise ValueError(f"sample {i} must be a path and a label, got {pair!r}") from None
+        listed.append((path, label))
+    if all(_is_whole(label) for _, label in listed):
+        return dataset_of_pairs(listed)
+    plain = dataset_of_pairs((path, 0) for path, _ in listed)
+    return _rows.with_labels(plain, [label for _, label in listed])
+
+
+def _is_whole(value: Any) -> bool:
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return True
 
 
 def dataset_of_pairs(pairs: Iterable[tuple[Any, int]]) -> _core.Dataset:
@@ -419,22 +590,25 @@ def refuse_callables(who: str, **arguments: Any) -> None:
     for name, value in arguments.items():
         if value is not None:
             raise ValueError(
-                f"{who}: {name} is not supported, because Python functions cannot run in the "
-                "native threads. Leave it out"
-                + (
-                    " and map the labels of each batch"
-                    if name == "target_transform"
-                    else ", or list the files yourself for headrace.ImageList"
-                )
-                + "."
+                f"{who}: {name} is not supported, because the library reads the files. Leave it "
+                "out, or list the files yourself for headrace.ImageList."
             )
 
 
 def _checked_transform(transform: Any) -> Any:
-    """Returns the transform unchanged; raises now if it cannot be translated."""
-    if transform is not None:
-        _transforms.as_transform(transform)
+    """Returns the transform unchanged; raises now if it can never run."""
+    if transform is not None and not _is_native(transform):
+        Pipeline(transform)
     return transform
+
+
+def _is_native(transform: Any) -> bool:
+    """Returns whether all of a transform is native. Raises TypeError if it is none."""
+    try:
+        _transforms.as_transform(transform)
+    except ValueError:
+        return False
+    return True
 
 
 def _position(index: SupportsIndex, count: int) -> int:

@@ -26,7 +26,7 @@ def convert(data: Buffer, form: Form = "coefficients") -> bytes:
     :class:`Converter` per thread, which reuses its memory.
 
     Raises NotImplementedError, with the reason, for images that cannot be converted
-    (PNG, CMYK, arithmetic coding, unusual chroma sampling, ...), and ValueError for
+    (WebP, PNG except as planes, CMYK, arithmetic coding, unusual chroma sampling, ...), and ValueError for
     damaged ones.
     """
     return Converter().convert(data, form)

@@ -43,7 +43,7 @@ def pack(
     kill, a full disk or Ctrl-C, repeat the call to continue.
 
     Args:
-        source: an :class:`ImageFolder`, :class:`ImageList` or :class:`Pack`, or the
+        source: an :class:`ImageFolder` or another dataset of Headrace, or the
             path of one.
         path: of the new file.
         form: the form of the images. ``"coefficients"``: about 1.12 times the bytes;
@@ -121,8 +121,8 @@ def unpack(
     Encoded and indexed samples become the files that were packed, byte for byte.
     Coefficients become JPEG files with the same coefficients and therefore the same
     pixels. Planes become PNG files, with
-    ``.png`` appended to their names. For a pack without classes, ``list.txt`` in
-    ``directory`` lists paths and labels.
+    ``.png`` appended to their names. If the files are not in directories of their
+    classes, as those of a list or of Parquet tables, ``list.txt`` lists paths and labels.
 
     Args:
         path: of the pack.

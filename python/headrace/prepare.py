@@ -88,7 +88,7 @@ class Preparer:
         sample in this epoch.
 
         Raises ValueError for damaged images and NotImplementedError for formats
-        other than JPEG and PNG.
+        that are not decoded.
         """
         if self._recipe is None:
             raise ValueError("this Preparer has no transform: pass one, or use decode()")

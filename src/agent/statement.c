@@ -52,18 +52,24 @@ static json_t *write_path(struct statement_writer *w, const char *path)
     return value;
 }
 
+static int has_shards(const struct hr__dataset_source *source)
+{
+    return source->kind == HR__SOURCE_TAR || source->kind == HR__SOURCE_PARQUET ||
+           source->kind == HR__SOURCE_RANGES;
+}
+
 /* Writes the paths of all samples, or of all containers. */
 static json_t *write_paths(struct statement_writer *w, const struct hr_dataset *origin)
 {
     char path[PATH_MAX];
-    int are_tars = w->source->kind == HR__SOURCE_TAR;
-    size_t count = are_tars ? origin->catalog->header->containers : origin->count;
+    int are_shards = has_shards(w->source);
+    size_t count = are_shards ? origin->catalog->header->containers : origin->count;
     json_t *array = json_array();
     if (!array)
         w->code = -ENOMEM;
     for (size_t i = 0; i < count && !w->code; i++) {
         const char *at = path;
-        if (are_tars)
+        if (are_shards)
             at = hr__containers_path(origin->containers, i);
         else if (hr_dataset_path(origin, i, path, sizeof path) >= sizeof path)
             w->code = -ENAMETOOLONG;
@@ -89,17 +95,39 @@ static json_t *write_labels(const struct hr_dataset *origin)
     return array;
 }
 
-static json_t *write_digest(const struct hr_dataset *origin)
+static json_t *write_ranges(const struct hr_dataset *origin)
+{
+    const struct hr__catalog *c = origin->catalog;
+    json_t *array = json_array();
+    int r = array ? 0 : -1;
+    for (size_t i = 0; !r && i < origin->count; i++) {
+        r = json_array_append_new(array, json_integer(c->ranges[i].container));
+        r = r ? r : json_array_append_new(array, json_integer((json_int_t)c->ranges[i].offset));
+        r = r ? r : json_array_append_new(array, json_integer(c->sizes[i]));
+        r = r ? r : json_array_append_new(array, json_integer(c->labels[i]));
+    }
+    if (!r)
+        return array;
+    json_decref(array);
+    return NULL;
+}
+
+static json_t *digest_text(const uint8_t digest[HR__DIGEST_BYTES])
 {
     static const char digits[] = "0123456789abcdef";
-    uint8_t digest[HR__DIGEST_BYTES];
     char text[2 * HR__DIGEST_BYTES + 1] = "";
-    hr__dataset_digest(origin, digest);
     for (size_t i = 0; i < HR__DIGEST_BYTES; i++) {
         text[2 * i] = digits[digest[i] >> 4];
         text[2 * i + 1] = digits[digest[i] & 15];
     }
     return json_string(text);
+}
+
+static json_t *write_digest(const struct hr_dataset *origin)
+{
+    uint8_t digest[HR__DIGEST_BYTES];
+    hr__dataset_digest(origin, digest);
+    return digest_text(digest);
 }
 
 static void set(struct statement_writer *w, json_t *object, const char *name, json_t *value)
@@ -116,20 +144,46 @@ static json_t *write_members(struct statement_writer *w, const struct hr_dataset
     set(w, object, "kind", json_string(hr__source_words[s->kind]));
     if (w->are_bytes)
         set(w, object, "paths_are", json_string("bytes"));
-    if (s->kind == HR__SOURCE_PATHS || s->kind == HR__SOURCE_TAR)
+    if (s->kind == HR__SOURCE_PATHS || has_shards(s))
         set(w, object, "paths", write_paths(w, origin));
     else
         set(w, object, "path", write_path(w, s->path));
     if (s->kind == HR__SOURCE_PATHS) {
         set(w, object, "labels", write_labels(origin));
+    } else if (s->kind == HR__SOURCE_RANGES) {
+        set(w, object, "ranges", write_ranges(origin));
     } else {
         set(w, object, "count", json_integer((json_int_t)origin->count));
         set(w, object, "digest", write_digest(origin));
     }
+    if (has_shards(s) && s->label)
+        set(w, object, "label", json_string(s->label));
+    if (has_shards(s) && s->image)
+        set(w, object, "image", json_string(s->image));
     if (s->kind == HR__SOURCE_FOLDER) {
         set(w, object, "allow_empty_classes", json_boolean(s->allow_empty_classes));
         set(w, object, "index", json_string(hr__index_words[s->index]));
+        if (s->media == HR_MEDIA_SOUNDS)
+            set(w, object, "media", json_string("sounds"));
     }
+    if (w->code) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+static json_t *write_produced(struct statement_writer *w, const struct hr_dataset *dataset)
+{
+    const struct hr__produced *p = dataset->produced;
+    json_t *object = json_object();
+    w->code = 0;
+    set(w, object, "kind", json_string(hr__source_words[HR__SOURCE_PRODUCED]));
+    set(w, object, "name", json_string(p->name));
+    set(w, object, "count", json_integer((json_int_t)dataset->count));
+    set(w, object, "sample_bytes", json_integer((json_int_t)p->sample_bytes));
+    set(w, object, "layout", digest_text(p->layout));
+    set(w, object, "digest", digest_text(p->digest));
     if (w->code) {
         json_decref(object);
         return NULL;
@@ -141,8 +195,8 @@ static json_t *write_members(struct statement_writer *w, const struct hr_dataset
 static json_t *write_origin(const struct hr_dataset *origin, struct hr_error *error)
 {
     struct statement_writer w = {.source = &origin->source};
-    json_t *object = write_members(&w, origin);
-    if (w.code == -EILSEQ) {
+    json_t *object = origin->produced ? write_produced(&w, origin) : write_members(&w, origin);
+    if (w.code == -EILSEQ && !origin->produced) {
         w.are_bytes = 1;
         object = write_members(&w, origin);
     }
@@ -181,11 +235,12 @@ int hr__statement_write(char **text, const struct hr_dataset *dataset,
     char *dump = NULL;
     *text = NULL;
     json_t *root = json_object(), *what = write_origin(origin, &why);
-    if (what && dataset->parent)
+    if (what && dataset->indices)
         what = write_subset(what, dataset);
     int r = json_object_set_new(root, "dataset", what);
     if (!r)
-        r = json_object_set_new(root, "recipe", hr__stated_recipe_write(recipe));
+        r = json_object_set_new(
+            root, "recipe", dataset->produced ? json_object() : hr__stated_recipe_write(recipe));
     if (!r)
         r = json_object_set_new(root, "version", json_integer(HR__STATEMENT_VERSION));
     if (!r)
@@ -213,7 +268,10 @@ static int open_kind(struct hr_dataset **out, const struct hr__stated_dataset *s
     struct hr_dataset_options options;
     hr_dataset_options_default(&options);
     options.index = stated->index;
+    options.media = stated->media;
     options.allow_empty_classes = stated->allow_empty_classes;
+    options.label = *stated->label ? stated->label : NULL;
+    options.image = *stated->image ? stated->image : NULL;
     switch (stated->kind) {
     case HR__SOURCE_FOLDER:
         return hr_dataset_open_folder(out, stated->paths[0], &options, error);
@@ -222,7 +280,21 @@ static int open_kind(struct hr_dataset **out, const struct hr__stated_dataset *s
     case HR__SOURCE_PACK:
         return hr_dataset_open_pack(out, stated->paths[0], &options, error);
     case HR__SOURCE_TAR:
-        return hr__dataset_open_tars(out, stated->paths, stated->path_count, &options, error);
+    case HR__SOURCE_PARQUET:
+        return hr__dataset_open_shards(out, stated->kind,
+                                       &(struct hr__shards){stated->paths, stated->path_count},
+                                       &options, error);
+    case HR__SOURCE_RANGES:
+        return hr_dataset_from_ranges(
+            out,
+            &(struct hr_dataset_ranges){.size = sizeof(struct hr_dataset_ranges),
+                                        .files = (const char *const *)stated->paths,
+                                        .file_count = stated->path_count,
+                                        .ranges = (const struct hr_dataset_range *)stated->ranges,
+                                        .count = stated->range_count},
+            error);
+    case HR__SOURCE_PRODUCED:
+        return hr__dataset_create_produced(out, stated->count, &stated->produced, error);
     case HR__SOURCE_PATHS:
         break;
     }
@@ -236,7 +308,8 @@ static int open_origin(struct hr_dataset **out, const struct hr__stated_dataset 
 {
     uint8_t digest[HR__DIGEST_BYTES];
     int r = open_kind(out, stated, error);
-    if (r || stated->kind == HR__SOURCE_PATHS)
+    if (r || stated->kind == HR__SOURCE_PATHS || stated->kind == HR__SOURCE_RANGES ||
+        stated->kind == HR__SOURCE_PRODUCED)
         return r;
     hr__dataset_digest(*out, digest);
     size_t now = hr_dataset_count(*out);
@@ -274,8 +347,11 @@ int hr__statement_read(const char *text, size_t length, struct hr_dataset **data
     int r = hr__statement_parse(&stated, text, length, error);
     if (r)
         return r;
-    r = hr_recipe_create(recipe, stated.recipe.operations, stated.recipe.count,
-                         &stated.recipe.options, error);
+    if (!stated.dataset->is_subset && stated.dataset->kind == HR__SOURCE_PRODUCED)
+        r = hr__recipe_create_raw(recipe, stated.dataset->produced.sample_bytes, error);
+    else
+        r = hr_recipe_create(recipe, stated.recipe.operations, stated.recipe.count,
+                             &stated.recipe.options, error);
     if (!r)
         r = open_dataset(dataset, stated.dataset, error);
     if (r)

@@ -3,11 +3,15 @@
  * can open the same.
  *
  * It is compact JSON with sorted keys, so equal statements are equal texts:
- * {"version": 1, "dataset": {...}, "recipe": {...}}. A dataset is one of
+ * {"version": 1, "dataset": {...}, "recipe": {...}}. The recipe of a produced dataset is {}. A
+ * dataset is one of
  *   {"kind": "folder", "path": absolute, "allow_empty_classes", "index", "count", "digest"}
  *   {"kind": "list" | "pack", "path": absolute, "count", "digest"}
- *   {"kind": "tar", "paths": absolute ones, "count", "digest"}
+ *   {"kind": "tar" | "parquet", "paths": absolute ones, "count", "digest"}, "label" and "image"
+ *    if they are named
+ *   {"kind": "ranges", "paths": absolute ones, "ranges": path, offset, bytes, label of each sample}
  *   {"kind": "paths", "paths": absolute ones, "labels"}
+ *   {"kind": "produced", "name", "count", "sample_bytes", "layout", "digest"}
  *   {"kind": "subset", "of": dataset, "indices"}
  * "digest" is the digest of names and labels (dataset/describe.h). If the agent finds another
  * one, because files were added, it fails with -ESTALE. A recipe lists its options and operations
@@ -20,8 +24,8 @@
 #include <headrace/dataset.h>
 #include <headrace/recipe.h>
 
-/* *text is the caller's, freed with hr__free. Errors: -ENOTSUP: the dataset cannot be described;
- * -ENOMEM. May block on the file system. */
+/* `recipe` may be NULL with a produced dataset. *text is the caller's, freed with hr__free. Errors:
+ * -ENOTSUP: the dataset cannot be described; -ENOMEM. May block on the file system. */
 int hr__statement_write(char **text, const struct hr_dataset *dataset,
                         const struct hr_recipe *recipe, struct hr_error *error);
 

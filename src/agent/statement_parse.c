@@ -4,13 +4,23 @@
 
 #include "base/memory.h"
 
+#include <headrace/producer.h>
+
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
 
-const char *const hr__source_words[] = {
-    [HR__SOURCE_PATHS] = "paths", [HR__SOURCE_FOLDER] = "folder", [HR__SOURCE_LIST] = "list",
-    [HR__SOURCE_PACK] = "pack",   [HR__SOURCE_TAR] = "tar",       NULL};
+const char *const hr__source_words[] = {[HR__SOURCE_PATHS] = "paths",
+                                        [HR__SOURCE_FOLDER] = "folder",
+                                        [HR__SOURCE_LIST] = "list",
+                                        [HR__SOURCE_PACK] = "pack",
+                                        [HR__SOURCE_TAR] = "tar",
+                                        [HR__SOURCE_PARQUET] = "parquet",
+                                        [HR__SOURCE_RANGES] = "ranges",
+                                        [HR__SOURCE_PRODUCED] = "produced",
+                                        NULL};
+static const char *const media_words[] = {
+    [HR_MEDIA_IMAGES] = "images", [HR_MEDIA_SOUNDS] = "sounds", NULL};
 const char *const hr__index_words[] = {[HR_INDEX_USER_CACHE] = "user",
                                        [HR_INDEX_BESIDE_DATA] = "beside",
                                        [HR_INDEX_NONE] = "none",
@@ -145,15 +155,16 @@ static int digit_of(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static void read_digest(struct hr__json *reader, const json_t *object, uint8_t *out)
+static void read_digest(struct hr__json *reader, const json_t *object, const char *name,
+                        uint8_t *out)
 {
     char text[2 * HR__DIGEST_BYTES + 1];
-    hr__json_name(reader, object, "digest", text, sizeof text);
+    hr__json_name(reader, object, name, text, sizeof text);
     size_t length = strlen(text);
     for (size_t i = 0; i < length && !reader->code; i++) {
         int digit = digit_of(text[i]);
         if (digit < 0 || length != 2 * HR__DIGEST_BYTES)
-            hr__json_fail(reader, -EINVAL, "digest", "must be %d digits from 0 to f",
+            hr__json_fail(reader, -EINVAL, name, "must be %d digits from 0 to f",
                           2 * HR__DIGEST_BYTES);
         else
             out[i / 2] = (uint8_t)(out[i / 2] << 4 | digit);
@@ -166,8 +177,22 @@ static size_t read_found(struct hr__json *reader, const json_t *object,
 {
     const struct hr__json_range range = {0, 0x1p53, HR__REQUIRED};
     out->count = (uint64_t)hr__json_integer(reader, object, "count", range);
-    read_digest(reader, object, out->digest);
+    read_digest(reader, object, "digest", out->digest);
     return 2;
+}
+
+/* The same for a produced dataset. */
+static size_t read_produced(struct hr__json *reader, const json_t *object,
+                            struct hr__stated_dataset *out)
+{
+    struct hr__produced *p = &out->produced;
+    const struct hr__json_range sizes = {1, (double)HR_PRODUCED_BYTES_MAX, HR__REQUIRED};
+    hr__json_name(reader, object, "name", p->name, sizeof p->name);
+    p->sample_bytes = (uint64_t)hr__json_integer(reader, object, "sample_bytes", sizes);
+    read_digest(reader, object, "layout", p->layout);
+    size_t members = 3 + read_found(reader, object, out);
+    memcpy(p->digest, out->digest, sizeof p->digest);
+    return members;
 }
 
 static size_t read_source(struct hr__json *reader, const json_t *object,
@@ -176,20 +201,40 @@ static size_t read_source(struct hr__json *reader, const json_t *object,
     int are_bytes = read_paths_are(reader, object);
     size_t members = 1 + (size_t)are_bytes;
     out->kind = (enum hr__source_kind)hr__json_word(reader, object, "kind", hr__source_words);
-    if (out->kind == HR__SOURCE_PATHS || out->kind == HR__SOURCE_TAR)
+    if (out->kind == HR__SOURCE_PRODUCED)
+        return members + read_produced(reader, object, out);
+    int are_shards = out->kind == HR__SOURCE_TAR || out->kind == HR__SOURCE_PARQUET;
+    int are_ranges = out->kind == HR__SOURCE_RANGES;
+    if (out->kind == HR__SOURCE_PATHS || are_shards || are_ranges)
         read_paths(reader, object, out, are_bytes);
     else
         read_one_path(reader, object, out, are_bytes);
     members++;
-    if (out->kind == HR__SOURCE_TAR && !out->path_count)
+    if (are_shards && !out->path_count)
         hr__json_fail(reader, -EINVAL, "paths", "are none; write at least one");
-    if (out->kind != HR__SOURCE_PATHS)
+    if (are_ranges) {
+        const size_t each = sizeof(struct hr_dataset_range) / sizeof(int64_t);
+        size_t numbers = read_integers(reader, object, "ranges", INT64_MIN, &out->ranges);
+        if (numbers % each)
+            hr__json_fail(reader, -EINVAL, "ranges", "are %zu numbers, not %zu each", numbers,
+                          each);
+        out->range_count = numbers / each;
+        members++;
+    } else if (out->kind != HR__SOURCE_PATHS)
         members += read_found(reader, object, out);
     if (out->kind == HR__SOURCE_PATHS) {
         size_t labels = read_integers(reader, object, "labels", INT64_MIN, &out->labels);
         if (labels != out->path_count)
             hr__json_fail(reader, -EINVAL, "labels", "are %zu for %zu paths", labels,
                           out->path_count);
+        members++;
+    }
+    if (are_shards && json_object_get(object, "label")) {
+        hr__json_name(reader, object, "label", out->label, sizeof out->label);
+        members++;
+    }
+    if (are_shards && json_object_get(object, "image")) {
+        hr__json_name(reader, object, "image", out->image, sizeof out->image);
         members++;
     }
     if (out->kind == HR__SOURCE_FOLDER) {
@@ -199,6 +244,10 @@ static size_t read_source(struct hr__json *reader, const json_t *object,
         out->allow_empty_classes = empty;
         out->index = (enum hr_index_policy)hr__json_word(reader, object, "index", hr__index_words);
         members += 2;
+        if (json_object_get(object, "media")) {
+            out->media = (enum hr_media)hr__json_word(reader, object, "media", media_words);
+            members++;
+        }
     }
     return members;
 }
@@ -211,6 +260,7 @@ static void clear_dataset(struct hr__stated_dataset *d)
             hr__free(d->paths[i]);
         hr__free(d->paths);
         hr__free(d->labels);
+        hr__free(d->ranges);
         hr__free(d->indices);
         hr__free(d);
         d = of;
@@ -267,7 +317,12 @@ int hr__statement_parse(struct hr__statement *out, const char *text, size_t leng
         if (!recipe)
             hr__json_fail(&reader, -EINVAL, "recipe", "is missing; write an object");
         size_t mark = hr__json_enter(&reader, "recipe", -1);
-        if (!reader.code)
+        int is_produced =
+            out->dataset && !out->dataset->is_subset && out->dataset->kind == HR__SOURCE_PRODUCED;
+        if (!reader.code && is_produced && json_object_size(recipe))
+            hr__json_fail(&reader, -EINVAL, "",
+                          "has members, which a produced dataset has no use for");
+        if (!reader.code && !is_produced)
             hr__stated_recipe_read(&reader, recipe, &out->recipe);
         hr__json_leave(&reader, mark);
         json_decref(root);

@@ -18,13 +18,19 @@ struct hr__stated_dataset {
     size_t index_count;
 
     enum hr__source_kind kind;
-    char **paths; /* absolute; any number for TAR and PATHS, else one */
+    char **paths; /* absolute; any number for TAR, PARQUET, RANGES and PATHS; else
+                   * one */
     size_t path_count;
     int64_t *labels; /* PATHS: one for each path */
-    uint64_t count;  /* other kinds: number of samples that the job found */
+    int64_t *ranges; /* RANGES: struct hr_dataset_range, its four numbers for each sample */
+    size_t range_count;
+    uint64_t count; /* other kinds: number of samples that the job found */
     uint8_t digest[HR__DIGEST_BYTES];
-    enum hr_index_policy index; /* FOLDER */
-    int allow_empty_classes;    /* FOLDER */
+    enum hr_index_policy index;   /* FOLDER */
+    enum hr_media media;          /* FOLDER */
+    int allow_empty_classes;      /* FOLDER */
+    char label[256], image[256];  /* TAR, PARQUET: as in hr_dataset_options; "": NULL */
+    struct hr__produced produced; /* PRODUCED; its digest is `digest` */
 };
 
 struct hr__statement {

@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/machine.h"
 #include "base/memory.h"
+#include "recipe/tensor.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -130,19 +131,7 @@ static int is_count(uint64_t value)
 
 static const char *check_attached(const struct hr__wire_message *m)
 {
-    const struct hr_tensor_spec *s = &m->attached.spec;
-    if (!is_count(m->attached.samples))
-        return "samples";
-    if (!within((int64_t)s->dtype, HR_UINT8, HR_FLOAT32))
-        return "dtype";
-    if (!within((int64_t)s->layout, HR_NCHW, HR_NHWC))
-        return "layout";
-    if (!within(s->channels, 1, 4))
-        return "channels";
-    if (!within(s->height, 1, 1 << 16) || !within(s->width, 1, 1 << 16))
-        return "height and width";
-    size_t bytes = (size_t)s->channels * (size_t)s->height * (size_t)s->width;
-    return s->bytes == bytes * hr_dtype_bytes(s->dtype) ? NULL : "bytes";
+    return is_count(m->attached.samples) ? hr__tensor_wrong(&m->attached.spec) : "samples";
 }
 
 static const char *check_seek(const struct hr__wire_message *m)
@@ -199,6 +188,28 @@ static const char *check_text(const struct hr__wire_message *m)
     return m->text.bytes <= HR__WIRE_TEXT_BYTES_MAX ? NULL : "bytes";
 }
 
+static const char *check_produce(const struct hr__wire_message *m)
+{
+    const struct hr__wire_produce *p = &m->produce;
+    if (!p->text_bytes || p->text_bytes > HR__WIRE_TEXT_BYTES_MAX)
+        return "text_bytes";
+    return !within(p->slots, HR__WIRE_SLOTS_MIN, HR__WIRE_SLOTS_MAX) ? "slots"
+           : p->job <= 0                                             ? "job"
+                                                                     : NULL;
+}
+
+static const char *check_make(const struct hr__wire_message *m)
+{
+    if (!is_count(m->make.index))
+        return "index";
+    return m->make.slot < HR__WIRE_SLOTS_MAX ? NULL : "slot";
+}
+
+static const char *check_made(const struct hr__wire_message *m)
+{
+    return m->made.slot >= HR__WIRE_SLOTS_MAX ? "slot" : m->made.is_bad > 1 ? "is_bad" : NULL;
+}
+
 static const struct kind kinds[HR__WIRE_TYPES] = {
     [HR__WIRE_HELLO] = {.name = "HELLO",
                         .bytes = sizeof(struct hr__wire_hello),
@@ -253,6 +264,19 @@ static const struct kind kinds[HR__WIRE_TYPES] = {
                        .bytes = sizeof(struct hr__wire_text),
                        .check = check_text,
                        .files = 1},
+    [HR__WIRE_PRODUCE] = {.name = "PRODUCE",
+                          .bytes = sizeof(struct hr__wire_produce),
+                          .check = check_produce,
+                          .files = 2},
+    [HR__WIRE_PRODUCING] = {.name = "PRODUCING"},
+    [HR__WIRE_MAKE] = {.name = "MAKE",
+                       .bytes = sizeof(struct hr__wire_make),
+                       .check = check_make,
+                       .gap = GAP(hr__wire_make, slot, sizeof(struct hr__wire_make))},
+    [HR__WIRE_MADE] = {.name = "MADE",
+                       .bytes = sizeof(struct hr__wire_made),
+                       .check = check_made,
+                       .text = {PART(hr__wire_made, reason)}},
 };
 
 static const struct kind *kind_of(uint32_t type)

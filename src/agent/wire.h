@@ -13,6 +13,10 @@
  *   job     LEAVE             nothing
  *   agent   BAD, HALT         nothing; the agent may send them at any time
  *   agent   EXPELLED          SEEK; likewise at any time
+ *   producer HELLO            WELCOME | REFUSED
+ *   producer PRODUCE + files  PRODUCING | REFUSED
+ *   agent   MAKE              MADE, in any order
+ *   producer LEAVE            nothing: it makes no more samples
  *   viewer  HELLO             WELCOME | REFUSED
  *   viewer  STATUS | TRACE    TEXT + file | REFUSED
  *   viewer  END               the agent ends and closes the connection
@@ -25,9 +29,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HR__WIRE_MAGIC   0x47415248u /* "HRAG" */
-#define HR__WIRE_VERSION 4u
-#define HR__WIRE_FILES   4 /* file descriptors attached to one message, at most */
+#define HR__WIRE_MAGIC     0x47415248u /* "HRAG" */
+#define HR__WIRE_VERSION   6u
+#define HR__WIRE_SLOTS_MIN 2u /* of a producer's memory */
+#define HR__WIRE_SLOTS_MAX 64u
+#define HR__WIRE_FILES     4 /* file descriptors attached to one message, at most */
 /* Largest text in a file: a dataset and recipe, a status, or a trace. */
 #define HR__WIRE_TEXT_BYTES_MAX (UINT64_C(1) << 30)
 
@@ -48,6 +54,10 @@ enum hr__wire_type {
     HR__WIRE_TRACE,
     HR__WIRE_END,
     HR__WIRE_TEXT,
+    HR__WIRE_PRODUCE,
+    HR__WIRE_PRODUCING,
+    HR__WIRE_MAKE,
+    HR__WIRE_MADE,
     HR__WIRE_TYPES
 };
 
@@ -149,6 +159,30 @@ struct hr__wire_trace {
     double seconds;
 };
 
+/* A process that makes the samples of a produced dataset (headrace/producer.h). Files: the text of
+ * the dataset, as with ATTACH, and the memory of its slots. */
+struct hr__wire_produce {
+    uint64_t text_bytes;
+    uint32_t slots;
+    int32_t job; /* id of the process whose loader started it */
+};
+
+/* Asks for a sample. */
+struct hr__wire_make {
+    uint64_t request; /* a number that the answer repeats */
+    uint64_t index, epoch, seed;
+    uint32_t slot;
+};
+
+/* The sample is in its slot, or cannot be made. */
+struct hr__wire_made {
+    uint64_t request;
+    int64_t label;
+    uint32_t slot;
+    uint32_t is_bad; /* it cannot be made, for this reason */
+    char reason[256];
+};
+
 /* File: the text. */
 struct hr__wire_text {
     uint64_t bytes;
@@ -171,6 +205,9 @@ struct hr__wire_message {
         struct hr__wire_halt halt;
         struct hr__wire_trace trace;
         struct hr__wire_text text;
+        struct hr__wire_produce produce;
+        struct hr__wire_make make;
+        struct hr__wire_made made;
     };
     int files[HR__WIRE_FILES];
     int file_count;

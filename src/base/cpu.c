@@ -12,12 +12,39 @@
 #endif
 
 #if defined(__x86_64__)
-/* clang recognises F16C by name only from version 19 on. */
-static int has_f16c(void)
+
+/* States of registers that the system saves, in XCR0. */
+#define SAVED_AVX    0x06u
+#define SAVED_AVX512 0xE6u
+
+static unsigned saved_states(void)
+{
+    unsigned low, high;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+}
+
+static int all_of(unsigned found, unsigned wanted)
+{
+    return (found & wanted) == wanted;
+}
+
+/* From the processor itself: not every compiler's runtime knows it (__builtin_cpu_supports). */
+static enum hr__isa detect_x86(void)
 {
     unsigned a, b, c, d;
-    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+    if (!__get_cpuid(1, &a, &b, &c, &d) ||
+        !all_of(c, bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C | bit_POPCNT) ||
+        !all_of(saved_states(), SAVED_AVX) || !__get_cpuid_count(7, 0, &a, &b, &c, &d) ||
+        !all_of(b, bit_AVX2 | bit_BMI | bit_BMI2))
+        return HR__ISA_PORTABLE;
+    if (!all_of(saved_states(), SAVED_AVX512) ||
+        !all_of(b, bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL) ||
+        !all_of(c, bit_AVX512VBMI | bit_AVX512VBMI2 | bit_AVX512VNNI))
+        return HR__ISA_AVX2;
+    return HR__ISA_AVX512;
 }
+
 #endif
 
 static enum hr__isa detect(void)
@@ -26,15 +53,7 @@ static enum hr__isa detect(void)
 #if defined(__aarch64__)
     best = HR__ISA_NEON;
 #elif defined(__x86_64__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-        __builtin_cpu_supports("bmi2") && has_f16c())
-        best = HR__ISA_AVX2;
-    if (best == HR__ISA_AVX2 && __builtin_cpu_supports("avx512f") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
-        __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512vnni"))
-        best = HR__ISA_AVX512;
+    best = detect_x86();
 #endif
     const char *wish = getenv("HEADRACE_ISA");
     if (wish && !strcmp(wish, "portable"))

@@ -6,7 +6,7 @@
 enum hr__isa {
     HR__ISA_PORTABLE = 0,
     HR__ISA_NEON = 1,   /* 64-bit ARM; every machine of that kind has it */
-    HR__ISA_AVX2 = 1,   /* AVX2, F16C, BMI1/2 */
+    HR__ISA_AVX2 = 1,   /* AVX2, FMA, F16C, BMI1/2 */
     HR__ISA_AVX512 = 2, /* F, BW, DQ, VL, VBMI, VBMI2, VNNI */
 };
 

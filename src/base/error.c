@@ -117,25 +117,43 @@ int hr__fail(struct hr_error *error, int code, const char *format, ...)
     return code;
 }
 
-/* Guards log_fn and log_arg. Held only to copy them, never during a call of log_fn. */
+/* Guards log_fn and log_arg. Held only to copy them, never during a call of log_fn, and across
+ * fork, so that no child inherits it from another thread. */
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 static hr_log_fn log_fn;
 static void *log_arg;
 
-void hr_log_set(hr_log_fn fn, void *arg)
+static void lock_log(void)
 {
     pthread_mutex_lock(&log_lock);
+}
+
+static void unlock_log(void)
+{
+    pthread_mutex_unlock(&log_lock);
+}
+
+/* When the library is loaded: handlers that are registered later take their locks before this one,
+ * as code that logs under a lock does. */
+static __attribute__((constructor)) void set_log_handlers(void)
+{
+    pthread_atfork(lock_log, unlock_log, unlock_log);
+}
+
+void hr_log_set(hr_log_fn fn, void *arg)
+{
+    lock_log();
     log_fn = fn;
     log_arg = arg;
-    pthread_mutex_unlock(&log_lock);
+    unlock_log();
 }
 
 void hr__log(enum hr_log_level level, const char *format, ...)
 {
-    pthread_mutex_lock(&log_lock);
+    lock_log();
     hr_log_fn fn = log_fn;
     void *arg = log_arg;
-    pthread_mutex_unlock(&log_lock);
+    unlock_log();
     if (!fn)
         return;
     char line[HR_ERROR_MESSAGE_BYTES];

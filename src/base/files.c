@@ -30,6 +30,20 @@ ssize_t hr__read_text(const char *path, char *out, size_t capacity)
     return code ? code : (ssize_t)length;
 }
 
+void hr__program_text(char *out, size_t capacity)
+{
+    char raw[256];
+    ssize_t n = hr__read_text("/proc/self/cmdline", raw, sizeof raw);
+    for (ssize_t i = 0; i + 1 < n; i++)
+        if (!raw[i])
+            raw[i] = ' ';
+    size_t word = strcspn(raw, " "), name = 0;
+    for (size_t i = 0; i < word; i++)
+        if (raw[i] == '/')
+            name = i + 1;
+    hr__printable(out, capacity, raw + name);
+}
+
 int64_t hr__read_at(int fd, void *out, size_t length, uint64_t offset)
 {
     size_t got = 0;

@@ -12,6 +12,9 @@
  * also on failure. Returns the length, or a negative errno. */
 ssize_t hr__read_text(const char *path, char *out, size_t capacity);
 
+/* Writes this program's command line, without its folder and as far as it fits, for people. */
+void hr__program_text(char *out, size_t capacity);
+
 /* Reads up to `length` bytes at `offset`. Returns how many, which are fewer only at the end of the
  * file, or a negative errno. */
 int64_t hr__read_at(int fd, void *out, size_t length, uint64_t offset);

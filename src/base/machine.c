@@ -1,4 +1,4 @@
-/* Reads /proc and /sys: control groups, cores and memory; see machine.h. Nodes are in nodes.c. */
+/* Reads /proc and /sys: control groups, cores, memory, NUMA nodes, PCI devices; see machine.h. */
 #include "base/machine.h"
 
 #include "base/files.h"
@@ -6,6 +6,8 @@
 
 #include <headrace/base.h>
 
+#include <ctype.h>
+#include <dirent.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +25,9 @@
 #define LIST_MOST (1u << 20)
 
 #define PATH_BYTES 4400
+
+/* Room for a list of nodes or cores; longer ones are cut, at a range's end or not. */
+#define LIST_BYTES 8192
 
 /* Reads the beginning of FOLDER/NAME. Returns 0 if it does not exist or is empty. */
 static int read_in(const char *folder, const char *name, char *out, size_t capacity)
@@ -330,6 +335,123 @@ uint64_t hr__memory_pages(const struct hr__memory_limits *memory)
 {
     uint64_t most = smaller(memory->available, memory->group_pages);
     return smaller(most, hr__memory_usable(memory));
+}
+
+/* ---- NUMA nodes and devices ---- */
+
+/* Returns the set of a list of nodes. */
+static uint64_t nodes_in(const char *list)
+{
+    unsigned first, last;
+    uint64_t nodes = 0;
+    while (hr__range_next(&list, &first, &last))
+        for (unsigned node = first; node <= last && node < HR__NODES_MAX; node++)
+            nodes |= UINT64_C(1) << node;
+    return nodes;
+}
+
+uint64_t hr__nodes_usable(const char *root)
+{
+    char text[LIST_BYTES];
+    if (!read_in(root, "sys/devices/system/node/has_memory", text, sizeof text) &&
+        !read_in(root, "sys/devices/system/node/online", text, sizeof text))
+        return 0;
+    uint64_t nodes = nodes_in(text);
+    const char *key = "\nMems_allowed_list:";
+    const char *allowed =
+        read_in(root, "proc/self/status", text, sizeof text) ? strstr(text, key) : NULL;
+    if (!allowed)
+        return nodes;
+    allowed += strlen(key);
+    return nodes & nodes_in(allowed + strspn(allowed, " \t"));
+}
+
+cpu_set_t *hr__cores_of_node(const char *root, int node, size_t *bytes)
+{
+    char name[80], text[LIST_BYTES];
+    snprintf(name, sizeof name, "sys/devices/system/node/node%d/cpulist", node);
+    if (node < 0 || !read_in(root, name, text, sizeof text))
+        return NULL;
+    cpu_set_t *mine = hr__cores_affinity(bytes);
+    cpu_set_t *both = mine ? CPU_ALLOC(8 * *bytes) : NULL;
+    const char *list = text;
+    unsigned first, last;
+    int count = 0;
+    if (both)
+        CPU_ZERO_S(*bytes, both);
+    while (both && hr__range_next(&list, &first, &last))
+        for (unsigned core = first; core <= last && core < 8 * *bytes; core++)
+            if (CPU_ISSET_S(core, *bytes, mine) && !CPU_ISSET_S(core, *bytes, both)) {
+                CPU_SET_S(core, *bytes, both);
+                count++;
+            }
+    CPU_FREE(mine);
+    if (count)
+        return both;
+    CPU_FREE(both);
+    return NULL;
+}
+
+int hr__nodes_own(const char *root)
+{
+    uint64_t nodes = hr__nodes_usable(root);
+    size_t bytes;
+    cpu_set_t *mine = hr__cores_affinity(&bytes);
+    int all = mine ? CPU_COUNT_S(bytes, mine) : 0, found = -1;
+    CPU_FREE(mine);
+    for (int node = 0; all && node < HR__NODES_MAX && found < 0; node++) {
+        cpu_set_t *here = nodes >> node & 1 ? hr__cores_of_node(root, node, &bytes) : NULL;
+        if (here && CPU_COUNT_S(bytes, here) == all)
+            found = node;
+        CPU_FREE(here);
+    }
+    return found;
+}
+
+/* Reads a number of a PCI device; -1 if it cannot be read. */
+static long device_number(const char *root, const char *device, const char *name)
+{
+    char folder[PATH_BYTES], text[32];
+    snprintf(folder, sizeof folder, "%s/sys/bus/pci/devices/%.63s", root, device);
+    return read_in(folder, name, text, sizeof text) ? strtol(text, NULL, 0) : -1;
+}
+
+/* Writes the name that /sys has for a bus id. Returns 0 if it is none: nothing but hexadecimal
+ * digits, colons and points becomes part of a path. */
+static int device_name(const char *bus_id, char name[64])
+{
+    size_t length = strlen(bus_id);
+    if (!length || length >= 64)
+        return 0;
+    for (size_t i = 0; i <= length; i++)
+        name[i] = (char)tolower((unsigned char)bus_id[i]);
+    return strspn(name, "0123456789abcdef:.") == length;
+}
+
+int hr__device_node(const char *root, const char *bus_id)
+{
+    char name[64];
+    long node = device_name(bus_id, name) ? device_number(root, name, "numa_node") : -1;
+    return node >= 0 && node < HR__NODES_MAX ? (int)node : -1;
+}
+
+int hr__device_peers(const char *root, const char *bus_id)
+{
+    char path[4096], name[64];
+    int count = 0, node = hr__device_node(root, bus_id);
+    if (node < 0 || !device_name(bus_id, name))
+        return 0;
+    long class = device_number(root, name, "class"), vendor = device_number(root, name, "vendor");
+    snprintf(path, sizeof path, "%s/sys/bus/pci/devices", root);
+    DIR *devices = opendir(path);
+    const struct dirent *entry;
+    while (devices && (entry = readdir(devices)))
+        count += class >= 0 && device_number(root, entry->d_name, "class") == class &&
+                 device_number(root, entry->d_name, "vendor") == vendor &&
+                 device_number(root, entry->d_name, "numa_node") == node;
+    if (devices)
+        closedir(devices);
+    return count;
 }
 
 /* ---- the public view ---- */

@@ -26,6 +26,7 @@ enum hr__tag {
     HR__TAG_SLOT, /* batch memory */
     HR__TAG_AGENT,
     HR__TAG_MEMORY,
+    HR__TAG_METRICS,
     HR__TAG_COUNT
 };
 

@@ -14,6 +14,7 @@ enum hr__purpose {
     HR__PURPOSE_SHUFFLE = 1,
     HR__PURPOSE_OPERATION = 2, /* + the operation's position in the recipe << 8 */
     HR__PURPOSE_REPLACEMENT = 3,
+    HR__PURPOSE_MIX = 4,
 };
 
 /* A stream of random numbers. hr__random_init derives the key from the seed and the other

@@ -1,6 +1,8 @@
 /* Starts threads that block signals; see thread.h. */
 #include "base/thread.h"
 
+#include <time.h>
+
 sigset_t hr__signals_block(void)
 {
     static const int faults[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL};
@@ -18,4 +20,13 @@ int hr__thread_create(pthread_t *out, void *(*run)(void *), void *arg)
     int r = pthread_create(out, NULL, run, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return -r;
+}
+
+void hr__cond_init(pthread_cond_t *condition)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &monotonic);
+    pthread_condattr_destroy(&monotonic);
 }

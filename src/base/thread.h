@@ -19,4 +19,7 @@ sigset_t hr__signals_block(void);
  * -EAGAIN if the system allows no more threads. The caller joins or detaches the thread. */
 int hr__thread_create(pthread_t *out, void *(*run)(void *), void *arg);
 
+/* Initialises a condition whose pthread_cond_timedwait takes times of CLOCK_MONOTONIC. */
+void hr__cond_init(pthread_cond_t *condition);
+
 #endif

@@ -4,14 +4,18 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "codec/codec.h"
+#include "codec/sound.h"
+#include "dataset/names.h"
 
 #include <headrace/recipe.h>
+#include <headrace/sound.h>
 
 #include <errno.h>
 
 struct hr__checker {
     struct hr_preparer *preparer;
-    uint64_t max_pixels;
+    int is_sound; /* the sample has to be one */
+    uint64_t max_pixels, max_source_bytes;
     void *pixels;
     size_t capacity; /* of the pixel memory, in bytes */
 };
@@ -25,6 +29,7 @@ int hr__checker_create(struct hr__checker **out, struct hr_error *error)
         return hr__fail(error, -ENOMEM, "out of memory for a decoder");
     hr_recipe_options_default(&limits);
     c->max_pixels = limits.max_pixels;
+    c->max_source_bytes = limits.max_source_bytes;
     int r = hr_preparer_create(&c->preparer, error);
     if (r)
         hr__checker_destroy(&c);
@@ -50,23 +55,67 @@ int hr__checker_info(struct hr__checker *checker, const void *bytes, size_t leng
     return r ? r : hr__check_pixels(info, checker->max_pixels, error);
 }
 
+int hr__checker_expect(struct hr__checker *checker, const struct hr_dataset *dataset, size_t index,
+                       const void *bytes, size_t length)
+{
+    char name[4097];
+    size_t n = hr_dataset_key(dataset, index, name, sizeof name);
+    if (n >= sizeof name)
+        n = 0; /* no file has such a name: it is content alone that counts */
+    checker->is_sound = hr__name_is_sound(name, n) ||
+                        (hr_sound_recognise(bytes, length) && !hr__name_is_image(name, n));
+    return checker->is_sound;
+}
+
+int hr__checker_expects_sound(const struct hr__checker *checker)
+{
+    return checker->is_sound;
+}
+
+static int reserve(struct hr__checker *c, size_t needed, struct hr_error *error)
+{
+    if (needed <= c->capacity)
+        return 0;
+    hr__free(c->pixels);
+    c->capacity = 0;
+    c->pixels = hr__alloc_aligned(HR__TAG_LOADER, needed, 0);
+    if (!c->pixels)
+        return hr__fail(error, -ENOMEM, "out of memory for %zu bytes to decode to", needed);
+    c->capacity = needed;
+    return 0;
+}
+
+/* Decodes all frames of a sound, a part at a time. */
+static int decode_sound(struct hr__checker *c, const void *bytes, size_t length,
+                        struct hr_error *error)
+{
+    struct hr_sound_info info;
+    const uint64_t part = 1 << 22;
+    int r = hr__sound_check_bytes(length, c->max_source_bytes, error);
+    if (!r)
+        r = hr_preparer_sound_info(c->preparer, bytes, length, &info, error);
+    for (uint64_t at = 0; !r && at < info.frames; at += part) {
+        uint64_t count = info.frames - at < part ? info.frames - at : part;
+        r = reserve(c, (size_t)count * (size_t)info.channels * sizeof(float), error);
+        if (!r)
+            r = hr_preparer_sound_decode(c->preparer, bytes, length, at, count, c->pixels, error);
+    }
+    return r;
+}
+
 int hr__checker_decode(struct hr__checker *checker, const void *bytes, size_t length,
                        struct hr_error *error)
 {
     struct hr__checker *c = checker;
     struct hr_image_info info;
+    if (c->is_sound)
+        return decode_sound(c, bytes, length, error);
     int r = hr__checker_info(c, bytes, length, &info, error);
     if (r)
         return r;
     size_t needed = (size_t)info.width * (size_t)info.height * 3;
-    if (needed > c->capacity) {
-        hr__free(c->pixels);
-        c->capacity = 0;
-        c->pixels = hr__alloc_aligned(HR__TAG_LOADER, needed, 0);
-        if (!c->pixels)
-            return hr__fail(error, -ENOMEM, "out of memory for %d x %d pixels", info.width,
-                            info.height);
-        c->capacity = needed;
-    }
+    r = reserve(c, needed, error);
+    if (r)
+        return r;
     return hr_preparer_decode(c->preparer, bytes, length, NULL, c->pixels, c->capacity, error);
 }

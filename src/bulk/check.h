@@ -1,10 +1,11 @@
 /*
  * Decodes whole samples to find out whether they are bad, including parts that a recipe might never
- * decode. A checker belongs to one thread and reuses its memory from image to image.
+ * decode. A checker belongs to one thread and reuses its memory from sample to sample.
  */
 #ifndef HR_BULK_CHECK_H
 #define HR_BULK_CHECK_H
 
+#include <headrace/dataset.h>
 #include <headrace/prepare.h>
 
 struct hr__checker;
@@ -18,7 +19,15 @@ void hr__checker_destroy(struct hr__checker **checker);
 int hr__checker_info(struct hr__checker *checker, const void *bytes, size_t length,
                      struct hr_image_info *info, struct hr_error *error);
 
-/* Decodes the image. Errors: as hr_preparer_decode; -EFBIG. */
+/* Sets whether the next sample has to be a sound: by the extension of its name, or by its content
+ * if it has no extension of images. Returns that. */
+int hr__checker_expect(struct hr__checker *checker, const struct hr_dataset *dataset, size_t index,
+                       const void *bytes, size_t length);
+
+/* Returns what hr__checker_expect did for the last sample; 0 before the first. */
+int hr__checker_expects_sound(const struct hr__checker *checker);
+
+/* Decodes the image or sound. Errors: as hr_preparer_decode or hr_preparer_sound_decode; -EFBIG. */
 int hr__checker_decode(struct hr__checker *checker, const void *bytes, size_t length,
                        struct hr_error *error);
 

@@ -19,9 +19,9 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-/* Increment it if the converter's result for the same bytes changes: an unfinished pack of another
- * version is not continued. */
-#define CONVERSION_VERSION 2
+/* Increment it if the converter's result for the same bytes, or the choice of a form, changes: an
+ * unfinished pack of another version is not continued. */
+#define CONVERSION_VERSION 3
 
 struct hr__pack_maker {
     const struct hr_pack_options *options;
@@ -227,13 +227,14 @@ static int convert_auto(struct hr__pack_maker *m, struct hr__made *made, struct 
                              &now);
         if (r && !refusal(r, &made->entry))
             return hr__fail(error, r, "%s", now.message[0] ? now.message : hr__errno_text(r));
-        if (r && form == HR_FORM_COEFFICIENTS) {
+        /* of a PNG this is no reason: it may have planes */
+        if (r && form == HR_FORM_COEFFICIENTS && info.format != HR_IMAGE_PNG) {
             kept = refusal(r, &made->entry);
             why = now;
         }
         bytes[form] = r ? 0 : item.length;
         last = r ? HR_FORM_ENCODED : form;
-        form = hr__pack_worth((uint64_t)info.width * (uint64_t)info.height, bytes);
+        form = hr__pack_worth(info.format, (uint64_t)info.width * (uint64_t)info.height, bytes);
     }
     if (form != HR_FORM_ENCODED)
         return take_item(m, &item, made);
@@ -255,6 +256,10 @@ static int restore(struct hr__pack_maker *m, struct hr__made *made, struct hr_er
 static int convert(struct hr__pack_maker *m, struct hr__made *made, struct hr_error *error)
 {
     int wanted = m->options->form, r = 0;
+    /* Sounds have no other form. */
+    if (hr__checker_expects_sound(m->checker))
+        return keep(m, made, wanted == HR_FORM_ENCODED ? HR_PACK_KEPT_ASKED : HR_PACK_KEPT_FORMAT,
+                    NULL, error);
     if (made->entry.form != HR_FORM_ENCODED && wanted != (int)made->entry.form) {
         if (made->entry.form == HR_FORM_PLANES)
             return 0;
@@ -282,8 +287,10 @@ void hr__pack_make(struct hr__pack_maker *maker, struct hr_dataset *dataset, uin
     made->result = made->fatal = 0;
     made->entry.mtime_ns = HR_SIZE_UNKNOWN;
     int r = read_sample(maker, dataset, index, made, &why);
-    if (!r)
+    if (!r) {
+        hr__checker_expect(maker->checker, dataset, index, made->entry.bytes, made->entry.length);
         r = convert(maker, made, &why);
+    }
     if (r)
         fail(made, r, &why);
     made->entry.checksum = XXH3_64bits(made->entry.bytes, made->entry.length);

@@ -10,6 +10,8 @@
 #include "base/memory.h"
 #include "bulk/pack_file.h"
 
+#include <headrace/prepare.h>
+
 struct hr__pack_maker;
 
 /* The result for one sample. */
@@ -36,10 +38,11 @@ void hr__pack_make(struct hr__pack_maker *maker, struct hr_dataset *dataset, uin
 
 /*
  * pack_worth.c: chooses the form that is worth its bytes (HR_FORM_AUTO). A pure function of the
- * image's size in pixels and its bytes in each form (indexed by enum hr_form; 0: the image cannot
- * have that form).
+ * image's format and size in pixels and its bytes in each form (indexed by enum hr_form; 0: the
+ * image cannot have that form).
  */
-enum hr_form hr__pack_worth(uint64_t pixels, const uint64_t bytes[HR_FORMS]);
+enum hr_form hr__pack_worth(enum hr_image_format format, uint64_t pixels,
+                            const uint64_t bytes[HR_FORMS]);
 
 /* Digest of the options that affect the bytes of items. */
 uint64_t hr__pack_options_digest(const struct hr_pack_options *options);

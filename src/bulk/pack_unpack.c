@@ -17,6 +17,7 @@
 #include "bulk/pack_convert.h"
 #include "bulk/pool.h"
 #include "dataset/dataset.h"
+#include "dataset/names.h"
 #include "dataset/progress.h"
 #include "loader/sample.h"
 
@@ -331,14 +332,34 @@ static void report_all_damaged(struct unpacking *u)
         report_damaged(u, &u->damaged[i]);
 }
 
-/* Writes keys and labels of a pack without classes as a list that can be opened as a dataset.
+/* Returns non-zero if the files, opened as an image folder, have the labels of the pack: each is
+ * below the directory of its class, and classes are sorted by name. */
+static int folder_has_labels(const struct hr_dataset *dataset)
+{
+    char key[KEY_BYTES];
+    size_t classes = hr_dataset_class_count(dataset);
+    for (size_t i = 1; i < classes; i++)
+        if (hr__name_compare(hr_dataset_class_name(dataset, i - 1),
+                             hr_dataset_class_name(dataset, i)) >= 0)
+            return 0;
+    for (size_t i = 0; classes && i < hr_dataset_count(dataset); i++) {
+        const char *name = hr_dataset_class_name(dataset, (size_t)hr_dataset_label(dataset, i));
+        size_t length = strlen(name);
+        hr_dataset_key(dataset, i, key, sizeof key);
+        if (strncmp(key, name, length) || key[length] != '/')
+            return 0;
+    }
+    return classes != 0;
+}
+
+/* Writes keys and labels as a list that can be opened as a dataset, unless the folder is one.
  * Damaged samples have no file and no line. */
 static int write_list(struct unpacking *u, struct hr_error *error)
 {
     struct hr__draft text = {.text = NULL};
     char key[KEY_BYTES];
     size_t damaged = 0, count = hr_dataset_count(u->dataset);
-    if (hr_dataset_class_count(u->dataset))
+    if (folder_has_labels(u->dataset))
         return 0;
     for (size_t i = 0; i < count; i++) {
         if (damaged < u->damaged_count && u->damaged[damaged].index == i) {

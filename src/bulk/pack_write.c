@@ -10,10 +10,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "base/versioned.h"
 #include "bulk/pack_convert.h"
 #include "bulk/pool.h"
+#include "dataset/dataset.h"
 #include "dataset/progress.h"
+
+#include <headrace/rows.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -178,7 +182,7 @@ static int wait_for_due(struct packing *p, struct hr__made *made)
     struct pack_place *place = &p->ring[p->due % p->places];
     int r = 0;
     while (!place->ready && !p->stop && !r)
-        r = pthread_cond_clockwait(&p->ready, &p->lock, CLOCK_MONOTONIC, &until);
+        r = pthread_cond_timedwait(&p->ready, &p->lock, &until);
     if (place->ready) {
         *made = place->made;
         place->ready = 0;
@@ -364,10 +368,18 @@ int hr_pack_write(struct hr_dataset *dataset, const char *path,
         .count = hr_dataset_count(dataset),
         .lock = PTHREAD_MUTEX_INITIALIZER,
         .room = PTHREAD_COND_INITIALIZER,
-        .ready = PTHREAD_COND_INITIALIZER,
         .error = error,
     };
+    hr__cond_init(&p.ready);
     int r = hr__pack_take_options(&taken, options, error);
+    if (!r && dataset->produced)
+        r = hr__fail(error, -ENOTSUP, "the samples of %s come from producers, and are no images",
+                     hr_dataset_root(dataset));
+    if (!r && hr_dataset_column_count(dataset))
+        r = hr__fail(error, -ENOTSUP,
+                     "a pack holds images and labels, and the dataset has rows: pack it without "
+                     "them, and give them to the pack (hr_dataset_with_rows, in Python "
+                     "Pack(...).with_rows)");
     if (!r)
         r = hr__pack_file_open(&p.file, dataset, path, &taken, hr__pack_options_digest(&taken),
                                error);

@@ -17,16 +17,19 @@
 #include "dataset/index.h"
 #include "dataset/list.h"
 #include "dataset/pack.h"
+#include "dataset/parquet.h"
+#include "dataset/parquet_footer.h"
 #include "dataset/progress.h"
-#include "dataset/shards.h"
 #include "dataset/sizes.h"
 #include "dataset/tar.h"
 #include "dataset/walk.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -189,6 +192,9 @@ static int take_options(struct hr_dataset_options *out, const struct hr_dataset_
     if ((int)out->index < HR_INDEX_USER_CACHE || out->index > HR_INDEX_NONE)
         return hr__fail(error, -EINVAL, "hr_dataset_options.index is %d: not an index policy",
                         (int)out->index);
+    if (out->media != HR_MEDIA_IMAGES && out->media != HR_MEDIA_SOUNDS)
+        return hr__fail(error, -EINVAL, "hr_dataset_options.media is %d: not a kind of samples",
+                        (int)out->media);
     if (out->threads < 0)
         return hr__fail(error, -EINVAL, "hr_dataset_options.threads is %d: it must be 0 or more",
                         out->threads);
@@ -241,17 +247,38 @@ static int check_folder(const struct hr_dataset *d, const char *path,
 {
     char names[600];
     size_t empty = hr__dataset_empty_classes(d, names, sizeof names);
-    if (empty && !options->allow_empty_classes)
+    int is_sound = options->media == HR_MEDIA_SOUNDS;
+    if (empty && d->count && !options->allow_empty_classes)
         return hr__fail(error, -ENODATA,
-                        "%zu of the classes of %s hold no image: %s; remove their directories or "
+                        "%zu of the classes of %s hold no %s: %s; remove their directories or "
                         "allow empty classes",
-                        empty, path, names);
-    if (!d->count)
+                        empty, path, is_sound ? "sound" : "image", names);
+    if (!d->count && is_sound)
         return hr__fail(error, -ENODATA,
-                        "no image below the class directories of %s (.jpg, .jpeg, .png, .ppm, "
-                        ".bmp, .pgm, .tif, .tiff, .webp)",
+                        "no sound below the class directories of %s (.wav, .flac, .mp3, .ogg, "
+                        ".oga)",
                         path);
+    if (!d->count)
+        return hr__fail(
+            error, -ENODATA,
+            "no image below the class directories of %s (.jpg, .jpeg, .png, .ppm, "
+            ".bmp, .pgm, .tif, .tiff, .webp); a folder of sounds is opened by AudioFolder in "
+            "Python, in C with media = HR_MEDIA_SOUNDS",
+            path);
     return 0;
+}
+
+/* The sounds of a folder have an index of their own beside that of its images. Returns -ENOMEM, and
+ * no path. */
+static int name_index_of_sounds(char **path)
+{
+    size_t length = strlen(*path) + sizeof ".sounds";
+    char *name = hr__alloc(HR__TAG_DATASET, length, 1);
+    if (name)
+        snprintf(name, length, "%s.sounds", *path);
+    hr__free(*path);
+    *path = name;
+    return name ? 0 : -ENOMEM;
 }
 
 /* Gets the folder's names, from its index if that is still valid. */
@@ -261,13 +288,18 @@ static int get_folder(struct hr_dataset **out, const char *path, struct opening 
     struct hr__catalog *catalog = NULL;
     char *index_path = NULL;
     int from_index = 0;
-    if (!hr__index_locate(&index_path, path, o->options.index)) {
+    int is_sound = o->options.media == HR_MEDIA_SOUNDS;
+    if (!hr__index_locate(&index_path, path, o->options.index) &&
+        (!is_sound || !name_index_of_sounds(&index_path))) {
         int r = hr__index_load(&catalog, index_path, path, o->options.index, o->executor);
         from_index = !r;
         if (r && r != -ENOENT)
             hr__log(HR_LOG_DEBUG, "the index %s is not used: %s", index_path, hr__errno_text(r));
     }
-    int r = catalog ? 0 : hr__walk(&catalog, path, o->executor, &o->progress, error);
+    int r = 0;
+    if (!catalog)
+        r = (is_sound ? hr__walk_sounds : hr__walk)(&catalog, path, o->executor, &o->progress,
+                                                    error);
     if (!r)
         r = hr__dataset_create(out, catalog, path, path, error);
     if (r) {
@@ -355,20 +387,29 @@ int hr_dataset_open_pack(struct hr_dataset **out, const char *path,
     return r ? r : hr__pack_dataset(out, path, error);
 }
 
-int hr__dataset_open_tars(struct hr_dataset **out, char *const *paths, size_t count,
-                          const struct hr_dataset_options *options, struct hr_error *error)
+int hr__dataset_open_shards(struct hr_dataset **out, enum hr__source_kind kind,
+                            const struct hr__shards *shards,
+                            const struct hr_dataset_options *options, struct hr_error *error)
 {
     struct opening o;
     struct hr__catalog *catalog = NULL;
     *out = NULL;
     int r = opening_begin(&o, options, error);
-    if (!r)
-        r = hr__tar_index(&catalog, paths, count, o.executor, &o.progress, error);
+    if (!r) {
+        const struct hr__shard_source source = {.paths = shards->paths,
+                                                .count = shards->count,
+                                                .label = o.options.label,
+                                                .image = o.options.image,
+                                                .executor = o.executor,
+                                                .progress = &o.progress};
+        r = kind == HR__SOURCE_TAR ? hr__tar_index(&catalog, &source, error)
+                                   : hr__parquet_index(&catalog, &source, error);
+    }
     if (!r)
         r = hr__dataset_create(out, catalog, "", "", error);
     if (r)
         hr__catalog_destroy(&catalog);
-    else if ((r = hr__dataset_set_source(*out, HR__SOURCE_TAR, "", NULL, error)))
+    else if ((r = hr__dataset_set_source(*out, kind, "", &o.options, error)))
         hr_dataset_unref(out);
     hr__pool_destroy(&o.pool);
     return r;
@@ -381,7 +422,21 @@ int hr_dataset_open_tar(struct hr_dataset **out, const char *path,
     *out = NULL;
     int r = hr__shards_expand(&shards, path, error);
     if (!r)
-        r = hr__dataset_open_tars(out, shards.paths, shards.count, options, error);
+        r = hr__dataset_open_shards(out, HR__SOURCE_TAR, &shards, options, error);
+    hr__shards_clear(&shards);
+    return r;
+}
+
+int hr_dataset_open_parquet(struct hr_dataset **out, const char *const *paths, size_t count,
+                            const struct hr_dataset_options *options, struct hr_error *error)
+{
+    struct hr__shards shards = {0};
+    *out = NULL;
+    int r = count ? 0 : hr__fail(error, -EINVAL, "no Parquet file is named; name at least one");
+    for (size_t i = 0; !r && i < count; i++)
+        r = hr__shards_find(&shards, paths[i], ".parquet", error);
+    if (!r)
+        r = hr__dataset_open_shards(out, HR__SOURCE_PARQUET, &shards, options, error);
     hr__shards_clear(&shards);
     return r;
 }
@@ -397,6 +452,41 @@ static size_t first_bytes(const char *path, char *bytes, size_t capacity)
     return got < 0 ? 0 : (size_t)got;
 }
 
+/* Opens the files of a pattern, which are of the kind of the first. */
+static int open_pattern(struct hr_dataset **out, const char *path,
+                        const struct hr_dataset_options *options, struct hr_error *error)
+{
+    struct hr__shards shards = {0};
+    enum hr__source_kind kind = HR__SOURCE_TAR;
+    char first[4];
+    int r = hr__shards_find(&shards, path, NULL, error);
+    if (!r && hr__parquet_recognise(first, first_bytes(shards.paths[0], first, sizeof first)))
+        kind = HR__SOURCE_PARQUET;
+    if (!r)
+        r = hr__dataset_open_shards(out, kind, &shards, options, error);
+    hr__shards_clear(&shards);
+    return r;
+}
+
+/* Returns non-zero if a folder holds Parquet files and no folder: it is no image folder. */
+static int is_of_tables(const char *path)
+{
+    DIR *directory = opendir(path);
+    struct dirent *entry;
+    struct stat st;
+    int tables = 0, folders = 0;
+    while (directory && !folders && (entry = readdir(directory))) {
+        const char *dot = strrchr(entry->d_name, '.');
+        if (*entry->d_name == '.')
+            continue;
+        tables |= dot && !strcmp(dot, ".parquet");
+        folders |= !fstatat(dirfd(directory), entry->d_name, &st, 0) && S_ISDIR(st.st_mode);
+    }
+    if (directory)
+        closedir(directory);
+    return tables && !folders;
+}
+
 int hr_dataset_open(struct hr_dataset **out, const char *path,
                     const struct hr_dataset_options *options, struct hr_error *error)
 {
@@ -404,9 +494,11 @@ int hr_dataset_open(struct hr_dataset **out, const char *path,
     *out = NULL;
     if (stat(path, &st)) {
         int r = -errno;
-        return r == -ENOENT && strchr(path, '{') ? hr_dataset_open_tar(out, path, options, error)
-                                                 : hr__pack_cannot_open(path, r, error);
+        return r == -ENOENT && strpbrk(path, "{*?[") ? open_pattern(out, path, options, error)
+                                                     : hr__pack_cannot_open(path, r, error);
     }
+    if (S_ISDIR(st.st_mode) && is_of_tables(path))
+        return hr_dataset_open_parquet(out, &path, 1, options, error);
     if (S_ISDIR(st.st_mode))
         return hr_dataset_open_folder(out, path, options, error);
     /* a list may come through a pipe, whose bytes must not be consumed here */
@@ -414,6 +506,8 @@ int hr_dataset_open(struct hr_dataset **out, const char *path,
     size_t got = S_ISREG(st.st_mode) ? first_bytes(path, first, sizeof first) : 0;
     if (hr__pack_recognise(first, got))
         return hr_dataset_open_pack(out, path, options, error);
+    if (hr__parquet_recognise(first, got))
+        return hr_dataset_open_parquet(out, &path, 1, options, error);
     if (hr__tar_recognise(first, got))
         return hr_dataset_open_tar(out, path, options, error);
     return hr_dataset_open_list(out, path, options, error);

@@ -3,10 +3,13 @@
 #ifndef HR_BULK_SCAN_H
 #define HR_BULK_SCAN_H
 
-#include <headrace/dataset.h>
+#include "dataset/dataset.h"
+#include "dataset/shards.h"
 
-/* As hr_dataset_open_tar, but takes paths literally: braces are not expanded. */
-int hr__dataset_open_tars(struct hr_dataset **out, char *const *paths, size_t count,
-                          const struct hr_dataset_options *options, struct hr_error *error);
+/* As hr_dataset_open_tar (HR__SOURCE_TAR) and hr_dataset_open_parquet (HR__SOURCE_PARQUET), but
+ * takes paths literally. */
+int hr__dataset_open_shards(struct hr_dataset **out, enum hr__source_kind kind,
+                            const struct hr__shards *shards,
+                            const struct hr_dataset_options *options, struct hr_error *error);
 
 #endif

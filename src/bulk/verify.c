@@ -69,6 +69,8 @@ static int verify_sample(void *arg, void *tools, size_t index, struct hr_error *
     struct verify_bench *b = tools;
     int r = hr__sample_read(&b->sample, v->dataset, index, why);
     if (!r) {
+        hr__checker_expect(b->checker, v->dataset, index, b->sample.read.bytes,
+                           b->sample.read.length);
         r = hr__checker_decode(b->checker, b->sample.read.bytes, b->sample.read.length, why);
         hr__free(b->sample.read.bytes);
     }

@@ -5,9 +5,9 @@
  * or containers, reads it and caches it in its final form at once. Samples that others, such as a
  * running job, have cached or are reading are left to them.
  *
- * Nothing is prepared here, so how much a form saves is not measured. That is not needed: the cache
- * should first of all avoid fetches. So encoded items come first, and what memory is left goes to
- * the form asked for; `auto` means coefficients.
+ * The cache should first of all avoid fetches. So encoded items come first, and what memory is left
+ * goes to the form asked for. With `auto` that is chosen as a loader chooses (cache/worth.h), but
+ * nothing is prepared here, so what a form saves is not measured: the typical proportions decide.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -38,7 +38,7 @@ struct warming {
     struct hr_dataset *dataset;
     struct hr__each each;
     struct hr__cache *cache;
-    int form;             /* form to convert to: enum hr_form */
+    int form;             /* form to convert to: enum hr_form, or HR_FORM_AUTO */
     uint64_t samples;     /* number of samples that the cache may hold */
     uint64_t total_bytes; /* total size of these samples */
     _Atomic uint64_t cached, read_bytes, bad, refusals;
@@ -243,7 +243,7 @@ static int open_cache(struct warming *w, const char *text, struct hr_error *erro
                         "\"%.200s\" is a private cache, which would go with this process: name "
                         "it, as in shm:NAME?size=64GiB",
                         text);
-    w->form = spec.form < 0 ? HR_FORM_COEFFICIENTS : spec.form;
+    w->form = spec.form < 0 ? HR_FORM_AUTO : spec.form;
     /* Only proportions of preparation times matter here, and the typical ones are used. */
     hr__mean_add(&w->worth.prepare_ns[HR_FORM_ENCODED], 1e6);
     return hr__cache_create_shared(&w->cache, w->dataset, &spec, NULL, error);

@@ -127,6 +127,7 @@ struct hr__cache_offer {
     struct hr__cache_ticket *ticket; /* from hr__cache_claim; holds no claim afterwards. NULL: for a
                                       * private backing */
     const void *bytes;               /* copied */
+    const struct hr_item_part *parts; /* HR_ITEM_PARTS of them in place of `bytes`; NULL: none */
     size_t length;
     size_t source_bytes; /* the sample's size on storage; 0: length */
     enum hr_form form;   /* form of the bytes */

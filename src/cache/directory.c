@@ -66,8 +66,7 @@ static int count_users(int fd)
     uint64_t from = HR__SEGMENT_USER_LOCK, end = from + HR__SEGMENT_USERS, found = 0;
     int count = 0;
     while (from < end &&
-           hr__segment_lock_byte(fd, F_OFD_GETLK, F_WRLCK, from, end - from, &found) == 1 &&
-           found >= from && found < end) {
+           hr__segment_lock_byte(fd, F_OFD_GETLK, F_WRLCK, from, end - from, &found) == 1) {
         count++;
         from = found + 1;
     }

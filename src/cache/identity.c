@@ -93,7 +93,7 @@ static int of_pack(struct hr__identity *out, struct digest *d, const struct hr_d
     return 0;
 }
 
-static int of_tars(struct hr__identity *out, struct digest *d, const struct hr_dataset *origin)
+static int of_shards(struct hr__identity *out, struct digest *d, const struct hr_dataset *origin)
 {
     char what[HR__IDENTITY_TEXT], *first = NULL;
     uint64_t count = origin->catalog->header->containers;
@@ -106,7 +106,10 @@ static int of_tars(struct hr__identity *out, struct digest *d, const struct hr_d
     if (r)
         return r;
     if (count > 1) {
-        snprintf(what, sizeof what, "%" PRIu64 " tar files, the first %.400s", count, first);
+        static const char *const kinds[] = {
+            [HR__SOURCE_TAR] = "tar ", [HR__SOURCE_PARQUET] = "Parquet ", [HR__SOURCE_RANGES] = ""};
+        snprintf(what, sizeof what, "%" PRIu64 " %sfiles, the first %.400s", count,
+                 kinds[origin->source.kind], first);
         describe(out, what, d);
     } else {
         describe(out, first, NULL);
@@ -146,12 +149,16 @@ int hr__identity_make(struct hr__identity *out, const struct hr_dataset *dataset
     const struct hr__catalog *c = origin->catalog;
     struct digest d = {{0, 0}};
     int r;
+    if (origin->produced)
+        return hr__fail(error, -ENOTSUP,
+                        "the samples of %s come from producers: a cache cannot see them change",
+                        origin->root);
     if (!c->ranges)
         r = origin->is_folder ? of_folder(out, &d, origin) : of_list(out, &d, origin);
     else if (c->header->containers == 1 && !*hr__catalog_at(c, c->containers[0].path))
         r = of_pack(out, &d, origin);
     else
-        r = of_tars(out, &d, origin);
+        r = of_shards(out, &d, origin);
     if (r)
         return hr__fail(error, r, "out of memory for a dataset's identity");
     XXH128_canonical_t bytes;
@@ -179,7 +186,7 @@ int hr__identity_key(struct hr__key *out, const struct hr__identity *identity,
     struct identity_piece piece = {.checksum = 0};
     size_t length = sizeof piece;
     if (origin->catalog->ranges) {
-        uint64_t at = dataset->parent ? (uint64_t)dataset->indices[index] : index;
+        uint64_t at = hr__dataset_at(dataset, index);
         const struct hr__catalog_range *range = &origin->catalog->ranges[at];
         piece = (struct identity_piece){range->container, range->offset,
                                         (uint64_t)hr_dataset_sample_bytes(dataset, index),

@@ -7,7 +7,7 @@
  *   folder       its canonical path
  *   list         the base directory of its paths, and all of them
  *   pack         its canonical path, and the checksum of its catalog
- *   tar files    their canonical paths
+ *   tar files, Parquet tables, given ranges    the canonical paths of the files
  *   subset       its parent's
  *
  * A sample's key is made of the identity, its location in the dataset (the path below the root; the
@@ -31,7 +31,7 @@ struct hr__identity {
 };
 
 /* Computes the identity of a dataset. Reads all paths of a list and resolves canonical paths.
- * Errors: -ENOMEM. Blocks. */
+ * Errors: -ENOTSUP: a produced dataset; -ENOMEM. Blocks. */
 int hr__identity_make(struct hr__identity *out, const struct hr_dataset *dataset,
                       struct hr_error *error);
 

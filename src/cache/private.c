@@ -528,6 +528,14 @@ static int take_entry(struct private *c, const struct hr__cache_offer *given)
     return 0;
 }
 
+static void copy(uint8_t *to, const struct hr__cache_offer *given)
+{
+    if (!given->parts)
+        memcpy(to, given->bytes, given->length);
+    for (int i = 0; given->parts && i < HR_ITEM_PARTS; to += given->parts[i++].length)
+        memcpy(to, given->parts[i].bytes, given->parts[i].length);
+}
+
 static int offer(struct hr__cache *cache, const struct hr__cache_offer *given)
 {
     struct private *c = of(cache);
@@ -553,7 +561,7 @@ static int offer(struct hr__cache *cache, const struct hr__cache_offer *given)
         atomic_store(&e->word, 0);
         return 0;
     }
-    memcpy(space, given->bytes, given->length);
+    copy(space, given);
     if (staged)
         e->staged_length = (uint32_t)given->length;
     else

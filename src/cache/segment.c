@@ -1,6 +1,6 @@
 /*
- * Creates, opens and leaves segments, and tracks live users; see segment.h. The books are in
- * segment_books.c.
+ * Creates, opens and leaves segments, and tracks live users; see segment.h. Locks, transactions and
+ * checks are in segment_books.c.
  *
  * A forked child must not inherit the locks that show that its parent is alive (base/own_fd.h). In
  * the child the segment counts as broken.
@@ -28,8 +28,6 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* From linux/mempolicy.h; libc has no wrapper for this. */
-
 #define PAGE       UINT64_C(4096)
 #define HUGE_BYTES (UINT64_C(2) << 20)
 
@@ -42,30 +40,6 @@
     (offsetof(struct hr__segment_header, checksum) +                                               \
      sizeof((struct hr__segment_header *)0)->checksum)
 #define CHECKSUM_TO offsetof(struct hr__segment_header, constant_end)
-
-/* The mark: the last word of the file. */
-#define MARK UINT64_C(0x646e652e45484352)
-
-void (*hr__segment_test_step)(int step);
-
-int hr__segment_lock_byte(int fd, int command, int type, uint64_t from, uint64_t count,
-                          uint64_t *found)
-{
-    struct flock lock = {
-        .l_type = (short)type,
-        .l_whence = SEEK_SET,
-        .l_start = (off_t)(HR__SEGMENT_LOCKS + from),
-        .l_len = (off_t)count,
-    };
-    if (fcntl(fd, command, &lock))
-        return -errno;
-    if (command != F_OFD_GETLK)
-        return 0;
-    if (lock.l_type == F_UNLCK)
-        return 0;
-    *found = (uint64_t)lock.l_start - HR__SEGMENT_LOCKS;
-    return 1;
-}
 
 /* Computes a segment's layout from its budget and the number of index slots. */
 static int make_layout(struct hr__segment_layout *out, uint64_t budget, uint64_t slots)
@@ -219,7 +193,7 @@ static int check_limit(uint64_t bytes, struct hr_error *error)
 /* Uses a system call, which allocates one small page; a store might allocate a huge one. */
 static int write_mark(struct hr__segment *s, struct hr_error *error)
 {
-    const uint64_t mark = MARK;
+    const uint64_t mark = HR__SEGMENT_MARK;
     ssize_t n = pwrite(s->own.fd, &mark, sizeof mark, (off_t)(s->layout.file_bytes - sizeof mark));
     int r = n == (ssize_t)sizeof mark ? 0 : n < 0 ? -errno : -ENOSPC;
     return r ? hr__fail(error, r, "cannot write to the cache's segment %s: %s", s->path,
@@ -425,7 +399,7 @@ int hr__segment_attach(struct hr__segment **out, int directory, const char *file
     r = look_at_header(s, error);
     if (!r)
         r = map(s, error);
-    if (!r && atomic_load(s->mark) != MARK)
+    if (!r && atomic_load(s->mark) != HR__SEGMENT_MARK)
         r = bad(s, -EBADMSG, "was cut off, or is damaged at its end", error);
     if (!r && use)
         r = take_slot(s, error);
@@ -466,10 +440,8 @@ int hr__segment_users(const struct hr__segment *s, int64_t *pids, int capacity)
 {
     int count = 0;
     uint64_t from = HR__SEGMENT_USER_LOCK, end = from + HR__SEGMENT_USERS, found = 0;
-    while (from < end) {
-        int r = hr__segment_lock_byte(s->own.fd, F_OFD_GETLK, F_WRLCK, from, end - from, &found);
-        if (r != 1 || found < from || found >= end)
-            break;
+    while (from < end &&
+           hr__segment_lock_byte(s->own.fd, F_OFD_GETLK, F_WRLCK, from, end - from, &found) == 1) {
         if (count < capacity)
             pids[count] = atomic_load(&s->header->users[found - HR__SEGMENT_USER_LOCK].pid);
         count++;
@@ -483,62 +455,4 @@ int hr__segment_is_alive(const struct hr__segment *s, unsigned slot)
     uint64_t found;
     return hr__segment_lock_byte(s->own.fd, F_OFD_GETLK, F_WRLCK, HR__SEGMENT_USER_LOCK + slot, 1,
                                  &found) != 0;
-}
-
-/* Returns zero if the file was truncated, even if it has its length again; logs it once. */
-static int is_whole(struct hr__segment *s)
-{
-    struct stat st;
-    /* All earlier reads of the segment's bytes precede the read of the mark. */
-    atomic_thread_fence(memory_order_acquire);
-    /* Check the length first: the program may have replaced the SIGBUS handler. */
-    if (!fstat(s->own.fd, &st) && st.st_size >= (off_t)s->layout.file_bytes &&
-        atomic_load(s->mark) == MARK)
-        return 1;
-    if (!atomic_exchange(&s->broken, 1))
-        hr__log(HR_LOG_WARNING,
-                "the cache's segment %s was cut short: it is no longer used, samples are read from "
-                "storage; the next start makes a new one",
-                s->path);
-    return 0;
-}
-
-int hr__segment_is_sound(struct hr__segment *s)
-{
-    if (hr__segment_is_broken(s) || !is_whole(s))
-        return 0;
-    if (atomic_load_explicit(&s->header->damaged, memory_order_relaxed)) {
-        atomic_store(&s->broken, 1);
-        return 0;
-    }
-    return 1;
-}
-
-void hr__segment_condemn(struct hr__segment *s, const char *what)
-{
-    if (!is_whole(s))
-        return;
-    if (!atomic_exchange(&s->broken, 1))
-        hr__log(HR_LOG_WARNING,
-                "the cache's segment %s is damaged (%s): it is no longer used, samples are read "
-                "from storage; the next start makes a new one",
-                s->path, what);
-    atomic_store(&s->header->damaged, 1);
-}
-
-void hr__segment_reject(struct hr__segment *s)
-{
-    if (!is_whole(s))
-        return;
-    if (!s->secret.is_set) {
-        hr__segment_condemn(s, "an item is not what was put there");
-        return;
-    }
-    atomic_fetch_add_explicit(&s->header->foreign, 1, memory_order_relaxed);
-    if (!atomic_exchange(&s->has_foreign, 1))
-        hr__log(HR_LOG_WARNING,
-                "the cache's segment %s has an item that was not made with this key file: its "
-                "sample is read from storage. Does somebody else write to the segment? `headrace "
-                "cache drop` removes it",
-                s->path);
 }

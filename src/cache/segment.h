@@ -79,6 +79,15 @@ struct hr__word {
     unsigned version; /* set by transactions; differs after every change of the entry */
 };
 
+/* A snapshot of an entry. */
+struct hr__found {
+    uint64_t index;
+    struct hr__key key;
+    struct hr__word word;
+    uint64_t offset, checksum;
+    uint32_t length, source_bytes;
+};
+
 /* A new value for an entry, without atomics. */
 struct hr__entry_value {
     uint64_t word, key_high, key_low, offset, lengths, checksum;
@@ -250,6 +259,11 @@ void hr__segment_condemn(struct hr__segment *segment, const char *what);
  * threads and processes wait meanwhile.
  */
 struct hr__books *hr__segment_begin(struct hr__segment *segment);
+
+/* Reads entry `index`. Returns 1, or 0 if it is empty or changed too often. `locked`: within a
+ * transaction. Otherwise this may run a transaction to finish what a killed writer began. */
+int hr__segment_look(struct hr__segment *segment, uint64_t index, int locked,
+                     struct hr__found *out);
 
 /* Selects entry `index` as the one to change, and loads its present value into books->after. */
 void hr__segment_change(struct hr__segment *segment, struct hr__books *books, uint64_t index);

@@ -1,23 +1,29 @@
 /*
  * Transactions: the books and one entry change together or not at all, no matter when the process
- * is killed; see segment.h.
+ * is killed; see segment.h. Also the locks, and the checks whether a segment is still sound.
  *
  * Data from the file is checked before use, because another process or a stray write may change it
  * at any moment. So the books are copied first and the copy is checked.
  */
-#include "base/clock.h"
 #include "cache/segment_inside.h"
+
+#include "base/clock.h"
+#include "base/error.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 /* How long to wait for the lock, once. Transactions take microseconds, or tens of milliseconds
  * on a machine with many more runnable threads than cores. Only a stopped process holds the lock
  * longer. */
 #define PATIENCE_NS UINT64_C(250000000)
+
+/* How often to look at a changing entry before its writer counts as dead. */
+#define MAX_LOOKS 10000
 
 #define FORM_SHIFT    3
 #define FORM_MASK     3u
@@ -31,6 +37,8 @@
 _Static_assert(HR_FORMS <= FORM_MASK + 1, "a word has room for every form");
 
 #define SHOWN (sizeof(struct hr__books) / sizeof(uint64_t))
+
+void (*hr__segment_test_step)(int step);
 
 uint64_t hr__word_pack(const struct hr__word *w)
 {
@@ -52,6 +60,86 @@ struct hr__word hr__word_unpack(uint64_t word)
         .version = word >> VERSION_SHIFT & VERSION_MASK,
         .reserve = (uint32_t)(word >> RESERVE_SHIFT),
     };
+}
+
+int hr__segment_lock_byte(int fd, int command, int type, uint64_t from, uint64_t count,
+                          uint64_t *found)
+{
+    struct flock lock = {
+        .l_type = (short)type,
+        .l_whence = SEEK_SET,
+        .l_start = (off_t)(HR__SEGMENT_LOCKS + from),
+        .l_len = (off_t)count,
+    };
+    if (fcntl(fd, command, &lock))
+        return -errno;
+    if (command != F_OFD_GETLK)
+        return 0;
+    if (lock.l_type == F_UNLCK)
+        return 0;
+    /* The kernel joins adjacent bytes that one handle has locked, so the lock that it reports may
+     * begin before `from`. */
+    uint64_t start = (uint64_t)lock.l_start - HR__SEGMENT_LOCKS;
+    *found = start > from ? start : from;
+    return 1;
+}
+
+/* Returns zero if the file was truncated, even if it has its length again; logs it once. */
+static int is_whole(struct hr__segment *s)
+{
+    struct stat st;
+    /* All earlier reads of the segment's bytes precede the read of the mark. */
+    atomic_thread_fence(memory_order_acquire);
+    /* Check the length first: the program may have replaced the SIGBUS handler. */
+    if (!fstat(s->own.fd, &st) && st.st_size >= (off_t)s->layout.file_bytes &&
+        atomic_load(s->mark) == HR__SEGMENT_MARK)
+        return 1;
+    if (!atomic_exchange(&s->broken, 1))
+        hr__log(HR_LOG_WARNING,
+                "the cache's segment %s was cut short: it is no longer used, samples are read from "
+                "storage; the next start makes a new one",
+                s->path);
+    return 0;
+}
+
+int hr__segment_is_sound(struct hr__segment *s)
+{
+    if (hr__segment_is_broken(s) || !is_whole(s))
+        return 0;
+    if (atomic_load_explicit(&s->header->damaged, memory_order_relaxed)) {
+        atomic_store(&s->broken, 1);
+        return 0;
+    }
+    return 1;
+}
+
+void hr__segment_condemn(struct hr__segment *s, const char *what)
+{
+    if (!is_whole(s))
+        return;
+    if (!atomic_exchange(&s->broken, 1))
+        hr__log(HR_LOG_WARNING,
+                "the cache's segment %s is damaged (%s): it is no longer used, samples are read "
+                "from storage; the next start makes a new one",
+                s->path, what);
+    atomic_store(&s->header->damaged, 1);
+}
+
+void hr__segment_reject(struct hr__segment *s)
+{
+    if (!is_whole(s))
+        return;
+    if (!s->secret.is_set) {
+        hr__segment_condemn(s, "an item is not what was put there");
+        return;
+    }
+    atomic_fetch_add_explicit(&s->header->foreign, 1, memory_order_relaxed);
+    if (!atomic_exchange(&s->has_foreign, 1))
+        hr__log(HR_LOG_WARNING,
+                "the cache's segment %s has an item that was not made with this key file: its "
+                "sample is read from storage. Does somebody else write to the segment? `headrace "
+                "cache drop` removes it",
+                s->path);
 }
 
 static int lock_file(struct hr__segment *s)
@@ -165,6 +253,38 @@ struct hr__books *hr__segment_begin(struct hr__segment *s)
     }
     pthread_mutex_unlock(&s->lock);
     return NULL;
+}
+
+int hr__segment_look(struct hr__segment *s, uint64_t index, int locked, struct hr__found *out)
+{
+    struct hr__entry *e = &s->entries[index];
+    for (int looks = 0; looks < 3 * MAX_LOOKS; looks++) {
+        uint64_t word = atomic_load_explicit(&e->word, memory_order_acquire);
+        if (!word)
+            return 0;
+        out->word = hr__word_unpack(word);
+        if (out->word.state == HR__ENTRY_CHANGING) {
+            /* Its writer died: the next transaction finishes the change. */
+            if (locked)
+                return 0;
+            if (looks % MAX_LOOKS == MAX_LOOKS - 1 && hr__segment_begin(s))
+                hr__segment_abort(s);
+            continue;
+        }
+        out->key.high = atomic_load_explicit(&e->key_high, memory_order_relaxed);
+        out->key.low = atomic_load_explicit(&e->key_low, memory_order_relaxed);
+        out->offset = atomic_load_explicit(&e->offset, memory_order_relaxed);
+        uint64_t lengths = atomic_load_explicit(&e->lengths, memory_order_relaxed);
+        out->checksum = atomic_load_explicit(&e->checksum, memory_order_relaxed);
+        atomic_thread_fence(memory_order_acquire);
+        if (atomic_load_explicit(&e->word, memory_order_relaxed) != word)
+            continue;
+        out->index = index;
+        out->length = (uint32_t)lengths;
+        out->source_bytes = (uint32_t)(lengths >> 32);
+        return 1;
+    }
+    return 0;
 }
 
 void hr__segment_change(struct hr__segment *s, struct hr__books *books, uint64_t index)

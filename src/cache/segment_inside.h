@@ -13,6 +13,9 @@
 #define HR__SEGMENT_BOOK_LOCK 0
 #define HR__SEGMENT_USER_LOCK 1
 
+/* The mark: the last word of the file. */
+#define HR__SEGMENT_MARK UINT64_C(0x646e652e45484352)
+
 enum hr__segment_steps {
     HR__STEP_CREATED, /* the file has its size, but no contents */
     HR__STEP_FILLED,  /* complete, except that it is not marked ready */
@@ -29,7 +32,8 @@ enum hr__segment_steps {
 };
 
 /* Runs a lock command of fcntl on `count` bytes from HR__SEGMENT_LOCKS + from. Returns 0 or a
- * negative errno. F_OFD_GETLK returns 1 and the first byte locked by others in *found, or 0. */
+ * negative errno. F_OFD_GETLK returns 1 and the first of these bytes that others locked in *found,
+ * or 0. */
 int hr__segment_lock_byte(int fd, int command, int type, uint64_t from, uint64_t count,
                           uint64_t *found);
 

@@ -275,11 +275,13 @@ static int offer(struct hr__cache *cache, const struct hr__cache_offer *given)
     if (!given->ticket || !is_usable(c))
         return 0;
     struct hr__key key = ticket_key(given->ticket);
-    const struct hr__store_piece piece = {given->bytes, given->length};
+    struct hr__store_piece pieces[HR_ITEM_PARTS] = {{given->bytes, given->length}};
+    for (int i = 0; given->parts && i < HR_ITEM_PARTS; i++)
+        pieces[i] = (struct hr__store_piece){given->parts[i].bytes, given->parts[i].length};
     struct hr__store_offer offer = {
         .key = key,
-        .pieces = &piece,
-        .piece_count = 1,
+        .pieces = pieces,
+        .piece_count = given->parts ? HR_ITEM_PARTS : 1,
         .length = given->length,
         .source_bytes = given->source_bytes ? given->source_bytes : given->length,
         .form = given->form,

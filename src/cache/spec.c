@@ -192,6 +192,11 @@ static int read_private(struct spec_reader *r)
                         "cache \"%.*s\": items on several hosts are for loaders; here write 64GiB "
                         "or shm:NAME?size=64GiB",
                         TEXT(r));
+    if (r->text.length >= 5 && !strncmp(r->text.at, "disk:", 5))
+        return hr__fail(r->error, -EINVAL,
+                        "cache \"%.*s\": there are no caches on disks; write 64GiB or "
+                        "shm:NAME?size=64GiB, which are in memory",
+                        TEXT(r));
     if (options.length < r->text.length)
         return hr__fail(r->error, -EINVAL,
                         "cache \"%.*s\": a private cache is a size alone, %.*s; options are for "

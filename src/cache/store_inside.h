@@ -1,4 +1,5 @@
-/* Shared by store.c (finding, claiming, admitting) and store_staging.c (conversions). */
+/* Shared by store.c (finding, claiming, admitting), store_staging.c (conversions) and store_arena.c
+ * (checksums, growing and writing), which both use. */
 #ifndef HR_CACHE_STORE_INSIDE_H
 #define HR_CACHE_STORE_INSIDE_H
 
@@ -21,15 +22,6 @@ struct hr__store {
     _Atomic uint64_t place[HR__SEGMENT_USERS], place_ns[HR__SEGMENT_USERS];
     _Atomic uint64_t waited_ns, waiting_ns; /* in total; time of the last decision to wait */
     uint64_t created_ns;
-};
-
-/* A snapshot of an entry. */
-struct hr__found {
-    uint64_t index;
-    struct hr__key key;
-    struct hr__word word;
-    uint64_t offset, checksum;
-    uint32_t length, source_bytes;
 };
 
 static inline uint64_t hr__store_padded(uint64_t length)
@@ -56,6 +48,10 @@ static inline uint64_t hr__store_free(const struct hr__segment *s, const struct 
 uint64_t hr__store_checksum(const struct hr__segment *segment, const struct hr__key *key,
                             enum hr_form form, const void *bytes, size_t length);
 
+/* The same for an offer, which may have several pieces. Returns 0 or -ENOMEM. */
+int hr__store_checksum_offer(const struct hr__segment *segment, const struct hr__store_offer *offer,
+                             uint64_t *out);
+
 /* Returns non-zero if the bytes match the entry's checksum. */
 int hr__store_is_right(const struct hr__segment *segment, const struct hr__found *found,
                        const uint8_t *bytes);
@@ -63,10 +59,6 @@ int hr__store_is_right(const struct hr__segment *segment, const struct hr__found
 /* Gets memory for `bytes` more than the arena's items and promises take, if possible. Returns
  * non-zero if there was that much; other threads may use it before this one. */
 int hr__store_grow(struct hr__store *store, uint64_t bytes);
-
-/* Reads entry `index`. Returns 1, or 0 if it is empty or changed too often. `locked`: within a
- * transaction. Otherwise this may run a transaction to finish what a killed writer began. */
-int hr__store_look(struct hr__segment *segment, uint64_t index, int locked, struct hr__found *out);
 
 /* Appends pieces to the arena's items and returns their offset. Within a transaction that has
  * checked the space. */

@@ -26,7 +26,7 @@ struct hr__store_staged {
 static int is_staged_at(struct hr__segment *s, uint64_t index, uint64_t position,
                         struct hr__found *out)
 {
-    return hr__store_look(s, index, 1, out) && out->word.state == HR__ENTRY_STAGED &&
+    return hr__segment_look(s, index, 1, out) && out->word.state == HR__ENTRY_STAGED &&
            out->word.pending && out->offset == position;
 }
 
@@ -131,6 +131,14 @@ static int next_waiting(struct hr__segment *s, struct hr__books *books, struct h
             return 1;
     }
     return 0;
+}
+
+uint64_t hr__store_waiting(const struct hr__store *store)
+{
+    struct hr__segment *s = store->segment;
+    if (atomic_load_explicit(&s->stuck, memory_order_relaxed) || !hr__segment_is_sound(s))
+        return 0;
+    return hr__segment_books(s).waiting;
 }
 
 /* Frees an item that was handed out and that this user has finished. */

@@ -5,14 +5,15 @@
 #define MEMORY 256
 
 /* Estimates until there are measurements: cost relative to preparing an encoded sample, and bytes
- * relative to its own. From photographs of 500 x 375 on one core. */
+ * relative to its own. They are the figures of bench-decode of 2026-11-23 in docs/forms.md:
+ * photographs of 500 x 375 and 89 kB on one core with AVX-512, 367 us a training crop of a file. */
 static const struct {
     double prepare, convert, growth;
 } usual[HR_FORMS] = {
     [HR_FORM_ENCODED] = {1, 0, 1},
-    [HR_FORM_INDEXED] = {0.8, 1, 1.02},
-    [HR_FORM_COEFFICIENTS] = {0.4, 9, 1.2},
-    [HR_FORM_PLANES] = {0.25, 4.5, 4.5},
+    [HR_FORM_INDEXED] = {0.83, 0.63, 1.01},
+    [HR_FORM_COEFFICIENTS] = {0.31, 8.4, 1.12},
+    [HR_FORM_PLANES] = {0.19, 4.9, 3.7},
 };
 
 void hr__mean_add(struct hr__mean *mean, double value)

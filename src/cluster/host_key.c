@@ -5,7 +5,7 @@
 #include "cluster/host_key.h"
 
 #include "base/error.h"
-#include "dataset/dataset.h"
+#include "dataset/row_table.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -31,6 +31,13 @@ static void write_pair(uint64_t out[2], XXH128_hash_t hash)
 {
     out[0] = hash.low64;
     out[1] = hash.high64;
+}
+
+static void write_rows(uint64_t out[2], const struct hr_dataset *dataset)
+{
+    uint8_t digest[16];
+    hr__dataset_rows_digest(dataset, digest);
+    memcpy(out, digest, sizeof digest);
 }
 
 static void add_number(XXH3_state_t *state, uint64_t value)
@@ -111,6 +118,7 @@ int hr__host_digest(struct hr__host_digest *out, const struct hr_dataset *datase
         write_pair(out->names, XXH3_128bits_digest(parts[PART_NAMES]));
         write_pair(out->sizes, XXH3_128bits_digest(parts[PART_SIZES]));
         write_pair(out->times, XXH3_128bits_digest(parts[PART_TIMES]));
+        write_rows(out->rows, dataset);
         write_pair(out->dataset, XXH3_128bits_digest(parts[PART_DATASET]));
     }
     for (int i = 0; i < PART_COUNT; i++)
@@ -122,7 +130,7 @@ int hr__host_digest(struct hr__host_digest *out, const struct hr_dataset *datase
 static const struct hr__catalog_range *range_of(const struct hr_dataset *dataset, uint64_t index)
 {
     const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
-    uint64_t at = dataset->parent ? (uint64_t)dataset->indices[index] : index;
+    uint64_t at = hr__dataset_at(dataset, index);
     return origin->catalog->ranges ? &origin->catalog->ranges[at] : NULL;
 }
 

@@ -19,10 +19,10 @@
 
 #include <stdint.h>
 
-/* Digests of all samples, in order: names and labels; sizes; modification times. They are separate,
- * so that an error can name what differs. */
+/* Digests of all samples, in order: names and labels; sizes; modification times; rows (0: none).
+ * They are separate, so that an error can name what differs. */
 struct hr__host_digest {
-    uint64_t names[2], sizes[2], times[2];
+    uint64_t names[2], sizes[2], times[2], rows[2];
     uint64_t dataset[2]; /* names and sizes of the dataset with the catalog (for a subset, its
                             parent); part of every key */
     int with_mtime;      /* set by the caller: keys include modification times */

@@ -270,18 +270,6 @@ static int first_server(const struct hr__meeting *m)
 
 /* ---- agreeing ---- */
 
-int hr__meeting_agrees(const struct hr__meeting *m, int rank, uint64_t *inputs)
-{
-    const struct hr__meeting_seen *seen = &m->seen[rank];
-    const struct hr__meeting_record *r = &seen->record;
-    if (!seen->has_record || !m->mine.agreed || r->world_size != m->wish->world_size)
-        return 0;
-    /* The rank is already in its next meeting. */
-    int is_before = r->before_agreed == m->mine.agreed && r->before_number == m->numbers[rank];
-    *inputs = is_before ? r->before_inputs : r->inputs;
-    return is_before || r->agreed == m->mine.agreed;
-}
-
 /* The random number of a rank in this meeting; 0: the rank is not there yet. */
 static uint64_t number_of(const struct hr__meeting *m, int rank)
 {

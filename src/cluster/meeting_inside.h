@@ -40,7 +40,17 @@ struct hr__meeting {
 
 /* Returns non-zero if a rank's record agrees with this rank's: either in its current meeting or in
  * the previous one that it repeats. *inputs is the digest of inputs of that meeting. */
-int hr__meeting_agrees(const struct hr__meeting *m, int rank, uint64_t *inputs);
+static inline int hr__meeting_agrees(const struct hr__meeting *m, int rank, uint64_t *inputs)
+{
+    const struct hr__meeting_seen *seen = &m->seen[rank];
+    const struct hr__meeting_record *r = &seen->record;
+    if (!seen->has_record || !m->mine.agreed || r->world_size != m->wish->world_size)
+        return 0;
+    /* The rank is already in its next meeting. */
+    int is_before = r->before_agreed == m->mine.agreed && r->before_number == m->numbers[rank];
+    *inputs = is_before ? r->before_inputs : r->inputs;
+    return is_before || r->agreed == m->mine.agreed;
+}
 
 /* ---- messages (meeting_words.c) ---- */
 

@@ -32,6 +32,9 @@
 
 #define HR__PEER_TRAILER 48
 
+/* What an item needs of a server's item limit besides its bytes: trailer, key, header. */
+#define HR__PEER_ITEM_ROOM 512
+
 struct hr__peer_trailer {
     size_t length;
     enum hr_form form;

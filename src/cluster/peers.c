@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -80,6 +81,7 @@ struct hr__peers {
     struct hr__blocks *blocks;
     char user[128], password[256];
     struct hr__secret secret; /* signs items */
+    const char *source;       /* what happens to the items of a server that does not answer */
     int count;
     struct host hosts[];
 };
@@ -132,7 +134,6 @@ static void fill_host(struct hr__peers *peers, int i, const struct hr__hosts *ho
     struct host *h = &peers->hosts[i];
     const struct hr__host *from = &hosts->hosts[i];
     int is_own = i == hosts->self && hosts->socket[0];
-    pthread_condattr_t monotonic;
     snprintf(h->name, sizeof h->name, "%s", from->name);
     snprintf(h->address, sizeof h->address, "%s", is_own ? hosts->socket : from->address);
     h->wish = (struct hr__peer_wish){.address = h->address,
@@ -143,10 +144,7 @@ static void fill_host(struct hr__peers *peers, int i, const struct hr__hosts *ho
     atomic_init(&h->bulk_bytes[0], BULK_BYTES);
     atomic_init(&h->bulk_bytes[1], BULK_BYTES);
     pthread_mutex_init(&h->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&h->returned, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    hr__cond_init(&h->returned);
 }
 
 int hr__peers_create(struct hr__peers **out, const struct hr__hosts *hosts,
@@ -158,6 +156,7 @@ int hr__peers_create(struct hr__peers **out, const struct hr__hosts *hosts,
     if (!peers)
         return hr__fail(error, -ENOMEM, "out of memory for the hosts of a cache");
     peers->ops = ops;
+    peers->source = "come from storage";
     peers->pid = getpid();
     peers->timeout_ns = hosts->timeout_ms * UINT64_C(1000000);
     int r = 0;
@@ -182,6 +181,11 @@ int hr__peers_create(struct hr__peers **out, const struct hr__hosts *hosts,
 const struct hr__secret *hr__peers_secret(const struct hr__peers *peers)
 {
     return &peers->secret;
+}
+
+void hr__peers_set_source(struct hr__peers *peers, const char *source)
+{
+    peers->source = source;
 }
 
 void hr__peers_destroy(struct hr__peers **p)
@@ -318,18 +322,20 @@ static int is_to_be_logged_locked(struct host *h, uint64_t *unlogged)
     return 1;
 }
 
-static void log_failure(const struct hr_error *error, uint64_t unlogged)
+static void log_failure(const struct hr__peers *peers, const struct hr_error *error,
+                        uint64_t unlogged)
 {
     char before[80] = "";
     if (unlogged)
         snprintf(before, sizeof before,
                  " (and failed %" PRIu64 " times more since the last message)", unlogged);
-    hr__log(HR_LOG_WARNING, "%s%s; its items come from storage until it answers again",
-            error->message, before);
+    hr__log(HR_LOG_WARNING, "%s%s; its items %s until it answers again", error->message, before,
+            peers->source);
 }
 
 /* Gives the client back, and updates the server's state from the request's result. */
-static void leave(struct host *h, int c, int result, const struct hr_error *error)
+static void leave(const struct hr__peers *peers, struct host *h, int c, int result,
+                  const struct hr_error *error)
 {
     int has_failed = is_fault(result), must_log = 0, has_recovered;
     uint64_t unlogged = 0;
@@ -351,7 +357,7 @@ static void leave(struct host *h, int c, int result, const struct hr_error *erro
     pthread_cond_signal(&h->returned);
     pthread_mutex_unlock(&h->lock);
     if (must_log)
-        log_failure(error, unlogged);
+        log_failure(peers, error, unlogged);
     if (has_recovered)
         hr__log(HR_LOG_INFO, "%s answers again", h->name);
 }
@@ -492,7 +498,7 @@ static int fetch_bulk(struct call *call, struct hr__peer_item *items, size_t cou
     for (size_t i = 0; i < count; i++)
         bytes += values[i].bytes ? values[i].length : 0;
     r = adapt(call, r, bytes);
-    leave(h, c, r, &error);
+    leave(call->peers, h, c, r, &error);
     size_t end = accept_all(call, items, values, count);
     if (r != -EBUSY)
         return r;
@@ -575,7 +581,7 @@ static int store_bulk(struct call *call, struct hr__peer_item *items, size_t cou
         end = i + 1;
     }
     r = adapt(call, r, end ? bytes + 1 : 0);
-    leave(h, c, r, &error);
+    leave(call->peers, h, c, r, &error);
     if (r == -EBUSY)
         *asked = end;
     call->done += settle(h, items, stores, *asked);
@@ -631,7 +637,7 @@ static int read_bulk(struct hr__peers *peers, struct host *h, struct hr__peer_re
     if (r)
         return r;
     r = peers->ops->get(h->clients[c], values, count, deadline, &error);
-    leave(h, c, r, &error);
+    leave(peers, h, c, r, &error);
     for (size_t i = 0; i < count; i++) {
         if (values[i].bytes && !r)
             records[i].text = text_of(&values[i]);
@@ -685,7 +691,7 @@ int hr__peers_write(struct hr__peers *peers, int host, const char *key, const ch
     if (r)
         return r;
     r = peers->ops->put(h->clients[c], &store, 1, deadline, &error);
-    leave(h, c, r, &error);
+    leave(peers, h, c, r, &error);
     return r ? r : store.result;
 }
 
@@ -700,7 +706,7 @@ int hr__peers_about(struct hr__peers *peers, int host, struct hr__peer_about *ab
     int r = enter(peers, h, ABOUT, deadline, &c, &own);
     if (!r) {
         r = peers->ops->about(h->clients[c], about, deadline, &own);
-        leave(h, c, r, &own);
+        leave(peers, h, c, r, &own);
     }
     if (r)
         hr__fail(error, r, "%s", own.message[0] ? own.message : hr__errno_text(r));

@@ -30,6 +30,10 @@ const struct hr__secret *hr__peers_secret(const struct hr__peers *peers);
 int hr__peers_create(struct hr__peers **out, const struct hr__hosts *hosts,
                      const struct hr__peer_ops *ops, struct hr_error *error);
 
+/* Says what happens to the items of a server that does not answer, for the message about it: a
+ * constant text. Without this call they "come from storage". Before other threads use the peers. */
+void hr__peers_set_source(struct hr__peers *peers, const char *source);
+
 /* No other thread may still be using them. */
 void hr__peers_destroy(struct hr__peers **peers);
 

@@ -16,12 +16,16 @@
 #include "codec/coefficients.h"
 #include "codec/indexed.h"
 #include "codec/inverse_dct.h"
+#include "codec/mcu_skip.h"
 #include "codec/scan_reader.h"
 #include "codec/strips.h"
 
 #include <errno.h>
 
 #define BATCH 16
+
+/* Bytes of a skipped part of the scan: of fewer, a guess takes longer than it saves. */
+#define LEAST_GUESSED 2048
 
 /* Bytes of a row to load in advance. */
 #define PREFETCH_MOST 8192
@@ -40,8 +44,7 @@ enum { COMPONENTS = 3, TABLES = 4 };
 
 /* A block of each MCU, and where its samples go in the row of MCUs that is decoded. */
 struct mcu_block {
-    const struct hr__dc_table *dc;
-    const struct hr__ac_table *ac;
+    struct hr__block_codes codes;
     int component, x, y; /* its place in the MCU, in blocks */
     int flat;            /* only its DC coefficient is needed */
     uint32_t first, end; /* MCUs whose block is needed */
@@ -59,7 +62,7 @@ struct hr__baseline {
     struct hr__dc_table dc[TABLES];
     struct hr__ac_table ac[TABLES];
     struct hr__strips strips;
-    hr__inverse_dct_pair_fn *transform;
+    const struct hr__inverse_dct_group *transform;
     /* of the image: */
     struct hr__ycc_shape shape;
     struct hr__block_limits limits[COMPONENTS];
@@ -76,7 +79,9 @@ struct hr__baseline {
     int level[COMPONENTS];           /* the last DC coefficients */
     const uint8_t *scan;             /* its first byte */
     uint8_t *point;                  /* where the next point goes; NULL: none are noted */
+    uint32_t point_x;                /* the MCU that it is at in the row; UINT32_MAX: none */
     struct hr__scan_reader reader;
+    struct hr__mcu_skip skip;
     int waiting;
     struct waiting_block wait[BATCH];
     /* natural order, zero where nothing waits; one more block for what is stored past the last */
@@ -90,7 +95,8 @@ int hr__baseline_create(struct hr__baseline **out, struct hr_error *error)
     if (!b)
         return hr__fail(error, -ENOMEM, "out of memory for a JPEG decoder");
     memset(b, 0, sizeof *b);
-    b->transform = hr__inverse_dct_pair(hr__isa());
+    b->transform = hr__inverse_dct_group(hr__isa());
+    b->skip.least_bytes = LEAST_GUESSED;
     int r = hr__strips_create(&b->strips, error);
     if (r)
         hr__free(b);
@@ -117,6 +123,11 @@ size_t hr__baseline_memory(const struct hr__baseline *b)
 void hr__baseline_set_strip(struct hr__baseline *b, size_t bytes)
 {
     b->strips.bytes = bytes;
+}
+
+void hr__baseline_set_guess(struct hr__baseline *b, size_t bytes)
+{
+    b->skip.least_bytes = bytes;
 }
 
 /* The header */
@@ -208,9 +219,11 @@ static int take_header(struct hr__baseline *b, const struct jpeg_decompress_stru
             return 0;
     for (int i = 0; i < b->blocks; i++) {
         const jpeg_component_info *c = &cinfo->comp_info[b->block[i].component];
-        b->block[i].dc = &b->dc[c->dc_tbl_no];
-        b->block[i].ac = &b->ac[c->ac_tbl_no];
+        const struct hr__ac_table *ac = &b->ac[c->ac_tbl_no];
+        b->block[i].codes = b->skip.codes[i] =
+            (struct hr__block_codes){&b->dc[c->dc_tbl_no], ac, &ac->skip};
     }
+    b->skip.blocks = b->blocks;
     return 1;
 }
 
@@ -259,7 +272,7 @@ static uint32_t rows_to_read(const struct hr__baseline *b, const struct hr_regio
 /* Transforms the blocks that wait. Returns 0 if versions of the transform might differ for one. */
 static __attribute__((noinline)) int transform_waiting(struct hr__baseline *b)
 {
-    struct hr__dct_block two[2];
+    struct hr__dct_block group[HR__DCT_GROUP_MOST];
     int held = 1, count = 0, used = b->waiting;
     b->waiting = 0;
     for (int i = 0; i < used; i++) {
@@ -271,20 +284,40 @@ static __attribute__((noinline)) int transform_waiting(struct hr__baseline *b)
             held &= hr__inverse_dct_flat(level, (int)p->side, w->out, p->stride);
             continue;
         }
-        two[count] = (struct hr__dct_block){block, &b->limits[w->component], w->out, p->stride};
+        group[count] = (struct hr__dct_block){block, &b->limits[w->component], w->out, p->stride};
         if (p->side < 8) {
-            held &= hr__inverse_dct_reduced(&two[count], (int)p->side);
-        } else if (++count == 2) {
-            held &= b->transform(two);
+            held &= hr__inverse_dct_reduced(&group[count], (int)p->side);
+        } else if (++count == b->transform->blocks) {
+            held &= b->transform->run(group);
             count = 0;
         }
     }
     if (count) {
-        two[1] = two[0];
-        held &= b->transform(two);
+        for (int i = count; i < b->transform->blocks; i++)
+            group[i] = group[0];
+        held &= b->transform->run(group);
     }
     memset(b->coefficient, 0, (size_t)used * sizeof b->coefficient[0]);
     return held;
+}
+
+/* Points */
+
+/* Notes a position of the reader, at which MCU `x` of the row begins or the last one of the image
+ * ends. No more points follow one that cannot hold a value. */
+static __attribute__((noinline)) void note_point(struct hr__baseline *b, uint32_t x,
+                                                 uint32_t position)
+{
+    uint64_t byte = (uint64_t)(hr__scan_tell(&b->reader, position) - b->scan);
+    uint64_t point = byte << 3 | position % 8, excess = byte >> HR__POINT_BYTE_BITS;
+    for (int c = 0; c < COMPONENTS; c++) {
+        uint64_t level = (uint64_t)(b->level[c] + HR__POINT_LEVEL_BIAS);
+        excess |= level >> HR__POINT_LEVEL_BITS;
+        point |= level << (HR__POINT_BYTE_BITS + 3 + c * HR__POINT_LEVEL_BITS);
+    }
+    memcpy(b->point, &point, sizeof point);
+    b->point = excess ? NULL : b->point + HR__POINT_BYTES;
+    b->point_x = excess ? UINT32_MAX : x + b->grid.spacing;
 }
 
 /* Decodes the MCUs [from, to) of a row. With `region` 0 none of their blocks is needed. Returns 0
@@ -302,24 +335,29 @@ HR__INLINE int decode_mcus(struct hr__baseline *b, uint32_t from, uint32_t to, i
                 return 0;
             bits.next = b->reader.bits.next;
         }
+        if (x == b->point_x) {
+            b->reader.bits = bits;
+            memcpy(b->level, level, sizeof level);
+            note_point(b, x, hr__scan_position(&b->reader));
+        }
         for (int i = 0; i < blocks; i++) {
             const struct mcu_block *block = &b->block[i];
             int difference;
             hr__bits_refill(&bits);
-            if (!hr__take_dc(block->dc, &bits, &difference))
+            if (!hr__take_dc(block->codes.dc, &bits, &difference))
                 return 0;
             level[block->component] += difference;
             outside |= (unsigned)(level[block->component] + DC_BIAS) >> DC_BITS;
             if (!region || x - block->first >= block->end - block->first) {
-                if (!hr__skip_ac(block->ac, &bits))
+                if (!hr__skip_ac(block->codes.skip, &block->codes.ac->code, &bits))
                     return 0;
                 continue;
             }
             int16_t *coefficient = b->coefficient[b->waiting];
             coefficient[0] = (int16_t)level[block->component];
             unsigned k = HR__STEP_END;
-            if (block->flat ? !hr__skip_ac(block->ac, &bits)
-                            : !(k = hr__take_ac(block->ac, &bits, coefficient)))
+            if (block->flat ? !hr__skip_ac(block->codes.skip, &block->codes.ac->code, &bits)
+                            : !(k = hr__take_ac(block->codes.ac, &bits, coefficient)))
                 return 0;
             b->wait[b->waiting++] =
                 (struct waiting_block){block->out + (size_t)(x - block->first) * block->step,
@@ -380,6 +418,59 @@ static int decode_span(struct hr__baseline *b, uint32_t from, uint32_t to, int n
     return 1;
 }
 
+/* Adds the differences of skipped MCUs to the DC coefficients. Returns 0 if one is out of range. */
+static int add_differences(struct hr__baseline *b, const int16_t *difference, uint32_t mcus)
+{
+    unsigned outside = 0;
+    for (int c = 0, blocks; c < b->components; c++, difference += blocks) {
+        int level = b->level[c];
+        blocks = (int)(b->strips.part[c].h * b->strips.part[c].v);
+        for (uint32_t i = 0; i < mcus; i++)
+            for (int k = 0; k < blocks; k++) {
+                level += difference[i * (uint32_t)b->blocks + (uint32_t)k];
+                outside |= (unsigned)(level + DC_BIAS) >> DC_BITS;
+            }
+        b->level[c] = level;
+    }
+    return !outside;
+}
+
+/* Takes skipped MCUs, the first of which is number `x` of its row, and notes their points. Returns
+ * 0 if a DC coefficient is out of range. */
+static int take_skipped(struct hr__baseline *b, const struct hr__skipped *skipped, uint32_t x)
+{
+    for (uint32_t i = 0, count; i < skipped->count; i += count) {
+        if (x == b->point_x)
+            note_point(b, x, skipped->start[i]);
+        uint32_t next = b->point_x < b->mcus_x ? b->point_x : b->mcus_x;
+        count = skipped->count - i < next - x ? skipped->count - i : next - x;
+        if (!add_differences(b, skipped->difference + i * (uint32_t)b->blocks, count))
+            return 0;
+        x = (x + count) % b->mcus_x;
+        if (!x)
+            b->point_x = b->point ? 0 : UINT32_MAX;
+    }
+    return 1;
+}
+
+/* Decodes whole rows of MCUs of which nothing is needed. Returns 0 if they are not valid. */
+static int skip_rows(struct hr__baseline *b, uint32_t rows)
+{
+    uint64_t scan_bytes = (uint64_t)(b->reader.raw_end - b->scan), count = 0;
+    const uint64_t all = (uint64_t)b->mcus_x * b->mcus_y, total = (uint64_t)b->mcus_x * rows;
+    hr__mcu_skip_begin(&b->skip);
+    while (count < total) {
+        uint64_t left = total - count;
+        struct hr__skipped skipped;
+        if (!hr__mcu_skip_run(&b->skip, &b->reader, left < UINT32_MAX ? (uint32_t)left : UINT32_MAX,
+                              scan_bytes * left / all, &skipped) ||
+            !take_skipped(b, &skipped, (uint32_t)(count % b->mcus_x)))
+            return 0;
+        count += skipped.count;
+    }
+    return 1;
+}
+
 /* The MCUs of a row with blocks that are needed. */
 struct needed_mcus {
     uint32_t first, end; /* equal if there are none */
@@ -423,24 +514,6 @@ static struct needed_mcus plan_row(struct hr__baseline *b, uint32_t y)
     return all.first < all.end ? all : (struct needed_mcus){b->mcus_x, b->mcus_x};
 }
 
-/* Points */
-
-/* Notes where the next MCU begins, or the last one ends. No more points follow one that cannot hold
- * a value. */
-static void note_point(struct hr__baseline *b)
-{
-    unsigned bit;
-    uint64_t byte = (uint64_t)(hr__scan_tell(&b->reader, &bit) - b->scan);
-    uint64_t point = byte << 3 | bit, excess = byte >> HR__POINT_BYTE_BITS;
-    for (int c = 0; c < COMPONENTS; c++) {
-        uint64_t level = (uint64_t)(b->level[c] + HR__POINT_LEVEL_BIAS);
-        excess |= level >> HR__POINT_LEVEL_BITS;
-        point |= level << (HR__POINT_BYTE_BITS + 3 + c * HR__POINT_LEVEL_BITS);
-    }
-    memcpy(b->point, &point, sizeof point);
-    b->point = excess ? NULL : b->point + HR__POINT_BYTES;
-}
-
 /* Converts the strip that row `y` of MCUs ends, if it does. Returns 0 on failure. */
 static int end_row(struct hr__baseline *b, uint32_t y)
 {
@@ -452,22 +525,32 @@ static int end_row(struct hr__baseline *b, uint32_t y)
     return !b->failure;
 }
 
+/* Returns the first row of MCUs of [from, to) that is needed; `to` if none is. */
+static uint32_t first_needed(struct hr__baseline *b, uint32_t from, uint32_t to)
+{
+    for (; from < to; from++) {
+        struct needed_mcus needed = plan_row(b, from);
+        if (needed.first < needed.end)
+            break;
+    }
+    return from;
+}
+
 /* Decodes the rows of MCUs [from, to), and notes their points. Returns 0 if they are not valid. */
 static int decode_rows(struct hr__baseline *b, uint32_t from, uint32_t to)
 {
-    uint32_t step = b->point ? b->grid.spacing : b->mcus_x;
     for (uint32_t y = from; y < to; y++) {
-        struct needed_mcus needed = plan_row(b, y);
-        for (uint32_t x = 0; x < b->mcus_x; x += step) {
-            if (b->point) {
-                if (b->restart && !b->until_restart && !pass_restart(b))
-                    return 0;
-                note_point(b);
-            }
-            if (!decode_part(b, x, b->mcus_x - x < step ? b->mcus_x : x + step, &needed))
+        b->point_x = b->point ? 0 : UINT32_MAX;
+        uint32_t first = b->restart ? y : first_needed(b, y, to);
+        if (first > y && !skip_rows(b, first - y))
+            return 0;
+        for (; y < first; y++)
+            if (!end_row(b, y))
                 return 0;
-        }
-        if (!end_row(b, y))
+        if (y == to)
+            break;
+        struct needed_mcus needed = plan_row(b, y);
+        if (!decode_part(b, 0, b->mcus_x, &needed) || !end_row(b, y))
             return 0;
     }
     return transform_waiting(b) && (!b->reader.last || hr__scan_advance(&b->reader));
@@ -486,6 +569,8 @@ static int begin_region(struct hr__baseline *b, const struct hr__decode_job *job
     b->failure = 0;
     b->error = error;
     b->waiting = 0;
+    b->point = NULL;
+    b->point_x = UINT32_MAX;
     return hr__strips_begin(&b->strips, job, error);
 }
 
@@ -516,8 +601,11 @@ static int begin_scan(struct hr__baseline *b, const struct jpeg_decompress_struc
 /* Returns where the points of the job's item go; NULL if none is wanted, or there is no memory. */
 static uint8_t *begin_item(const struct hr__baseline *b, const struct hr__decode_job *job)
 {
-    uint64_t bytes = hr__indexed_bytes(b->grid.points, job->in.length);
-    if (!job->item || hr__scratch_reserve(&job->item->memory, bytes, NULL))
+    if (!job->item)
+        return NULL;
+    uint64_t bytes = job->item->in_parts ? hr__indexed_head_bytes(b->grid.points)
+                                         : hr__indexed_bytes(b->grid.points, job->in.length);
+    if (hr__scratch_reserve(&job->item->memory, bytes, NULL))
         return NULL;
     return hr__indexed_points(job->item->memory.bytes);
 }
@@ -534,10 +622,13 @@ static void finish_item(struct hr__baseline *b, const struct hr__decode_job *job
     };
     if (!b->point || !decode_rows(b, from, b->mcus_y) || !ends_well(b) || !b->point)
         return;
-    note_point(b);
+    note_point(b, 0, hr__scan_position(&b->reader));
+    struct hr__index_item *item = job->item;
     if (b->point)
-        job->item->bytes =
-            hr__indexed_fill(job->item->memory.bytes, &shape, b->grid.points, &job->in);
+        item->bytes = item->in_parts
+                          ? hr__indexed_fill_parts(item->memory.bytes, &shape, b->grid.points,
+                                                   &job->in, item->parts)
+                          : hr__indexed_fill(item->memory.bytes, &shape, b->grid.points, &job->in);
 }
 
 int hr__baseline_region(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo,
@@ -576,7 +667,7 @@ int hr__baseline_points(struct hr__baseline *b, const struct jpeg_decompress_str
         !begin_scan(b, cinfo, points) || !decode_rows(b, 0, b->mcus_y) || !ends_well(b) ||
         !b->point)
         return 0;
-    note_point(b);
+    note_point(b, 0, hr__scan_position(&b->reader));
     return b->point != NULL;
 }
 
@@ -643,15 +734,16 @@ static int begin_at(struct hr__baseline *b, const struct indexed_scan *s, uint64
 static int is_at_point(struct hr__baseline *b, const struct indexed_scan *s, uint64_t k)
 {
     struct scan_point point;
-    unsigned bit;
+    uint32_t position;
     int is_end = k == s->grid.points - 1;
     if (is_end && !ends_well(b))
         return 0;
     if ((!is_end && b->restart && !b->until_restart && !pass_restart(b)) ||
         !read_point(s, k, &point))
         return 0;
-    const uint8_t *at = hr__scan_tell(&b->reader, &bit);
-    return at == point.at && bit == point.bit && !memcmp(b->level, point.level, sizeof b->level);
+    position = hr__scan_position(&b->reader);
+    return hr__scan_tell(&b->reader, position) == point.at && position % 8 == point.bit &&
+           !memcmp(b->level, point.level, sizeof b->level);
 }
 
 /* Loads the bytes from point `k` to point `to` into the caches: each row begins elsewhere, and by
@@ -683,6 +775,18 @@ static int decode_indexed_row(struct hr__baseline *b, const struct indexed_scan 
            (!b->reader.last || hr__scan_advance(&b->reader));
 }
 
+/* Claims the pixels of row `y` of MCUs, and gives up those that others have. */
+static void claim_row(struct hr__baseline *b, const struct hr__row_claims *claims, uint32_t y)
+{
+    const struct hr_region *region = &b->strips.region;
+    int end = region->y + region->height, until = (int)((y + 1) * b->strips.mcu_rows);
+    if (until <= region->y)
+        return;
+    int left = claims->claim(claims->arg, until < end ? until : end);
+    if (left < end)
+        hr__strips_shorten(&b->strips, left);
+}
+
 int hr__baseline_indexed(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo,
                          const struct hr__decode_job *job, const struct hr__scan_index *index,
                          int *done, struct hr_error *error)
@@ -698,7 +802,10 @@ int hr__baseline_indexed(struct hr__baseline *b, const struct jpeg_decompress_st
     int r = begin_region(b, job, error), valid = 1;
     if (r)
         return r;
-    for (uint32_t y = 0; valid && y < b->mcus_y; y++)
+    for (uint32_t y = 0; valid && y < b->mcus_y; y++) {
+        if (job->claims)
+            claim_row(b, job->claims, y);
         valid = decode_indexed_row(b, &s, y) && end_row(b, y);
+    }
     return end_region(b, valid && transform_waiting(b), done);
 }

@@ -30,6 +30,9 @@ size_t hr__baseline_memory(const struct hr__baseline *baseline);
 /* Sets the bytes of a strip's samples (strips.h), about; for tests. */
 void hr__baseline_set_strip(struct hr__baseline *baseline, size_t bytes);
 
+/* Sets the least bytes that are skipped as two streams (mcu_skip.h); for tests. */
+void hr__baseline_set_guess(struct hr__baseline *baseline, size_t bytes);
+
 /*
  * Decodes the job's region. libjpeg has read the header into `cinfo`, and its source is at the
  * scan's first byte. Sets *done to 0 if the image is left to libjpeg-turbo; the planes may have

@@ -1,7 +1,9 @@
 /*
- * Decodes or skips the symbols of one block (ITU-T T.81, F.2.2). The bits in front of a block are
- * refilled, and behind the scan's end there are HR__SEGMENT_SLACK bytes, so that nothing here looks
- * for an end: the caller does, once an MCU.
+ * Decodes or skips the symbols of one block (ITU-T T.81, F.2.2). Behind the scan's end there are
+ * HR__SEGMENT_SLACK bytes, so that nothing here looks for an end: the caller does, once an MCU.
+ *
+ * The caller refills the bits in front of a block. The next refill is after the first look-up of AC
+ * symbols, then after every HR__LOOKUPS.
  */
 #ifndef HR_CODEC_BLOCK_SYMBOLS_H
 #define HR_CODEC_BLOCK_SYMBOLS_H
@@ -15,9 +17,9 @@
 #define HR__LOOKUPS 3
 
 /* What is read after a refill is there. */
-_Static_assert(HR__DC_BITS_MOST <= HR__REFILL_BITS, "a DC difference");
 _Static_assert(HR__LOOKUPS *HR__LOOKUP_BITS_MOST <= HR__REFILL_BITS, "look-ups");
-_Static_assert(HR__AC_BITS_MOST <= HR__REFILL_BITS, "a long symbol");
+_Static_assert(HR__DC_BITS_MOST + HR__LOOKUP_BITS_MOST <= HR__REFILL_BITS, "a DC difference");
+_Static_assert(HR__AC_BITS_MOST + HR__LOOKUP_BITS_MOST <= HR__REFILL_BITS, "a long symbol");
 /* Entries of `skip` hold their steps in a byte, and ends are told from runs past the block. */
 _Static_assert(63 + HR__STEP_END < HR__STEP_OTHER && HR__STEP_OTHER < 256, "steps");
 _Static_assert(62 + 63 < HR__STEP_END, "runs past the block");
@@ -57,26 +59,29 @@ HR__INLINE unsigned hr__take_single(const struct hr__huffman_code *code, struct 
 /* Decodes a DC difference. Returns 0 if the bits are none. */
 HR__INLINE int hr__take_dc(const struct hr__dc_table *table, struct hr__bits *bits, int *difference)
 {
-    unsigned entry = table->entry[bits->buffer >> (64 - HR__DC_INDEX)];
-    unsigned length = entry & 15, size = entry >> 4;
-    if (__builtin_expect(!entry, 0)) {
+    size_t index = bits->buffer >> (64 - HR__DC_INDEX);
+    struct hr__bits before = *bits;
+    unsigned used = table->bits[index], length = table->entry[index] & 15;
+    unsigned size = table->entry[index] >> 4;
+    if (__builtin_expect(!used, 0)) {
         size = hr__huffman_single(&table->code, (unsigned)(bits->buffer >> 48), &length);
         if (size == HR__NO_SYMBOL)
             return 0;
+        used = length + size;
     }
-    *difference = hr__bits_value(bits, length, size);
-    hr__bits_drop(bits, length + size);
+    hr__bits_drop(bits, used); /* first: the next look-up waits for nothing else */
+    *difference = hr__bits_value(&before, length, size);
     return 1;
 }
 
 /* Decodes one AC symbol behind position k, and stores its value. Returns the new position, 63 or
  * more at the end; 0 if the bits are no symbol or it lies past the block. */
-HR__INLINE unsigned hr__take_ac_single(const struct hr__ac_table *table, struct hr__bits *bits,
+HR__INLINE unsigned hr__take_ac_single(const struct hr__huffman_code *code, struct hr__bits *bits,
                                        unsigned k, int16_t *coefficient)
 {
     unsigned size;
     hr__bits_refill(bits);
-    unsigned step = hr__take_single(&table->code, bits, &size);
+    unsigned step = hr__take_single(code, bits, &size);
     if (step == HR__STEP_END)
         return k + step;
     if (!step || k + step > 63)
@@ -92,58 +97,64 @@ HR__INLINE unsigned hr__take_ac_single(const struct hr__ac_table *table, struct 
 HR__INLINE unsigned hr__take_ac(const struct hr__ac_table *table, struct hr__bits *bits,
                                 int16_t *coefficient)
 {
-    unsigned k = 0;
+    size_t k = 0, last;
     for (;;) {
-        uint64_t e;
-        unsigned first, last;
-        hr__bits_refill(bits);
+        const struct hr__ac_pair *pair;
+        uint64_t before;
+        unsigned used;
 #pragma GCC unroll 3
         for (int i = 0; i < HR__LOOKUPS; i++) {
-            e = table->pair[bits->buffer >> (64 - HR__AC_INDEX)];
-            first = k + HR__FIRST_STEP(e);
-            last = k + HR__LAST_STEP(e);
-            coefficient[hr__natural[first]] = HR__FIRST_VALUE(e);
-            coefficient[hr__natural[last]] = hr__pair_value(bits, e);
+            if (i == 1)
+                hr__bits_refill(bits);
+            before = bits->buffer;
+            used = table->pair_bits[before >> (64 - HR__AC_INDEX)];
+            pair = &table->pair[before >> (64 - HR__AC_INDEX)];
+            hr__bits_drop(bits, used); /* first: the next look-up waits for nothing else */
+            last = k + pair->last_step;
+            coefficient[hr__natural[k + pair->first_step]] = pair->first_value;
+            coefficient[hr__natural[last]] = hr__pair_value(before, pair);
             if (last >= 63)
                 goto end;
-            hr__bits_drop(bits, (unsigned)e);
             k = last;
         }
         continue;
     end:
-        if (__builtin_expect(first < 63 && HR__PAIR_BITS(e), 1)) {
-            hr__bits_drop(bits, HR__PAIR_BITS(e));
-            return last == 63 || last >= HR__STEP_END ? last : 0;
-        }
-        /* no symbol, or the first of two is the block's last one */
-        k = hr__take_ac_single(table, bits, k, coefficient);
+        if (__builtin_expect(last == 63 || last - HR__STEP_END < 63, 1))
+            return (unsigned)last;
+        /* no symbol, or the first of two is the block's last one, or the block is not valid */
+        bits->buffer = before;
+        bits->count += used;
+        k = hr__take_ac_single(&table->code, bits, (unsigned)k, coefficient);
         if (!k || k >= 63)
-            return k;
+            return (unsigned)k;
     }
 }
 
 /* Skips the AC coefficients of a block. Returns 0 if the block is not valid. */
-HR__INLINE int hr__skip_ac(const struct hr__ac_table *table, struct hr__bits *bits)
+HR__INLINE int hr__skip_ac(const struct hr__ac_skip *skip, const struct hr__huffman_code *code,
+                           struct hr__bits *bits)
 {
-    unsigned k = 0;
+    size_t k = 0;
     for (;;) {
-        hr__bits_refill(bits);
 #pragma GCC unroll 3
         for (int i = 0; i < HR__LOOKUPS; i++) {
-            unsigned e = table->skip[bits->buffer >> (64 - HR__SKIP_BITS)];
-            unsigned next = k + (e >> 8);
+            if (i == 1)
+                hr__bits_refill(bits);
+            size_t index = bits->buffer >> (64 - HR__SKIP_BITS);
+            unsigned used = skip->bits[index];
+            size_t next = k + skip->steps[index];
             if (next >= 63) {
                 /* the whole look-up counts if the block ends with it */
-                if (next == 63 || (next >= HR__STEP_END && next < HR__STEP_END + 63)) {
-                    hr__bits_drop(bits, e);
+                if (next == 63 || next - HR__STEP_END < 63) {
+                    hr__bits_drop(bits, used);
                     return 1;
                 }
-                k = hr__take_ac_single(table, bits, k, NULL);
+                k = hr__take_ac_single(code, bits, (unsigned)k, NULL);
                 if (!k || k >= 63)
                     return k != 0;
                 break;
             }
-            hr__bits_drop(bits, e);
+            hr__bits_drop(bits, used);
             k = next;
         }
     }

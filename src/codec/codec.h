@@ -35,6 +35,9 @@ void hr__decoder_use_library(struct hr__decoder *decoder);
 /* Sets whether damaged images are accepted from now on, and clears the last image's damage. */
 void hr__decoder_accept(struct hr__decoder *decoder, enum hr_damaged damaged);
 
+/* Returns non-zero if a region of an image can be decoded without the rows above it. */
+int hr__format_is_seekable(enum hr_image_format format);
+
 /* Returns how many times at most the sides of images of a format can be halved. */
 int hr__format_halvings(enum hr_image_format format);
 
@@ -50,13 +53,16 @@ void hr__decoder_halve(struct hr__decoder *decoder, int halvings);
 const char *hr__decoder_damage(const struct hr__decoder *decoder);
 
 /* Sets whether an item of the form `indexed` is made of each JPEG file that is decoded from now on,
- * in passing. */
+ * in passing; see hr_preparer_make_items. */
 void hr__decoder_make_items(struct hr__decoder *decoder, int wanted);
 
 /* Returns the item made of the last decoded file, with its size; NULL if there is none: not wanted,
  * not a file that our own decoder takes from the first to the last byte of its scan, or no memory.
  * Valid until the decoder's next call. */
 const void *hr__decoder_item(const struct hr__decoder *decoder, size_t *bytes);
+
+/* The same with HR_ITEMS_IN_PARTS: returns HR_ITEM_PARTS parts. */
+const struct hr_item_part *hr__decoder_item_parts(const struct hr__decoder *decoder);
 
 /* Reads only the header. Recognises the format by content, never by name. See hr_preparer_info. */
 int hr__decoder_info(struct hr__decoder *decoder, const void *bytes, size_t length,
@@ -87,34 +93,54 @@ int hr__decoder_region(struct hr__decoder *decoder, const void *bytes, size_t le
                        struct hr__planar *out, struct hr_error *error);
 
 /*
- * A region that several threads decode together, each with a decoder of its own: one of them gives
- * the room for its pixels, hr__decoder_bands cuts it into bands, and hr__decoder_band decodes one
- * into that room, in any order. All decoders have the same settings. The pixels are those of
- * hr__decoder_region. Each band costs up to a row of MCUs more than its share, because chroma of
- * the rows beside it is needed. Not for damaged images that are to be accepted.
+ * A region that several threads decode together, each with a decoder of its own. Its owner decodes
+ * it from the top and claims rows as it goes; the others decode bands of rows at the bottom that
+ * nobody has claimed, in any order. So an owner that nobody helps loses nothing. The pixels are
+ * those of hr__decoder_region. Nothing falls back to another way of decoding here: if the owner or
+ * a band fails, the whole region is for hr__decoder_region.
  */
-
-/* Makes room for the region's pixels, which are undefined at first. *out is valid until the
- * decoder's next call, except of hr__decoder_band. Errors: -ENOMEM. */
-int hr__decoder_room(struct hr__decoder *decoder, const struct hr_region *region,
-                     struct hr__planar *out, struct hr_error *error);
-
-/* Cuts a region into at most `most` bands of about the same height, top to bottom. Returns how
- * many: 1 for images that can only be read from the beginning, which are PNG, and JPEG without an
- * index. */
-int hr__decoder_bands(const struct hr_image_info *info, const struct hr_region *region, int most,
-                      struct hr_region *bands);
-
-struct hr__band {
-    struct hr_region part;        /* what to decode */
-    const struct hr_region *of;   /* the whole region */
-    const struct hr__planar *out; /* its room */
+struct hr__shared_region {
+    const void *bytes; /* the item; not owned */
+    size_t length;
+    struct hr_image_info info;
+    int halvings;
+    struct hr_region region;
+    struct hr__planar out; /* the room for its pixels, the owner's decoder's */
 };
 
-/* Decodes one band. Errors: as hr__decoder_region. */
-int hr__decoder_band(struct hr__decoder *decoder, const void *bytes, size_t length,
-                     const struct hr_image_info *info, const struct hr__band *band,
-                     struct hr_error *error);
+/* Smaller regions are not shared, in pixels: waking a thread would take a while in comparison. */
+#define HR__SHARED_PIXELS (1 << 20)
+
+/* Makes room for a region that can be shared. Returns 0 if it cannot be: it is small, the image can
+ * only be read from its beginning (all but items) or its header was damaged, or
+ * there is no memory. The room is the owner's until the decoder's next call, but for
+ * hr__decoder_shared. */
+int hr__decoder_share(struct hr__decoder *decoder, const void *bytes, size_t length,
+                      const struct hr_image_info *info, const struct hr_region *region,
+                      struct hr__shared_region *out);
+
+/* How an owner claims rows. */
+struct hr__row_claims {
+    /* Claims the rows above `until` for the owner, but for those that others have by now. Rows
+     * count from the top of the (halved) image. Returns where the rows of others begin, which is
+     * never above a row that the owner has; the region's end if they have none. */
+    int (*claim)(void *arg, int until);
+    void *arg;
+};
+
+/* Decodes a shared region as far as the claims allow. Errors: -EBADMSG, -ENOMEM and others, without
+ * a message. */
+int hr__decoder_shared(struct hr__decoder *decoder, const struct hr__shared_region *shared,
+                       const struct hr__row_claims *claims);
+
+/* Bands should begin at multiples of this many rows of the region's image: whole rows of MCUs of
+ * all usual samplings. Each costs up to two rows of MCUs more than its share, because chroma of the
+ * rows beside it is needed. */
+#define HR__BAND_ROWS 16
+
+/* Decodes the rows [from, to) of a shared region, counted as above. Errors: as before. */
+int hr__decoder_band(struct hr__decoder *decoder, const struct hr__shared_region *shared, int from,
+                     int to);
 
 /* Returns the bytes the decoder holds. */
 size_t hr__decoder_memory(const struct hr__decoder *decoder);

@@ -4,10 +4,8 @@
  */
 #include "codec/coefficients.h"
 
-#include "base/error.h"
 #include "codec/coefficients_group.h"
 
-#include <errno.h>
 #include <string.h>
 
 static uint64_t align8(uint64_t n)
@@ -21,11 +19,6 @@ static uint64_t groups_x(const struct hr__coefficients *c, int component)
     return (c->blocks_x[component] + HR__GROUP_BLOCKS - 1) / HR__GROUP_BLOCKS;
 }
 
-static int damaged(struct hr_error *error, const char *what)
-{
-    return hr__fail(error, -EBADMSG, "damaged item: %s; make it anew", what);
-}
-
 int hr__coefficients_open(struct hr__coefficients *out, const void *bytes, size_t length,
                           struct hr_error *error)
 {
@@ -36,7 +29,7 @@ int hr__coefficients_open(struct hr__coefficients *out, const void *bytes, size_
         return r;
     const struct hr__item_header *h = &c.header;
     if (h->form != HR_FORM_COEFFICIENTS)
-        return damaged(error, "it does not hold coefficients");
+        return hr__item_damaged(error, "it does not hold coefficients");
     uint64_t rows = 0, groups = 0;
     for (int i = 0; i < h->components; i++) {
         c.blocks_x[i] = (hr__item_samples(h->width, h->h, i) + 7) / 8;
@@ -52,11 +45,11 @@ int hr__coefficients_open(struct hr__coefficients *out, const void *bytes, size_
     uint64_t group = row + align8(rows * 4);
     uint64_t data = group + align8(groups * (h->flags & HR__ITEM_WIDE ? 4 : 2));
     if (data + HR__ITEM_PAD > length)
-        return damaged(error, "it is shorter than its index");
+        return hr__item_damaged(error, "it is shorter than its index");
     memcpy(c.quant, item + quant, profiles - quant);
     c.profiles = h->profiles ? item + profiles : NULL;
     if (!hr__block_profiles_are_sane(item + profiles, h->profiles))
-        return damaged(error, "it has widths beyond those of its form");
+        return hr__item_damaged(error, "it has widths beyond those of its form");
     c.rows = item + row;
     c.groups = item + group;
     c.data = item + data;
@@ -94,6 +87,19 @@ const uint8_t *hr__coefficients_find(const struct hr__coefficients *c, int compo
 #else
     return at < c->data_bytes ? c->data + at : NULL;
 #endif
+}
+
+int hr__coefficients_row(const struct hr__coefficients *item, int component, uint32_t block_row,
+                         int16_t (*blocks)[64], struct hr_error *error)
+{
+    const uint8_t *p = hr__coefficients_find(item, component, block_row, 0);
+    uint32_t count = item->blocks_x[component];
+    memset(blocks, 0, count * sizeof *blocks);
+    if (!p || (item->profiles ? hr__groups_row(item, p, count, blocks)
+                              : hr__blocks_row(item, p, count, blocks)))
+        return hr__item_damaged(error, "row %u of component %d leads out of it", block_row,
+                                component);
+    return 0;
 }
 
 const struct hr__block_kernels *hr__block_kernels(enum hr__isa isa)

@@ -71,13 +71,12 @@ int hr__group_fits(const uint8_t *p, const uint8_t *end, const struct hr__block_
 void hr__block_profiles_expand(struct hr__block_profiles *out, const uint8_t *packed, int count);
 int hr__block_profiles_are_sane(const uint8_t *packed, int count);
 
-/* Fills a block of one colour: the transform of a DC coefficient alone. */
-void hr__block_fill(int dc, uint16_t quant, uint8_t *out, ptrdiff_t stride);
-
-/* The portable versions for a run, and for a row's quantised coefficients from its first group on.
- * Errors: -EBADMSG. */
+/* The portable versions for a run, and for a row's quantised coefficients from its first group (of
+ * version 1: block) on. Errors: -EBADMSG. */
 int hr__groups_unpack(const struct hr__block_run *run);
 int hr__groups_row(const struct hr__coefficients *item, const uint8_t *first, uint32_t count,
+                   int16_t (*blocks)[64]);
+int hr__blocks_row(const struct hr__coefficients *item, const uint8_t *first, uint32_t count,
                    int16_t (*blocks)[64]);
 
 /* The check of each group, before it is parsed: no map has more than 8 bytes, and the group is

@@ -2,7 +2,6 @@
  * Unpacks version 2 of the form `coefficients` on any machine: the reference for all other versions
  * of the code. Also expands and checks the width profiles, which all of them use.
  */
-#include "base/error.h"
 #include "codec/coefficients_group.h"
 #include "codec/inverse_dct.h"
 #include "codec/zigzag.h"

@@ -6,7 +6,6 @@
  * word, and stores them where the map's next bits say. Several blocks are unpacked before the first
  * is transformed; otherwise the transform's wide loads would wait for the narrow stores.
  */
-#include "base/error.h"
 #include "codec/coefficients_group.h"
 #include "codec/inverse_dct.h"
 #include "codec/zigzag.h"
@@ -129,14 +128,6 @@ static inline void read_block(const struct portable_block *b, int16_t *coefficie
     }
 }
 
-void hr__block_fill(int dc, uint16_t quant, uint8_t *out, ptrdiff_t stride)
-{
-    int level = (int16_t)((unsigned)dc * quant);
-    int v = ((level + (1 << 2)) >> 3) + 128;
-    for (int y = 0; y < 8; y++, out += stride)
-        memset(out, v < 0 ? 0 : v > 255 ? 255 : v, 8);
-}
-
 static int unpack_blocks(const struct hr__block_run *run)
 {
     int16_t coefficient[BATCH][64] __attribute__((aligned(16)));
@@ -167,8 +158,8 @@ static int unpack(const struct hr__block_run *run)
 
 const struct hr__block_kernels hr__block_kernels_portable = {unpack};
 
-static int read_row(const struct hr__coefficients *item, const uint8_t *p, uint32_t count,
-                    int16_t (*blocks)[64])
+int hr__blocks_row(const struct hr__coefficients *item, const uint8_t *p, uint32_t count,
+                   int16_t (*blocks)[64])
 {
     struct portable_block b;
     for (uint32_t i = 0; i < count; i++, p = b.next) {
@@ -176,19 +167,5 @@ static int read_row(const struct hr__coefficients *item, const uint8_t *p, uint3
             return -EBADMSG;
         read_block(&b, blocks[i]);
     }
-    return 0;
-}
-
-int hr__coefficients_row(const struct hr__coefficients *item, int component, uint32_t block_row,
-                         int16_t (*blocks)[64], struct hr_error *error)
-{
-    const uint8_t *p = hr__coefficients_find(item, component, block_row, 0);
-    uint32_t count = item->blocks_x[component];
-    memset(blocks, 0, count * sizeof *blocks);
-    if (!p || (item->profiles ? hr__groups_row(item, p, count, blocks)
-                              : read_row(item, p, count, blocks)))
-        return hr__fail(error, -EBADMSG,
-                        "damaged item: row %u of component %d leads out of it; make it anew",
-                        block_row, component);
     return 0;
 }

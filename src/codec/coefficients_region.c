@@ -17,11 +17,6 @@
 
 #define GROUP_SAMPLES (8 * HR__GROUP_BLOCKS)
 
-static int damaged(struct hr_error *error, const char *what)
-{
-    return hr__fail(error, -EBADMSG, "damaged item: %s; make it anew", what);
-}
-
 /* One thread's state. */
 struct state {
     const struct hr__block_kernels *kernels;
@@ -142,7 +137,7 @@ static int coefficients_region(void *state, const struct hr__decode_job *job,
     for (int i = 0; !r && i < c.header.components; i++) {
         r = unpack_component(s, &c, i, &cover[i], plane);
         if (r)
-            damaged(error, "its index or a block leads out of it");
+            hr__item_damaged(error, "its index or a block leads out of it");
         planes.stride[i] = (ptrdiff_t)cover[i].stride;
         planes.at[i] = plane + ((size_t)planes.window[i].y - cover[i].y * 8) * cover[i].stride +
                        ((size_t)planes.window[i].x - cover[i].x * 8);
@@ -153,6 +148,7 @@ static int coefficients_region(void *state, const struct hr__decode_job *job,
 
 const struct hr__format hr__format_coefficients = {
     .id = HR_IMAGE_COEFFICIENTS,
+    .rows = HR__ROWS_ANY,
     .create = state_create,
     .destroy = state_destroy,
     .info = coefficients_info,

@@ -1,7 +1,8 @@
 /*
  * The converter: one interface for all forms.
  *
- * Before an item is returned, its pixels are compared with libjpeg-turbo's decode of the file. The
+ * Before an item is returned, its pixels are compared with the decode of the file, by libjpeg-turbo
+ * if it is a JPEG. The
  * comparison goes by groups of rows, so that at most one of the two images is in memory as a whole.
  * If a file cannot become an item (unsupported kind, or pixels that differ), the result is
  * -ENOTSUP, and the file stays as it is.
@@ -34,6 +35,7 @@ struct hr_converter {
     struct hr__transcoder *transcoder;
     struct hr__decoder *files, *items; /* for the two sides of the comparison */
     struct hr__png_writer *png;        /* created on first use */
+    struct hr__codec_scratch pixels;   /* planes of a PNG */
 };
 
 void hr_converter_options_init(struct hr_converter_options *options, size_t size)
@@ -90,13 +92,15 @@ void hr_converter_destroy(struct hr_converter **converter)
     hr__decoder_destroy(&c->files);
     hr__decoder_destroy(&c->items);
     hr__png_writer_destroy(&c->png);
+    hr__scratch_free(&c->pixels);
     hr__free(c);
 }
 
 size_t hr_converter_memory(const struct hr_converter *c)
 {
     return sizeof *c + hr__transcoder_memory(c->transcoder) + hr__decoder_memory(c->files) +
-           hr__decoder_memory(c->items) + (c->png ? hr__png_writer_memory(c->png) : 0);
+           hr__decoder_memory(c->items) + c->pixels.capacity +
+           (c->png ? hr__png_writer_memory(c->png) : 0);
 }
 
 static int same_rows(const struct hr__planar *file, int y, const struct hr__planar *strip)
@@ -133,7 +137,7 @@ int hr__converter_verify(struct hr_converter *converter, const struct hr__encode
         r = hr__decoder_region(c->items, item->bytes, item->length, &own, &region, &strip, error);
         if (!r && !same_rows(&whole, region.y, &strip))
             r = hr__fail(error, -ENOTSUP,
-                         "its pixels as an item would differ from libjpeg-turbo's in rows %d to %d",
+                         "its pixels as an item would differ from the file's in rows %d to %d",
                          region.y, region.y + region.height - 1);
     }
     return r;
@@ -146,14 +150,19 @@ static size_t limit_of(const struct hr_converter *c, size_t length)
 }
 
 /* Reads the header of a file that should become an item. */
-static int examine(struct hr_converter *c, const struct hr__encoded *file,
+static int examine(struct hr_converter *c, const struct hr__encoded *file, enum hr_form form,
                    struct hr_image_info *info, struct hr_error *error)
 {
     int r = hr__decoder_info(c->files, file->bytes, file->length, info, error);
-    if (!r && info->format != HR_IMAGE_JPEG)
-        r = hr__fail(error, -ENOTSUP,
-                     info->format == HR_IMAGE_PNG ? "it is a PNG; items are made of JPEG files"
-                                                  : "it is an item already");
+    int is_png = !r && info->format == HR_IMAGE_PNG;
+    if (is_png && form != HR_FORM_PLANES)
+        r = hr__fail(error, -ENOTSUP, "it is a PNG; its only form is planes");
+    else if (!r && !is_png && info->format != HR_IMAGE_JPEG)
+        r = info->format == HR_IMAGE_COEFFICIENTS || info->format == HR_IMAGE_PLANES ||
+                    info->format == HR_IMAGE_INDEXED
+                ? hr__fail(error, -ENOTSUP, "it is an item already")
+                : hr__fail(error, -ENOTSUP, "it is a %s; items are made of JPEG and PNG files",
+                           hr_image_format_name(info->format));
     return r ? r : hr__check_pixels(info, c->options.max_pixels, error);
 }
 
@@ -176,6 +185,30 @@ static int holds_file(const struct hr__transcoded *made, enum hr_form form,
            item.file.length == file->length && !memcmp(item.file.bytes, file->bytes, file->length);
 }
 
+/* Makes planes of the pixels of a file that is no JPEG. */
+static int convert_pixels(struct hr_converter *c, const struct hr__encoded *file,
+                          const struct hr_image_info *info, struct hr__transcoded *out,
+                          struct hr_error *error)
+{
+    struct hr__item_header shape;
+    struct hr__planar pixels;
+    struct hr_region whole = {0, 0, info->width, info->height};
+    size_t limit = limit_of(c, file->length);
+    int r = hr__planes_shape(&shape, info, error);
+    if (!r && limit && shape.bytes > limit)
+        r = hr__fail(error, -ENOSPC, "planes take %llu bytes, more than %zu",
+                     (unsigned long long)shape.bytes, limit);
+    if (!r)
+        r = hr__scratch_reserve(&c->pixels, shape.bytes, error);
+    if (!r)
+        r = hr__decoder_region(c->files, file->bytes, file->length, info, &whole, &pixels, error);
+    if (r)
+        return r;
+    hr__planes_write(c->pixels.bytes, &shape, &pixels);
+    *out = (struct hr__transcoded){c->pixels.bytes, shape.bytes};
+    return 0;
+}
+
 int hr_converter_run(struct hr_converter *converter, enum hr_form form, const void *bytes,
                      size_t length, struct hr_item *item, struct hr_error *error)
 {
@@ -189,11 +222,13 @@ int hr_converter_run(struct hr_converter *converter, enum hr_form form, const vo
     }
     if ((unsigned)form >= HR_FORMS)
         return hr__fail(error, -EINVAL, "%d is none of enum hr_form", (int)form);
-    int r = examine(c, &file, &info, error);
+    int r = examine(c, &file, form, &info, error);
     if (r)
         return r;
-    size_t limit = limit_of(c, length);
-    r = transcoders[form](c->transcoder, &file, limit, &made, error);
+    if (info.format == HR_IMAGE_JPEG)
+        r = transcoders[form](c->transcoder, &file, limit_of(c, length), &made, error);
+    else
+        r = convert_pixels(c, &file, &info, &made, error);
     if (!r && !c->options.trust && !holds_file(&made, form, &file))
         r = hr__converter_verify(
             c, &file, &(struct hr__encoded){.bytes = made.bytes, .length = made.length}, error);
@@ -283,8 +318,10 @@ int hr_converter_estimate(struct hr_converter *converter, enum hr_form form, con
     struct hr_image_info info;
     struct hr__item_header shape;
     if (form != HR_FORM_ENCODED) {
-        int r = examine(c, &file, &info, error);
-        if (!r && form == HR_FORM_INDEXED)
+        int r = examine(c, &file, form, &info, error);
+        if (!r && info.format != HR_IMAGE_JPEG)
+            r = hr__planes_shape(&shape, &info, error);
+        else if (!r && form == HR_FORM_INDEXED)
             r = hr__transcode_indexed_size(c->transcoder, &file, &now.bytes, error);
         else if (!r)
             r = hr__transcode_shape(c->transcoder, &file, &shape, error);

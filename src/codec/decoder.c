@@ -10,13 +10,16 @@
 #include "codec/format.h"
 #include "codec/item.h"
 
+#include <headrace/sound.h>
+
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
-static const struct hr__format *const formats[] = {&hr__format_jpeg, &hr__format_png,
-                                                   &hr__format_coefficients, &hr__format_planes,
-                                                   &hr__format_indexed};
+static const struct hr__format *const formats[] = {
+    &hr__format_jpeg,         &hr__format_png,    &hr__format_webp,
+    &hr__format_bmp,          &hr__format_gif,    &hr__format_ppm,
+    &hr__format_coefficients, &hr__format_planes, &hr__format_indexed};
 
 enum { FORMATS = sizeof formats / sizeof formats[0] };
 
@@ -30,26 +33,6 @@ struct hr__decoder {
     struct hr__index_item item;
     struct hr_error damage; /* of an image accepted nevertheless; code 0: none */
 };
-
-int hr__scratch_reserve(struct hr__codec_scratch *scratch, size_t bytes, struct hr_error *error)
-{
-    if (bytes <= scratch->capacity)
-        return 0;
-    size_t rounded = (bytes + 65535) & ~(size_t)65535;
-    hr__scratch_free(scratch);
-    if (rounded < bytes ||
-        !(scratch->bytes = hr__alloc_aligned(HR__TAG_CODEC, rounded, HR__SCRATCH_SLACK)))
-        return hr__fail(error, -ENOMEM, "out of memory: %zu bytes for decoded pixels", bytes);
-    scratch->capacity = rounded;
-    return 0;
-}
-
-void hr__scratch_free(struct hr__codec_scratch *scratch)
-{
-    hr__free(scratch->bytes);
-    scratch->bytes = NULL;
-    scratch->capacity = 0;
-}
 
 int hr__decoder_create(struct hr__decoder **out, struct hr_error *error)
 {
@@ -111,14 +94,20 @@ const char *hr__decoder_damage(const struct hr__decoder *decoder)
 
 void hr__decoder_make_items(struct hr__decoder *decoder, int wanted)
 {
-    decoder->makes_items = wanted;
+    decoder->makes_items = wanted != 0;
+    decoder->item.in_parts = wanted == HR_ITEMS_IN_PARTS;
     decoder->item.bytes = 0;
 }
 
 const void *hr__decoder_item(const struct hr__decoder *decoder, size_t *bytes)
 {
-    *bytes = decoder->item.bytes;
-    return decoder->item.bytes ? decoder->item.memory.bytes : NULL;
+    *bytes = decoder->item.in_parts ? 0 : decoder->item.bytes;
+    return *bytes ? decoder->item.memory.bytes : NULL;
+}
+
+const struct hr_item_part *hr__decoder_item_parts(const struct hr__decoder *decoder)
+{
+    return decoder->item.in_parts && decoder->item.bytes ? decoder->item.parts : NULL;
 }
 
 /* After a strict attempt failed, returns non-zero if a lenient one may follow. Only the first
@@ -141,17 +130,20 @@ struct signature {
 };
 
 /* File formats decoded here; hr__item_recognise recognises items. */
-static const struct signature decoded_files[] = {
-    {"JPEG", 0, 2, "\xFF\xD8"},
-    {"PNG", 0, 8, "\x89PNG\r\n\x1A\n"},
+static const struct {
+    enum hr_image_format id;
+    struct signature signature;
+} decoded_files[] = {
+    {HR_IMAGE_JPEG, {"JPEG", 0, 2, "\xFF\xD8"}}, {HR_IMAGE_PNG, {"PNG", 0, 8, "\x89PNG\r\n\x1A\n"}},
+    {HR_IMAGE_WEBP, {"WebP", 8, 4, "WEBP"}},     {HR_IMAGE_GIF, {"GIF", 0, 6, "GIF87a"}},
+    {HR_IMAGE_GIF, {"GIF", 0, 6, "GIF89a"}},     {HR_IMAGE_BMP, {"BMP", 0, 2, "BM"}},
+    {HR_IMAGE_PPM, {"PPM", 0, 2, "P5"}},         {HR_IMAGE_PPM, {"PPM", 0, 2, "P6"}},
 };
-static const enum hr_image_format decoded_ids[] = {HR_IMAGE_JPEG, HR_IMAGE_PNG};
 
 enum { DECODED_FILES = sizeof decoded_files / sizeof decoded_files[0] };
 
 /* Other formats common in image folders; longer signatures first. */
 static const struct signature other_formats[] = {
-    {"WebP", 8, 4, "WEBP"},
     {"AVIF", 4, 8, "ftypavif"},
     {"AVIF", 4, 8, "ftypavis"},
     {"HEIF", 4, 8, "ftypheic"},
@@ -161,7 +153,6 @@ static const struct signature other_formats[] = {
     {"JPEG XL", 0, 2, "\xFF\x0A"},
     {"JPEG 2000", 0, 12, "\0\0\0\x0CjP  \r\n\x87\n"},
     {"JPEG 2000", 0, 4, "\xFF\x4F\xFF\x51"},
-    {"GIF", 0, 4, "GIF8"},
     {"TIFF", 0, 4, "II*\0"},
     {"TIFF", 0, 4, "MM\0*"},
     {"BigTIFF", 0, 4, "II+\0"},
@@ -172,11 +163,28 @@ static const struct signature other_formats[] = {
     {"PDF", 0, 4, "%PDF"},
     {"ZIP archive", 0, 4, "PK\3\4"},
     {"gzip", 0, 2, "\x1F\x8B"},
-    {"BMP", 0, 2, "BM"},
-    {"netpbm", 0, 3, "P4\n"},
-    {"netpbm", 0, 3, "P5\n"},
-    {"netpbm", 0, 3, "P6\n"},
+    {"PBM", 0, 3, "P4\n"},
+    {"plain PBM", 0, 3, "P1\n"},
+    {"plain PGM", 0, 3, "P2\n"},
+    {"plain PPM", 0, 3, "P3\n"},
 };
+
+const char *hr_image_format_name(enum hr_image_format format)
+{
+    for (int i = 0; i < DECODED_FILES; i++)
+        if (decoded_files[i].id == format)
+            return decoded_files[i].signature.name;
+    switch (format) {
+    case HR_IMAGE_COEFFICIENTS:
+        return hr_form_name(HR_FORM_COEFFICIENTS);
+    case HR_IMAGE_PLANES:
+        return hr_form_name(HR_FORM_PLANES);
+    case HR_IMAGE_INDEXED:
+        return hr_form_name(HR_FORM_INDEXED);
+    default:
+        return NULL;
+    }
+}
 
 static int matches(const struct signature *s, const uint8_t *bytes, size_t length)
 {
@@ -210,18 +218,24 @@ static int refuse(const uint8_t *bytes, size_t length, struct hr_error *error)
         return hr__fail(error, -EBADMSG,
                         "the file begins with zero bytes, as after an interrupted copy; "
                         "restore or remove it");
-    for (int i = 0; i < DECODED_FILES; i++)
-        if (length < decoded_files[i].length && !memcmp(bytes, decoded_files[i].bytes, length))
+    for (int i = 0; i < DECODED_FILES; i++) {
+        const struct signature *s = &decoded_files[i].signature;
+        if (!s->offset && length < s->length && !memcmp(bytes, s->bytes, length))
             return hr__fail(error, -EBADMSG, "the %s ends after %zu bytes; restore or remove it",
-                            decoded_files[i].name, length);
+                            s->name, length);
+    }
     if (length >= HR__ITEM_MAGIC_BYTES && length < sizeof(struct hr__item_header) &&
         !memcmp(bytes, HR__ITEM_MAGIC, HR__ITEM_MAGIC_BYTES))
-        return hr__fail(error, -EBADMSG, "damaged item: it ends after %zu bytes; make it anew",
-                        length);
+        return hr__item_damaged(error, "it ends after %zu bytes", length);
     if (looks_like_text(bytes, length))
         return hr__fail(error, -ENOTSUP,
                         "this is text, not an image (a web page saved in its place?); "
                         "fetch it again or remove it");
+    if (hr_sound_recognise(bytes, length))
+        return hr__fail(
+            error, -ENOTSUP,
+            "this is a sound or video, not an image: sounds need a recipe that begins with an "
+            "operation on sounds, such as RandomWindow or Mono");
     char start[3 * 8 + 1] = "";
     for (size_t i = 0; i < length && i < 8; i++) {
         static const char digit[] = "0123456789abcdef";
@@ -230,15 +244,16 @@ static int refuse(const uint8_t *bytes, size_t length, struct hr_error *error)
         start[3 * i + 2] = i + 1 < length && i < 7 ? ' ' : 0;
     }
     return hr__fail(error, -ENOTSUP,
-                    "not an image format known here (it begins with %s); JPEG and PNG are decoded",
+                    "not an image format known here (it begins with %s); JPEG, PNG, WebP, BMP, "
+                    "GIF and PPM are decoded",
                     start);
 }
 
 static enum hr_image_format recognise(const struct hr__encoded *in)
 {
     for (int i = 0; i < DECODED_FILES; i++)
-        if (matches(&decoded_files[i], in->bytes, in->length))
-            return decoded_ids[i];
+        if (matches(&decoded_files[i].signature, in->bytes, in->length))
+            return decoded_files[i].id;
     if (!hr__item_recognise(in->bytes, in->length))
         return HR_IMAGE_UNKNOWN;
     switch (hr_form_of(in->bytes, in->length)) {
@@ -327,7 +342,8 @@ static int check_region(const struct hr__decode_job *job, struct hr_error *error
                     r->y, r->width, r->height, width, height);
 }
 
-int hr__decoder_room(struct hr__decoder *decoder, const struct hr_region *region,
+/* Makes room for the region's pixels, which are undefined at first. */
+static int make_room(struct hr__decoder *decoder, const struct hr_region *region,
                      struct hr__planar *out, struct hr_error *error)
 {
     /* Sides are at most 2^28, so the products fit in 64 bits. */
@@ -357,19 +373,44 @@ static int begin_job(struct hr__decoder *decoder, const struct hr__decode_job *j
     return rc;
 }
 
-static int run_job(struct hr__decoder *decoder, struct hr__decode_job *job, int which,
-                   struct hr_error *error)
+/* Limits a job, whose room is for `whole`, to the rows [from, to). */
+static void narrow(struct hr__decode_job *job, const struct hr_region *whole, int from, int to)
 {
-    struct hr_error why = {0};
-    int rc;
-    /* The header may have been found damaged already. */
-    job->in.lenient = decoder->damage.code != 0;
-    do
-        rc = formats[which]->region(decoder->state[which], job, &why);
-    while (may_accept(decoder, &job->in, rc, &why));
-    if (rc && error)
-        *error = why;
+    for (int c = 0; c < 3; c++)
+        job->out.plane[c] += (from - whole->y) * job->out.stride;
+    job->out.height = job->region.height = to - from;
+    job->region.y = from;
+}
+
+/* Pixels of a band, about. */
+#define BAND_PIXELS (1 << 19)
+
+/* Decodes a region band by band. */
+static int run_bands(struct hr__decoder *decoder, const struct hr__decode_job *job, int which,
+                     struct hr_error *error)
+{
+    const struct hr_region *r = &job->region;
+    int rows = BAND_PIXELS / r->width / HR__BAND_ROWS * HR__BAND_ROWS + HR__BAND_ROWS;
+    int y = r->y, end = r->y + r->height, rc = 0;
+    while (!rc && y < end) {
+        struct hr__decode_job band = *job;
+        int next = end - y > rows ? y / HR__BAND_ROWS * HR__BAND_ROWS + rows : end;
+        if (job->claims)
+            end = job->claims->claim(job->claims->arg, next);
+        next = next < end ? next : end;
+        narrow(&band, r, y, next);
+        y = next;
+        rc = band.region.height ? formats[which]->region(decoder->state[which], &band, error) : 0;
+    }
     return rc;
+}
+
+static int run_once(struct hr__decoder *decoder, const struct hr__decode_job *job, int which,
+                    struct hr_error *error)
+{
+    if (formats[which]->rows == HR__ROWS_ANY)
+        return run_bands(decoder, job, which, error);
+    return formats[which]->region(decoder->state[which], job, error);
 }
 
 int hr__decoder_region(struct hr__decoder *decoder, const void *bytes, size_t length,
@@ -383,52 +424,73 @@ int hr__decoder_region(struct hr__decoder *decoder, const void *bytes, size_t le
         .region = *region,
         .item = decoder->makes_items ? &decoder->item : NULL,
     };
+    struct hr_error why = {0};
     int which, rc = begin_job(decoder, &job, &which, error);
     if (!rc)
-        rc = hr__decoder_room(decoder, region, &job.out, error);
-    if (!rc)
-        rc = run_job(decoder, &job, which, error);
+        rc = make_room(decoder, region, &job.out, error);
+    if (rc)
+        return rc;
+    /* The header may have been found damaged already. */
+    job.in.lenient = decoder->damage.code != 0;
+    do
+        rc = run_once(decoder, &job, which, &why);
+    while (may_accept(decoder, &job.in, rc, &why));
+    if (rc && error)
+        *error = why;
     if (!rc)
         *out = job.out;
     return rc;
 }
 
-/* Rows of pixels that bands begin at multiples of: whole rows of MCUs of all usual samplings. */
-#define BAND_ROWS 16
-
-int hr__decoder_bands(const struct hr_image_info *info, const struct hr_region *region, int most,
-                      struct hr_region *bands)
+int hr__format_is_seekable(enum hr_image_format format)
 {
-    int count = 0, end = region->y + region->height;
-    if (info->format == HR_IMAGE_JPEG || info->format == HR_IMAGE_PNG)
-        most = 1; /* each would read the file from its beginning */
-    for (int y = region->y; y < end; count++) {
-        int left = most - count, rows = (end - y + left - 1) / left;
-        int next = (y + rows + BAND_ROWS - 1) / BAND_ROWS * BAND_ROWS;
-        next = left == 1 || next > end ? end : next;
-        bands[count] = (struct hr_region){region->x, y, region->width, next - y};
-        y = next;
-    }
-    return count;
+    for (int i = 0; i < FORMATS; i++)
+        if (formats[i]->id == format)
+            return formats[i]->rows != HR__ROWS_FROM_TOP;
+    return 0;
 }
 
-int hr__decoder_band(struct hr__decoder *decoder, const void *bytes, size_t length,
-                     const struct hr_image_info *info, const struct hr__band *band,
-                     struct hr_error *error)
+int hr__decoder_share(struct hr__decoder *decoder, const void *bytes, size_t length,
+                      const struct hr_image_info *info, const struct hr_region *region,
+                      struct hr__shared_region *out)
 {
-    const struct hr_region *part = &band->part;
-    struct hr__decode_job job = {
-        .in = {.bytes = bytes, .length = length, .use_libjpeg = decoder->use_libjpeg},
-        .info = *info,
-        .halvings = decoder->halvings,
-        .region = *part,
-        .out = *band->out,
+    if ((int64_t)region->width * region->height < HR__SHARED_PIXELS ||
+        !hr__format_is_seekable(info->format) || decoder->use_libjpeg || decoder->damage.code)
+        return 0;
+    *out = (struct hr__shared_region){.bytes = bytes,
+                                      .length = length,
+                                      .info = *info,
+                                      .halvings = decoder->halvings,
+                                      .region = *region};
+    return !make_room(decoder, region, &out->out, NULL);
+}
+
+static struct hr__decode_job job_of(const struct hr__shared_region *shared)
+{
+    return (struct hr__decode_job){
+        .in = {.bytes = shared->bytes, .length = shared->length, .strict = 1},
+        .info = shared->info,
+        .halvings = shared->halvings,
+        .region = shared->region,
+        .out = shared->out,
     };
-    int which, rc = begin_job(decoder, &job, &which, error);
-    if (rc)
-        return rc;
-    for (int c = 0; c < 3; c++)
-        job.out.plane[c] += (part->y - band->of->y) * job.out.stride;
-    job.out.height = part->height;
-    return run_job(decoder, &job, which, error);
+}
+
+int hr__decoder_shared(struct hr__decoder *decoder, const struct hr__shared_region *shared,
+                       const struct hr__row_claims *claims)
+{
+    struct hr__decode_job job = job_of(shared);
+    job.claims = claims;
+    int which, rc = begin_job(decoder, &job, &which, NULL);
+    return rc ? rc : run_once(decoder, &job, which, NULL);
+}
+
+int hr__decoder_band(struct hr__decoder *decoder, const struct hr__shared_region *shared, int from,
+                     int to)
+{
+    struct hr__decode_job job = job_of(shared);
+    int which, rc = begin_job(decoder, &job, &which, NULL);
+    if (!rc)
+        narrow(&job, &shared->region, from, to);
+    return rc ? rc : run_once(decoder, &job, which, NULL);
 }

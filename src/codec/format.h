@@ -14,6 +14,7 @@ struct hr__encoded {
     size_t length;
     int lenient;     /* accept damage that Pillow accepts by default; 0: -EBADMSG */
     int use_libjpeg; /* JPEG: decode with libjpeg-turbo alone */
+    int strict;      /* `indexed`: fail where the index does not fit, with -EBADMSG */
 };
 
 /* Memory that grows to the largest use. Growing discards its contents. */
@@ -24,8 +25,10 @@ struct hr__codec_scratch {
 
 /* An item of the form `indexed`, made while its file is decoded. */
 struct hr__index_item {
-    struct hr__codec_scratch memory;
-    size_t bytes; /* 0: there is none */
+    int in_parts;                    /* the file is not copied into the memory */
+    struct hr__codec_scratch memory; /* in parts: what precedes the file */
+    size_t bytes;                    /* 0: there is none */
+    struct hr_item_part parts[HR_ITEM_PARTS];
 };
 
 /* A region to decode. */
@@ -38,11 +41,20 @@ struct hr__decode_job {
     struct hr__planar out;     /* memory for the region; stride is a multiple of 64, so that whole
                                 * vectors may be stored at a row's end */
     struct hr__index_item *item; /* to make one if it can be had in passing; NULL: not wanted */
+    const struct hr__row_claims *claims; /* of a shared region; NULL: all rows are this thread's */
+};
+
+/* Which rows of an image a format can decode without those above. */
+enum hr__rows {
+    HR__ROWS_FROM_TOP, /* none */
+    HR__ROWS_OF_MCUS,  /* any, with those beside them; `region` keeps to the claims of the job */
+    HR__ROWS_ANY,      /* the same; the decoder cuts large regions into bands */
 };
 
 struct hr__format {
     enum hr_image_format id;
     int most_halvings; /* see hr__decoder_halve */
+    enum hr__rows rows;
 
     /* On success the caller owns *state. Errors: -ENOMEM. */
     int (*create)(void **state, struct hr_error *error);
@@ -61,6 +73,10 @@ struct hr__format {
 
 extern const struct hr__format hr__format_jpeg; /* also makes items of the form `indexed` */
 extern const struct hr__format hr__format_png;
+extern const struct hr__format hr__format_webp;
+extern const struct hr__format hr__format_bmp;
+extern const struct hr__format hr__format_gif;
+extern const struct hr__format hr__format_ppm;
 extern const struct hr__format hr__format_coefficients;
 extern const struct hr__format hr__format_planes;
 extern const struct hr__format hr__format_indexed;

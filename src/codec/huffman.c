@@ -73,8 +73,10 @@ int hr__dc_table_build(struct hr__dc_table *table, const uint8_t counts[17],
         if (symbols[i] > HR__DC_SIZE_MOST)
             return 0;
     expand(&table->code, HR__DC_INDEX, codes);
-    for (unsigned i = 0; i < 1u << HR__DC_INDEX; i++)
+    for (unsigned i = 0; i < 1u << HR__DC_INDEX; i++) {
+        table->bits[i] = (uint8_t)(codes[i].length + codes[i].symbol);
         table->entry[i] = (uint8_t)(codes[i].length | codes[i].symbol << 4);
+    }
     table->code.filled = 1;
     return 1;
 }
@@ -107,12 +109,17 @@ static int value_at(unsigned index, unsigned bits, unsigned end, unsigned size)
 }
 
 /* An entry whose last symbol is `b`, behind a first one of that step, value and bits. */
-static uint64_t pack_pair(unsigned step, int value, unsigned bits, struct ac_symbol b,
-                          unsigned last_step)
+static struct hr__ac_pair pack_pair(unsigned step, int value, unsigned bits, struct ac_symbol b,
+                                    unsigned last_step)
 {
     unsigned skip = bits + b.length;
-    return (skip + b.size) | (uint64_t)skip << 8 | (uint64_t)((64 - b.size) & 63) << 16 |
-           (uint64_t)step << 24 | (uint64_t)(uint16_t)value << 32 | (uint64_t)last_step << 48;
+    return (struct hr__ac_pair){
+        .skip = (uint8_t)skip,
+        .shift = (uint8_t)((64 - b.size) & 63),
+        .first_step = (uint8_t)step,
+        .last_step = (uint8_t)last_step,
+        .first_value = (int16_t)value,
+    };
 }
 
 /* Returns non-zero if a look-up may end with this symbol behind `used` bits. A run of zeros has no
@@ -123,7 +130,7 @@ static int may_be_last(struct ac_symbol s, unsigned used)
            used + s.length + s.size <= HR__LOOKUP_BITS_MOST && (s.size || s.step == HR__STEP_END);
 }
 
-static uint64_t make_pair(const struct short_code *codes, unsigned index)
+static struct hr__ac_pair make_pair(const struct short_code *codes, unsigned index)
 {
     const unsigned wide = index << (HR__SKIP_BITS - HR__AC_INDEX);
     struct ac_symbol a = symbol_at(codes, wide, 0);
@@ -136,10 +143,11 @@ static uint64_t make_pair(const struct short_code *codes, unsigned index)
     }
     if (may_be_last(a, 0))
         return pack_pair(1, 0, 0, a, a.step);
-    return (uint64_t)1 << 24 | (uint64_t)HR__STEP_OTHER << 48;
+    return (struct hr__ac_pair){.first_step = 1, .last_step = HR__STEP_OTHER};
 }
 
-static uint16_t make_skip(const struct short_code *codes, unsigned index)
+/* Fills an entry of the tables of lengths. */
+static void make_skip(const struct short_code *codes, unsigned index, struct hr__ac_skip *skip)
 {
     unsigned bits = 0, steps = 0;
     while (bits < HR__SKIP_BITS) {
@@ -152,7 +160,9 @@ static uint16_t make_skip(const struct short_code *codes, unsigned index)
         if (s.step == HR__STEP_END)
             break;
     }
-    return (uint16_t)(bits | (bits ? steps : HR__STEP_OTHER) << 8);
+    skip->bits[index] = (uint8_t)bits;
+    skip->steps[index] = (uint8_t)(bits ? steps : HR__STEP_OTHER);
+    skip->both[index] = (uint16_t)(bits | skip->steps[index] << 8);
 }
 
 int hr__ac_table_build(struct hr__ac_table *table, const uint8_t counts[17],
@@ -165,8 +175,10 @@ int hr__ac_table_build(struct hr__ac_table *table, const uint8_t counts[17],
     expand(&table->code, HR__SKIP_BITS, codes);
     for (unsigned i = 0; i < 1u << HR__AC_INDEX; i++)
         table->pair[i] = make_pair(codes, i);
+    for (unsigned i = 0; i < 1u << HR__AC_INDEX; i++)
+        table->pair_bits[i] = (uint8_t)(table->pair[i].skip + (64 - table->pair[i].shift) % 64);
     for (unsigned i = 0; i < 1u << HR__SKIP_BITS; i++)
-        table->skip[i] = make_skip(codes, i);
+        make_skip(codes, i, &table->skip);
     table->code.filled = 1;
     return 1;
 }

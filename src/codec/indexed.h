@@ -50,9 +50,17 @@ int hr__indexed_open(struct hr__indexed *out, const void *bytes, size_t length,
 /* Returns where the points belong in an item. */
 uint8_t *hr__indexed_points(uint8_t *item);
 
+/* Returns the bytes in front of the file. */
+uint64_t hr__indexed_head_bytes(uint64_t points);
+
 /* Writes all but the points into `item`, which has the size of hr__indexed_bytes, and returns that.
  * `shape` has components, orientation, width, height and flags. */
 size_t hr__indexed_fill(uint8_t *item, const struct hr__item_header *shape, uint64_t points,
                         const struct hr__encoded *file);
+
+/* The same in parts: `head` has the size of hr__indexed_head_bytes. */
+size_t hr__indexed_fill_parts(uint8_t *head, const struct hr__item_header *shape, uint64_t points,
+                              const struct hr__encoded *file,
+                              struct hr_item_part parts[HR_ITEM_PARTS]);
 
 #endif

@@ -90,25 +90,35 @@ void hr__inverse_dct_plain(const int16_t coefficient[64], const uint16_t quant[6
     }
 }
 
-int hr__inverse_dct_pair_plain(const struct hr__dct_block two[2])
+static int transform_one(const struct hr__dct_block *block)
 {
-    for (int i = 0; i < 2; i++) {
-        uint16_t quant[64];
-        if (!hr__block_is_held(two[i].limits, two[i].coefficient))
-            return 0;
-        /* the quantisers of a held block's coefficients are not capped */
-        memcpy(quant, two[i].limits->quant, sizeof quant);
-        hr__inverse_dct(two[i].coefficient, quant, two[i].out, two[i].stride);
-    }
+    uint16_t quant[64];
+    if (!hr__block_is_held(block->limits, block->coefficient))
+        return 0;
+    /* the quantisers of a held block's coefficients are not capped */
+    memcpy(quant, block->limits->quant, sizeof quant);
+    hr__inverse_dct(block->coefficient, quant, block->out, block->stride);
     return 1;
 }
 
-hr__inverse_dct_pair_fn *hr__inverse_dct_pair(enum hr__isa isa)
+const struct hr__inverse_dct_group hr__inverse_dct_group_plain = {transform_one, 1};
+
+const struct hr__inverse_dct_group *hr__inverse_dct_group(enum hr__isa isa)
 {
 #ifdef __x86_64__
+    if (isa >= HR__ISA_AVX512)
+        return &hr__inverse_dct_group_avx512;
     if (isa >= HR__ISA_AVX2)
-        return hr__inverse_dct_pair_avx2;
+        return &hr__inverse_dct_group_avx2;
 #endif
     (void)isa;
-    return hr__inverse_dct_pair_plain;
+    return &hr__inverse_dct_group_plain;
+}
+
+void hr__block_fill(int dc, uint16_t quant, uint8_t *out, ptrdiff_t stride)
+{
+    int level = (int16_t)((unsigned)dc * quant);
+    int v = ((level + (1 << 2)) >> 3) + 128;
+    for (int y = 0; y < 8; y++, out += stride)
+        memset(out, v < 0 ? 0 : v > 255 ? 255 : v, 8);
 }

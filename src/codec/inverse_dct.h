@@ -28,6 +28,9 @@ typedef void hr__inverse_dct_fn(const int16_t coefficient[64], const uint16_t qu
 
 hr__inverse_dct_fn hr__inverse_dct_plain; /* C version */
 
+/* Fills a block of one colour: the transform of a DC coefficient alone. */
+void hr__block_fill(int dc, uint16_t quant, uint8_t *out, ptrdiff_t stride);
+
 /* The best version for every machine of the architecture: the plain one or a faster one. */
 #if defined(__SSE2__) || defined(__aarch64__)
 #define HR__INVERSE_DCT_VECTOR
@@ -74,12 +77,19 @@ struct hr__dct_block {
     ptrdiff_t stride;
 };
 
-/* Transforms two blocks if all versions give the same samples for them, which hr__block_is_held
- * tells. Returns 0, with any samples, if not. */
-typedef int hr__inverse_dct_pair_fn(const struct hr__dct_block two[2]);
+/* Transforms a few blocks at once. */
+struct hr__inverse_dct_group {
+    /* Transforms `blocks` blocks if all versions give the same samples for them, which
+     * hr__block_is_held tells. Returns 0, with any samples, if not. */
+    int (*run)(const struct hr__dct_block *block);
+    int blocks; /* at most HR__DCT_GROUP_MOST */
+};
 
-hr__inverse_dct_pair_fn hr__inverse_dct_pair_plain; /* with hr__inverse_dct */
-hr__inverse_dct_pair_fn hr__inverse_dct_pair_avx2;
+#define HR__DCT_GROUP_MOST 4
+
+extern const struct hr__inverse_dct_group hr__inverse_dct_group_plain; /* with hr__inverse_dct */
+extern const struct hr__inverse_dct_group hr__inverse_dct_group_avx2;
+extern const struct hr__inverse_dct_group hr__inverse_dct_group_avx512;
 
 /* Transforms a block to side x side samples, 2 or 4, or does not, as above. */
 int hr__inverse_dct_reduced(const struct hr__dct_block *block, int side);
@@ -89,6 +99,6 @@ int hr__inverse_dct_reduced(const struct hr__dct_block *block, int side);
 int hr__inverse_dct_flat(int level, int side, uint8_t *out, ptrdiff_t stride);
 
 /* Returns the version for `isa`. */
-hr__inverse_dct_pair_fn *hr__inverse_dct_pair(enum hr__isa isa);
+const struct hr__inverse_dct_group *hr__inverse_dct_group(enum hr__isa isa);
 
 #endif

@@ -26,9 +26,11 @@
 #define HR__ITEM_MAGIC       "\x8AHRI"
 #define HR__ITEM_MAGIC_BYTES 4
 #define HR__ITEM_PAD         64
+#define HR__ITEM_SIDE_MOST   65535
 
 /* Versions of the forms' layouts. New items are of the latest one; all are read. */
-#define HR__PLANES_VERSION       1
+#define HR__PLANES_VERSION       2 /* of R, G and B; those of Y, Cb and Cr, and grey, are of 1 */
+#define HR__PLANES_YCC_VERSION   1
 #define HR__COEFFICIENTS_VERSION 2
 #define HR__INDEXED_VERSION      1
 
@@ -37,13 +39,14 @@
 enum hr__item_flags {
     HR__ITEM_WIDE = 1,        /* coefficients: the group index has 4 bytes per entry, not 2 */
     HR__ITEM_PROGRESSIVE = 2, /* the JPEG was progressive */
+    HR__ITEM_RGB = 4,         /* planes, version 2: the components are R, G and B */
 };
 
 struct hr__item_header {
     uint8_t magic[4];
     uint8_t version;
     uint8_t form;           /* enum hr_form, not encoded */
-    uint8_t components;     /* 1: grey; 3: Y, Cb, Cr */
+    uint8_t components;     /* 1: grey; 3: Y, Cb, Cr; or R, G, B (HR__ITEM_RGB) */
     uint8_t orientation;    /* EXIF, 1..8 */
     uint32_t width, height; /* of the image in pixels; 1..65535 */
     uint8_t h, v;        /* luma samples per chroma sample (hr__item_may_sample); 1 x 1 for grey */
@@ -77,6 +80,10 @@ static inline uint32_t hr__item_samples(uint32_t extent, uint8_t per, int c)
  */
 int hr__item_parse(struct hr__item_header *out, const void *bytes, size_t length,
                    struct hr_error *error);
+
+/* Fails with -EBADMSG: "damaged item: WHAT; convert the file again". */
+int hr__item_damaged(struct hr_error *error, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* Returns non-zero if the bytes are an indexed file that was rewritten (indexed.h). */
 int hr__item_is_rewritten(const void *bytes, size_t length);

@@ -260,11 +260,12 @@ static int decode_file(struct jpeg *j, const struct hr__decode_job *job,
     if (cinfo->image_width != (JDIMENSION)job->info.width ||
         cinfo->image_height != (JDIMENSION)job->info.height ||
         cinfo->num_components != job->info.channels)
-        rc = index ? hr__fail(error, -EBADMSG,
-                              "damaged item: its header is not that of its file; make it anew")
+        rc = index ? hr__item_damaged(error, "its header is not that of its file")
                    : hr__fail(error, -EINVAL, "the image info is not that of these bytes");
     if (!rc && own && index)
         rc = hr__baseline_indexed(j->baseline, cinfo, job, index, &done, error);
+    if (!rc && !done && job->in.strict)
+        rc = -EBADMSG;
     if (!rc && own && !done)
         rc = hr__baseline_region(j->baseline, cinfo, job, &done, error);
     if (!rc && !done)
@@ -321,6 +322,7 @@ const struct hr__format hr__format_jpeg = {
 const struct hr__format hr__format_indexed = {
     .id = HR_IMAGE_INDEXED,
     .most_halvings = 3,
+    .rows = HR__ROWS_OF_MCUS,
     .create = jpeg_state_create,
     .destroy = jpeg_state_destroy,
     .info = indexed_info,

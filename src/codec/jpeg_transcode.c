@@ -113,7 +113,7 @@ static void read_header(struct hr__transcoder *t, const struct hr__encoded *in,
     hr__jpeg_read_header(&t->library, in);
     *shape = (struct hr__item_header){
         .magic = HR__ITEM_MAGIC,
-        .version = HR__PLANES_VERSION,
+        .version = HR__PLANES_YCC_VERSION,
         .components = (uint8_t)cinfo->num_components,
         .orientation = (uint8_t)orientation,
         .width = cinfo->image_width,

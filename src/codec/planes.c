@@ -10,6 +10,7 @@
 #include "codec/ycc.h"
 
 #include <errno.h>
+#include <string.h>
 
 struct planes_state {
     struct hr__ycc *ycc;
@@ -24,6 +25,40 @@ uint64_t hr__planes_bytes(const struct hr__item_header *shape)
     return bytes;
 }
 
+int hr__planes_shape(struct hr__item_header *out, const struct hr_image_info *info,
+                     struct hr_error *error)
+{
+    int rgb = info->channels >= 3;
+    if (info->width > HR__ITEM_SIDE_MOST || info->height > HR__ITEM_SIDE_MOST)
+        return hr__fail(error, -ENOTSUP, "it has %d x %d pixels, and items at most %d on a side",
+                        info->width, info->height, HR__ITEM_SIDE_MOST);
+    *out = (struct hr__item_header){
+        .magic = HR__ITEM_MAGIC,
+        .version = rgb ? HR__PLANES_VERSION : HR__PLANES_YCC_VERSION,
+        .form = HR_FORM_PLANES,
+        .components = rgb ? 3 : 1,
+        .orientation = (uint8_t)info->orientation,
+        .width = (uint32_t)info->width,
+        .height = (uint32_t)info->height,
+        .h = 1,
+        .v = 1,
+        .flags = rgb ? HR__ITEM_RGB : 0,
+    };
+    out->bytes = hr__planes_bytes(out);
+    return 0;
+}
+
+void hr__planes_write(uint8_t *item, const struct hr__item_header *shape,
+                      const struct hr__planar *pixels)
+{
+    uint8_t *at = item + sizeof *shape;
+    memcpy(item, shape, sizeof *shape);
+    for (int c = 0; c < shape->components; c++)
+        for (uint32_t y = 0; y < shape->height; y++, at += shape->width)
+            memcpy(at, pixels->plane[c] + (ptrdiff_t)y * pixels->stride, shape->width);
+    memset(at, 0, HR__ITEM_PAD);
+}
+
 int hr__planes_open(struct hr__planes *out, const void *bytes, size_t length,
                     struct hr_error *error)
 {
@@ -33,17 +68,13 @@ int hr__planes_open(struct hr__planes *out, const void *bytes, size_t length,
         return r;
     const struct hr__item_header *h = &planes.header;
     if (h->form != HR_FORM_PLANES)
-        return hr__fail(error, -EBADMSG, "damaged item: it is of form %d, not planes; make it anew",
-                        h->form);
+        return hr__item_damaged(error, "it is of form %d, not planes", h->form);
     if (h->flags & HR__ITEM_WIDE)
-        return hr__fail(error, -EBADMSG,
-                        "damaged item: planes with the flags %d of another form; make it anew",
-                        h->flags);
+        return hr__item_damaged(error, "planes with the flags %d of another form", h->flags);
     if (hr__planes_bytes(h) != length)
-        return hr__fail(error, -EBADMSG,
-                        "damaged item: planes of %u x %u pixels take %llu bytes and it has %zu; "
-                        "make it anew",
-                        h->width, h->height, (unsigned long long)hr__planes_bytes(h), length);
+        return hr__item_damaged(error, "planes of %u x %u pixels take %llu bytes and it has %zu",
+                                h->width, h->height, (unsigned long long)hr__planes_bytes(h),
+                                length);
     const uint8_t *at = (const uint8_t *)bytes + sizeof *h;
     for (int c = 0; c < h->components; c++) {
         planes.width[c] = hr__item_samples(h->width, h->h, c);
@@ -121,6 +152,7 @@ static int planes_region(void *state, const struct hr__decode_job *job, struct h
 
 const struct hr__format hr__format_planes = {
     .id = HR_IMAGE_PLANES,
+    .rows = HR__ROWS_ANY,
     .create = planes_create,
     .destroy = planes_destroy,
     .info = planes_info,

@@ -70,16 +70,14 @@ static ptrdiff_t bits_left(const struct hr__scan_reader *r)
     return (r->end - r->bits.next) * 8 + (ptrdiff_t)hr__bits_count(&r->bits);
 }
 
-static size_t bits_read(const struct hr__scan_reader *r)
+uint32_t hr__scan_position(const struct hr__scan_reader *r)
 {
-    return (size_t)(r->bits.next - r->piece) * 8 - hr__bits_count(&r->bits);
+    return (uint32_t)(r->bits.next - r->piece) * 8 - hr__bits_count(&r->bits);
 }
 
-const uint8_t *hr__scan_tell(struct hr__scan_reader *r, unsigned *bit)
+const uint8_t *hr__scan_tell(struct hr__scan_reader *r, uint32_t position)
 {
-    size_t bits = bits_read(r);
-    *bit = bits % 8;
-    return find_raw(r, bits / 8);
+    return find_raw(r, position / 8);
 }
 
 int hr__scan_advance(struct hr__scan_reader *r)
@@ -87,7 +85,7 @@ int hr__scan_advance(struct hr__scan_reader *r)
     if (r->last)
         return bits_left(r) >= 0;
     /* The bits that have been loaded stay in the piece, for hr__scan_tell. */
-    size_t from = bits_read(r) / 8, kept = (size_t)(r->end - r->piece) - from;
+    size_t from = hr__scan_position(r) / 8, kept = (size_t)(r->end - r->piece) - from;
     unsigned stuffed = 0;
     r->piece_raw = find_raw(r, from);
     while (r->stuffed_passed < r->stuffed_count)

@@ -62,9 +62,12 @@ int hr__scan_is_at_end(const struct hr__scan_reader *reader);
 
 _Static_assert(HR__SEGMENT_PIECE + HR__SEGMENT_SLACK <= UINT16_MAX, "positions in the piece");
 
-/* Returns the byte of the file that the next bit is in, and which bit of it. Never a stuffed zero.
- */
-const uint8_t *hr__scan_tell(struct hr__scan_reader *reader, unsigned *bit);
+/* Returns how many bits from the piece's first one the next one is. */
+uint32_t hr__scan_position(const struct hr__scan_reader *reader);
+
+/* Returns the byte of the file that the bit at a position is in, which is no earlier than the last
+ * one. Never a stuffed zero. */
+const uint8_t *hr__scan_tell(struct hr__scan_reader *reader, uint32_t position);
 
 static inline __attribute__((always_inline)) unsigned hr__bits_count(const struct hr__bits *b)
 {
@@ -97,14 +100,14 @@ static inline __attribute__((always_inline)) int hr__bits_value(const struct hr_
     return (int)(v >> 1 >> (63 - n)) + (negative & (1 - (1 << n)));
 }
 
-/* Returns the value of the last symbol of an entry of hr__ac_table's `pair`; of an end of block,
+/* Returns the value of the last symbol of a pair at the start of the buffer; of an end of block,
  * any. */
-static inline __attribute__((always_inline)) int16_t hr__pair_value(const struct hr__bits *b,
-                                                                    uint64_t entry)
+static inline __attribute__((always_inline)) int16_t hr__pair_value(uint64_t buffer,
+                                                                    const struct hr__ac_pair *pair)
 {
-    uint64_t v = b->buffer << HR__LAST_SKIP(entry);
+    uint64_t v = buffer << pair->skip;
     uint64_t negative = ~(uint64_t)((int64_t)v >> 63);
-    return (int16_t)((v >> HR__LAST_SHIFT(entry)) - (negative >> HR__LAST_SHIFT(entry)));
+    return (int16_t)((v >> pair->shift) - (negative >> pair->shift));
 }
 
 #endif

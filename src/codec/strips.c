@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-/* Bytes of a strip's samples, about: half of a usual second-level cache. Regions of usual training
- * crops are one strip. */
-#define STRIP_BYTES ((size_t)384 << 10)
+/* Bytes of a strip's samples, about: they stay in the second-level cache beside what else a decode
+ * touches. */
+#define STRIP_BYTES ((size_t)128 << 10)
 
 /* Most rows of blocks that a strip keeps of the one before. The last 4 pixel rows at most, as many
  * as an MCU has rows of blocks, need samples of the next strip, and the filter reaches one sample
@@ -38,7 +38,7 @@ static size_t plan_parts(struct hr__strips *s)
     for (int c = 0; c < s->shape.components; c++) {
         struct hr__strip_part *p = &s->part[c];
         struct hr_region w;
-        hr__ycc_window(&s->shape, &s->job->region, c, &w);
+        hr__ycc_window(&s->shape, &s->region, c, &w);
         p->x = (uint32_t)w.x / p->side;
         p->y = p->top = (uint32_t)w.y / p->side;
         p->columns = ((uint32_t)(w.x + w.width) + p->side - 1) / p->side - p->x;
@@ -57,6 +57,7 @@ int hr__strips_begin(struct hr__strips *s, const struct hr__decode_job *job, str
         s->part[c].rows = 0;
     if (!job)
         return 0;
+    s->region = job->region;
     size_t row = plan_parts(s);
     uint32_t first = UINT32_MAX;
     s->next = job->region.y;
@@ -75,10 +76,24 @@ int hr__strips_begin(struct hr__strips *s, const struct hr__decode_job *job, str
     return r;
 }
 
+void hr__strips_shorten(struct hr__strips *s, int end)
+{
+    s->region.height = end - s->region.y;
+    for (int c = 0; c < s->shape.components; c++) {
+        struct hr__strip_part *p = &s->part[c];
+        struct hr_region w;
+        p->rows = 0;
+        if (!s->region.height)
+            continue;
+        hr__ycc_window(&s->shape, &s->region, c, &w);
+        p->rows = ((uint32_t)(w.y + w.height) + p->side - 1) / p->side - p->y;
+    }
+}
+
 /* Converts the rows of pixels up to `end`. */
 static int convert(struct hr__strips *s, int end, struct hr_error *error)
 {
-    const struct hr_region *region = &s->job->region;
+    const struct hr_region *region = &s->region;
     struct hr_region strip = {region->x, s->next, region->width, end - s->next};
     struct hr__planar out = s->job->out;
     struct hr__ycc_planes planes = {.shape = &s->shape};
@@ -100,7 +115,7 @@ static int convert(struct hr__strips *s, int end, struct hr_error *error)
  * MCUs. */
 static void keep(struct hr__strips *s, uint32_t rows)
 {
-    const struct hr_region *region = &s->job->region;
+    const struct hr_region *region = &s->region;
     struct hr_region rest = {region->x, s->next, region->width,
                              region->y + region->height - s->next};
     for (int c = 0; c < s->shape.components; c++) {
@@ -118,7 +133,7 @@ static void keep(struct hr__strips *s, uint32_t rows)
 
 int hr__strips_convert(struct hr__strips *s, uint32_t rows, struct hr_error *error)
 {
-    int last = s->job->region.y + s->job->region.height;
+    int last = s->region.y + s->region.height;
     int end = (int)(rows * s->mcu_rows);
     if (hr__ycc_mixes_rows(&s->shape)) /* the last rows need samples of the next row of MCUs */
         end -= (int)s->mcu_v;
@@ -132,5 +147,6 @@ int hr__strips_convert(struct hr__strips *s, uint32_t rows, struct hr_error *err
 
 int hr__strips_end(struct hr__strips *s, struct hr_error *error)
 {
-    return convert(s, s->job->region.y + s->job->region.height, error);
+    int last = s->region.y + s->region.height;
+    return last > s->next ? convert(s, last, error) : 0;
 }

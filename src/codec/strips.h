@@ -33,6 +33,7 @@ struct hr__strips {
     struct hr__strip_part part[3];
     /* of the region: */
     const struct hr__decode_job *job; /* NULL: no samples are needed */
+    struct hr_region region;          /* the job's, or less: hr__strips_shorten */
     uint32_t height;                  /* of a strip, in rows of MCUs */
     uint32_t end;                     /* row of MCUs after the current strip */
     int next;                         /* first row of pixels that is not yet converted */
@@ -45,6 +46,9 @@ size_t hr__strips_memory(const struct hr__strips *strips);
 /* Begins a region, or, with `job` NULL, none. The job must stay until the end. Errors: -ENOMEM. */
 int hr__strips_begin(struct hr__strips *strips, const struct hr__decode_job *job,
                      struct hr_error *error);
+
+/* Ends the region at row `end` of pixels already. It is not above rows that were decoded. */
+void hr__strips_shorten(struct hr__strips *strips, int end);
 
 /* Converts the pixels that the first `rows` rows of MCUs suffice for. Errors: -ENOMEM. */
 int hr__strips_convert(struct hr__strips *strips, uint32_t rows, struct hr_error *error);

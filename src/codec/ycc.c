@@ -50,6 +50,7 @@ struct hr__ycc_shape hr__ycc_shape_of(const struct hr__item_header *item)
         .width = item->width,
         .height = item->height,
         .components = item->components,
+        .rgb = (item->flags & HR__ITEM_RGB) != 0,
         .across = {1, item->h, item->h},
         .down = {1, item->v, item->v},
     };

@@ -220,8 +220,12 @@ static int contents_are_safe(const struct hr__catalog *c)
     const struct hr__catalog_header *h = c->header;
     if (!h->arena_bytes || c->arena[h->arena_bytes - 1] || h->root >= h->arena_bytes)
         return 0;
+    /* names of classes are directories of a folder, but any text elsewhere */
     for (uint64_t i = 0; i < h->classes; i++)
-        if (!name_is_safe(c, c->class_names[i]))
+        if (c->labels ? c->class_names[i] >= h->arena_bytes : !name_is_safe(c, c->class_names[i]))
+            return 0;
+    for (uint64_t i = 0; c->labels && h->classes && i < h->samples; i++)
+        if (c->labels[i] < 0 || (uint64_t)c->labels[i] >= h->classes)
             return 0;
     for (uint64_t i = 0; i < h->samples; i++)
         if (c->sizes[i] < HR_SIZE_UNKNOWN)

@@ -128,7 +128,8 @@ uint64_t hr__catalog_text(struct hr__catalog *catalog, const char *text, size_t 
  * Makes a catalog of an untrusted `block` of `bytes` bytes, allocated with hr__alloc or
  * hr__alloc_aligned. Checks the checksum and every count, offset and name, so later accesses stay
  * inside the block and paths below the root. A catalog with labels must have one directory, with
- * the path ""; its names may be any texts but the empty one. Ranges must lie in a container of the
+ * the path ""; its names may be any texts but the empty one, those of classes any texts; if it has
+ * classes, its labels are numbers of them. Ranges must lie in a container of the
  * table and, if its size is known, inside it. The caller has to check the containers' paths. *out
  * takes ownership of the block on success only. Errors: -EBADMSG (other format, version or machine,
  * or damaged), -ENOMEM.

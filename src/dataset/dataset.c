@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/versioned.h"
 #include "dataset/list.h"
+#include "dataset/row_table.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -78,6 +79,29 @@ int hr__dataset_create(struct hr_dataset **out, struct hr__catalog *catalog, con
     return 0;
 }
 
+int hr__dataset_create_produced(struct hr_dataset **out, uint64_t count,
+                                const struct hr__produced *what, struct hr_error *error)
+{
+    struct hr_dataset *d;
+    int r = allocate(&d, error);
+    *out = NULL;
+    if (r)
+        return r;
+    d->base = hr__strdup(HR__TAG_DATASET, "");
+    d->root = hr__strdup(HR__TAG_DATASET, what->name);
+    d->produced = hr__alloc(HR__TAG_DATASET, 1, sizeof *d->produced);
+    if (!d->base || !d->root || !d->produced) {
+        hr_dataset_unref(&d);
+        return hr__fail(error, -ENOMEM, "out of memory for a dataset");
+    }
+    *d->produced = *what;
+    d->source.kind = HR__SOURCE_PRODUCED;
+    d->count = count;
+    atomic_init(&d->sizes_known, 1);
+    *out = d;
+    return 0;
+}
+
 int hr_dataset_from_paths(struct hr_dataset **out, const char *const *paths, const int64_t *labels,
                           size_t count, struct hr_error *error)
 {
@@ -99,10 +123,43 @@ struct hr_dataset *hr__dataset_origin(struct hr_dataset *dataset)
 /* Returns the catalog behind a dataset and converts *index to the sample's index in it. */
 static const struct hr__catalog *resolve(const struct hr_dataset *d, size_t *index)
 {
-    if (!d->parent)
-        return d->catalog;
-    *index = (size_t)d->indices[*index];
-    return d->parent->catalog;
+    *index = hr__dataset_at(d, *index);
+    return d->parent ? d->parent->catalog : d->catalog;
+}
+
+/* Returns of[indices[i]] for each i. `of` or `indices` may be NULL, which stands for all in order.
+ * NULL: out of memory. */
+static int64_t *copy_indices(const int64_t *of, const int64_t *indices, size_t count)
+{
+    int64_t *out = hr__alloc(HR__TAG_DATASET, count ? count : 1, sizeof *out);
+    for (size_t i = 0; out && i < count; i++) {
+        size_t at = indices ? (size_t)indices[i] : i;
+        out[i] = of ? of[at] : (int64_t)at;
+    }
+    return out;
+}
+
+/* Makes a dataset of samples of `parent`, without rows. indices: NULL: the first `count`. */
+static int create_part(struct hr_dataset **out, struct hr_dataset *parent, const int64_t *indices,
+                       size_t count, struct hr_error *error)
+{
+    struct hr_dataset *d;
+    *out = NULL;
+    int r = allocate(&d, error);
+    if (r)
+        return r;
+    if (indices || parent->indices || count != parent->count) {
+        d->indices = copy_indices(parent->indices, indices, count);
+        if (!d->indices) {
+            hr_dataset_unref(&d);
+            return hr__fail(error, -ENOMEM, "out of memory for %zu indices", count);
+        }
+    }
+    d->count = count;
+    d->parent = hr_dataset_ref(hr__dataset_origin(parent));
+    d->is_folder = d->parent->is_folder;
+    *out = d;
+    return 0;
 }
 
 int hr_dataset_subset(struct hr_dataset **out, struct hr_dataset *parent, const int64_t *indices,
@@ -110,30 +167,37 @@ int hr_dataset_subset(struct hr_dataset **out, struct hr_dataset *parent, const 
 {
     struct hr_dataset *d;
     *out = NULL;
+    if (parent->produced)
+        return hr__fail(error, -ENOTSUP,
+                        "a produced dataset has no subsets: let the producers map the indices");
     for (size_t i = 0; i < count; i++)
         if (indices[i] < 0 || (uint64_t)indices[i] >= parent->count)
             return hr__fail(error, -ERANGE,
                             "index %" PRId64 " at position %zu of the subset: the dataset has "
                             "%zu samples",
                             indices[i], i, parent->count);
-    int r = allocate(&d, error);
+    int r = create_part(&d, parent, indices, count, error);
     if (r)
         return r;
-    d->indices = hr__alloc(HR__TAG_DATASET, count ? count : 1, sizeof *d->indices);
-    if (!d->indices) {
-        hr_dataset_unref(&d);
-        return hr__fail(error, -ENOMEM, "out of memory for %zu indices", count);
+    if (parent->rows) {
+        d->row_of = copy_indices(parent->row_of, indices, count);
+        if (!d->row_of) {
+            hr_dataset_unref(&d);
+            return hr__fail(error, -ENOMEM, "out of memory for %zu indices", count);
+        }
+        d->rows = hr__row_table_ref(parent->rows);
     }
-    for (size_t i = 0; i < count; i++) {
-        size_t at = (size_t)indices[i];
-        resolve(parent, &at);
-        d->indices[i] = (int64_t)at;
-    }
-    d->count = count;
-    d->parent = hr_dataset_ref(hr__dataset_origin(parent));
-    d->is_folder = d->parent->is_folder;
     *out = d;
     return 0;
+}
+
+int hr__dataset_create_alike(struct hr_dataset **out, struct hr_dataset *parent,
+                             struct hr__row_table *rows, struct hr_error *error)
+{
+    int r = create_part(out, parent, NULL, parent->count, error);
+    if (!r)
+        (*out)->rows = hr__row_table_ref(rows);
+    return r;
 }
 
 struct hr_dataset *hr_dataset_ref(struct hr_dataset *dataset)
@@ -154,9 +218,14 @@ void hr_dataset_unref(struct hr_dataset **dataset)
     hr_dataset_unref(&d->parent);
     hr__containers_destroy(&d->containers);
     hr__catalog_destroy(&d->catalog);
+    hr__free(d->produced);
+    hr__row_table_unref(&d->rows);
+    hr__free(d->row_of);
     hr__free(d->indices);
     hr__free(d->index_path);
     hr__free(d->source.path);
+    hr__free(d->source.label);
+    hr__free(d->source.image);
     hr__free(d->source.directory);
     hr__free(d->base);
     hr__free(d->root);
@@ -172,31 +241,37 @@ size_t hr_dataset_count(const struct hr_dataset *dataset)
 size_t hr_dataset_class_count(const struct hr_dataset *dataset)
 {
     const struct hr_dataset *d = dataset->parent ? dataset->parent : dataset;
-    return d->catalog->header->classes;
+    return d->produced ? 0 : d->catalog->header->classes;
 }
 
 const char *hr_dataset_class_name(const struct hr_dataset *dataset, size_t label)
 {
     const struct hr_dataset *d = dataset->parent ? dataset->parent : dataset;
-    if (label >= d->catalog->header->classes)
+    if (d->produced || label >= d->catalog->header->classes)
         return NULL;
     return hr__catalog_at(d->catalog, d->catalog->class_names[label]);
 }
 
 int64_t hr_dataset_label(const struct hr_dataset *dataset, size_t index)
 {
+    if (dataset->produced)
+        return 0;
     const struct hr__catalog *c = resolve(dataset, &index);
     return c->labels ? c->labels[index] : c->directories[c->sample_directory[index]].label;
 }
 
 int64_t hr_dataset_sample_bytes(const struct hr_dataset *dataset, size_t index)
 {
+    if (dataset->produced)
+        return (int64_t)dataset->produced->sample_bytes;
     const struct hr__catalog *c = resolve(dataset, &index);
     return hr__catalog_load(&c->sizes[index]);
 }
 
 int64_t hr__dataset_mtime_ns(const struct hr_dataset *dataset, size_t index)
 {
+    if (dataset->produced)
+        return HR_SIZE_UNKNOWN;
     const struct hr__catalog *c = resolve(dataset, &index);
     return hr__catalog_load(&c->mtimes_ns[index]);
 }
@@ -248,9 +323,23 @@ static void put_key(struct dataset_writer *w, const struct hr__catalog *c, size_
     put(w, hr__catalog_at(c, c->names[index]));
 }
 
+/* Writes a text with a number in it, and finishes. */
+static size_t put_number(struct dataset_writer *w, const char *before, size_t number,
+                         const char *after)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%zu", number);
+    put(w, before);
+    put(w, text);
+    put(w, after);
+    return finish(w);
+}
+
 size_t hr_dataset_key(const struct hr_dataset *dataset, size_t index, char *buffer, size_t capacity)
 {
     struct dataset_writer w = {buffer, capacity, 0};
+    if (dataset->produced)
+        return put_number(&w, "", index, "");
     const struct hr__catalog *c = resolve(dataset, &index);
     put_key(&w, c, index);
     return finish(&w);
@@ -261,6 +350,10 @@ size_t hr_dataset_path(const struct hr_dataset *dataset, size_t index, char *buf
 {
     struct dataset_writer w = {buffer, capacity, 0};
     const struct hr_dataset *d = dataset->parent ? dataset->parent : dataset;
+    if (d->produced) {
+        put(&w, d->produced->name);
+        return put_number(&w, "[", index, "]");
+    }
     const struct hr__catalog *c = resolve(dataset, &index);
     if (c->ranges) {
         put(&w, hr__containers_path(d->containers, c->ranges[index].container));
@@ -282,6 +375,8 @@ int hr__dataset_range(const struct hr_dataset *dataset, size_t index, int direct
                       struct hr__range *out, struct hr_error *error)
 {
     const struct hr_dataset *d = dataset->parent ? dataset->parent : dataset;
+    if (d->produced)
+        return 0;
     const struct hr__catalog *c = resolve(dataset, &index);
     if (!c->ranges)
         return 0;
@@ -316,9 +411,17 @@ void hr_dataset_get_info(const struct hr_dataset *dataset, struct hr_dataset_inf
     struct hr_dataset_info now = {0};
     now.from_index = d->from_index;
     now.directories = d->is_folder ? d->catalog->header->directories : 0;
-    now.memory_bytes = d->catalog->header->bytes + sizeof *d + sizeof *d->catalog;
+    now.memory_bytes = sizeof *d;
+    if (d->catalog)
+        now.memory_bytes += d->catalog->header->bytes + sizeof *d->catalog;
     if (dataset->parent)
-        now.memory_bytes += sizeof *dataset + dataset->count * sizeof *dataset->indices;
+        now.memory_bytes += sizeof *dataset;
+    if (dataset->indices)
+        now.memory_bytes += dataset->count * sizeof *dataset->indices;
+    if (dataset->row_of)
+        now.memory_bytes += dataset->count * sizeof *dataset->row_of;
+    if (dataset->rows)
+        now.memory_bytes += hr__row_table_bytes(dataset->rows);
     if (d->index_path)
         snprintf(now.index_path, sizeof now.index_path, "%s", d->index_path);
     hr__versioned_give(info, &now, sizeof now);

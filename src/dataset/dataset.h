@@ -2,8 +2,8 @@
  * Internal interface of datasets: what the loader needs to open them and fill in sizes.
  *
  * A dataset owns a catalog, or is a subset: a reference to a dataset with a catalog, and indices
- * into it (subsets of subsets are flattened). After creation only the sizes and times in the
- * catalog change.
+ * into it (subsets of subsets are flattened). A dataset with rows is a subset, too. After creation
+ * only the sizes and times in the catalog change.
  */
 #ifndef HR_DATASET_DATASET_H
 #define HR_DATASET_DATASET_H
@@ -32,6 +32,9 @@ enum hr__source_kind {
     HR__SOURCE_LIST,
     HR__SOURCE_PACK,
     HR__SOURCE_TAR,
+    HR__SOURCE_PARQUET,
+    HR__SOURCE_RANGES,   /* given ranges of files */
+    HR__SOURCE_PRODUCED, /* no files: producers make the samples (headrace/producer.h) */
 };
 
 /* What a dataset was opened from; see describe.h. */
@@ -41,18 +44,33 @@ struct hr__dataset_source {
     char *directory; /* the working directory when the dataset was opened, to which relative paths
                       * refer; NULL: there was none */
     enum hr_index_policy index;
+    enum hr_media media; /* FOLDER */
     int allow_empty_classes;
+    char *label; /* TAR, PARQUET: as passed to open; NULL: not named */
+    char *image; /* PARQUET: the same */
 };
+
+/* What is known of a produced dataset. It has no catalog and no subsets. */
+struct hr__produced {
+    uint64_t sample_bytes;
+    uint8_t layout[16], digest[16]; /* as in struct hr_produced_options */
+    char name[201];
+};
+
+struct hr__row_table; /* see row_table.h */
 
 struct hr_dataset {
     _Atomic int64_t references;
     char *root;                        /* folder: as passed to open; else "" */
     char *base;                        /* directory that keys are relative to; "": none */
     struct hr__dataset_source source;  /* for the dataset with the catalog */
-    struct hr__catalog *catalog;       /* NULL for subsets */
+    struct hr__catalog *catalog;       /* NULL for subsets and produced datasets */
+    struct hr__produced *produced;     /* NULL: samples have files */
     struct hr__containers *containers; /* NULL if samples are files of their own */
     struct hr_dataset *parent;         /* subsets: the dataset with the catalog; a reference */
-    int64_t *indices;                  /* subsets: indices in the parent */
+    int64_t *indices;                  /* subsets: indices in the parent; NULL: all, in order */
+    struct hr__row_table *rows;        /* NULL: none; a reference */
+    int64_t *row_of;                   /* subsets: samples in the table; NULL: all, in order */
     size_t count;                      /* number of samples */
     int is_folder;                     /* non-zero: the catalog has classes */
     int from_index;                    /* non-zero: the catalog was read from an index */
@@ -70,8 +88,23 @@ struct hr_dataset {
 int hr__dataset_create(struct hr_dataset **out, struct hr__catalog *catalog, const char *base,
                        const char *root, struct hr_error *error);
 
+/* Makes a produced dataset of `count` samples. Copies *what. Errors: -ENOMEM. */
+int hr__dataset_create_produced(struct hr_dataset **out, uint64_t count,
+                                const struct hr__produced *what, struct hr_error *error);
+
+/* Makes a dataset of the same samples as `parent`, with rows: a reference to `rows` is added.
+ * Errors: -ENOMEM. */
+int hr__dataset_create_alike(struct hr_dataset **out, struct hr_dataset *parent,
+                             struct hr__row_table *rows, struct hr_error *error);
+
 /* Returns the dataset with the catalog: `dataset` itself, or a subset's parent. */
 struct hr_dataset *hr__dataset_origin(struct hr_dataset *dataset);
+
+/* Returns the index, in the dataset with the catalog, of sample `index`. */
+static inline size_t hr__dataset_at(const struct hr_dataset *dataset, size_t index)
+{
+    return dataset->indices ? (size_t)dataset->indices[index] : index;
+}
 
 /* Returns the modification time of the file of sample `index`, in ns since 1970, as scanned; or
  * HR_SIZE_UNKNOWN. Any thread. */

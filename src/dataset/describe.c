@@ -3,12 +3,23 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "dataset/row_table.h"
 
 #include <endian.h>
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
 #include <xxhash.h>
+
+/* Replaces *text by a copy of `by`, unless that is NULL. */
+static int replace(char **text, const char *by)
+{
+    if (!by)
+        return 0;
+    hr__free(*text);
+    *text = hr__strdup(HR__TAG_DATASET, by);
+    return *text ? 0 : -ENOMEM;
+}
 
 int hr__dataset_set_source(struct hr_dataset *dataset, enum hr__source_kind kind, const char *path,
                            const struct hr_dataset_options *options, struct hr_error *error)
@@ -20,7 +31,11 @@ int hr__dataset_set_source(struct hr_dataset *dataset, enum hr__source_kind kind
     dataset->source.path = copy;
     dataset->source.kind = kind;
     if (options) {
+        if (replace(&dataset->source.label, options->label) ||
+            replace(&dataset->source.image, options->image))
+            return hr__fail(error, -ENOMEM, "out of memory for the columns of %s", path);
         dataset->source.index = options->index;
+        dataset->source.media = options->media;
         dataset->source.allow_empty_classes = options->allow_empty_classes != 0;
     }
     return 0;
@@ -89,6 +104,10 @@ static void add_text(struct hasher *h, const char *text)
 void hr__dataset_digest(const struct hr_dataset *dataset, uint8_t digest[HR__DIGEST_BYTES])
 {
     const struct hr_dataset *d = dataset->parent ? dataset->parent : dataset;
+    if (d->produced) {
+        memcpy(digest, d->produced->digest, HR__DIGEST_BYTES);
+        return;
+    }
     const struct hr__catalog *c = d->catalog;
     struct hasher h;
     XXH128_canonical_t bytes;
@@ -138,6 +157,10 @@ static size_t common_directory(const struct hr_dataset *dataset)
 void hr_dataset_names_digest(const struct hr_dataset *dataset, uint8_t digest[16])
 {
     const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
+    if (origin->produced) {
+        memcpy(digest, origin->produced->digest, HR__DIGEST_BYTES);
+        return;
+    }
     int is_list = !origin->catalog->ranges && !origin->is_folder;
     size_t skip = is_list ? common_directory(origin) : 0;
     struct hasher h = {.used = 0, .block.before = {0, 0}};
@@ -148,6 +171,10 @@ void hr_dataset_names_digest(const struct hr_dataset *dataset, uint8_t digest[16
         hr_dataset_key(dataset, i, key, sizeof key);
         add_text(&h, key + skip);
         add_number(&h, (uint64_t)hr_dataset_label(dataset, i));
+    }
+    if (dataset->rows) {
+        hr__dataset_rows_digest(dataset, digest);
+        add(&h, digest, 16);
     }
     close_block(&h);
     XXH128_canonicalFromHash(&bytes, h.block.before);

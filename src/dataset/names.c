@@ -81,16 +81,29 @@ int hr__name_compare(const char *a, const char *b)
     }
 }
 
-int hr__name_is_image(const char *name, size_t length)
+/* Returns non-zero if a name ends with one of the extensions, which a NULL ends. */
+static int has_extension(const char *name, size_t length, const char *const *extensions)
 {
-    static const char *const extensions[] = {".jpg", ".jpeg", ".png",  ".ppm", ".bmp",
-                                             ".pgm", ".tif",  ".tiff", ".webp"};
-    for (size_t i = 0; i < sizeof extensions / sizeof *extensions; i++) {
-        size_t n = strlen(extensions[i]);
-        if (length >= n && !strcasecmp(name + length - n, extensions[i]))
+    for (; *extensions; extensions++) {
+        size_t n = strlen(*extensions);
+        if (length >= n && !strcasecmp(name + length - n, *extensions))
             return 1;
     }
     return 0;
+}
+
+int hr__name_is_image(const char *name, size_t length)
+{
+    static const char *const extensions[] = {".jpg", ".jpeg", ".png",  ".ppm",  ".bmp",
+                                             ".pgm", ".tif",  ".tiff", ".webp", NULL};
+    return has_extension(name, length, extensions);
+}
+
+int hr__name_is_sound(const char *name, size_t length)
+{
+    static const char *const extensions[] = {".wav", ".flac", ".mp3",  ".ogg", ".oga", ".opus",
+                                             ".m4a", ".aac",  ".aiff", ".aif", ".wma", NULL};
+    return has_extension(name, length, extensions);
 }
 
 int hr__names_add(struct hr__names *names, const char *name, size_t length)

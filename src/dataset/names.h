@@ -18,6 +18,9 @@ int hr__name_compare(const char *a, const char *b);
  * case. A name that is only an extension counts too. */
 int hr__name_is_image(const char *name, size_t length);
 
+/* The same for sounds, also in formats that are not decoded: leaving them out would be silent. */
+int hr__name_is_sound(const char *name, size_t length);
+
 /* A growing list of names: 0-terminated texts, one after another. */
 struct hr__names {
     char *text;

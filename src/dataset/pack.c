@@ -108,7 +108,7 @@ int hr__pack_recognise(const void *bytes, size_t length)
 
 static int damaged(const char *path, const char *what, struct hr_error *error)
 {
-    return hr__fail(error, -EBADMSG, "%s: %s; copy the pack again, or write it anew", path, what);
+    return hr__fail(error, -EBADMSG, "%s: %s; copy the pack again, or write it again", path, what);
 }
 
 int hr__pack_check(const struct hr__pack_superblock *s, const char *path, struct hr_error *error)
@@ -118,13 +118,13 @@ int hr__pack_check(const struct hr__pack_superblock *s, const char *path, struct
     if (s->byte_order != BYTE_ORDER_MARK)
         return hr__fail(error, -ENOTSUP,
                         "%s was written on a machine of another byte order, or its superblock is "
-                        "damaged; write it anew on one like this",
+                        "damaged; write it again on one like this",
                         path);
     if (!s->version || s->version > HR__PACK_VERSION)
         return hr__fail(error, -ENOTSUP,
                         "%s is a pack of version %" PRIu32
                         ", this library knows versions up to %u; use a "
-                        "newer library, or write the pack anew",
+                        "newer library, or write the pack again",
                         path, s->version, HR__PACK_VERSION);
     if (s->checksum != checksum_of(s))
         return damaged(path, "its superblock is damaged", error);

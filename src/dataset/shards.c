@@ -1,17 +1,21 @@
 /*
- * Brace expansion, one pair at a time: replaces the first pair of braces by each alternative and
- * expands the results further.
+ * Finds shards; see shards.h. Braces are expanded one pair at a time: the first pair is replaced by
+ * each alternative, and the results are expanded further.
  */
 #include "dataset/shards.h"
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "dataset/names.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <glob.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define SHARDS_MOST 1000000
 
@@ -111,6 +115,99 @@ int hr__shards_expand(struct hr__shards *shards, const char *pattern, struct hr_
     if (r)
         hr__shards_clear(shards);
     return r;
+}
+
+/* Adds the names, sorted, each after `folder`. */
+static int add_sorted(struct hr__shards *s, const char *folder, struct hr__names *names,
+                      struct hr_error *error)
+{
+    char path[PATH_MAX];
+    int r = hr__names_sort(names) ? hr__fail(error, -ENOMEM, "out of memory for shards") : 0;
+    for (size_t i = 0; !r && i < names->count; i++) {
+        int n = snprintf(path, sizeof path, "%s%s%s", folder, *folder ? "/" : "", names->items[i]);
+        r = n < 0 || n >= (int)sizeof path
+                ? hr__fail(error, -ENAMETOOLONG, "the names of shards are too long: %s", folder)
+                : add(s, path, error);
+    }
+    return r;
+}
+
+/* Refuses files whose names differ before their first digit: they belong to different splits. */
+static int check_splits(const struct hr__names *names, const char *folder, const char *suffix,
+                        struct hr_error *error)
+{
+    static const char digits[] = "0123456789";
+    for (size_t i = 1; i < names->count; i++) {
+        const char *a = names->items[0], *b = names->items[i];
+        size_t length = strcspn(a, digits);
+        if (length == strcspn(b, digits) && !memcmp(a, b, length))
+            continue;
+        return hr__fail(error, -EINVAL,
+                        "%s holds %s and %s, which look like different splits: name the files of "
+                        "one, \"%s/%.*s*%s\" for example",
+                        folder, a, b, folder, (int)length, a, suffix);
+    }
+    return 0;
+}
+
+static int find_in_folder(struct hr__shards *s, const char *folder, const char *suffix,
+                          struct hr_error *error)
+{
+    struct hr__names names = {0};
+    DIR *directory = opendir(folder);
+    struct dirent *entry;
+    int r = 0;
+    if (!directory)
+        return hr__fail(error, -errno, "cannot list %s: %s", folder, hr__errno_text(-errno));
+    while (!r && (entry = readdir(directory))) {
+        size_t length = strlen(entry->d_name), end = strlen(suffix);
+        if (*entry->d_name != '.' && length > end && !strcmp(entry->d_name + length - end, suffix))
+            r = hr__names_add(&names, entry->d_name, length);
+    }
+    closedir(directory);
+    if (r)
+        hr__fail(error, r, "out of memory for the names in %s", folder);
+    else if (!names.count)
+        r = hr__fail(error, -ENOENT, "no file *%s in %s", suffix, folder);
+    if (!r)
+        r = add_sorted(s, folder, &names, error);
+    if (!r)
+        r = check_splits(&names, folder, suffix, error);
+    hr__names_clear(&names);
+    return r;
+}
+
+static int find_pattern(struct hr__shards *s, const char *pattern, struct hr_error *error)
+{
+    struct hr__names names = {0};
+    glob_t found = {0};
+    int r = glob(pattern, GLOB_NOSORT, NULL, &found);
+    r = r == GLOB_NOSPACE ? -ENOMEM : 0;
+    for (size_t i = 0; !r && i < found.gl_pathc; i++)
+        r = hr__names_add(&names, found.gl_pathv[i], strlen(found.gl_pathv[i]));
+    globfree(&found);
+    if (r)
+        hr__fail(error, r, "out of memory for the files of %s", pattern);
+    else if (!names.count)
+        r = hr__fail(error, -ENOENT, "no file matches %s", pattern);
+    if (!r)
+        r = add_sorted(s, "", &names, error);
+    hr__names_clear(&names);
+    return r;
+}
+
+int hr__shards_find(struct hr__shards *shards, const char *path, const char *suffix,
+                    struct hr_error *error)
+{
+    struct stat st;
+    int exists = !stat(path, &st);
+    if (exists && S_ISDIR(st.st_mode) && suffix)
+        return find_in_folder(shards, path, suffix, error);
+    if (exists)
+        return add(shards, path, error);
+    if (strpbrk(path, "*?["))
+        return find_pattern(shards, path, error);
+    return expand(shards, path, 0, error);
 }
 
 void hr__shards_clear(struct hr__shards *shards)

@@ -96,7 +96,7 @@ int hr__stamp_believed(struct hr__stamp *out, const struct hr_dataset *dataset, 
 {
     const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
     const struct hr__catalog *c = origin->catalog;
-    uint64_t at = dataset->parent ? (uint64_t)dataset->indices[index] : index;
+    uint64_t at = hr__dataset_at(dataset, index);
     memset(out, 0, sizeof *out);
     if (!c->changes)
         return 0;

@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,6 +35,7 @@ struct node {
     char *path;          /* below the root; owned; "" for the root itself */
     struct node *parent; /* NULL for the root */
     uint32_t label;
+    int (*is_sample)(const char *name, size_t length); /* a file in it; the root has none */
     uint64_t device, inode;
     int64_t mtime_ns, ctime_ns, listed_ns;
     struct hr__names files;
@@ -49,6 +51,8 @@ struct walk {
     size_t count;
     size_t level; /* first node of the level being listed */
     struct hr__progress *progress;
+    const char *media, *article_and_media; /* of its samples, for messages */
+    int (*is_sample)(const char *name, size_t length);
 };
 
 static int64_t timespec_ns(const struct timespec *t)
@@ -101,7 +105,7 @@ static int take_entry(struct node *n, int fd, const struct dirent64 *entry)
     if (type == DT_DIR)
         return hr__names_add(&n->directories, name, length);
     /* files directly in the root belong to no class */
-    if (type != DT_WHT && n->parent && hr__name_is_image(name, length))
+    if (type != DT_WHT && n->parent && n->is_sample(name, length))
         return hr__names_add(&n->files, name, length);
     return 0;
 }
@@ -112,7 +116,7 @@ static int list_entries(struct node *n, int fd, struct hr__progress *progress)
     int r = buffer ? 0 : -ENOMEM;
     while (!r) {
         size_t before = n->files.count;
-        ssize_t got = getdents64(fd, buffer, LISTING_BYTES);
+        ssize_t got = syscall(SYS_getdents64, fd, buffer, LISTING_BYTES);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0) {
@@ -202,6 +206,7 @@ static int append(struct walk *w, struct node *parent, const char *name, uint32_
     }
     memcpy(n->path + above, name, length);
     n->parent = parent;
+    n->is_sample = w->is_sample;
     n->label = label;
     w->nodes[w->count++] = n;
     return 0;
@@ -322,9 +327,9 @@ static int walk_levels(struct walk *w, const char *root, const struct hr__execut
     int r = descend(w, root, error);
     if (!r && w->count == 1)
         return hr__fail(error, -ENODATA,
-                        "no class directory in %s: an image folder has one directory per class "
+                        "no class directory in %s: %s folder has one directory per class "
                         "directly under its root",
-                        root);
+                        root, w->article_and_media);
     while (!r && w->level < w->count) {
         executor->run(executor->self, w->count - w->level, list_node, w);
         r = descend(w, root, error);
@@ -332,20 +337,20 @@ static int walk_levels(struct walk *w, const char *root, const struct hr__execut
     return r;
 }
 
-int hr__walk(struct hr__catalog **out, const char *path, const struct hr__executor *executor,
-             struct hr__progress *progress, struct hr_error *error)
+/* Walks with the walk's progress and names. */
+static int walk_folder(struct hr__catalog **out, struct walk *w, const char *path,
+                       const struct hr__executor *executor, struct hr_error *error)
 {
-    struct walk w = {.progress = progress};
     char *canonical = NULL;
     *out = NULL;
-    hr__progress_stage(progress, "listing", 0);
-    w.root_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (w.root_fd < 0) {
+    hr__progress_stage(w->progress, "listing", 0);
+    w->root_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (w->root_fd < 0) {
         int code = -errno;
-        return hr__fail(error, code, "cannot open the image folder %s: %s", path,
+        return hr__fail(error, code, "cannot open the %s folder %s: %s", w->media, path,
                         hr__errno_text(code));
     }
-    int r = walk_levels(&w, path, executor, error);
+    int r = walk_levels(w, path, executor, error);
     if (r)
         goto fail;
     canonical = realpath(path, NULL);
@@ -354,21 +359,41 @@ int hr__walk(struct hr__catalog **out, const char *path, const struct hr__execut
         hr__fail(error, r, "cannot resolve the path %s: %s", path, hr__errno_text(r));
         goto fail;
     }
-    arrange(&w);
-    r = build(out, &w, canonical);
+    arrange(w);
+    r = build(out, w, canonical);
     if (r)
         hr__fail(error, r, "out of memory for the names of %s", path);
-    else if (hr__progress_end(progress)) {
+    else if (hr__progress_end(w->progress)) {
         hr__catalog_destroy(out);
         r = hr__fail(error, -ECANCELED, "listing %s was cancelled", path);
     }
 fail:
-    for (size_t i = 0; i < w.count; i++)
-        node_destroy(w.nodes[i]);
-    hr__free(w.nodes);
+    for (size_t i = 0; i < w->count; i++)
+        node_destroy(w->nodes[i]);
+    hr__free(w->nodes);
     free(canonical);
-    close(w.root_fd);
+    close(w->root_fd);
     return r;
+}
+
+int hr__walk(struct hr__catalog **out, const char *path, const struct hr__executor *executor,
+             struct hr__progress *progress, struct hr_error *error)
+{
+    struct walk w = {.progress = progress,
+                     .media = "image",
+                     .article_and_media = "an image",
+                     .is_sample = hr__name_is_image};
+    return walk_folder(out, &w, path, executor, error);
+}
+
+int hr__walk_sounds(struct hr__catalog **out, const char *path, const struct hr__executor *executor,
+                    struct hr__progress *progress, struct hr_error *error)
+{
+    struct walk w = {.progress = progress,
+                     .media = "sound",
+                     .article_and_media = "a sound",
+                     .is_sample = hr__name_is_sound};
+    return walk_folder(out, &w, path, executor, error);
 }
 
 int hr__walk_same_classes(int fd, const struct hr__catalog *catalog)

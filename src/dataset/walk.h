@@ -24,6 +24,10 @@
 int hr__walk(struct hr__catalog **out, const char *path, const struct hr__executor *executor,
              struct hr__progress *progress, struct hr_error *error);
 
+/* The same for a folder of sounds. */
+int hr__walk_sounds(struct hr__catalog **out, const char *path, const struct hr__executor *executor,
+                    struct hr__progress *progress, struct hr_error *error);
+
 /* Returns non-zero if the class directories under the open directory `fd` are still exactly the
  * catalog's. Blocks. */
 int hr__walk_same_classes(int fd, const struct hr__catalog *catalog);

@@ -36,6 +36,7 @@ __attribute__((constructor)) static void begin(void)
         (void)!KERNEL(SYS_write, STDERR_FILENO, text, sizeof text - 1);
         _exit(70);
     }
+    hr__guard_note_folder();
     snprintf(variable, sizeof variable, VARIABLE "%s", scratch);
     int length = snprintf(preload, sizeof preload, PRELOAD "%s", libraries ? libraries : "");
     if (length < 0 || (size_t)length >= sizeof preload || !strstr(preload, LIBRARY))

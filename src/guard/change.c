@@ -92,10 +92,7 @@ static int copy_bytes(int from, int to, int64_t bytes)
 /* Copies a file to work/, with owner, mode and times. */
 static int copy(const struct hr__guard_place *place, char work[HR__GUARD_PATH])
 {
-    char name[64];
-    unsigned number = atomic_fetch_add(&hr__guard_state->copies, 1);
-    snprintf(name, sizeof name, "/%ld-%u", (long)KERNEL(SYS_getpid), number);
-    int code = hr__guard_scratch_path(work, "/work", name);
+    int code = hr__guard_work_path(work);
     int from = code ? code : sys_at(place->path, O_RDONLY | O_CLOEXEC, 0);
     if (from < 0)
         return from;
@@ -273,15 +270,8 @@ int hr__guard_change(int folder, const char *path, int follow, char out[HR__GUAR
 int hr__guard_change_open(int descriptor, char out[HR__GUARD_PATH])
 {
     struct hr__guard_path meant;
-    char name[40];
-    if (!hr__guard_state)
+    if (!hr__guard_state || hr__guard_path_of(descriptor, &meant))
         return HR__GUARD_AS_IS;
-    snprintf(name, sizeof name, "/proc/self/fd/%d", descriptor);
-    long length = KERNEL(SYS_readlinkat, AT_FDCWD, name, meant.text, sizeof meant.text - 1);
-    if (length <= 0 || meant.text[0] != '/')
-        return HR__GUARD_AS_IS;
-    meant.text[length] = '\0';
-    meant.length = (size_t)length;
     /* The file is in the scratch folder or was removed since: it can be changed directly. */
     if (hr__guard_is_exempt(&meant) || hr__guard_is_system(meant.text) ||
         KERNEL(SYS_faccessat, AT_FDCWD, meant.text, F_OK))

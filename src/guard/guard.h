@@ -90,6 +90,9 @@ int hr__guard_begin(const char *scratch);
 /* Joins SCRATCH, folder and path. Errors: -ENAMETOOLONG. */
 int hr__guard_scratch_path(char out[HR__GUARD_PATH], const char *folder, const char *path);
 
+/* Makes up a name in work/ that no other process uses. Errors: -ENAMETOOLONG. */
+int hr__guard_work_path(char out[HR__GUARD_PATH]);
+
 /* Turns a path in the scratch folder's new/ into the path the script means; leaves others alone. */
 void hr__guard_forget_scratch(struct hr__guard_path *path);
 int hr__guard_is_scratch(const char *path);
@@ -119,6 +122,9 @@ int hr__guard_is_gone(const struct hr__guard_path *path);
  * paths lead to objects that have no path at all. */
 int hr__guard_is_system(const char *path);
 
+/* Returns the kernel's path of an open file. Errors: -EBADF; -ENOENT: it has none. */
+int hr__guard_path_of(int descriptor, struct hr__guard_path *out);
+
 /* Resolves a path to what the script means. Returns 0 or -errno. */
 int hr__guard_resolve(int folder, const char *path, int follow, struct hr__guard_path *out);
 void hr__guard_locate(const struct hr__guard_path *path, struct hr__guard_place *out);
@@ -128,7 +134,7 @@ void hr__guard_locate(const struct hr__guard_path *path, struct hr__guard_place 
 int hr__guard_see(int folder, const char *path, int follow, struct hr__guard_place *out);
 /* Likewise for a symbolic link whose own name is unchanged: its target may be changed. */
 int hr__guard_see_behind(int folder, const char *path, struct hr__guard_place *out);
-/* Call after the working directory has changed. */
+/* Call at the start, and after the working directory has changed. */
 void hr__guard_note_folder(void);
 int hr__guard_parent(const struct hr__guard_path *path, struct hr__guard_path *out);
 int hr__guard_append(struct hr__guard_path *path, const char *name, size_t length);

@@ -182,15 +182,8 @@ EXPORT DIR *opendir(const char *path)
 EXPORT DIR *fdopendir(int folder)
 {
     struct hr__guard_path meant;
-    if (!hr__guard_is_changed())
+    if (!hr__guard_is_changed() || hr__guard_path_of(folder, &meant))
         return NEXT(fdopendir)(folder);
-    char name[40];
-    snprintf(name, sizeof name, "/proc/self/fd/%d", folder);
-    long length = KERNEL(SYS_readlinkat, AT_FDCWD, name, meant.text, sizeof meant.text - 1);
-    if (length <= 0 || meant.text[0] != '/')
-        return NEXT(fdopendir)(folder);
-    meant.text[length] = '\0';
-    meant.length = (size_t)length;
     int is_new = hr__guard_is_scratch(meant.text);
     hr__guard_forget_scratch(&meant);
     return with_merged(NEXT(fdopendir)(folder), &meant, is_new);

@@ -45,11 +45,9 @@ static int sys_rename(const char *from, const char *to, unsigned flags)
 /* Makes a name in new/ stand for an original; if that is a symbolic link, copies the link. */
 static int point_at(const char *original, mode_t mode, const struct hr__guard_path *path)
 {
-    char target[HR__GUARD_PATH + sizeof HR__GUARD_MARK], name[64];
+    char target[HR__GUARD_PATH + sizeof HR__GUARD_MARK];
     char work[HR__GUARD_PATH], to[HR__GUARD_PATH];
-    unsigned number = atomic_fetch_add(&hr__guard_state->copies, 1);
-    snprintf(name, sizeof name, "/%ld-%u", (long)KERNEL(SYS_getpid), number);
-    int code = hr__guard_scratch_path(work, "/work", name);
+    int code = hr__guard_work_path(work);
     if (code || (code = hr__guard_scratch_path(to, "/new", path->text)))
         return code;
     if (S_ISLNK(mode)) {

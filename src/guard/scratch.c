@@ -38,6 +38,14 @@ int hr__guard_scratch_path(char out[HR__GUARD_PATH], const char *folder, const c
     return 0;
 }
 
+int hr__guard_work_path(char out[HR__GUARD_PATH])
+{
+    char name[64];
+    unsigned number = atomic_fetch_add(&hr__guard_state->copies, 1);
+    snprintf(name, sizeof name, "/%ld-%u", (long)KERNEL(SYS_getpid), number);
+    return hr__guard_scratch_path(out, "/work", name);
+}
+
 /* ---- start ---- */
 
 static const char *map_text(const char *name, size_t *bytes)
@@ -88,8 +96,6 @@ int hr__guard_begin(const char *scratch)
     here.exempt = map_text("/exempt", &here.exempt_bytes);
     here.temp = map_text("/temp", &here.temp_bytes);
     hr__guard_state = map_state();
-    if (hr__guard_state)
-        hr__guard_note_folder();
     return hr__guard_state != NULL;
 }
 

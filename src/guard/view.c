@@ -74,22 +74,31 @@ static int set_path(struct hr__guard_path *out, const char *text)
     return 0;
 }
 
+int hr__guard_path_of(int descriptor, struct hr__guard_path *out)
+{
+    char name[40];
+    snprintf(name, sizeof name, "/proc/self/fd/%d", descriptor);
+    ssize_t length = sys_readlink(name, out->text, sizeof out->text);
+    if (length < 0)
+        return -EBADF;
+    out->length = (size_t)length;
+    return out->text[0] == '/' ? 0 : -ENOENT;
+}
+
 /* Starts at a descriptor's folder or at the working directory. */
 static int begin_at(int folder, struct hr__guard_path *out)
 {
-    char name[40];
-    if (folder == AT_FDCWD) {
+    if (folder != AT_FDCWD) {
+        int code = hr__guard_path_of(folder, out);
+        if (code)
+            return code;
+    } else {
         if (KERNEL(SYS_getcwd, out->text, sizeof out->text) < 0)
             return -errno;
-    } else {
-        snprintf(name, sizeof name, "/proc/self/fd/%d", folder);
-        ssize_t length = sys_readlink(name, out->text, sizeof out->text);
-        if (length < 0)
-            return -EBADF;
+        if (out->text[0] != '/')
+            return -ENOENT;
+        out->length = strlen(out->text);
     }
-    if (out->text[0] != '/')
-        return -ENOENT;
-    out->length = strlen(out->text);
     hr__guard_forget_scratch(out);
     return 0;
 }

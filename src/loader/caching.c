@@ -14,6 +14,7 @@
 #include <headrace/cache.h>
 
 #include <errno.h>
+#include <string.h>
 
 /* How many samples are read between two publications of the measured costs. */
 #define PUBLISH_EVERY 256
@@ -262,11 +263,11 @@ static void plan_offer_locked(struct hr_loader *l, const struct hr__cost *cost,
     if (cost->form != HR_FORM_ENCODED || c->next == HR_FORM_ENCODED ||
         (moment.uses_known && !moment.uses))
         return;
-    if (cost->made.length && (c->next == HR_FORM_INDEXED || c->form_asked == HR_FORM_AUTO)) {
+    if (cost->made_bytes && (c->next == HR_FORM_INDEXED || c->form_asked == HR_FORM_AUTO)) {
         hr__mean_add(&c->worth.growth[HR_FORM_INDEXED],
-                     (double)cost->made.length / (double)offer->length);
-        offer->bytes = cost->made.bytes;
-        offer->length = cost->made.length;
+                     (double)cost->made_bytes / (double)offer->length);
+        offer->parts = cost->made;
+        offer->length = cost->made_bytes;
         offer->form = HR_FORM_INDEXED;
     }
     if (c->next == offer->form)
@@ -356,6 +357,22 @@ static void plan_task(struct hr_loader *l, struct task *task)
     pthread_mutex_unlock(&l->lock);
 }
 
+/* Chooses planes for a PNG, which has no other form, instead of a form for JPEG files. */
+static void adapt(struct hr__thread *self, struct task *task)
+{
+    static const char png[] = "\x89PNG";
+    struct hr_form_estimate estimate = {.size = sizeof estimate};
+    if (self->loader->caching->form_asked != HR_FORM_AUTO || task->form == HR_FORM_ENCODED ||
+        task->file.length < sizeof png || memcmp(task->file.bytes, png, sizeof png - 1))
+        return;
+    if (hr_converter_estimate(self->converter, HR_FORM_PLANES, task->file.bytes, task->file.length,
+                              &estimate, NULL) ||
+        !estimate.possible)
+        return;
+    task->form = HR_FORM_PLANES;
+    task->growth = (double)estimate.bytes / (double)task->file.length;
+}
+
 /* Converts an item. Returns non-zero with the new item in *out; on zero the item stays as it is,
  * which is always correct. */
 static int convert(struct hr__thread *self, const struct task *task, struct hr_item *out)
@@ -392,6 +409,8 @@ static enum hr_form convert_one(struct hr__thread *self, double *growth)
     task.file = (struct hr_item){task.item.bytes, task.item.length, task.item.form};
     int is_file = find_file(self, &task);
     plan_task(l, &task);
+    if (is_file)
+        adapt(self, &task);
     struct hr__cache_final final = {.leave_free = task.leave_free};
     double length = (double)task.file.length;
     if (is_file && convert(self, &task, &item)) {

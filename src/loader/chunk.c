@@ -30,6 +30,7 @@ static struct hr_batch *make_description(struct hr__publisher *publisher)
         return NULL;
     batch->owner = &chunk_owner;
     batch->publisher = publisher;
+    batch->spec = &publisher->loader->spec;
     batch->positions = hr__alloc(HR__TAG_LOADER, (size_t)publisher->loader->options.batch_size,
                                  sizeof *batch->positions);
     if (batch->positions)

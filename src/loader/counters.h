@@ -19,7 +19,7 @@ struct hr__histogram {
  * change one line of memory would wait for each other. A set by itself means nothing; the sums do,
  * also of counters that fall, because they wrap. All members are counters or histograms. */
 struct hr__counters {
-    _Atomic uint64_t samples, batches, bad_samples, padded_samples, bytes_read, wait_ns;
+    _Atomic uint64_t samples, batches, bad_samples, padded_samples, bytes_read, wait_ns, step_ns;
     _Atomic uint64_t cache_hits, converted, conversion_ns;
     _Atomic uint64_t staged_bytes;
     _Atomic uint64_t damaged_samples, scaled_samples;

@@ -3,17 +3,22 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "base/versioned.h"
+#include "loader/batch_rows.h"
 #include "loader/caching.h"
 #include "loader/hosts/hosts.h"
 #include "loader/loader.h"
+#include "loader/mix.h"
 #include "loader/remote.h"
 #include "loader/schedule.h"
+#include "metrics/endpoint.h"
+#include "metrics/meter.h"
+#include "recipe/rows.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <time.h>
 
 #define MAX_THREADS 4096
@@ -31,6 +36,9 @@ void hr_loader_options_init(struct hr_loader_options *options, size_t size)
         .max_bad_share = 0.01,
         .cache_form = HR_FORM_AUTO,
         .window = 8,
+        .mix_share = 1,
+        .cutmix_share = 0.5,
+        .metrics_rank = -1,
     };
     hr__versioned_default(options, size, &defaults, sizeof defaults);
 }
@@ -69,6 +77,10 @@ static int check_options(const struct hr_loader_options *o, struct hr_error *err
     if (!r && !(o->max_bad_share >= 0 && o->max_bad_share <= 1))
         r = hr__fail(error, -EINVAL, "max_bad_share = %g: must be from 0 to 1", o->max_bad_share);
     if (!r)
+        r = check_range("metrics_rank", o->metrics_rank, -1, INT32_MAX, error);
+    if (!r && o->metrics && *o->metrics)
+        r = hr__endpoint_check(o->metrics, error);
+    if (!r)
         r = hr__hosting_check(o, error);
     return r ? r : hr__remote_check(o, error);
 }
@@ -97,12 +109,31 @@ static int check_data(const struct hr_loader *l, struct hr_error *error)
     return 0;
 }
 
+/* Refuses what cannot be combined with rows. */
+static int check_rows(const struct hr_loader *l, struct hr_error *error)
+{
+    const struct hr__rows_layout *layout = hr__dataset_layout(l->dataset);
+    if (!layout)
+        return hr__recipe_check_rows(l->recipe, NULL, error);
+    if (hr__mix_is_on(&l->options))
+        return hr__fail(error, -EINVAL,
+                        "MixUp and CutMix mix images and labels, but the dataset has rows, which "
+                        "they cannot mix: leave one of them out");
+    if (hr__remote_is_wanted(&l->options) && (layout->box >= 0 || layout->points >= 0))
+        return hr__fail(error, -EINVAL,
+                        "an agent's recipes do not move boxes and points, and column %s has some: "
+                        "leave the agent out",
+                        layout->name[layout->box >= 0 ? layout->box : layout->points]);
+    return hr__recipe_check_rows(l->recipe, layout, error);
+}
+
 static int make_ring(struct hr_loader *l, struct hr_error *error)
 {
     /* Two more slots, because a device may still be copying from two batches. */
     size_t copying = l->options.pinned ? 2 : 0;
     struct hr__ring_options options = {
-        .spec = l->spec,
+        .recipe = l->recipe,
+        .rows = l->dataset->rows,
         .batch_size = (size_t)l->options.batch_size,
         .planned = (size_t)l->options.batches_ahead + 2 + copying,
         .pinned = l->options.pinned,
@@ -116,14 +147,11 @@ static int make_ring(struct hr_loader *l, struct hr_error *error)
 
 static void init_locks(struct hr_loader *l)
 {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->work, &monotonic);
-    pthread_cond_init(&l->fetch, &monotonic);
-    pthread_cond_init(&l->room, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    hr__cond_init(&l->work);
+    hr__cond_init(&l->fetch);
+    hr__cond_init(&l->room);
+    hr__cond_init(&l->helped);
 }
 
 int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct hr_recipe *recipe,
@@ -151,6 +179,15 @@ int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct h
     if (l->workers_wanted < 1)
         l->workers_wanted = 1;
     int r = check_data(l, error);
+    if (!r)
+        r = hr__mix_check(options, &l->spec, hr_recipe_views(recipe), error);
+    if (!r && hr_recipe_views(recipe) > 1 && hr__remote_is_wanted(options))
+        r = hr__fail(error, -EINVAL,
+                     "an agent prepares one view of a sample, and the recipe has %zu: leave the "
+                     "agent out",
+                     hr_recipe_views(recipe));
+    if (!r)
+        r = check_rows(l, error);
     if (r) {
         hr_loader_destroy(&l);
         return r;
@@ -160,16 +197,13 @@ int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct h
 }
 
 /* Logs once per process, on the first rank of a machine whose ranks prepare for themselves, that an
- * agent would share the cores among them. LOCAL_RANK is torchrun's; without it, a machine's ranks
- * are taken to be consecutive. */
+ * agent would share the cores among them. */
 static void suggest_agent(const struct hr_loader_options *options)
 {
     static atomic_flag is_said = ATOMIC_FLAG_INIT;
     int here = options->local_world_size < options->world_size ? options->local_world_size
                                                                : options->world_size;
-    const char *local = getenv("LOCAL_RANK");
-    long rank = local && *local ? strtol(local, NULL, 10) : options->rank % here;
-    if (here > 1 && !rank && !atomic_flag_test_and_set(&is_said))
+    if (here > 1 && !hr__local_rank(options->rank, here) && !atomic_flag_test_and_set(&is_said))
         hr__log(HR_LOG_WARNING,
                 "%d ranks of this machine prepare for themselves, each with its part of the cores: "
                 "agent=\"auto\" shares the cores among them",
@@ -187,7 +221,16 @@ int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset, struct 
         r = hr__loader_make(&l, dataset, recipe, &taken, error);
     if (r)
         return r;
-    r = make_ring(l, error);
+    if (taken.metrics && !(l->metrics = hr__strdup(HR__TAG_LOADER, taken.metrics)))
+        r = hr__fail(error, -ENOMEM, "out of memory for a loader's options");
+    l->options.metrics = NULL;
+    if (!r && l->dataset->produced && !hr__remote_is_wanted(&l->options))
+        r = hr__fail(error, -EINVAL,
+                     "the samples of %s come from producers, which an agent asks for them: set "
+                     "agent, for example to \"auto\"",
+                     l->dataset->produced->name);
+    if (!r)
+        r = make_ring(l, error);
     if (!r && !hr__remote_is_wanted(&l->options) && !hr__hosting_is_wanted(&l->options))
         suggest_agent(&l->options);
     if (!r)
@@ -209,7 +252,7 @@ static void free_jobs(struct hr_loader *l)
     while (l->all_jobs) {
         struct hr__job *job = l->all_jobs;
         l->all_jobs = job->all_next;
-        hr__free(job->sample.read.bytes);
+        hr__read_drop(&job->sample.read);
         hr__sample_clear(&job->sample);
         hr__free(job);
     }
@@ -218,7 +261,9 @@ static void free_jobs(struct hr_loader *l)
 
 static void free_shared(struct hr_loader *l)
 {
+    hr__meter_end(&l->publication.meter);
     hr__remote_free_texts(l);
+    hr__free(l->metrics);
     hr_dataset_unref(&l->dataset);
     hr_recipe_unref(&l->recipe);
     hr__free(l);
@@ -264,6 +309,7 @@ void hr_loader_destroy(struct hr_loader **loader)
     pthread_cond_destroy(&l->work);
     pthread_cond_destroy(&l->fetch);
     pthread_cond_destroy(&l->room);
+    pthread_cond_destroy(&l->helped);
     pthread_mutex_destroy(&l->lock);
     free_shared(l);
 }

@@ -179,7 +179,7 @@ static void work_unlocking(struct worker *w)
         prepare_unlocking(w, job);
     else if (hr__has_work_locked(l)) /* looking may have released the lock */
         atomic_store(&l->publisher->has_work, 1);
-    else
+    else if (!hr__bands_help_unlocking(&w->thread))
         say_none_locked(l);
 }
 
@@ -265,8 +265,10 @@ static int start_worker(struct hr__crew *c, struct hr_error *error)
     w->thread.number = c->count;
     w->home = hr__numa_spread("", c->count);
     int r = hr_preparer_create(&w->thread.preparer, error);
-    if (!r)
+    if (!r) {
+        hr__bands_begin(&w->thread);
         r = hr__thread_start(&w->thread, run, "hr-crew", error);
+    }
     if (r)
         hr_preparer_destroy(&w->thread.preparer);
     else

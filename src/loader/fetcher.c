@@ -141,7 +141,7 @@ static int submit_one(struct fetcher *f, struct hr__job *job)
         wait_for_other(f, job);
         return 1;
     }
-    if (hr__sample_aim(&job->sample, l->dataset, index, f->direct, NULL) ||
+    if (hr__job_aim(l, job, index, f->direct, NULL) ||
         hr__reader_submit(f->reader, &job->sample.read))
         return 0;
     job->unread = 0;
@@ -168,6 +168,8 @@ static struct hr__job *submit(struct fetcher *f, struct hr__job *list, struct hr
 static unsigned free_of(const struct fetcher *f)
 {
     unsigned depth = hr__depth_now(&f->depth);
+    if (f->loader->samples && atomic_load(&f->loader->samples->depth) < depth)
+        depth = atomic_load(&f->loader->samples->depth);
     return depth > f->flying ? depth - f->flying : 0;
 }
 
@@ -278,7 +280,8 @@ static struct hr__job *collect(struct fetcher *f, int64_t timeout_ns, struct hr_
         job->next = list;
         list = job;
     }
-    hr__depth_note(&f->depth, in_flight, in_flight - f->flying, bytes, hr__now_ns());
+    if (!f->loader->samples) /* its depth is that of the producers */
+        hr__depth_note(&f->depth, in_flight, in_flight - f->flying, bytes, hr__now_ns());
     return list;
 }
 
@@ -356,17 +359,18 @@ static int open_reader(struct fetcher *f)
         .depth = HR__FETCH_DEPTH,
         .direct = l->options.direct_io,
         .no_io_uring = l->options.no_io_uring || f->number > 0,
+        .source = l->samples,
     };
     int r = hr__reader_create(&f->reader, &options, &error);
     f->direct = options.direct;
-    int uring = !r && hr__reader_is_io_uring(f->reader);
+    int many = !r && (l->samples || hr__reader_is_io_uring(f->reader));
     /* A pread reader blocks in submit, so it gets one read at a time: the other fetchers then share
      * the rest. */
-    hr__depth_init(&f->depth, uring ? HR__FETCH_DEPTH : 1);
+    hr__depth_init(&f->depth, many ? HR__FETCH_DEPTH : 1);
     pthread_mutex_lock(&l->lock);
     l->live_fetchers += !r;
     if (f->number == 0) {
-        l->reader_state = r ? r : uring ? 1 : 2;
+        l->reader_state = r ? r : many ? 1 : 2;
         pthread_cond_broadcast(&l->room);
     }
     pthread_mutex_unlock(&l->lock);

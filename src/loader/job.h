@@ -47,13 +47,14 @@ struct hr__job {
  * hardly affect; only reads that had to wait for storage are measured by wall-clock time. All
  * fields are 0 in a loader without a cache. */
 struct hr__cost {
-    enum hr_form form;   /* of the bytes */
-    uint64_t prepare_ns; /* 0: preparing failed */
-    uint64_t read_ns;    /* 0: it was cached, or a fetcher read it */
-    uint64_t working_ns; /* the worker's time from beginning to end */
-    size_t read_bytes;   /* 0: it was cached */
-    int had_index;       /* prepare_ns includes making an index, or trying to */
-    struct hr_item made; /* the indexed item, in the preparer's memory; length 0: none */
+    enum hr_form form;                       /* of the bytes */
+    uint64_t prepare_ns;                     /* 0: preparing failed */
+    uint64_t read_ns;                        /* 0: it was cached, or a fetcher read it */
+    uint64_t working_ns;                     /* the worker's time from beginning to end */
+    size_t read_bytes;                       /* 0: it was cached */
+    int had_index;                           /* prepare_ns includes making an index, or trying to */
+    size_t made_bytes;                       /* of the indexed item; 0: none was made */
+    struct hr_item_part made[HR_ITEM_PARTS]; /* it, in the preparer's memory and the sample's */
 };
 
 /* The outcome of a job. The worker fills it in and passes it to hr__finish_locked. */

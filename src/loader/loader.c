@@ -1,5 +1,5 @@
 /*
- * The public functions that the consumer calls: epochs, handing out batches, state, statistics.
+ * The public functions that the consumer calls: epochs, handing out batches, state.
  *
  * Bad samples are judged, and the counters and the list of skipped samples updated, when a batch is
  * handed out. So they do not depend on how far ahead the workers are.
@@ -10,18 +10,15 @@
 #include "base/error.h"
 #include "base/futex.h"
 #include "base/memory.h"
-#include "base/versioned.h"
+#include "loader/batch_rows.h"
 #include "loader/schedule.h"
+#include "loader/status.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-/* A wait without a limit is cut into slices: after a signal handler, a futex wait with a timeout
- * returns even with SA_RESTART. */
-#define WAIT_SLICE_MS 60000
 
 struct hr__cut hr__loader_cut(const struct hr_loader *l)
 {
@@ -155,7 +152,9 @@ int hr__loader_start_at(struct hr_loader *l, const struct hr_loader_state *state
 static int start_from(struct hr_loader *l, const struct hr_loader_state *from, int is_restored,
                       struct hr_error *error)
 {
-    int r = l->attachment->start(l, from, is_restored, error);
+    int r = hr__status_begin(l, error);
+    if (!r)
+        r = l->attachment->start(l, from, is_restored, error);
     if (r)
         return r;
     pthread_mutex_lock(&l->lock);
@@ -166,6 +165,7 @@ static int start_from(struct hr_loader *l, const struct hr_loader_state *from, i
     l->epoch_seen = l->epoch_bad = 0;
     pthread_mutex_unlock(&l->lock);
     hr__free(failed);
+    hr__status_start(l);
     return 0;
 }
 
@@ -425,8 +425,8 @@ static int sleep_on(struct hr_loader *l, unsigned word, uint64_t until_ns)
 static int wait_unlocking(struct hr_loader *l, struct hr_batch **out, struct hr_batch **slots,
                           struct hr_error *error)
 {
-    int limit_ms = l->options.wait_ms ? l->options.wait_ms : WAIT_SLICE_MS;
-    uint64_t until_ns = hr__now_ns() + (uint64_t)limit_ms * 1000000u;
+    uint64_t until_ns = l->options.wait_ms ? hr__now_ns() + (uint64_t)l->options.wait_ms * 1000000u
+                                           : HR__FUTEX_EVER;
     for (;;) {
         int r = take_locked(l, out, slots, error);
         if (r != WAIT)
@@ -434,19 +434,19 @@ static int wait_unlocking(struct hr_loader *l, struct hr_batch **out, struct hr_
         l->consumer_waits = 1;
         unsigned word = atomic_load_explicit(&l->ready_word, memory_order_relaxed);
         pthread_mutex_unlock(&l->lock);
-        r = sleep_on(l, word, until_ns);
+        /* Never without a limit: after a signal handler, a futex wait with a timeout returns even
+         * with SA_RESTART. */
+        uint64_t tick_ns = hr__status_tick(l);
+        r = sleep_on(l, word, tick_ns < until_ns ? tick_ns : until_ns);
         pthread_mutex_lock(&l->lock);
         l->consumer_waits = 0;
-        if (r == -ETIMEDOUT && !l->options.wait_ms)
-            until_ns = hr__now_ns() + (uint64_t)WAIT_SLICE_MS * 1000000u;
-        else if (r)
+        if (r && (r != -ETIMEDOUT || hr__now_ns() >= until_ns))
             return hr__fail(error, -EINTR, "interrupted while waiting for a batch: call again");
     }
 }
 
-static void count_wait(struct hr_loader *l, uint64_t start_ns)
+static void count_wait(struct hr_loader *l, uint64_t waited_ns)
 {
-    uint64_t waited_ns = hr__now_ns() - start_ns;
     hr__count(&hr__counters_here(l)->wait_ns, waited_ns);
     hr__histogram_add(&hr__counters_here(l)->wait, waited_ns);
 }
@@ -460,6 +460,8 @@ static int next(struct hr_loader *l, struct hr_batch **out, struct hr_error *err
     hr__return_slots(slots);
     if (batch) {
         hr__batch_reset(batch);
+        if (batch->rows)
+            hr__batch_rows_gather(batch->rows, batch->count);
         hr__ring_deliver(batch);
         *out = batch;
     }
@@ -473,8 +475,11 @@ int hr_loader_next(struct hr_loader *loader, struct hr_batch **out, struct hr_er
     if (r)
         return r;
     uint64_t start_ns = hr__now_ns();
+    hr__status_enter(loader, start_ns);
     r = loader->attachment->next(loader, out, error);
-    count_wait(loader, start_ns);
+    uint64_t end_ns = hr__now_ns();
+    count_wait(loader, end_ns - start_ns);
+    hr__status_leave(loader, end_ns, r);
     return r;
 }
 
@@ -499,71 +504,3 @@ const struct hr__attachment hr__attachment_none = {
     .push_end = end_push,
     .get_state = get_state,
 };
-
-/* `offset`: of the histogram in struct hr__counters. */
-static void sum_histogram(struct hr_histogram *out, const struct hr_loader *l, size_t offset)
-{
-    const struct hr__counters *sets = l->counters;
-    out->count = hr__counters_sum(sets, offset + offsetof(struct hr__histogram, count));
-    out->sum_ns = hr__counters_sum(sets, offset + offsetof(struct hr__histogram, sum_ns));
-    for (size_t i = 0; i < HR_HISTOGRAM_BUCKETS; i++)
-        out->buckets[i] = hr__counters_sum(sets, offset + offsetof(struct hr__histogram, buckets) +
-                                                     i * sizeof out->buckets[0]);
-}
-
-void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats *stats)
-{
-    struct hr_loader *l = (struct hr_loader *)loader;
-    struct hr__ring_counts ring = {0};
-    struct hr__cache_counts cache = {0};
-    struct hr_loader_stats s = {
-        .samples = HR__COUNTED(l, samples),
-        .batches = HR__COUNTED(l, batches),
-        .bad_samples = HR__COUNTED(l, bad_samples),
-        .damaged_samples = HR__COUNTED(l, damaged_samples),
-        .scaled_samples = HR__COUNTED(l, scaled_samples),
-        .padded_samples = HR__COUNTED(l, padded_samples),
-        .bytes_read = HR__COUNTED(l, bytes_read),
-        .wait_ns = HR__COUNTED(l, wait_ns),
-        .staged_bytes = HR__COUNTED(l, staged_bytes),
-        .threads = l->workers_wanted,
-        .workers_now = l->workers_wanted,
-        .cache_hits = HR__COUNTED(l, cache_hits),
-        .converted = HR__COUNTED(l, converted),
-        .conversion_ns = HR__COUNTED(l, conversion_ns),
-        .own_hits = HR__COUNTED(l, own_hits),
-        .own_bytes = HR__COUNTED(l, own_bytes),
-        .peer_hits = HR__COUNTED(l, peer_hits),
-        .peer_bytes = HR__COUNTED(l, peer_bytes),
-        .stored = HR__COUNTED(l, stored),
-        .stored_bytes = HR__COUNTED(l, stored_bytes),
-        .refused = HR__COUNTED(l, refused),
-        .read_ahead = HR__COUNTED(l, read_ahead),
-    };
-    if (!hr__in_child(l)) {
-        if (l->cache)
-            hr__cache_get_counts(l->cache, &cache);
-        if (l->ring)
-            hr__ring_counts(l->ring, &ring);
-        pthread_mutex_lock(&l->lock);
-        s.ready_batches = l->complete;
-        s.io_uring = l->reader_state == 1;
-        pthread_mutex_unlock(&l->lock);
-    }
-    s.slots = ring.slots;
-    s.grown_slots = ring.grown;
-    s.slot_bytes = ring.slot_bytes;
-    s.cache_bytes = cache.bytes;
-    s.cache_source_bytes = cache.source_bytes;
-    s.cache_encoded = cache.items[HR_FORM_ENCODED];
-    s.cache_coefficients = cache.items[HR_FORM_COEFFICIENTS];
-    s.cache_planes = cache.items[HR_FORM_PLANES];
-    s.cache_indexed = cache.items[HR_FORM_INDEXED];
-    s.cache_waiting = cache.staged;
-    sum_histogram(&s.fetch, l, offsetof(struct hr__counters, fetch));
-    sum_histogram(&s.prepare, l, offsetof(struct hr__counters, prepare));
-    sum_histogram(&s.wait, l, offsetof(struct hr__counters, wait));
-    if (l->attachment->get_stats && !hr__in_child(l))
-        l->attachment->get_stats(l, &s);
-    hr__versioned_give(stats, &s, sizeof s);
-}

@@ -6,7 +6,10 @@
  *   schedule.h  chooses the sample to work on next, under the loader's lock
  *   threads.h   the workers, and starting and stopping all threads
  *   process.h   a worker's turn: obtains, prepares and keeps one sample
+ *   bands.h     several workers on one large image
  *   fetcher.h   the fetchers
+ *   stats.c     the statistics
+ *   status.h    what the loader publishes about itself while it runs
  *   epoch.h, job.h, bad.h, counters.h, ring.h   the data that these work on
  *   part.h      the interfaces for optional parts. One table of functions is implemented by
  *     hosts/           a cache in the memory of several hosts
@@ -47,6 +50,7 @@
 #include "loader/job.h"
 #include "loader/part.h"
 #include "loader/ring.h"
+#include "loader/status.h"
 #include "loader/threads.h"
 
 #include <pthread.h>
@@ -68,6 +72,7 @@ struct hr_loader {
     const struct hr__attachment *attachment; /* never NULL; hr__attachment_none without an agent */
     int uncached;                            /* reads leave no pages in the page cache */
     int always_fetched;                      /* workers never read while there are fetchers */
+    struct hr__sample_source *samples;       /* NULL: samples are read from files */
     int borrows_workers;                     /* has no workers of its own (crew.h) */
 
     /* Each is used by its part alone. */
@@ -76,6 +81,7 @@ struct hr_loader {
     struct hr__publisher *publisher;
     void *attached; /* used by the attachment alone */
     char *texts[4]; /* owned copies of text options, with an attachment */
+    char *metrics;  /* likewise, of options.metrics; NULL if that is */
 
     /* Used only by the consumer's thread and destroy. */
     atomic_int pid;             /* process in which the threads run; 0: not started */
@@ -84,15 +90,18 @@ struct hr_loader {
     struct hr__thread fetchers[HR__PREAD_FETCHERS];
     int fetcher_count;
 
+    struct hr__publication publication;
+
     struct hr__counters counters[HR__COUNTER_SETS];
 
     /* A futex, incremented at each event that the consumer may wait for. */
     atomic_uint ready_word;
 
-    pthread_mutex_t lock; /* guards everything below */
-    pthread_cond_t work;  /* workers wait here for a sample to take */
-    pthread_cond_t fetch; /* fetchers wait here for a sample to read and room for it */
-    pthread_cond_t room;  /* openers wait here for a free slot; start, for the first reader */
+    pthread_mutex_t lock;  /* guards everything below */
+    pthread_cond_t work;   /* workers wait here for a sample to take */
+    pthread_cond_t fetch;  /* fetchers wait here for a sample to read and room for it */
+    pthread_cond_t room;   /* openers wait here for a free slot; start, for the first reader */
+    pthread_cond_t helped; /* workers wait here for others that help with their image */
 
     struct hr__epoch *plan;  /* NULL before the first epoch */
     uint64_t seed;           /* options.seed, or a restored state's */
@@ -133,6 +142,7 @@ struct hr_loader {
 
     struct hr__job *free_jobs;
     struct hr__job *all_jobs;
+    struct hr__bands *bands; /* large regions that workers decode, the first one first */
 
     uint64_t delivered;         /* batches of the plan handed out */
     uint64_t delivered_samples; /* samples of the plan handed out */
@@ -176,6 +186,19 @@ static inline enum hr__claim hr__sample_claim(struct hr_loader *l, uint64_t inde
     if (!l->cache)
         return HR__CLAIM_ALONE;
     return ticket->is_claimed ? HR__CLAIM_YOURS : hr__cache_claim(l->cache, index, ticket);
+}
+
+/* Points a job of the window at sample `index`, as hr__sample_aim. */
+static inline int hr__job_aim(const struct hr_loader *l, struct hr__job *job, uint64_t index,
+                              int direct, struct hr_error *error)
+{
+    int r = hr__sample_aim(&job->sample, l->dataset, index, direct, error);
+    if (!r && l->samples) {
+        job->sample.read.sample.index = index;
+        job->sample.read.sample.epoch = job->batch->plan->epoch;
+        job->sample.read.sample.seed = job->batch->plan->seed;
+    }
+    return r;
 }
 
 /* Ends a claim without offering the sample. Does nothing if there is no claim. */

@@ -4,9 +4,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "loader/batch_rows.h"
 #include "loader/loader.h"
 #include "loader/schedule.h"
 #include "recipe/recipe.h"
+#include "recipe/rows.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -28,10 +30,10 @@ static int read_now(struct hr_loader *l, struct hr__job *job, uint64_t index,
 {
     struct hr__read *read = &job->sample.read;
     uint64_t start = hr__now_ns();
-    int r = hr__sample_aim(&job->sample, l->dataset, index, 0, error);
+    int r = hr__job_aim(l, job, index, 0, error);
     if (r)
         return r;
-    read->result = hr__read_file(read, 0);
+    read->result = l->samples ? l->samples->read(l->samples, read) : hr__read_file(read, 0);
     hr__account_read(l, read, hr__now_ns() - start);
     return 0;
 }
@@ -148,13 +150,56 @@ static int obtain(struct hr__thread *self, struct hr__job *job, struct input *in
     return r;
 }
 
+/* Runs the recipe on a sample with rows. */
+static int run_with_rows(struct hr__thread *self, const struct hr__job *job,
+                         const struct hr_item *item, const struct hr_draw_key *key,
+                         struct hr_error *error)
+{
+    const struct hr_loader *l = self->loader;
+    struct hr__sample_rows in;
+    void *outs[HR_RECIPE_MAX_VIEWS];
+    for (size_t v = 0; v < hr_recipe_views(l->recipe); v++)
+        outs[v] = hr__batch_place(job->batch, v, job->place);
+    hr__dataset_sample_rows(l->dataset, key->index, &in);
+    struct hr__prepared prepared = {
+        .outs = outs, .in = &in, .record = hr__batch_record(job->batch->rows, job->place)};
+    return hr__preparer_run_rows(self->preparer, l->recipe, item, key, &prepared, error);
+}
+
+static int run_recipe(struct hr__thread *self, const struct hr__job *job,
+                      const struct hr_item *item, const struct hr_draw_key *key,
+                      struct hr_error *error)
+{
+    const struct hr_loader *l = self->loader;
+    const struct hr_recipe *recipe = l->recipe;
+    size_t views = hr_recipe_views(recipe);
+    void *outs[HR_RECIPE_MAX_VIEWS];
+    if (job->batch->rows)
+        return run_with_rows(self, job, item, key, error);
+    if (views == 1)
+        return hr_preparer_run(self->preparer, recipe, item->bytes, item->length, key,
+                               (char *)job->batch->images + job->place * l->spec.bytes, error);
+    for (size_t v = 0; v < views; v++)
+        outs[v] = hr__batch_place(job->batch, v, job->place);
+    return hr_preparer_run_views(self->preparer, recipe, item->bytes, item->length, key, outs,
+                                 error);
+}
+
+/* Notes the item that was made in passing, if any. */
+static void take_made(const struct hr__thread *self, struct hr__cost *cost)
+{
+    cost->made_bytes = 0;
+    if (!hr_preparer_item_parts(self->preparer, cost->made))
+        for (int i = 0; i < HR_ITEM_PARTS; i++)
+            cost->made_bytes += cost->made[i].length;
+}
+
 /* Second step: runs the recipe on the bytes, into the sample's place in the batch. */
 static int prepare(struct hr__thread *self, struct hr__job *job, const struct input *in,
                    struct hr__outcome *outcome, struct hr_error *error)
 {
     struct hr_loader *l = self->loader;
     const struct hr__epoch *plan = job->batch->plan;
-    uint8_t *out = (uint8_t *)job->batch->images + job->place * l->spec.bytes;
     struct hr_draw_key key = {.seed = plan->seed, .epoch = plan->epoch, .index = in->index};
     /* With an external order, repeats of a sample must be augmented differently. */
     if (!plan->order)
@@ -162,20 +207,23 @@ static int prepare(struct hr__thread *self, struct hr__job *job, const struct in
     error->message[0] = 0;
     int wants_index = !in->is_cached && in->item.form == HR_FORM_ENCODED &&
                       l->keeper->wants_index && l->keeper->wants_index(l);
-    hr_preparer_make_items(self->preparer, wants_index);
+    hr_preparer_make_items(self->preparer, wants_index ? HR_ITEMS_IN_PARTS : 0);
+    self->bands.helped_ns = 0;
     uint64_t start = hr__now_ns(), start_cpu = cost_clock(l);
-    int r = hr_preparer_run(self->preparer, l->recipe, in->item.bytes, in->item.length, &key, out,
-                            error);
+    int r = run_recipe(self, job, &in->item, &key, error);
     uint64_t took_ns = hr__now_ns() - start;
+    if (l->samples)
+        job->batch->labels[job->place] = job->sample.read.label;
     hr__histogram_add(&hr__counters_here(l)->prepare, took_ns);
     if (l->keeper->prepared)
         l->keeper->prepared(l, in->index, took_ns);
     outcome->cost.had_index = wants_index;
-    if (hr_preparer_item(self->preparer, &outcome->cost.made))
-        outcome->cost.made.length = 0;
+    take_made(self, &outcome->cost);
     outcome->cost.form = in->item.form;
     outcome->cost.read_bytes = in->is_cached ? 0 : in->item.length;
     outcome->cost.prepare_ns = r ? 0 : cost_clock(l) - start_cpu;
+    if (outcome->cost.prepare_ns)
+        outcome->cost.prepare_ns += self->bands.helped_ns;
     if (r && !error->message[0])
         hr__fail(error, r, "%s", hr__errno_text(r));
     return r;
@@ -219,7 +267,7 @@ static uint64_t stand_in(const struct hr__epoch *plan, uint64_t position, uint32
 {
     uint64_t samples = plan->cut.samples;
     uint64_t other =
-        hr__order_replacement(samples, plan->seed, plan->epoch, position % samples, attempt);
+        hr_order_replacement(samples, plan->seed, plan->epoch, position % samples, attempt);
     return plan->order ? hr__order_at(plan->order, other) : other;
 }
 
@@ -243,7 +291,8 @@ static int replace(struct hr__thread *self, struct hr__job *job, struct hr__outc
             r = hr__fail(error, -EBADMSG, "%s", hr_preparer_damage(self->preparer));
         if (!r) {
             batch->indices[job->place] = (int64_t)index;
-            batch->labels[job->place] = hr_dataset_label(l->dataset, index);
+            if (!l->samples)
+                batch->labels[job->place] = hr_dataset_label(l->dataset, index);
         }
     }
     return r;

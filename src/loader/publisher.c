@@ -160,6 +160,12 @@ void hr__publisher_set_home(struct hr_loader *l, struct hr__home home)
     l->home = home;
 }
 
+void hr__publisher_set_samples(struct hr_loader *l, struct hr__sample_source *source)
+{
+    l->samples = source;
+    l->always_fetched = 1;
+}
+
 int hr__publisher_start(struct hr_loader *l, uint64_t epoch, uint64_t position, uint64_t first,
                         uint64_t *samples, struct hr_error *error)
 {

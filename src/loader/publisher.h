@@ -21,6 +21,7 @@
 
 #include "base/numa.h"
 #include "loader/crew.h"
+#include "storage/reader.h"
 
 #include <headrace/loader.h>
 
@@ -92,6 +93,10 @@ int hr__publisher_create(struct hr_loader **out, struct hr__crew *crew, struct h
 /* Sets the node where the consumer is at home (base/numa.h), before the first start: the crew's
  * workers of that node prefer the publisher. */
 void hr__publisher_set_home(struct hr_loader *publisher, struct hr__home home);
+
+/* Sets where the samples of a produced dataset come from, before the first start. `source` must
+ * outlive the publisher. */
+void hr__publisher_set_samples(struct hr_loader *publisher, struct hr__sample_source *source);
 
 /*
  * Begins `epoch` at `position` (samples of the epoch's order already consumed, by all ranks) with

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/round.h"
 #include "loader/attach.h"
+#include "loader/batch_rows.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -34,7 +35,9 @@ struct hr__ring {
     atomic_int owner;   /* process id */
     size_t image_bytes; /* of one slot */
     size_t batch_size;
-    struct hr_tensor_spec spec;
+    struct hr__row_table *rows; /* of the samples, a reference; NULL: they have none */
+    struct hr__ring_view view[HR_RECIPE_MAX_VIEWS];
+    size_t views;
     const struct hr__accelerator *accelerator;
     void *accelerator_state;
     int whole_pages;
@@ -58,6 +61,7 @@ static void unref(struct hr__ring *ring)
     if (atomic_load(&ring->owner) == getpid() && ring->accelerator)
         ring->accelerator->close(ring->accelerator_state);
     pthread_mutex_destroy(&ring->lock);
+    hr__row_table_unref(&ring->rows);
     hr__free(ring);
 }
 
@@ -70,6 +74,7 @@ static void free_memory(struct hr_batch *batch)
     hr__free(batch->labels);
     hr__free(batch->indices);
     hr__free(batch->positions);
+    hr__batch_rows_destroy(&batch->rows);
     hr__free(batch);
 }
 
@@ -115,14 +120,17 @@ static int make_slot(struct hr__ring *ring, struct hr_batch **out, struct hr_err
     if (!batch)
         goto fail;
     batch->owner = &slot_owner;
-    batch->spec = &ring->spec;
+    batch->spec = &ring->view[0].spec;
     batch->ring = ring;
     batch->labels = hr__alloc(HR__TAG_SLOT, ring->batch_size, sizeof *batch->labels);
     batch->indices = hr__alloc(HR__TAG_SLOT, ring->batch_size, sizeof *batch->indices);
     batch->positions = hr__alloc(HR__TAG_LOADER, ring->batch_size, sizeof *batch->positions);
     if (!batch->labels || !batch->indices || !batch->positions || make_images(ring, batch))
         goto fail;
-    r = ring->accelerator->lock(ring->accelerator_state, batch->images, ring->image_bytes, error);
+    r = ring->rows ? hr__batch_rows_create(&batch->rows, ring->rows, ring->batch_size, error) : 0;
+    if (!r)
+        r = ring->accelerator->lock(ring->accelerator_state, batch->images, ring->image_bytes,
+                                    error);
     if (r) {
         free_memory(batch);
         return r;
@@ -137,21 +145,40 @@ fail:
                     ring->image_bytes);
 }
 
+/* Finds the places of the views in a slot, and its size. */
+static int lay_out(struct hr__ring *ring, const struct hr__ring_options *options,
+                   struct hr_error *error)
+{
+    ring->views = hr_recipe_views(options->recipe);
+    for (size_t v = 0; v < ring->views; v++) {
+        struct hr__ring_view *view = &ring->view[v];
+        size_t bytes;
+        hr_recipe_view_output(options->recipe, v, &view->spec);
+        view->offset = ring->image_bytes;
+        if (__builtin_mul_overflow(options->batch_size, view->spec.bytes, &bytes) ||
+            bytes > SIZE_MAX / 4 - ring->image_bytes)
+            return hr__fail(error, -EINVAL, "batch_size %zu x %zu bytes per sample is too large",
+                            options->batch_size, view->spec.bytes);
+        ring->image_bytes += v + 1 < ring->views ? (bytes + 63) & ~(size_t)63 : bytes;
+    }
+    return 0;
+}
+
 int hr__ring_create(struct hr__ring **out, const struct hr__ring_options *options,
                     struct hr_error *error)
 {
     *out = NULL;
-    size_t bytes;
-    if (__builtin_mul_overflow(options->batch_size, options->spec.bytes, &bytes) ||
-        bytes > SIZE_MAX / 4)
-        return hr__fail(error, -EINVAL, "batch_size %zu x %zu bytes per sample is too large",
-                        options->batch_size, options->spec.bytes);
     struct hr__ring *ring = hr__alloc(HR__TAG_LOADER, 1, sizeof *ring);
     if (!ring)
         return hr__fail(error, -ENOMEM, "out of memory for the ring of batches");
+    int r = lay_out(ring, options, error);
+    if (r) {
+        hr__free(ring);
+        return r;
+    }
     const struct hr__accelerator *accelerator =
         options->pinned ? &hr__accelerator_cuda : &hr__accelerator_none;
-    int r = accelerator->open(&ring->accelerator_state, error);
+    r = accelerator->open(&ring->accelerator_state, error);
     if (r) {
         hr__free(ring);
         return r;
@@ -162,11 +189,10 @@ int hr__ring_create(struct hr__ring **out, const struct hr__ring_options *option
     ring->home = hr__numa_home("", has_device ? bus_id : NULL, options->processes);
     atomic_init(&ring->refs, 1);
     atomic_init(&ring->owner, getpid());
-    ring->image_bytes = bytes;
     ring->batch_size = options->batch_size;
-    ring->spec = options->spec;
     ring->planned = options->planned;
     ring->whole_pages = options->pinned;
+    ring->rows = hr__row_table_ref(options->rows);
     pthread_mutex_init(&ring->lock, NULL);
     *out = ring;
     return 0;
@@ -431,6 +457,8 @@ void hr__ring_counts(const struct hr__ring *ring, struct hr__ring_counts *counts
     counts->grown = r->grown;
     pthread_mutex_unlock(&r->lock);
     counts->slot_bytes = r->image_bytes + r->batch_size * 2 * sizeof(int64_t);
+    if (r->rows)
+        counts->slot_bytes += hr__batch_rows_bytes(r->rows, r->batch_size);
 }
 
 void hr_batch_get(const struct hr_batch *batch, struct hr_batch_view *view)
@@ -446,6 +474,27 @@ void hr_batch_get(const struct hr_batch *batch, struct hr_batch_view *view)
         .padding = batch->padding,
         .replaced = batch->replaced,
     };
+}
+
+void *hr__batch_place(const struct hr_batch *batch, size_t view, size_t place)
+{
+    const struct hr__ring_view *at = &batch->ring->view[view];
+    return (char *)batch->images + at->offset + place * at->spec.bytes;
+}
+
+size_t hr__batch_views(const struct hr_batch *batch)
+{
+    return batch->ring ? batch->ring->views : 1;
+}
+
+int hr_batch_images(const struct hr_batch *batch, size_t view, void **images,
+                    struct hr_tensor_spec *spec)
+{
+    if (view >= hr__batch_views(batch))
+        return -ERANGE;
+    *images = batch->ring ? hr__batch_place(batch, view, 0) : batch->images;
+    *spec = batch->ring ? batch->ring->view[view].spec : *batch->spec;
+    return 0;
 }
 
 struct hr_batch *hr_batch_ref(struct hr_batch *batch)

@@ -31,6 +31,8 @@ struct hr__publisher;
 struct hr__job;
 struct hr__ring;
 struct hr__bad;
+struct hr__batch_rows;
+struct hr__row_table;
 
 /* One slot, or a batch whose memory has another owner (attach.h). The memory lives as long as the
  * slot, the view's fields from opening to release, the work fields from opening to delivery. */
@@ -41,10 +43,11 @@ struct hr_batch {
     struct hr_batch *next;               /* in the ring's lists, or in the loader's window */
     atomic_uint refs;                    /* references of consumers; 0 until it is handed out */
 
-    void *images;        /* batch_size samples, 64-byte aligned or better */
-    int64_t *labels;     /* batch_size */
-    int64_t *indices;    /* batch_size: indices in the dataset */
-    uint64_t *positions; /* batch_size: positions in the epoch's order */
+    void *images;                /* batch_size samples, for each view; 64-byte aligned or better */
+    int64_t *labels;             /* batch_size */
+    int64_t *indices;            /* batch_size: indices in the dataset */
+    uint64_t *positions;         /* batch_size: positions in the epoch's order */
+    struct hr__batch_rows *rows; /* NULL: the dataset has none */
 
     struct hr__fence fence; /* covers copies from the images */
     int recorded;           /* non-zero: the fence covers the last use */
@@ -52,6 +55,8 @@ struct hr_batch {
     size_t count;    /* samples in the batch */
     size_t padding;  /* how many of them, at the end, are repeats */
     size_t replaced; /* how many of them are stand-ins */
+    int is_mixed;    /* by MixUp or CutMix */
+    double own;      /* if it is mixed: share of each sample's own label */
     uint64_t epoch;
     uint64_t number; /* of the batch in its epoch */
 
@@ -72,12 +77,19 @@ struct hr_batch {
     struct hr__bad *failed;  /* the sample that failed there; NULL: not a sample's fault */
 };
 
-struct hr__ring_options {
+/* One view's place in the images of a batch. */
+struct hr__ring_view {
     struct hr_tensor_spec spec; /* of one sample */
-    size_t batch_size;          /* samples per slot */
-    size_t planned;             /* slots */
-    int pinned;                 /* page-locked memory, with fences */
-    int processes;              /* that share this machine with this one, itself included */
+    size_t offset; /* of the first sample, in bytes from the images; a multiple of 64 */
+};
+
+struct hr__ring_options {
+    const struct hr_recipe *recipe; /* its views are the images of a sample */
+    struct hr__row_table *rows;     /* of the samples; NULL: they have none */
+    size_t batch_size;              /* samples per slot */
+    size_t planned;                 /* slots */
+    int pinned;                     /* page-locked memory, with fences */
+    int processes;                  /* that share this machine with this one, itself included */
 };
 
 /* Statistics of the ring. Each field is read on its own, not as a consistent set. */
@@ -92,6 +104,12 @@ struct hr__ring_counts {
  * pinned; -EINVAL: a batch too large to address. */
 int hr__ring_create(struct hr__ring **out, const struct hr__ring_options *options,
                     struct hr_error *error);
+
+/* Returns where a sample's tensor of one view belongs, in a batch that is a slot. */
+void *hr__batch_place(const struct hr_batch *batch, size_t view, size_t place);
+
+/* Returns the number of views that a batch has images of. */
+size_t hr__batch_views(const struct hr_batch *batch);
 
 /* Drops the loader's reference. Frees every slot that is not handed out, once its fence is done:
  * blocks for pending copies. Accepts NULL. */

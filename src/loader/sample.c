@@ -58,6 +58,8 @@ int hr__sample_check(const struct hr__sample *s, struct hr_error *error)
 {
     const struct hr__read *read = &s->read;
     int r = read->result;
+    if (r && read->reason)
+        return hr__fail(error, r, "%s", read->reason);
     if (r == -ENODATA && read->is_range)
         return hr__fail(error, r,
                         "%s ends before the %" PRIu64 " bytes at %" PRIu64
@@ -76,6 +78,8 @@ int hr__sample_check(const struct hr__sample *s, struct hr_error *error)
 int hr__sample_read(struct hr__sample *s, const struct hr_dataset *dataset, uint64_t index,
                     struct hr_error *error)
 {
+    if (dataset->produced)
+        return hr__fail(error, -ENOTSUP, "its bytes come from producers, not from a file");
     int r = hr__sample_aim(s, dataset, index, 0, error);
     if (r)
         return r;
@@ -114,7 +118,8 @@ void hr_bytes_free(void *bytes)
 
 int hr__is_samples_fault(int code)
 {
-    return code != -ENOMEM && code != -EMFILE && code != -ENFILE && code != -ECANCELED;
+    return code != -ENOMEM && code != -EMFILE && code != -ENFILE && code != -ECANCELED &&
+           code != -ESRCH;
 }
 
 void hr__sample_clear(struct hr__sample *s)

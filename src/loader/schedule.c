@@ -188,7 +188,8 @@ static int get_slot(struct hr_loader *l, const struct hr__epoch *plan, int may_w
     }
     struct hr__ring_counts counts;
     hr__ring_counts(l->ring, &counts);
-    if (grown && counts.grown == 1)
+    /* A loop that looks one batch ahead, as frameworks do, makes the ring grow once or twice. */
+    if (grown && counts.grown == 3)
         hr__log(HR_LOG_WARNING,
                 "more batches are held than planned for: the ring grows beyond %d slots of %llu "
                 "bytes; release batches, or expect memory for all that are held",
@@ -217,6 +218,7 @@ static void fill(struct hr_loader *l, const struct hr__epoch *plan, uint64_t ope
     for (size_t i = 0; i < batch->count; i++)
         batch->labels[i] = hr_dataset_label(l->dataset, (size_t)batch->indices[i]);
     batch->replaced = 0;
+    batch->is_mixed = 0;
     batch->epoch = plan->epoch;
     batch->number = plan->first_number + opened;
     batch->opened_ns = plan->deal ? hr__now_ns() : 0;
@@ -400,11 +402,9 @@ void hr__account_read(struct hr_loader *l, const struct hr__read *read, uint64_t
 
 void hr__drop_bytes(struct hr_loader *l, struct hr__read *read)
 {
-    if (!read->bytes)
-        return;
-    hr__uncount(&hr__counters_here(l)->staged_bytes, read->length);
-    hr__free(read->bytes);
-    read->bytes = NULL;
+    if (read->bytes)
+        hr__uncount(&hr__counters_here(l)->staged_bytes, read->length);
+    hr__read_drop(read);
 }
 
 void hr__let_workers_read_locked(struct hr_loader *l)

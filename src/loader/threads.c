@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "loader/loader.h"
+#include "loader/mix.h"
 #include "loader/process.h"
 #include "loader/schedule.h"
 
@@ -80,12 +81,26 @@ static void wait_for_work_unlocking(struct hr_loader *l)
     l->idle_workers--;
 }
 
+/* Mixes the batch if the job is its last. */
+static void mix_unlocking(struct hr_loader *l, const struct hr__job *job,
+                          const struct hr__outcome *outcome)
+{
+    struct hr_batch *batch = job->batch;
+    if (!hr__mix_is_on(&l->options) || batch->cancelled || batch->error.code ||
+        outcome->error.code || batch->done + 1 != batch->count)
+        return;
+    pthread_mutex_unlock(&l->lock);
+    hr__mix_batch(l, batch);
+    pthread_mutex_lock(&l->lock);
+}
+
 void hr__finish_job_unlocking(struct hr_loader *l, struct hr__job *job, struct hr__outcome *outcome)
 {
     if (outcome->busy && !job->batch->cancelled) {
         hr__delay_locked(l, job);
         return;
     }
+    mix_unlocking(l, job, outcome);
     struct hr_batch *slot = hr__finish_locked(l, job, outcome);
     if (outcome->was_read)
         watch_blocking_locked(l, outcome->blocked);
@@ -115,7 +130,7 @@ static void *work(void *arg)
         struct hr__job *job = hr__next_job_unlocking(l);
         if (!job) {
             /* Looking may have released the lock: look again before sleeping. */
-            if (l->stop || hr__has_work_locked(l))
+            if (l->stop || hr__has_work_locked(l) || hr__bands_help_unlocking(self))
                 continue;
             if (l->keeper->may_convert_locked && l->keeper->may_convert_locked(l, 1))
                 l->keeper->convert_unlocking(self);
@@ -179,8 +194,10 @@ static int start_worker(struct hr_loader *l, struct hr_error *error)
     struct hr__thread *thread = &l->workers[l->worker_count];
     *thread = (struct hr__thread){.loader = l, .number = l->worker_count};
     int r = hr_preparer_create(&thread->preparer, error);
-    if (!r)
+    if (!r) {
+        hr__bands_begin(thread);
         r = hr__thread_start(thread, work, "hr-work", error);
+    }
     if (r)
         hr_preparer_destroy(&thread->preparer);
     else

@@ -2,6 +2,7 @@
 #ifndef HR_LOADER_THREADS_H
 #define HR_LOADER_THREADS_H
 
+#include "loader/bands.h"
 #include "loader/job.h"
 
 #include <headrace/form.h>
@@ -18,6 +19,7 @@ struct hr__thread {
     struct hr_preparer *preparer;   /* of workers */
     struct hr_converter *converter; /* of workers, from their first conversion on */
     int converting;                 /* the worker is spending its share of time on conversions */
+    struct hr__bands bands;         /* of workers: the large region that it shares */
 };
 
 /* Starts a thread with all signals blocked; it runs run(thread). Errors: -EAGAIN. */

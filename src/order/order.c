@@ -8,6 +8,7 @@
 #include "order/order.h"
 
 #include "base/error.h"
+#include "base/gcd.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "order/shuffle.h"
@@ -71,14 +72,17 @@ uint64_t hr__order_at(const struct hr__order *order, uint64_t position)
     return order->wide ? order->wide[position] : position;
 }
 
-static uint64_t greatest_common_divisor(uint64_t a, uint64_t b)
+int hr_order_fill(uint64_t *out, uint64_t samples, int shuffle, uint64_t seed, uint64_t epoch,
+                  struct hr_error *error)
 {
-    while (b) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
+    struct hr__order *order;
+    int r = hr__order_create(&order, samples, shuffle, seed, epoch, error);
+    if (r)
+        return r;
+    for (uint64_t position = 0; position < samples; position++)
+        out[position] = hr__order_at(order, position);
+    hr__order_destroy(&order);
+    return 0;
 }
 
 /*
@@ -86,20 +90,19 @@ static uint64_t greatest_common_divisor(uint64_t a, uint64_t b)
  * to their number. So samples - 1 attempts visit each of them once and find a good sample if there
  * is one, which independent draws would not guarantee.
  */
-uint64_t hr__order_replacement(uint64_t samples, uint64_t seed, uint64_t epoch, uint64_t position,
-                               uint32_t attempt)
+uint64_t hr_order_replacement(uint64_t samples, uint64_t seed, uint64_t epoch, uint64_t position,
+                              uint32_t attempt)
 {
-    assert(position < samples);
-    uint64_t others = samples - 1;
-    if (!others)
+    if (samples < 2 || position >= samples)
         return position;
+    uint64_t others = samples - 1;
     struct hr__random random;
     hr__random_init(&random, seed, HR__PURPOSE_REPLACEMENT, epoch, position);
     uint64_t first = hr__random_below(&random, others);
     uint64_t stride;
     do
         stride = 1 + hr__random_below(&random, others);
-    while (greatest_common_divisor(stride, others) != 1);
+    while (hr__gcd(stride, others) != 1);
     unsigned __int128 step = (unsigned __int128)attempt * stride + first;
     uint64_t distance = 1 + (uint64_t)(step % others);
     return (uint64_t)(((unsigned __int128)position + distance) % samples);

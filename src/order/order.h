@@ -8,7 +8,7 @@
 #ifndef HR_ORDER_ORDER_H
 #define HR_ORDER_ORDER_H
 
-#include <headrace/base.h>
+#include <headrace/order.h>
 
 #include <stddef.h>
 #include <stdint.h>
@@ -24,12 +24,6 @@ void hr__order_destroy(struct hr__order **order);
 
 /* Returns the sample at `position` (< samples). */
 uint64_t hr__order_at(const struct hr__order *order, uint64_t position);
-
-/* Returns the position whose sample replaces the bad sample at `position` on try `attempt` (0, 1,
- * ...). A pure function of (seed, epoch, position, attempt). Never `position` itself unless samples
- * == 1. */
-uint64_t hr__order_replacement(uint64_t samples, uint64_t seed, uint64_t epoch, uint64_t position,
-                               uint32_t attempt);
 
 /* How positions are split into the batches of one rank. */
 struct hr__cut {

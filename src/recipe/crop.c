@@ -17,9 +17,10 @@ static int center_check(struct hr__bound *bound, struct hr__state *state, struct
     static const double zero[3] = {0, 0, 0};
     const struct hr_operation *o = &bound->operation;
     int r = hr__check_size(bound, o->u.center_crop.height, o->u.center_crop.width, error);
+    if (!r)
+        r = hr__bind_fill(bound, state, zero, error);
     if (r)
         return r;
-    hr__bind_fill(bound, state, zero);
     state->height = o->u.center_crop.height;
     state->width = o->u.center_crop.width;
     return 0;
@@ -46,8 +47,19 @@ static int center_draw(const struct hr__bound *bound, struct hr__random *random,
     return 0;
 }
 
-const struct hr__operation_class hr__class_center_crop = {"CenterCrop", center_defaults,
-                                                          center_check, center_draw};
+static const struct hr__parameter center_fields[] = {
+    {"height", HR__INTEGER(center_crop.height)},
+    {"width", HR__INTEGER(center_crop.width)},
+    {0},
+};
+
+const struct hr__operation_class hr__class_center_crop = {
+    .name = "CenterCrop",
+    .fields = center_fields,
+    .defaults = center_defaults,
+    .check = center_check,
+    .draw = center_draw,
+};
 
 static void random_defaults(struct hr_operation *operation)
 {
@@ -110,13 +122,11 @@ static int random_check(struct hr__bound *bound, struct hr__state *state, struct
                           "padding mode %d is unknown: use constant, edge, reflect "
                           "or symmetric",
                           (int)o->u.random_crop.padding_mode);
-    for (int c = 0; c < 3; c++) {
-        if (!isfinite(o->u.random_crop.fill[c]))
-            return hr__refuse(error, bound, "a fill value is not a finite number");
-    }
+    r = hr__bind_fill(bound, state, o->u.random_crop.fill, error);
+    if (r)
+        return r;
     if (state->width && (r = check_fits(bound, state->width, state->height, padding, error)))
         return r;
-    hr__bind_fill(bound, state, o->u.random_crop.fill);
     state->height = o->u.random_crop.height;
     state->width = o->u.random_crop.width;
     return 0;
@@ -130,14 +140,32 @@ static int random_draw(const struct hr__bound *bound, struct hr__random *random,
     int r = check_fits(bound, hr__plan_width(plan), hr__plan_height(plan), padding, error);
     if (r)
         return r;
-    hr__plan_pad(plan, padding, o->u.random_crop.padding_mode, bound->fill);
+    /* as in torchvision, a crop or padding of nothing does not even clamp boxes */
+    if (padding[0] || padding[1] || padding[2] || padding[3])
+        hr__plan_pad(plan, padding, o->u.random_crop.padding_mode, bound->fill);
     uint64_t room_y = (uint64_t)(hr__plan_height(plan) - height);
     uint64_t room_x = (uint64_t)(hr__plan_width(plan) - width);
     int y = (int)hr__random_below(random, room_y + 1);
     int x = (int)hr__random_below(random, room_x + 1);
-    hr__plan_crop(plan, x, y, width, height);
+    if (room_x || room_y)
+        hr__plan_crop(plan, x, y, width, height);
     return 0;
 }
 
-const struct hr__operation_class hr__class_random_crop = {"RandomCrop", random_defaults,
-                                                          random_check, random_draw};
+static const struct hr__parameter random_fields[] = {
+    {"height", HR__INTEGER(random_crop.height)},
+    {"width", HR__INTEGER(random_crop.width)},
+    {"padding", HR__INTEGERS(random_crop.padding)},
+    {"pad_if_needed", HR__FLAG(random_crop.pad_if_needed)},
+    {"fill", HR__REALS(random_crop.fill)},
+    {"padding_mode", HR__WORD(random_crop.padding_mode, hr__padding_words)},
+    {0},
+};
+
+const struct hr__operation_class hr__class_random_crop = {
+    .name = "RandomCrop",
+    .fields = random_fields,
+    .defaults = random_defaults,
+    .check = random_check,
+    .draw = random_draw,
+};

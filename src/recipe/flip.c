@@ -27,7 +27,22 @@ static int draw_vertical(const struct hr__bound *bound, struct hr__random *rando
     return 0;
 }
 
-const struct hr__operation_class hr__class_horizontal_flip = {"RandomHorizontalFlip", defaults,
-                                                              check, draw_horizontal};
-const struct hr__operation_class hr__class_vertical_flip = {"RandomVerticalFlip", defaults, check,
-                                                            draw_vertical};
+static const struct hr__parameter fields[] = {
+    {"p", HR__REAL(flip.p)},
+    {0},
+};
+
+const struct hr__operation_class hr__class_horizontal_flip = {
+    .name = "RandomHorizontalFlip",
+    .fields = fields,
+    .defaults = defaults,
+    .check = check,
+    .draw = draw_horizontal,
+};
+const struct hr__operation_class hr__class_vertical_flip = {
+    .name = "RandomVerticalFlip",
+    .fields = fields,
+    .defaults = defaults,
+    .check = check,
+    .draw = draw_vertical,
+};

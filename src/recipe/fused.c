@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "recipe/byte_rows.h"
 #include "recipe/fused_kernels.h"
 
 #include <assert.h>
@@ -51,26 +52,10 @@ struct hr__fused {
     struct block begin, weight, table; /* of the horizontal filter */
     struct block column;               /* float [3][y.count][y.taps]: vertical weights */
     struct block extent;               /* int [y.count]: taps without trailing zeros */
-    struct block ring;                 /* float [NHWC: 3][y.taps][padded] */
+    struct block ring;                 /* float [NHWC: 3][y.taps][padded]; or a mirrored row */
     struct block rows;                 /* float *[NHWC: 3][2 x y.taps]: pointers into the ring */
     struct block staged;               /* one output row; NHWC: also its channels */
 };
-
-static const struct hr__fused_kernels *const versions[] = {
-    [HR__ISA_PORTABLE] = &hr__fused_portable,
-#if defined(__x86_64__)
-    [HR__ISA_AVX2] = &hr__fused_avx2,
-    [HR__ISA_AVX512] = &hr__fused_avx512,
-#elif defined(__aarch64__)
-    [HR__ISA_NEON] = &hr__fused_neon,
-#endif
-};
-
-const struct hr__fused_kernels *hr__fused_kernels(enum hr__isa isa)
-{
-    size_t built = sizeof versions / sizeof *versions;
-    return versions[(size_t)isa < built ? (size_t)isa : built - 1];
-}
 
 int hr__fused_create(struct hr__fused **out, struct hr_error *error)
 {
@@ -250,10 +235,15 @@ static int vertical_tables(struct hr__fused *f, const struct hr__fused_job *job,
     int *extent = f->extent.at;
     for (size_t j = 0; j < count; j++)
         extent[j] = 1;
+    float *first = f->column.at;
     for (size_t c = 0; c < 3; c++) {
         /* Bicubic values are clamped to 0..255 before scaling. */
         double scale = (job->interpolation == HR_BICUBIC ? 1.0 : job->scale[c]) / f->sum;
-        float *weight = (float *)f->column.at + c * count * taps;
+        float *weight = first + c * count * taps;
+        if (c && job->interpolation == HR_BICUBIC) {
+            memcpy(weight, first, count * taps * sizeof *weight);
+            continue;
+        }
         for (size_t t = 0; t < taps; t++)
             for (size_t j = 0; j < count; j++)
                 weight[j * taps + t] = (float)(f->y.weight[t * f->y.stride + j] * scale);
@@ -279,12 +269,19 @@ static int memory_for_rows(struct hr__fused *f, const struct hr__fused_job *job,
     return result;
 }
 
+/* Returns non-zero if outputs are the pixels themselves, at most mirrored. */
+static int is_copy(const struct hr__axis *axis)
+{
+    return axis->in == axis->out && !axis->halvings;
+}
+
 /* The state of one channel's pass over the crop's rows. They are read from the top down, even if
  * the output is flipped and its last row comes first. */
 struct pass {
     const struct hr__fused *fused;
     const struct hr__fused_job *job;
     int channel;
+    int copies;   /* only converts: rows, next and slot are unused */
     float **rows; /* [2 x y.taps]: the ring's rows, listed twice, so that the rows from any one on
                    * are consecutive */
     int next;     /* first row of the crop that is not in the ring yet */
@@ -310,11 +307,43 @@ static void feed(struct pass *p)
     p->slot = p->slot + 1 < p->fused->y.taps ? p->slot + 1 : 0;
 }
 
+/* Converts the row of pixels that is output row j. */
+static void convert(struct pass *p, int j, void *out, int stream)
+{
+    const struct hr__fused *f = p->fused;
+    const struct hr__fused_job *job = p->job;
+    const struct hr__axis *x = &job->x, *y = &job->y;
+    int at = y->origin + y->first + (y->flip ? y->count - 1 - j : j);
+    assert(at >= 0 && at < job->pixels->height);
+    const uint8_t *row =
+        job->pixels->plane[p->channel] + at * job->pixels->stride + x->origin + x->first;
+    if (x->flip) {
+        hr__byte_rows(hr__isa())->reverse(row, x->count, f->ring.at);
+        row = f->ring.at;
+    }
+    struct hr__column column = {
+        .bytes = row,
+        .width = x->count,
+        .scale = job->scale[p->channel],
+        .shift = job->shift[p->channel],
+        .dtype = job->dtype,
+        .stream = stream,
+    };
+    if (job->dtype == HR_UINT8 && !stream)
+        memcpy(out, row, (size_t)x->count);
+    else
+        f->kernels->vertical(&column, out);
+}
+
 /* Sums the rows for output row j into `out`. */
 static void emit(struct pass *p, int j, void *out, int stream)
 {
     const struct hr__fused *f = p->fused;
     const struct hr__fused_job *job = p->job;
+    if (p->copies) {
+        convert(p, j, out, stream);
+        return;
+    }
     int begin = f->y.begin[j], count = ((const int *)f->extent.at)[j], ring = f->y.taps;
     if (p->next < begin) { /* filters without antialias skip rows */
         p->next = begin;
@@ -415,7 +444,9 @@ static void run_interleaved(struct pass pass[3])
     }
 }
 
-int hr__fused_run(struct hr__fused *fused, const struct hr__fused_job *job, struct hr_error *error)
+/* Prepares passes that filter. */
+static int start_filter(struct hr__fused *fused, const struct hr__fused_job *job,
+                        struct pass pass[3], struct hr_error *error)
 {
     int result = horizontal_tables(fused, job, error);
     if (!result)
@@ -424,7 +455,6 @@ int hr__fused_run(struct hr__fused *fused, const struct hr__fused_job *job, stru
         result = memory_for_rows(fused, job, error);
     if (result < 0)
         return result;
-    struct pass pass[3];
     for (int c = 0; c < 3; c++) {
         /* Planar output finishes one channel before the next begins, so they share a ring. */
         int apart = job->layout == HR_NHWC ? c : 0, taps = fused->y.taps;
@@ -434,6 +464,29 @@ int hr__fused_run(struct hr__fused *fused, const struct hr__fused_job *job, stru
             rows[t] = (float *)fused->ring.at +
                       (ptrdiff_t)(apart * taps + t % taps) * fused->horizontal.padded;
     }
+    return 0;
+}
+
+/* Prepares passes that only convert. */
+static int start_copy(struct hr__fused *fused, const struct hr__fused_job *job, struct pass pass[3],
+                      struct hr_error *error)
+{
+    size_t width = (size_t)job->x.count + HR__PIXEL_SLACK; /* vectors overrun the row */
+    int result = need(&fused->ring, width, error);
+    if (!result)
+        result = need(&fused->staged, 6 * width * sizeof(float), error);
+    for (int c = 0; c < 3; c++)
+        pass[c] = (struct pass){.fused = fused, .job = job, .channel = c, .copies = 1};
+    return result;
+}
+
+int hr__fused_run(struct hr__fused *fused, const struct hr__fused_job *job, struct hr_error *error)
+{
+    struct pass pass[3];
+    int result = is_copy(&job->x) && is_copy(&job->y) ? start_copy(fused, job, pass, error)
+                                                      : start_filter(fused, job, pass, error);
+    if (result < 0)
+        return result;
     if (job->layout == HR_NHWC)
         run_interleaved(pass);
     else

@@ -10,6 +10,9 @@
  * integers are the weights of resample.h, rounded to nearest and then adjusted by one, largest
  * remainder first, until the sum is right. Vertical sums multiply, then add, in tap order, never as
  * fused multiply-add.
+ *
+ * Where neither axis is resized, as before and after filters, it only converts rows of bytes: the
+ * same bits.
  */
 #ifndef HR_RECIPE_FUSED_H
 #define HR_RECIPE_FUSED_H
@@ -20,9 +23,10 @@
 
 #include <headrace/recipe.h>
 
-/* Most horizontal taps of this pass: enough for scales down to 1/15.5 (bilinear) or 1/7.5
- * (bicubic). */
-#define HR__FUSED_MAX_TAPS 32
+/* Most horizontal taps of this pass: enough for scales down to 1/63.5 (bilinear) or 1/31.7
+ * (bicubic). With more, integer weights would be too coarse: at this limit pixels differ from the
+ * exact ones by 0.02 in the mean. */
+#define HR__FUSED_MAX_TAPS 128
 
 struct hr__fused_job {
     const struct hr__planar *pixels;

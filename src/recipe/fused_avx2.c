@@ -3,6 +3,7 @@
  * horizontal filter, fused_vector.h all that is not horizontal.
  */
 #include "recipe/fused_kernels.h"
+#include "recipe/tap_weights.h"
 
 #include <immintrin.h>
 #include <string.h>
@@ -43,6 +44,12 @@ INLINE reals load_few(const float *in, size_t n)
     float some[8] = {0};
     memcpy(some, in, n * sizeof *in);
     return _mm256_loadu_ps(some);
+}
+
+INLINE reals load_bytes(const uint8_t *in)
+{
+    return _mm256_cvtepi32_ps(
+        _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)in)));
 }
 
 /* Packing works within halves, so the groups have to be reordered. */
@@ -173,6 +180,7 @@ static void interleave(const void *const in[3], size_t n, size_t element_bytes, 
 }
 
 const struct hr__fused_kernels hr__fused_avx2 = {
+    .weigh = weigh,
     .prepare = prepare,
     .vertical = vertical,
     .cast = cast,

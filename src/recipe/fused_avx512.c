@@ -7,6 +7,7 @@
  * bytes further on. If 16 outputs are too far apart for that, the AVX2 loops process the row.
  */
 #include "recipe/fused_kernels.h"
+#include "recipe/tap_weights.h"
 
 #include <immintrin.h>
 #include <string.h>
@@ -43,6 +44,12 @@ INLINE void put_few(void *out, ints v, size_t bytes)
 INLINE reals load_few(const float *in, size_t n)
 {
     return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), in);
+}
+
+INLINE reals load_bytes(const uint8_t *in)
+{
+    return _mm512_cvtepi32_ps(
+        _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)in)));
 }
 
 /* Packing works within quarters, so the groups of four have to be reordered. */
@@ -149,21 +156,23 @@ NEAR(near_1_half, 1, 32, 0)
 NEAR(near_1, 1, 64, 0)
 NEAR(near_2_half, 2, 32, 0)
 NEAR(near_2, 2, 64, 0)
+NEAR(near_3, 3, 64, 0)
 NEAR(near_any, (h->taps + 3) / 4, 64, 0)
 NEAR(near_1_clamp, 1, 64, 1)
 NEAR(near_2_clamp, 2, 64, 1)
+NEAR(near_3_clamp, 3, 64, 1)
 NEAR(near_any_clamp, (h->taps + 3) / 4, 64, 1)
 
 static hr__horizontal_fn choose(const struct hr__horizontal *h, int quads, int spread)
 {
+    static const hr__horizontal_fn plain[] = {near_1, near_2, near_3},
+                                   clamped[] = {near_1_clamp, near_2_clamp, near_3_clamp};
     int half = spread <= 32 - 4;
     if (h->ceiling)
-        return quads == 1 ? near_1_clamp : quads == 2 ? near_2_clamp : near_any_clamp;
-    if (quads == 1)
-        return half ? near_1_half : near_1;
-    if (quads == 2)
-        return half ? near_2_half : near_2;
-    return near_any;
+        return quads <= 3 ? clamped[quads - 1] : near_any_clamp;
+    if (half && quads <= 2)
+        return quads == 1 ? near_1_half : near_2_half;
+    return quads <= 3 ? plain[quads - 1] : near_any;
 }
 
 /* Splits the weights of four taps of 16 outputs, from j on, into the two parts. */
@@ -267,6 +276,7 @@ static void interleave(const void *const in[3], size_t n, size_t element_bytes, 
 }
 
 const struct hr__fused_kernels hr__fused_avx512 = {
+    .weigh = weigh,
     .prepare = prepare,
     .vertical = vertical,
     .cast = cast,

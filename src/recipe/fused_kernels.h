@@ -58,6 +58,7 @@ static inline size_t hr__element_bytes(enum hr_dtype dtype)
 
 /* One channel of one output row. */
 struct hr__column {
+    const uint8_t *bytes;     /* if not NULL: the row itself, times scale, plus shift */
     const float *const *rows; /* [taps]: ring rows of this channel */
     const float *weight;      /* [taps] */
     int taps, width;
@@ -67,7 +68,20 @@ struct hr__column {
     int stream; /* non-zero: bypass the caches; the output is whole cache lines */
 };
 
+/* The weights of a filter with antialias for each output of an axis. */
+struct hr__tap_weights {
+    const double *from;   /* [count]: distance of tap 0 from the filter's centre, in pixels */
+    const double *length; /* [count]: number of taps */
+    double inverse;       /* 1 / stretch of the filter */
+    int is_cubic;         /* else a triangle */
+    int count, taps;      /* number of outputs, and most taps of any */
+    size_t stride;        /* doubles from one tap to the next, >= count */
+    double *weight;       /* [taps][stride], written: they sum to 1 for each output */
+    double *sum;          /* [count], for intermediate values */
+};
+
 struct hr__fused_kernels {
+    void (*weigh)(const struct hr__tap_weights *w);
     void (*prepare)(struct hr__horizontal *h);
     /* `out` takes `width` elements of the column's dtype. */
     void (*vertical)(const struct hr__column *column, void *out);

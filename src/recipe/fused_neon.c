@@ -6,6 +6,7 @@
  */
 #include "base/neon.h"
 #include "recipe/fused_kernels.h"
+#include "recipe/tap_weights.h"
 
 #include <string.h>
 
@@ -41,6 +42,12 @@ INLINE reals load_few(const float *in, size_t n)
     reals some = vdupq_n_f32(0);
     memcpy(&some, in, n * sizeof *in);
     return some;
+}
+
+INLINE reals load_bytes(const uint8_t *in)
+{
+    uint16x4_t words = vget_low_u16(vmovl_u8(vld1_u8(in))); /* of eight bytes, the first four */
+    return vcvtq_f32_u32(vmovl_u16(words));
 }
 
 INLINE ints pack_words(ints a, ints b)
@@ -128,6 +135,7 @@ static void interleave(const void *const in[3], size_t n, size_t element_bytes, 
 }
 
 const struct hr__fused_kernels hr__fused_neon = {
+    .weigh = weigh,
     .prepare = prepare,
     .vertical = vertical,
     .cast = cast,

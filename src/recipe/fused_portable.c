@@ -9,6 +9,7 @@
  */
 #include "recipe/fused_kernels.h"
 #include "recipe/store.h"
+#include "recipe/tap_weights.h"
 
 #include <string.h>
 
@@ -184,6 +185,8 @@ static void cast(const float *in, size_t n, enum hr_dtype dtype, void *out)
     case HR_FLOAT32:
         memcpy(out, in, n * sizeof *in);
         break;
+    default:
+        break;
     }
 }
 
@@ -242,7 +245,8 @@ static void vertical(const struct hr__column *column, void *out)
         int n = column->width - i < BLOCK ? column->width - i : BLOCK;
         float sum[BLOCK];
         for (int k = 0; k < n; k++)
-            sum[k] = column->weight[0] * column->rows[0][i + k];
+            sum[k] = column->bytes ? column->bytes[i + k] * column->scale
+                                   : column->weight[0] * column->rows[0][i + k];
         for (int t = 1; t < column->taps; t++)
             for (int k = 0; k < n; k++)
                 sum[k] += column->weight[t] * column->rows[t][i + k];
@@ -287,6 +291,7 @@ static void copy(void *out, const void *in, size_t bytes)
 }
 
 const struct hr__fused_kernels hr__fused_portable = {
+    .weigh = weigh,
     .prepare = prepare,
     .vertical = vertical,
     .cast = cast,

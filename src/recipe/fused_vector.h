@@ -9,6 +9,7 @@
  * - put(out, v, stream), put_half(out, v), put_few(out, v, bytes): write a vector (stream:
  *   bypassing the caches where the instruction set can), its lower half, its first bytes.
  * - load_few(in, n): loads n < LANES elements and fills up with zeros.
+ * - load_bytes(in): loads LANES bytes as elements.
  * - pack_bytes(a, b, c, d), pack_words(a, b): the low bytes of four vectors with values 0..255, the
  *   low words of two with values 0..65535, in order.
  * - pack_float16(a, b): two vectors cast to float16, in order.
@@ -98,11 +99,22 @@ INLINE void put_last(reals v, size_t n, enum hr_dtype dtype, uint8_t *out)
     put_few(out, cast, n * hr__element_bytes(dtype));
 }
 
+/* Scales `count` vectors of a row of bytes, from element i on. */
+INLINE void scale_bytes(const struct hr__column *column, size_t i, int count, reals *v)
+{
+    for (int k = 0; k < count; k++) {
+        v[k] = V(mul_ps)(V(set1_ps)(column->scale), load_bytes(column->bytes + i + LANES * k));
+        v[k] = V(add_ps)(v[k], V(set1_ps)(column->shift));
+    }
+}
+
 /* Gets `count` vectors of the row that row_as() casts. */
 INLINE void take_rows(const struct hr__column *column, const float *in, size_t i, int count,
                       reals *v)
 {
-    if (column)
+    if (column && column->bytes)
+        scale_bytes(column, i, count, v);
+    else if (column)
         sum_rows(column, i, count, v);
     else
         for (int k = 0; k < count; k++)
@@ -131,8 +143,8 @@ INLINE void row_as(const struct hr__column *column, const float *in, size_t n, e
     }
     for (; i < n; i += LANES) {
         size_t few = n - i < LANES ? n - i : LANES;
-        if (column) /* rows of the ring are padded */
-            sum_rows(column, i, 1, v);
+        if (column) /* rows of the ring are padded, those of images followed by slack */
+            take_rows(column, in, i, 1, v);
         else
             v[0] = load_few(in + i, few);
         put_last(v[0], few, dtype, out + i * bytes);
@@ -163,6 +175,8 @@ static void vertical(const struct hr__column *column, void *out)
     case HR_FLOAT32:
         vertical_as(column, HR_FLOAT32, out);
         break;
+    default:
+        break;
     }
 }
 
@@ -180,6 +194,8 @@ static void cast(const float *in, size_t n, enum hr_dtype dtype, void *out)
         break;
     case HR_FLOAT32:
         memcpy(out, in, n * sizeof *in);
+        break;
+    default:
         break;
     }
 }

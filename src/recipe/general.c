@@ -45,11 +45,11 @@ static int next_picture(struct hr__scratch *scratch, int *which, const struct hr
     return r;
 }
 
-static void load(const struct hr__planar *pixels, struct hr__picture *picture)
+static void load(const struct hr__window *window, struct hr__picture *picture)
 {
     for (int c = 0; c < 3; c++) {
         for (int y = 0; y < picture->height; y++) {
-            const uint8_t *restrict from = pixels->plane[c] + y * pixels->stride;
+            const uint8_t *restrict from = window->plane[c] + y * window->stride;
             float *restrict to = picture->plane[c] + y * picture->stride;
             for (int x = 0; x < picture->width; x++)
                 to[x] = (float)from[x];
@@ -176,20 +176,18 @@ static int run_step(struct hr__scratch *scratch, int *which, const struct hr__st
     return r;
 }
 
-int hr__general_run(struct hr__scratch *scratch, const struct hr__prepare_plan *plan,
-                    const struct hr__planar *pixels, struct hr__picture *picture,
+int hr__general_run(struct hr__scratch *scratch, const struct hr__prepare_plan *plan, int first,
+                    int last, const struct hr__window *window, struct hr__picture *picture,
                     struct hr_error *error)
 {
-    int which = 1, width = plan->width, height = plan->height;
-    int r = next_picture(scratch, &which, &plan->source, picture, error);
+    const struct hr_region source = {window->x, window->y, window->width, window->height};
+    int which = 1;
+    int r = next_picture(scratch, &which, &source, picture, error);
     if (r)
         return r;
-    load(pixels, picture);
-    for (int i = 0; i < plan->count && !r; i++) {
-        const struct hr__step *step = &plan->step[i];
-        r = run_step(scratch, &which, step, width, height, picture, error);
-        width = step->width;
-        height = step->height;
-    }
+    load(window, picture);
+    for (int i = first; i < last && !r; i++)
+        r = run_step(scratch, &which, &plan->step[i], hr__width_before(plan, i),
+                     hr__height_before(plan, i), picture, error);
     return r;
 }

@@ -6,6 +6,7 @@
 #define HR_RECIPE_GENERAL_H
 
 #include "recipe/color.h"
+#include "recipe/filter.h"
 #include "recipe/scratch.h"
 
 /*
@@ -16,11 +17,11 @@ int hr__picture_reserve(struct hr__scratch *scratch, int which, int width, int h
                         ptrdiff_t stride, struct hr__picture *picture, struct hr_error *error);
 
 /*
- * Runs every step of the plan on `pixels`, which hold plan->source. *picture is then the complete
- * result, in the scratch's memory. Errors: -ENOMEM.
+ * Runs steps [first, last) of the plan on the window, which holds what step `first` reads. *picture
+ * is then the result, in the scratch's memory. Errors: -ENOMEM.
  */
-int hr__general_run(struct hr__scratch *scratch, const struct hr__prepare_plan *plan,
-                    const struct hr__planar *pixels, struct hr__picture *picture,
+int hr__general_run(struct hr__scratch *scratch, const struct hr__prepare_plan *plan, int first,
+                    int last, const struct hr__window *window, struct hr__picture *picture,
                     struct hr_error *error);
 
 #endif

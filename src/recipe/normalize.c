@@ -30,4 +30,15 @@ static int check(struct hr__bound *bound, struct hr__state *state, struct hr_err
     return 0;
 }
 
-const struct hr__operation_class hr__class_normalize = {"Normalize", defaults, check, NULL};
+static const struct hr__parameter fields[] = {
+    {"mean", HR__REALS(normalize.mean)},
+    {"std", HR__REALS(normalize.std)},
+    {0},
+};
+
+const struct hr__operation_class hr__class_normalize = {
+    .name = "Normalize",
+    .fields = fields,
+    .defaults = defaults,
+    .check = check,
+};

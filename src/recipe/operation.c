@@ -1,18 +1,13 @@
-/*
- * The list of operations, and checks that several of them share.
- *
- * Checks run once, when a recipe is created. Messages give the operation's torchvision name, its
- * position counted from 1, and the remedy.
- */
+/* The list of operations: their names, defaults and parameters. */
 #include "recipe/operation.h"
 
 #include "base/error.h"
 
 #include <errno.h>
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
+
+_Static_assert(sizeof((struct hr_operation *)0)->u == 128, "programs have arrays of operations");
 
 static const struct hr__operation_class *const classes[] = {
     [HR_RANDOM_RESIZED_CROP] = &hr__class_random_resized_crop,
@@ -25,6 +20,52 @@ static const struct hr__operation_class *const classes[] = {
     [HR_RANDOM_GRAYSCALE] = &hr__class_random_grayscale,
     [HR_TO_DTYPE] = &hr__class_to_dtype,
     [HR_NORMALIZE] = &hr__class_normalize,
+    [HR_PAD] = &hr__class_pad,
+    [HR_RANDOM_AFFINE] = &hr__class_random_affine,
+    [HR_RANDOM_ROTATION] = &hr__class_random_rotation,
+    [HR_RANDOM_PERSPECTIVE] = &hr__class_random_perspective,
+    [HR_ELASTIC_TRANSFORM] = &hr__class_elastic_transform,
+    [HR_SEQUENCE] = &hr__class_sequence,
+    [HR_RANDOM_APPLY] = &hr__class_random_apply,
+    [HR_RANDOM_CHOICE] = &hr__class_random_choice,
+    [HR_RANDOM_ORDER] = &hr__class_random_order,
+    [HR_RANDOM_INVERT] = &hr__class_random_invert,
+    [HR_RANDOM_POSTERIZE] = &hr__class_random_posterize,
+    [HR_RANDOM_SOLARIZE] = &hr__class_random_solarize,
+    [HR_RANDOM_ADJUST_SHARPNESS] = &hr__class_random_adjust_sharpness,
+    [HR_RANDOM_AUTOCONTRAST] = &hr__class_random_autocontrast,
+    [HR_RANDOM_EQUALIZE] = &hr__class_random_equalize,
+    [HR_RANDOM_CHANNEL_PERMUTATION] = &hr__class_random_channel_permutation,
+    [HR_RANDOM_PHOTOMETRIC_DISTORT] = &hr__class_random_photometric_distort,
+    [HR_GAUSSIAN_BLUR] = &hr__class_gaussian_blur,
+    [HR_GAUSSIAN_NOISE] = &hr__class_gaussian_noise,
+    [HR_RANDOM_ERASING] = &hr__class_random_erasing,
+    [HR_RAND_AUGMENT] = &hr__class_rand_augment,
+    [HR_TRIVIAL_AUGMENT_WIDE] = &hr__class_trivial_augment_wide,
+    [HR_AUTO_AUGMENT] = &hr__class_auto_augment,
+    [HR_AUG_MIX] = &hr__class_aug_mix,
+    [HR_TIMM_RAND_AUGMENT] = &hr__class_timm_rand_augment,
+    [HR_TIMM_AUTO_AUGMENT] = &hr__class_timm_auto_augment,
+    [HR_TIMM_AUG_MIX] = &hr__class_timm_aug_mix,
+    [HR_RANDOM_ZOOM_OUT] = &hr__class_random_zoom_out,
+    [HR_RANDOM_SHORTEST_SIZE] = &hr__class_random_shortest_size,
+    [HR_LETTER_BOX] = &hr__class_letter_box,
+    [HR_RANDOM_IOU_CROP] = &hr__class_random_iou_crop,
+    [HR_CLAMP_BOUNDING_BOXES] = &hr__class_clamp_bounding_boxes,
+    [HR_SANITIZE_BOUNDING_BOXES] = &hr__class_sanitize_bounding_boxes,
+    [HR_RANDOM_WINDOW] = &hr__class_random_window,
+    [HR_CENTER_WINDOW] = &hr__class_center_window,
+    [HR_PAD_OR_TRIM] = &hr__class_pad_or_trim,
+    [HR_MONO] = &hr__class_mono,
+    [HR_CHANNELS] = &hr__class_channels,
+    [HR_RESAMPLE] = &hr__class_resample,
+    [HR_SPEED_PERTURBATION] = &hr__class_speed_perturbation,
+    [HR_GAIN] = &hr__class_gain,
+    [HR_MEL_SPECTROGRAM] = &hr__class_mel_spectrogram,
+    [HR_LOG_MEL] = &hr__class_log_mel,
+    [HR_AMPLITUDE_TO_DB] = &hr__class_amplitude_to_db,
+    [HR_FREQUENCY_MASKING] = &hr__class_frequency_masking,
+    [HR_TIME_MASKING] = &hr__class_time_masking,
 };
 
 const struct hr__operation_class *hr__operation_class(enum hr_operation_kind kind)
@@ -48,59 +89,44 @@ void hr_operation_default(struct hr_operation *operation, enum hr_operation_kind
         class->defaults(operation);
 }
 
-int hr__refuse(struct hr_error *error, const struct hr__bound *bound, const char *format, ...)
+const struct hr__parameter *hr__operation_fields(enum hr_operation_kind kind)
 {
-    char text[HR_ERROR_MESSAGE_BYTES - 64];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return hr__fail(error, -EINVAL, "%s (operation %d of the recipe): %s",
-                    hr_operation_name(bound->operation.kind), bound->position + 1, text);
+    const struct hr__operation_class *class = hr__operation_class(kind);
+    return class ? class->fields : NULL;
 }
 
-int hr__check_size(const struct hr__bound *bound, int height, int width, struct hr_error *error)
+enum hr_operation_kind hr_operation_kind_of(const char *name)
 {
-    if (height >= 1 && height <= HR__MAX_SIDE && width >= 1 && width <= HR__MAX_SIDE)
-        return 0;
-    return hr__refuse(error, bound,
-                      "a size of %d x %d (height x width) is not possible: "
-                      "set both between 1 and %d",
-                      height, width, HR__MAX_SIDE);
+    for (size_t kind = 1; name && kind < sizeof classes / sizeof classes[0]; kind++)
+        if (classes[kind] && !strcmp(name, classes[kind]->name))
+            return (enum hr_operation_kind)kind;
+    return (enum hr_operation_kind)0;
 }
 
-int hr__check_interpolation(const struct hr__bound *bound, enum hr_interpolation interpolation,
-                            struct hr_error *error)
+int hr_operation_set(struct hr_operation *operation, const char *parameter, const double *values,
+                     size_t count, struct hr_error *error)
 {
-    if (interpolation == HR_BILINEAR || interpolation == HR_BICUBIC)
-        return 0;
-    return hr__refuse(error, bound, "interpolation %d is unknown: use bilinear or bicubic",
-                      (int)interpolation);
-}
-
-int hr__check_probability(const struct hr__bound *bound, double p, struct hr_error *error)
-{
-    if (p >= 0 && p <= 1)
-        return 0;
-    return hr__refuse(error, bound, "the probability p = %g is outside 0..1", p);
-}
-
-int hr__check_color_place(const struct hr__bound *bound, const struct hr__state *state, int clamps,
-                          struct hr_error *error)
-{
-    if (state->normalized)
-        return hr__refuse(
-            error, bound,
-            "the colours are no longer 0..1 after Normalize: put it before Normalize");
-    if (clamps && state->dtype != HR_UINT8 && !state->scaled)
-        return hr__refuse(error, bound,
-                          "floats are expected in 0..1 here, but the ToDtype before "
-                          "it leaves 0..255: set its scale, or put it after");
+    const char *name = hr_operation_name(operation->kind);
+    const struct hr__parameter *f = hr__operation_fields(operation->kind);
+    if (!f)
+        return hr__fail(error, -EINVAL, "there is no operation of kind %d", (int)operation->kind);
+    while (f->name && strcmp(f->name, parameter))
+        f++;
+    if (!f->name)
+        return hr__fail(error, -ENOENT, "%s has no parameter '%s'", name, parameter);
+    if (count != f->count)
+        return hr__fail(error, -EINVAL, "%s: %s takes %zu numbers, not %zu", name, parameter,
+                        f->count, count);
+    for (size_t i = 0; i < count; i++) {
+        char *at = (char *)operation + f->offset;
+        if (f->type == HR__PARAMETER_REAL) {
+            memcpy(at + i * sizeof(double), &values[i], sizeof(double));
+            continue;
+        }
+        if (!(values[i] >= INT32_MIN && values[i] <= INT32_MAX) || values[i] != rint(values[i]))
+            return hr__fail(error, -EINVAL, "%s: %s = %g is out of range: whole numbers of 32 bits",
+                            name, parameter, values[i]);
+        hr__parameter_set_whole(f, at + i * sizeof(int), (int)values[i]);
+    }
     return 0;
-}
-
-void hr__bind_fill(struct hr__bound *bound, const struct hr__state *state, const double fill[3])
-{
-    for (int c = 0; c < 3; c++)
-        bound->fill[c] = (float)((fill[c] - state->shift[c]) / state->scale[c]);
 }

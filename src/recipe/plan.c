@@ -1,6 +1,6 @@
 /*
- * Builds plans: appends steps, traces the needed region backwards through them, and folds them for
- * the fused pass.
+ * Builds plans: appends steps, traces the needed region backwards through them, and decides which
+ * the fused pass runs.
  *
  * Computing only a region is exact by construction: the weights of a resize depend only on the
  * sizes of the whole axes, never on the region, so a smaller region gives the same bits for its
@@ -9,21 +9,25 @@
 #include "recipe/plan.h"
 
 #include "base/error.h"
-#include "recipe/operation.h"
+#include "recipe/filter.h"
+#include "recipe/fold.h"
+#include "recipe/group.h"
 #include "recipe/orient.h"
+#include "recipe/rows_geometry.h"
 #include "recipe/scratch.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <string.h>
 
 int hr__plan_width(const struct hr__prepare_plan *plan)
 {
-    return plan->count ? plan->step[plan->count - 1].width : plan->width;
+    return hr__width_before(plan, plan->count);
 }
 
 int hr__plan_height(const struct hr__prepare_plan *plan)
 {
-    return plan->count ? plan->step[plan->count - 1].height : plan->height;
+    return hr__height_before(plan, plan->count);
 }
 
 static struct hr__step *append(struct hr__prepare_plan *plan, enum hr__step_kind kind, int width,
@@ -39,6 +43,7 @@ static struct hr__step *append(struct hr__prepare_plan *plan, enum hr__step_kind
 
 void hr__plan_crop(struct hr__prepare_plan *plan, int x, int y, int width, int height)
 {
+    hr__rows_cut(&plan->rows, x, y, width, height);
     if (width == hr__plan_width(plan) && height == hr__plan_height(plan))
         return;
     struct hr__step *step = append(plan, HR__STEP_CROP, width, height);
@@ -49,11 +54,12 @@ void hr__plan_crop(struct hr__prepare_plan *plan, int x, int y, int width, int h
 void hr__plan_pad(struct hr__prepare_plan *plan, const int padding[4], enum hr_padding_mode mode,
                   const float fill[3])
 {
+    int width = hr__plan_width(plan) + padding[0] + padding[2];
+    int height = hr__plan_height(plan) + padding[1] + padding[3];
+    hr__rows_cut(&plan->rows, -padding[0], -padding[1], width, height);
     if (!padding[0] && !padding[1] && !padding[2] && !padding[3])
         return;
-    struct hr__step *step =
-        append(plan, HR__STEP_PAD, hr__plan_width(plan) + padding[0] + padding[2],
-               hr__plan_height(plan) + padding[1] + padding[3]);
+    struct hr__step *step = append(plan, HR__STEP_PAD, width, height);
     step->u.pad.left = padding[0];
     step->u.pad.top = padding[1];
     step->u.pad.mode = mode;
@@ -66,20 +72,41 @@ void hr__plan_resize(struct hr__prepare_plan *plan, int width, int height,
 {
     if (width == hr__plan_width(plan) && height == hr__plan_height(plan))
         return;
+    hr__rows_scale(&plan->rows, (double)width / hr__plan_width(plan),
+                   (double)height / hr__plan_height(plan));
     struct hr__step *step = append(plan, HR__STEP_RESIZE, width, height);
     step->u.resize.interpolation = interpolation;
-    step->u.resize.antialias = antialias;
+    step->u.resize.antialias = antialias && !hr__is_nearest(interpolation);
 }
 
 void hr__plan_flip(struct hr__prepare_plan *plan, enum hr__step_kind kind)
 {
+    if (kind == HR__STEP_FLIP_X)
+        hr__rows_mirror(&plan->rows, 0, hr__plan_width(plan));
+    else
+        hr__rows_mirror(&plan->rows, 1, hr__plan_height(plan));
     append(plan, kind, hr__plan_width(plan), hr__plan_height(plan));
 }
 
 void hr__plan_color(struct hr__prepare_plan *plan, enum hr__step_kind kind, double factor)
 {
     append(plan, kind, hr__plan_width(plan), hr__plan_height(plan))->u.factor = (float)factor;
-    plan->colors++;
+}
+
+struct hr__step *hr__plan_filter(struct hr__prepare_plan *plan, const struct hr__filter *filter,
+                                 int width, int height)
+{
+    struct hr__step *step = append(plan, HR__STEP_FILTER, width, height);
+    memset(&step->u.filter, 0, sizeof step->u.filter);
+    step->u.filter.filter = filter;
+    plan->bytes = plan->count;
+    return step;
+}
+
+struct hr_region hr__whole_source(const struct hr__step *step, int width, int height,
+                                  const struct hr_region *need)
+{
+    return (struct hr_region){0, 0, width, height};
 }
 
 int hr__pad_index(int i, int size, enum hr_padding_mode mode)
@@ -159,7 +186,11 @@ static struct hr_region step_source(const struct hr__step *step, int width, int 
         source.y = height - need->y - need->height;
         break;
     case HR__STEP_CONTRAST: /* needs the mean of the whole picture */
-        source = (struct hr_region){0, 0, width, height};
+        source = hr__whole_source(step, width, height, need);
+        break;
+    case HR__STEP_FILTER:
+        if (step->u.filter.filter->source)
+            source = step->u.filter.filter->source(step, width, height, need);
         break;
     default:
         break;
@@ -167,16 +198,17 @@ static struct hr_region step_source(const struct hr__step *step, int width, int 
     return source;
 }
 
-static void walk_backwards(struct hr__prepare_plan *plan)
+/* Sets what is needed of each step in [first, last), where `need` is needed of the last. Returns
+ * what the first reads. */
+static struct hr_region walk_backwards(struct hr__prepare_plan *plan, int first, int last,
+                                       struct hr_region need)
 {
-    struct hr_region need = {0, 0, hr__plan_width(plan), hr__plan_height(plan)};
-    for (int i = plan->count - 1; i >= 0; i--) {
-        int width = i ? plan->step[i - 1].width : plan->width;
-        int height = i ? plan->step[i - 1].height : plan->height;
+    for (int i = last - 1; i >= first; i--) {
         plan->step[i].need = need;
-        need = step_source(&plan->step[i], width, height, &need);
+        need = step_source(&plan->step[i], hr__width_before(plan, i), hr__height_before(plan, i),
+                           &need);
     }
-    plan->source = need;
+    return need;
 }
 
 /* Refuses an image that becomes larger inside the recipe than any image may be: for example a long
@@ -202,129 +234,6 @@ static int check_inside(const struct hr__prepare_plan *plan, uint64_t max_pixels
     return 0;
 }
 
-/* The folding of one direction. `begin` and `count` are pixels of the crop before the resize, and
- * the window of the result after it. */
-struct fold {
-    int before, in; /* crop before the resize: origin and pixels */
-    int out;        /* pixels of the resized axis; 0: no resize yet */
-    int first, count, flip;
-};
-
-static void fold_crop(struct fold *f, int at, int size)
-{
-    f->first = f->flip ? f->first + f->count - at - size : f->first + at;
-    f->count = size;
-}
-
-static void fold_resize(struct fold *f, int out)
-{
-    f->before = f->first;
-    f->in = f->count;
-    f->out = out;
-    f->first = 0;
-    f->count = out;
-}
-
-static struct hr__axis fold_axis(const struct fold *f, int size)
-{
-    struct hr__axis axis = {.in = f->out ? f->in : size,
-                            .out = f->out ? f->out : size,
-                            .first = f->first,
-                            .count = f->count,
-                            .origin = f->before,
-                            .flip = f->flip};
-    return axis;
-}
-
-/* Returns non-zero if all but the colour steps were folded into the two axes. */
-static int fold_steps(struct hr__prepare_plan *plan)
-{
-    struct fold x = {.count = plan->width}, y = {.count = plan->height};
-    int colors = 0;
-    plan->interpolation = HR_BILINEAR;
-    plan->antialias = 1;
-    for (int i = 0; i < plan->count; i++) {
-        const struct hr__step *step = &plan->step[i];
-        switch (step->kind) {
-        case HR__STEP_CROP:
-            if (colors)
-                return 0;
-            fold_crop(&x, step->u.crop.x, step->width);
-            fold_crop(&y, step->u.crop.y, step->height);
-            break;
-        case HR__STEP_RESIZE:
-            if (colors || x.out)
-                return 0;
-            fold_resize(&x, step->width);
-            fold_resize(&y, step->height);
-            plan->interpolation = step->u.resize.interpolation;
-            plan->antialias = step->u.resize.antialias;
-            break;
-        case HR__STEP_FLIP_X:
-            x.flip = !x.flip;
-            break;
-        case HR__STEP_FLIP_Y:
-            y.flip = !y.flip;
-            break;
-        case HR__STEP_PAD:
-            return 0;
-        default: /* flips commute with every colour step, so they may follow one */
-            colors++;
-        }
-    }
-    plan->x = fold_axis(&x, plan->width);
-    plan->y = fold_axis(&y, plan->height);
-    return 1;
-}
-
-/* Returns non-zero if the fused pass supports the folded steps. */
-static int fits(const struct hr__prepare_plan *plan)
-{
-    struct hr__fused_job job = {.x = plan->x,
-                                .y = plan->y,
-                                .interpolation = plan->interpolation,
-                                .antialias = plan->antialias};
-    return hr__fused_fits(&job);
-}
-
-/* Lets the folded axis, along `size` pixels of the image, read a halved image. `mirrored`: its
- * pixels are counted from the other end, where the last halved pixel may exceed the image. */
-static void halve_axis(struct hr__axis *axis, int size, int mirrored, int halvings)
-{
-    int unit = 1 << halvings;
-    int before = mirrored ? (unit - size % unit) % unit : 0;
-    axis->halvings = halvings;
-    axis->lead = (axis->origin + before) % unit;
-    axis->origin = (axis->origin + before) / unit;
-}
-
-/* Halves the image as often as possible while the crop keeps at least the pixels of its result. */
-static void halve(struct hr__prepare_plan *plan, enum hr_image_format format)
-{
-    int n = plan->antialias ? hr__format_halvings(format) : 0, columns, rows;
-    while (n && (plan->x.in >> n < plan->x.out || plan->y.in >> n < plan->y.out))
-        n--;
-    hr__orient_mirrors(plan->orientation, &columns, &rows);
-    halve_axis(&plan->x, plan->width, columns, n);
-    halve_axis(&plan->y, plan->height, rows, n);
-    plan->halvings = n;
-}
-
-/* Returns what the fused pass reads. With flips before a resize it may differ by a pixel from what
- * the single steps read. */
-static struct hr_region fused_source(const struct hr__prepare_plan *plan)
-{
-    struct hr_region source;
-    int x_end, y_end;
-    hr__axis_source(&plan->x, plan->interpolation, plan->antialias, &source.x, &x_end);
-    hr__axis_source(&plan->y, plan->interpolation, plan->antialias, &source.y, &y_end);
-    source.width = x_end - source.x;
-    source.height = y_end - source.y;
-    source.x += plan->x.origin;
-    source.y += plan->y.origin;
-    return source;
-}
-
 static void start(struct hr__prepare_plan *plan, const struct hr_recipe *recipe,
                   const struct hr_image_info *info)
 {
@@ -333,26 +242,63 @@ static void start(struct hr__prepare_plan *plan, const struct hr_recipe *recipe,
     plan->width = plan->orientation >= 5 ? info->height : info->width;
     plan->height = plan->orientation >= 5 ? info->width : info->height;
     plan->count = 0;
-    plan->colors = 0;
+    plan->bytes = 0;
+    plan->erasings = 0;
     plan->halvings = 0;
+}
+
+/* Decides whether the fused pass runs the fold, and returns what it reads: by `source` if step by
+ * step. halves: the format to decode at a smaller scale, if that is allowed; else 0. */
+static struct hr_region choose_pass(struct hr__prepare_plan *plan, struct hr__fold *fold,
+                                    enum hr_image_format halves, struct hr_region source)
+{
+    int n = fold->fused && halves ? hr__fold_halve(fold, plan, halves) : 0;
+    fold->fused = fold->fused && hr__fold_fits(fold);
+    if (!fold->fused)
+        return source;
+    plan->halvings = n;
+    return hr__fold_source(fold);
+}
+
+/* Plans what happens after the last filter. Returns what it reads. */
+static struct hr_region plan_rest(struct hr__prepare_plan *plan, enum hr_image_format halves)
+{
+    struct hr__fold *rest = &plan->rest;
+    struct hr_region all = {0, 0, hr__plan_width(plan), hr__plan_height(plan)};
+    rest->first = plan->bytes;
+    rest->last = plan->count;
+    rest->fused = hr__fold_steps(plan, rest) == rest->last;
+    struct hr_region source = walk_backwards(plan, rest->first, rest->last, all);
+    return choose_pass(plan, rest, halves, source);
+}
+
+/* Plans the steps up to the last filter, of whose result `need` is needed. Returns what they
+ * read. */
+static struct hr_region plan_bytes(struct hr__prepare_plan *plan, enum hr_image_format halves,
+                                   struct hr_region need)
+{
+    struct hr__fold *head = &plan->head;
+    head->first = 0;
+    head->last = plan->bytes;
+    head->last = hr__fold_steps(plan, head);
+    need = walk_backwards(plan, head->last, plan->bytes, need);
+    hr__fold_narrow(head, &need);
+    head->fused = !head->colors; /* after a ToDtype to floats, before one to uint8 */
+    return choose_pass(plan, head, halves, walk_backwards(plan, 0, head->last, need));
 }
 
 /* Folds the plan, halves the image if that is allowed, and finds what to read. */
 static int finish(struct hr__prepare_plan *plan, const struct hr_recipe *recipe,
                   const struct hr_image_info *info, struct hr_error *error)
 {
-    walk_backwards(plan);
-    plan->fused = fold_steps(plan);
-    if (plan->fused && recipe->options.inexact)
-        halve(plan, info->format);
-    plan->fused = plan->fused && fits(plan);
-    if (!plan->fused) {
-        plan->halvings = 0;
+    enum hr_image_format halves = recipe->options.inexact ? info->format : (enum hr_image_format)0;
+    plan->source = plan_rest(plan, plan->bytes ? (enum hr_image_format)0 : halves);
+    if (plan->bytes)
+        plan->source = plan_bytes(plan, halves, plan->source);
+    if (plan->bytes || !plan->rest.fused) {
         int r = check_inside(plan, recipe->options.max_pixels, error);
         if (r)
             return r;
-    } else {
-        plan->source = fused_source(plan);
     }
     int width = ((info->width - 1) >> plan->halvings) + 1;
     int height = ((info->height - 1) >> plan->halvings) + 1;
@@ -370,18 +316,19 @@ int hr__recipe_plan(const struct hr_recipe *recipe, struct hr__scratch *scratch,
     if (r)
         return r;
     start(plan, recipe, info);
-    for (int i = 0; i < recipe->count; i++) {
-        const struct hr__bound *bound = &recipe->operation[i];
-        const struct hr__operation_class *class = hr__operation_class(bound->operation.kind);
-        if (!class->draw)
-            continue;
-        struct hr__random random;
-        uint64_t purpose = HR__PURPOSE_OPERATION + ((uint64_t)bound->position << 8);
-        hr__random_init(&random, key->seed, purpose, key->epoch, key->index);
-        r = class->draw(bound, &random, plan, error);
-        if (r)
-            return r;
-    }
+    r = hr__rows_begin(scratch, error);
+    if (r)
+        return r;
+    hr__rows_orient(&plan->rows, plan->orientation, plan->width, plan->height);
+    r = hr__draw_operations(recipe, key, plan, error);
+    if (r)
+        return r;
+    int width = hr__plan_width(plan), height = hr__plan_height(plan);
+    if (width != recipe->spec.width || height != recipe->spec.height)
+        return hr__fail(error, -EINVAL,
+                        "the recipe makes %d x %d pixels (height x width) of this image instead of "
+                        "%d x %d: please report this as an error of Headrace",
+                        height, width, recipe->spec.height, recipe->spec.width);
     r = finish(plan, recipe, info, error);
     if (r)
         return r;

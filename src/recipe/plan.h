@@ -4,8 +4,11 @@
  *
  * Drawing appends steps (crop, pad, resize, flip, colour); each knows the size of its result. Then
  * the needed region is traced backwards from the whole output to the image, so that only what the
- * output needs is decoded and computed. If the steps are crops and flips, at most one resize, crops
- * and flips, then colours, they are also folded into one axis per direction for the fused pass.
+ * output needs is decoded and computed. Steps that are crops and flips, at most one resize, crops
+ * and flips, then colours, are also folded into one axis per direction for the fused pass (fold.h).
+ *
+ * A plan with filters has three parts: `head`, which is folded, then steps on bytes up to the last
+ * filter (filter.h), then `rest`, which makes the tensor as if those bytes were the image.
  *
  * All coordinates refer to the image after EXIF orientation, where that is applied; only `region`
  * refers to the image as stored.
@@ -19,6 +22,7 @@
 
 #include "recipe/fused.h"
 #include "recipe/resample.h"
+#include "recipe/rows.h"
 
 #include <headrace/prepare.h>
 #include <headrace/recipe.h>
@@ -34,7 +38,11 @@ enum hr__step_kind {
     HR__STEP_SATURATION,
     HR__STEP_HUE,
     HR__STEP_GRAYSCALE,
+    HR__STEP_FILTER, /* on bytes; see filter.h */
 };
+
+struct hr__filter;
+struct hr__bound;
 
 struct hr__step {
     enum hr__step_kind kind;
@@ -54,11 +62,38 @@ struct hr__step {
             int antialias;
         } resize;
         float factor; /* brightness, contrast, saturation; hue: turns, -0.5..0.5 */
+        struct {
+            const struct hr__filter *filter;
+            double value[11]; /* the filter's parameters */
+            int word[4];
+            uint64_t seed; /* of its noise */
+        } filter;
     } u;
 };
 
-/* An operation appends at most four steps. */
-#define HR__PLAN_MAX_STEPS 128
+/* Most steps of a plan, and most that one operation may append: a recipe has 32 operations. */
+#define HR__PLAN_MAX_STEPS      1024
+#define HR__OPERATION_MAX_STEPS 32
+
+/* Most rectangles of a plan that RandomErasing sets. */
+#define HR__PLAN_MAX_ERASINGS 64
+
+struct hr__erasing {
+    struct hr_region rectangle; /* of the tensor */
+    const struct hr__bound *bound;
+    uint64_t seed;
+};
+
+/* Steps [first, last) of a plan, folded for the fused pass. */
+struct hr__fold {
+    int first, last;
+    int fused; /* non-zero: x and y represent all but the colour steps, and the fused pass
+                  supports them */
+    struct hr__axis x, y; /* origin: of the crop, in the image before step `first` */
+    enum hr_interpolation interpolation;
+    int antialias;
+    int colors; /* number of colour steps */
+};
 
 struct hr__prepare_plan {
     int width, height;       /* of the oriented image */
@@ -66,14 +101,27 @@ struct hr__prepare_plan {
     struct hr_region source; /* what the first step reads, in the oriented image */
     struct hr_region region; /* the same in the stored image: what to decode */
     int halvings;            /* how many times the decoder has to halve the image; 0..3 */
-    int fused;               /* non-zero: axes x and y represent all but the colour steps */
-    struct hr__axis x, y;    /* origin: of the crop, in the oriented image */
-    enum hr_interpolation interpolation;
-    int antialias;
-    int colors; /* number of colour steps */
+    int bytes; /* number of steps, from the first, that run on bytes: up to the last filter */
+    /* head: with filters, the steps before the first of them that can be folded. rest: the steps
+     * after the last filter; without filters, all. */
+    struct hr__fold head, rest;
     int count;
     struct hr__step step[HR__PLAN_MAX_STEPS];
+    int erasings;
+    struct hr__erasing erasing[HR__PLAN_MAX_ERASINGS]; /* in the finished tensor; see erase.h */
+    struct hr__plan_rows rows;
 };
+
+/* The size of the image that step i reads. */
+static inline int hr__width_before(const struct hr__prepare_plan *plan, int i)
+{
+    return i ? plan->step[i - 1].width : plan->width;
+}
+
+static inline int hr__height_before(const struct hr__prepare_plan *plan, int i)
+{
+    return i ? plan->step[i - 1].height : plan->height;
+}
 
 /* The size of the result of the steps so far. */
 int hr__plan_width(const struct hr__prepare_plan *plan);
@@ -98,7 +146,7 @@ int hr__pad_index(int i, int size, enum hr_padding_mode mode);
 
 static inline int hr__step_is_color(const struct hr__step *step)
 {
-    return step->kind >= HR__STEP_BRIGHTNESS;
+    return step->kind >= HR__STEP_BRIGHTNESS && step->kind <= HR__STEP_GRAYSCALE;
 }
 
 #endif

@@ -93,5 +93,20 @@ static int draw(const struct hr__bound *bound, struct hr__random *random,
     return 0;
 }
 
-const struct hr__operation_class hr__class_random_resized_crop = {"RandomResizedCrop", defaults,
-                                                                  check, draw};
+static const struct hr__parameter fields[] = {
+    {"height", HR__INTEGER(random_resized_crop.height)},
+    {"width", HR__INTEGER(random_resized_crop.width)},
+    {"scale", HR__REALS(random_resized_crop.scale)},
+    {"ratio", HR__REALS(random_resized_crop.ratio)},
+    {"interpolation", HR__WORD(random_resized_crop.interpolation, hr__interpolation_words)},
+    {"antialias", HR__FLAG(random_resized_crop.antialias)},
+    {0},
+};
+
+const struct hr__operation_class hr__class_random_resized_crop = {
+    .name = "RandomResizedCrop",
+    .fields = fields,
+    .defaults = defaults,
+    .check = check,
+    .draw = draw,
+};

@@ -6,7 +6,10 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/versioned.h"
-#include "recipe/operation.h"
+#include "recipe/erase.h"
+#include "recipe/group.h"
+#include "recipe/sound.h"
+#include "recipe/tensor.h"
 
 #include <errno.h>
 #include <math.h>
@@ -15,25 +18,13 @@
 
 /* Pillow raises DecompressionBombError above this. */
 #define DEFAULT_MAX_PIXELS 178956970
-
-size_t hr_dtype_bytes(enum hr_dtype dtype)
-{
-    switch (dtype) {
-    case HR_UINT8:
-        return 1;
-    case HR_FLOAT16:
-    case HR_BFLOAT16:
-        return 2;
-    case HR_FLOAT32:
-        return 4;
-    }
-    return 0;
-}
+#define DEFAULT_MAX_SOURCE (UINT64_C(64) << 20)
 
 void hr_recipe_options_init(struct hr_recipe_options *options, size_t size)
 {
     static const struct hr_recipe_options defaults = {.layout = HR_NCHW,
-                                                      .max_pixels = DEFAULT_MAX_PIXELS};
+                                                      .max_pixels = DEFAULT_MAX_PIXELS,
+                                                      .max_source_bytes = DEFAULT_MAX_SOURCE};
     hr__versioned_default(options, size, &defaults, sizeof defaults);
 }
 
@@ -54,31 +45,46 @@ static int read_options(struct hr_recipe_options *out, const struct hr_recipe_op
                         (int)out->damaged, HR_DAMAGED_REFUSE, HR_DAMAGED_ACCEPT);
     out->inexact = !!out->inexact;
     out->reserved = 0;
+    if (!out->max_source_bytes)
+        return hr__fail(error, -EINVAL, "max_source_bytes 0 would refuse every file: set a limit");
     if (!out->max_pixels)
         return hr__fail(error, -EINVAL, "max_pixels 0 would refuse every image: set a limit");
     return 0;
 }
 
 static int bind_operations(struct hr_recipe *recipe, const struct hr_operation *operations,
-                           struct hr__state *state, struct hr_error *error)
+                           struct hr_error *error)
 {
     for (int i = 0; i < recipe->count; i++) {
-        struct hr__bound *bound = &recipe->operation[i];
-        const struct hr__operation_class *class = hr__operation_class(operations[i].kind);
-        if (!class)
+        struct hr__bound *bound = &recipe->operation[i], *first = &recipe->operation[0];
+        bound->class = hr__operation_class(operations[i].kind);
+        if (!bound->class)
             return hr__fail(error, -EINVAL, "operation %d of the recipe has the unknown kind %d",
                             i + 1, (int)operations[i].kind);
         bound->operation = operations[i];
         bound->position = i;
-        int r = class->check(bound, state, error);
-        if (r)
-            return r;
+        if (!bound->class->sound != !first->class->sound)
+            return hr__refuse(
+                error, bound,
+                "it is of %s, and the recipe begins with %s, which is of %s: a recipe "
+                "has one kind of samples",
+                bound->class->sound ? "sounds" : "images", first->class->name,
+                first->class->sound ? "sounds" : "images");
     }
+    return 0;
+}
+
+/* Checks the operations of a recipe of images. */
+static int check_images(struct hr_recipe *recipe, struct hr__state *state, struct hr_error *error)
+{
+    int r = hr__check_operations(recipe, state, error);
+    if (r)
+        return r;
     if (!state->width)
         return hr__fail(
             error, -EINVAL,
             "the recipe's output has no fixed size: it needs a "
-            "RandomResizedCrop, CenterCrop, RandomCrop or a Resize to height and width");
+            "RandomResizedCrop, CenterCrop, RandomCrop, LetterBox or a Resize to height and width");
     return 0;
 }
 
@@ -88,8 +94,14 @@ static int check_inexact(const struct hr_recipe *recipe, struct hr_error *error)
     int shrinks = 0;
     for (int i = 0; i < recipe->count; i++) {
         const struct hr_operation *o = &recipe->operation[i].operation;
-        shrinks |= o->kind == HR_RESIZE && o->u.resize.antialias;
-        shrinks |= o->kind == HR_RANDOM_RESIZED_CROP && o->u.random_resized_crop.antialias;
+        shrinks |= o->kind == HR_RESIZE && o->u.resize.antialias &&
+                   !hr__is_nearest(o->u.resize.interpolation);
+        shrinks |= o->kind == HR_RANDOM_RESIZED_CROP && o->u.random_resized_crop.antialias &&
+                   !hr__is_nearest(o->u.random_resized_crop.interpolation);
+        shrinks |= o->kind == HR_RANDOM_SHORTEST_SIZE && o->u.random_shortest_size.antialias &&
+                   !hr__is_nearest(o->u.random_shortest_size.interpolation);
+        shrinks |= o->kind == HR_LETTER_BOX && o->u.letter_box.antialias &&
+                   !hr__is_nearest(o->u.letter_box.interpolation);
     }
     if (!recipe->options.inexact || shrinks)
         return 0;
@@ -109,11 +121,11 @@ static int set_output(struct hr_recipe *recipe, const struct hr__state *state,
                         state->height, state->width, HR__MAX_SIDE);
     spec->dtype = state->dtype;
     spec->layout = recipe->options.layout;
-    spec->channels = 3;
-    spec->height = state->height;
-    spec->width = state->width;
-    spec->bytes =
-        (size_t)3 * (size_t)state->height * (size_t)state->width * hr_dtype_bytes(state->dtype);
+    hr__tensor_image(spec, 3, state->height, state->width);
+    for (int i = 0; i < recipe->count; i++) {
+        if (recipe->operation[i].operation.kind == HR_RANDOM_ERASING)
+            hr__erasing_finish(&recipe->operation[i], state);
+    }
     for (int c = 0; c < 3; c++) {
         recipe->scale[c] = (float)state->scale[c];
         recipe->shift[c] = (float)state->shift[c];
@@ -141,17 +153,40 @@ int hr_recipe_create(struct hr_recipe **out, const struct hr_operation *operatio
     recipe->count = (int)count;
     int r = read_options(&recipe->options, options, error);
     if (!r)
-        r = bind_operations(recipe, operations, &state, error);
-    if (!r)
-        r = check_inexact(recipe, error);
-    if (!r)
-        r = set_output(recipe, &state, error);
+        r = bind_operations(recipe, operations, error);
+    if (!r && count && recipe->operation[0].class->sound) {
+        r = hr__sound_recipe(recipe, error);
+    } else if (!r) {
+        r = check_images(recipe, &state, error);
+        if (!r)
+            r = check_inexact(recipe, error);
+        if (!r)
+            r = set_output(recipe, &state, error);
+    }
     if (r) {
         hr_recipe_unref(&recipe);
         return r;
     }
     *out = recipe;
     return 0;
+}
+
+int hr__recipe_create_raw(struct hr_recipe **out, size_t bytes, struct hr_error *error)
+{
+    *out = hr__alloc(HR__TAG_RECIPE, 1, sizeof **out);
+    if (!*out)
+        return hr__fail(error, -ENOMEM, "out of memory for a recipe");
+    atomic_init(&(*out)->references, 1);
+    hr_recipe_options_default(&(*out)->options);
+    (*out)->is_raw = 1;
+    (*out)->spec = (struct hr_tensor_spec){.dtype = HR_UINT8, .layout = HR_NCHW};
+    hr__tensor_image(&(*out)->spec, 1, 1, (int)bytes);
+    return 0;
+}
+
+size_t hr__recipe_raw_bytes(const struct hr_recipe *recipe)
+{
+    return recipe->is_raw ? recipe->spec.bytes : 0;
 }
 
 struct hr_recipe *hr_recipe_ref(struct hr_recipe *recipe)
@@ -165,8 +200,22 @@ void hr_recipe_unref(struct hr_recipe **recipe)
     struct hr_recipe *r = *recipe;
     *recipe = NULL;
     /* release, then acquire: all uses by other owners happen before the free */
-    if (r && atomic_fetch_sub_explicit(&r->references, 1, memory_order_acq_rel) == 1)
-        hr__free(r);
+    if (!r || atomic_fetch_sub_explicit(&r->references, 1, memory_order_acq_rel) != 1)
+        return;
+    for (int v = 0; v < r->views; v++)
+        hr_recipe_unref(&r->view[v]);
+    hr__mel_destroy(&r->mel);
+    hr__free(r);
+}
+
+size_t hr_recipe_views(const struct hr_recipe *recipe)
+{
+    return recipe->views ? (size_t)recipe->views : 1;
+}
+
+const struct hr_recipe *hr__recipe_view(const struct hr_recipe *recipe, size_t view)
+{
+    return recipe->views ? recipe->view[view] : recipe;
 }
 
 size_t hr__recipe_count(const struct hr_recipe *recipe)
@@ -186,10 +235,19 @@ const struct hr_recipe_options *hr__recipe_options(const struct hr_recipe *recip
 
 int hr__recipe_cache_form(const struct hr_recipe *recipe, int *form, struct hr_error *error)
 {
+    if (recipe->is_sound) {
+        if (*form == HR_FORM_AUTO)
+            *form = HR_FORM_ENCODED;
+        return *form == HR_FORM_ENCODED
+                   ? 0
+                   : hr__fail(error, -EINVAL,
+                              "a cache of sounds keeps their files (the form encoded), not %s",
+                              hr_form_name((enum hr_form) * form));
+    }
     if (!recipe->options.inexact)
         return 0;
     if (*form == HR_FORM_AUTO)
-        *form = HR_FORM_ENCODED;
+        *form = HR_FORM_INDEXED;
     if (hr__form_is_scalable((enum hr_form) * form))
         return 0;
     return hr__fail(error, -EINVAL,
@@ -202,4 +260,9 @@ int hr__recipe_cache_form(const struct hr_recipe *recipe, int *form, struct hr_e
 void hr_recipe_output(const struct hr_recipe *recipe, struct hr_tensor_spec *spec)
 {
     *spec = recipe->spec;
+}
+
+void hr_recipe_view_output(const struct hr_recipe *recipe, size_t view, struct hr_tensor_spec *spec)
+{
+    *spec = hr__recipe_view(recipe, view)->spec;
 }

@@ -22,10 +22,23 @@
 
 struct hr__prepare_plan; /* the drawn parameters of one sample; see plan.h */
 struct hr__scratch;      /* one thread's memory for running recipes */
+struct hr__sample_rows;
 
 int hr__scratch_create(struct hr__scratch **out, struct hr_error *error);
 void hr__scratch_destroy(struct hr__scratch **scratch);
+/* Sets the rows of the samples that are planned from now on; NULL (default): they have none. */
+void hr__scratch_set_rows(struct hr__scratch *scratch, const struct hr__sample_rows *rows);
 size_t hr__scratch_memory(const struct hr__scratch *scratch);
+
+/* Returns the recipe of one view, owned by the recipe; of a recipe without views, itself. */
+const struct hr_recipe *hr__recipe_view(const struct hr_recipe *recipe, size_t view);
+
+/* Makes a recipe without operations, for samples that are tensors of `bytes` bytes already. It
+ * copies them. Errors: -ENOMEM. */
+int hr__recipe_create_raw(struct hr_recipe **out, size_t bytes, struct hr_error *error);
+
+/* Returns the bytes of such a recipe's samples; 0: it is another recipe. */
+size_t hr__recipe_raw_bytes(const struct hr_recipe *recipe);
 
 /* The operations and options that the recipe was created from, for creating an equal one. Owned by
  * the recipe. */
@@ -40,8 +53,27 @@ static inline int hr__form_is_scalable(enum hr_form form)
 }
 
 /* Limits the form that a cache is to keep: with scaled decoding it keeps none that is decoded
- * exactly, and HR_FORM_AUTO becomes one that is not. Errors: -EINVAL: *form is decoded exactly. */
+ * exactly, and HR_FORM_AUTO becomes HR_FORM_INDEXED, the only other form than files that is not.
+ * Errors: -EINVAL: *form is decoded exactly. */
 int hr__recipe_cache_form(const struct hr_recipe *recipe, int *form, struct hr_error *error);
+
+/* Decodes a region with the help of other threads (codec.h). Returns 0 if all of its pixels are in
+ * its room; otherwise the preparer decodes it alone. */
+typedef int (*hr__help_fn)(void *arg, struct hr__decoder *decoder,
+                           const struct hr__shared_region *shared);
+
+/* Sets what decodes the regions that can be shared; none by default. */
+void hr__preparer_set_help(struct hr_preparer *preparer, hr__help_fn help, void *arg);
+
+/* Returns the preparer's decoder, to help with regions of others between two samples. */
+struct hr__decoder *hr__preparer_decoder(struct hr_preparer *preparer);
+
+struct hr__prepared; /* what a preparer makes of a sample; see rows.h */
+
+/* Prepares one image as hr_preparer_run_views does, with its rows. */
+int hr__preparer_run_rows(struct hr_preparer *preparer, const struct hr_recipe *recipe,
+                          const struct hr_item *item, const struct hr_draw_key *key,
+                          const struct hr__prepared *prepared, struct hr_error *error);
 
 /*
  * Draws the parameters for an image described by `info`. The plan is in the scratch and valid until

@@ -2,13 +2,14 @@
  * Filter tables and the float resize; see resample.h.
  *
  * Tables are laid out tap by tap, so that each step is one loop over the outputs, which compilers
- * vectorise; this matters because every random crop needs a new table. Every operation is exact or
- * a correctly rounded IEEE double operation, so the weights do not depend on the vectorisation.
+ * vectorise. Every operation is exact or a correctly rounded IEEE double operation, so the weights
+ * do not depend on the vectorisation.
  */
 #include "recipe/resample.h"
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "recipe/fused_kernels.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -82,9 +83,72 @@ static void source_of(const struct filter *f, int in, int output, int *begin, in
     }
 }
 
+/* The nearest pixels of outputs 0, 1, ... */
+struct nearest {
+    enum hr_interpolation interpolation;
+    int in, output; /* the next output */
+    float scale;    /* of torch */
+    double at;      /* where Pillow is */
+    double step;
+};
+
+static struct nearest nearest_of(const struct hr__axis *axis, enum hr_interpolation interpolation)
+{
+    double step = (double)axis->in / axis->out;
+    return (struct nearest){.interpolation = interpolation,
+                            .in = axis->in,
+                            .scale = (float)axis->in / (float)axis->out,
+                            .at = step * 0.5,
+                            .step = step};
+}
+
+static int next_nearest(struct nearest *n)
+{
+    int pixel;
+    if (n->interpolation == HR_NEAREST)
+        pixel = (int)((float)n->output * n->scale);
+    else if (n->interpolation == HR_NEAREST_EXACT)
+        pixel = (int)(((float)n->output + 0.5f) * n->scale);
+    else
+        pixel = (int)n->at;
+    n->at += n->step;
+    n->output++;
+    return pixel < n->in ? pixel : n->in - 1;
+}
+
+static void nearest_source(const struct hr__axis *axis, enum hr_interpolation interpolation,
+                           int *begin, int *end)
+{
+    struct nearest n = nearest_of(axis, interpolation);
+    while (n.output <= axis->first)
+        *begin = next_nearest(&n);
+    *end = *begin + 1;
+    while (n.output < axis->first + axis->count)
+        *end = next_nearest(&n) + 1;
+}
+
+static void build_nearest(struct hr__taps *taps, const struct hr__axis *axis,
+                          enum hr_interpolation interpolation, int room)
+{
+    struct nearest n = nearest_of(axis, interpolation);
+    memset(taps->weight, 0, (size_t)room * taps->stride * sizeof *taps->weight);
+    while (n.output < axis->first + axis->count) {
+        int j = n.output - axis->first, pixel = next_nearest(&n);
+        if (j < 0)
+            continue;
+        j = axis->flip ? axis->count - 1 - j : j;
+        taps->begin[j] = pixel;
+        taps->weight[j] = 1;
+    }
+}
+
 void hr__axis_source(const struct hr__axis *axis, enum hr_interpolation interpolation,
                      int antialias, int *begin, int *end)
 {
+    if (hr__is_nearest(interpolation)) {
+        nearest_source(axis, interpolation, begin, end);
+        return;
+    }
     struct filter f = filter_of(axis, interpolation, antialias);
     int unused, pixels = hr__axis_pixels(axis);
     source_of(&f, pixels, axis->first, begin, &unused);
@@ -94,7 +158,7 @@ void hr__axis_source(const struct hr__axis *axis, enum hr_interpolation interpol
 int hr__taps_bound(const struct hr__axis *axis, enum hr_interpolation interpolation, int antialias)
 {
     struct filter f = filter_of(axis, interpolation, antialias);
-    int taps = interpolation == HR_BICUBIC ? 4 : 2;
+    int taps = hr__is_nearest(interpolation) ? 1 : interpolation == HR_BICUBIC ? 4 : 2;
     if (antialias && f.scale > 1)
         taps = f.support < 1 << 28 ? (int)(2 * f.support) + 1 : 1 << 29;
     return taps < hr__axis_pixels(axis) ? taps : hr__axis_pixels(axis);
@@ -104,44 +168,6 @@ int hr__taps_bound(const struct hr__axis *axis, enum hr_interpolation interpolat
 static inline int output_at(const struct hr__axis *axis, int j)
 {
     return axis->flip ? axis->first + axis->count - 1 - j : axis->first + j;
-}
-
-static inline double triangle(double x)
-{
-    double w = 1 - fabs(x);
-    return w > 0 ? w : 0;
-}
-
-/* Keys' cubic, a = -0.5. */
-static inline double cubic(double x)
-{
-    x = fabs(x);
-    double inner = ((1.5 * x) - 2.5) * x * x + 1;
-    double outer = (((x - 5) * x + 8) * x - 4) * -0.5;
-    double w = x < 1 ? inner : outer;
-    return x < 2 ? w : 0;
-}
-
-/* Computes the weights of tap t for all outputs, and adds them to the running sums. from[j]: tap
- * 0's distance from the filter's centre; length[j]: number of taps. */
-static void antialias_tap(const struct filter *f, const double *restrict from,
-                          const double *restrict length, int count, int t, double *restrict weight,
-                          double *restrict sum)
-{
-    double inverse = 1.0 / f->stretch;
-    if (f->interpolation == HR_BICUBIC) {
-        for (int j = 0; j < count; j++) {
-            double w = cubic((from[j] + t) * inverse);
-            weight[j] = t < length[j] ? w : 0;
-            sum[j] += weight[j];
-        }
-    } else {
-        for (int j = 0; j < count; j++) {
-            double w = triangle((from[j] + t) * inverse);
-            weight[j] = t < length[j] ? w : 0;
-            sum[j] += weight[j];
-        }
-    }
 }
 
 /* The table has `room` taps, followed by three rows of doubles for intermediate values. */
@@ -157,18 +183,18 @@ static void build_antialias(const struct filter *f, struct hr__taps *taps,
         taps->begin[j] = begin;
         from[j] = begin - centre + 0.5;
         length[j] = antialias_end(f, centre, pixels) - begin;
-        sum[j] = 0;
     }
-    for (int t = 0; t < room; t++)
-        antialias_tap(f, from, length, taps->count, t, taps->weight + (size_t)t * taps->stride,
-                      sum);
-    for (int j = 0; j < taps->count; j++)
-        sum[j] = 1.0 / sum[j];
-    for (int t = 0; t < room; t++) {
-        double *restrict weight = taps->weight + (size_t)t * taps->stride;
-        for (int j = 0; j < taps->count; j++)
-            weight[j] *= sum[j];
-    }
+    hr__fused_kernels(hr__isa())->weigh(&(struct hr__tap_weights){
+        .from = from,
+        .length = length,
+        .inverse = 1.0 / f->stretch,
+        .is_cubic = f->interpolation == HR_BICUBIC,
+        .count = taps->count,
+        .taps = room,
+        .stride = taps->stride,
+        .weight = taps->weight,
+        .sum = sum,
+    });
 }
 
 /* Computes the four cubic convolution weights at fraction `t` (a = -0.75). */
@@ -250,7 +276,9 @@ int hr__taps_build(struct hr__taps *taps, const struct hr__axis *axis,
         taps->begin = NULL;
         return result;
     }
-    if (antialias)
+    if (hr__is_nearest(interpolation))
+        build_nearest(taps, axis, interpolation, room);
+    else if (antialias)
         build_antialias(&f, taps, axis, room);
     else
         build_points(&f, taps, axis, room);

@@ -8,6 +8,10 @@
  * there are 2 or 4 taps, as in torch's interpolate(align_corners=False): bicubic with a = -0.75,
  * and pixels beyond the crop repeat its edge.
  *
+ * Nearest is one tap, without antialias, so that values stay as they are. Which pixel is the
+ * nearest depends on rounding, and is found as torch or Pillow find it: torch's "nearest" at the
+ * output's left edge, the others at its centre; torch in float, Pillow by adding up doubles.
+ *
  * One function here computes the weights in double; all other code rounds those.
  */
 #ifndef HR_RECIPE_RESAMPLE_H
@@ -37,6 +41,11 @@ struct hr__axis {
     int halvings; /* how many times the decoder halved the image */
     int lead;     /* pixels of the image in the crop's halved pixel 0 that precede the crop */
 };
+
+static inline int hr__is_nearest(enum hr_interpolation interpolation)
+{
+    return interpolation >= HR_NEAREST;
+}
 
 /* Returns the number of the crop's pixels, halved or not. */
 static inline int hr__axis_pixels(const struct hr__axis *axis)

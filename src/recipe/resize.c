@@ -11,10 +11,6 @@ static void defaults(struct hr_operation *operation)
     operation->u.resize.antialias = 1;
 }
 
-/* Longest side of a result. Up to this, positions are exact in double, and sums of a few of them
- * fit into int. */
-#define MAX_RESIZED (1 << 28)
-
 /* Computes the result's size. Returns non-zero if both sides are possible. */
 static int resized_size(const struct hr_operation *o, int width, int height, int *out_width,
                         int *out_height)
@@ -32,7 +28,7 @@ static int resized_size(const struct hr_operation *o, int width, int height, int
         new_shorter = (int64_t)((double)(o->u.resize.max_size * new_shorter) / (double)new_longer);
         new_longer = o->u.resize.max_size;
     }
-    if (new_shorter < 1 || new_longer > MAX_RESIZED)
+    if (new_shorter < 1 || new_longer > HR__MAX_RESIZED)
         return 0;
     *out_width = (int)(width <= height ? new_shorter : new_longer);
     *out_height = (int)(width <= height ? new_longer : new_shorter);
@@ -92,4 +88,19 @@ static int draw(const struct hr__bound *bound, struct hr__random *random,
     return 0;
 }
 
-const struct hr__operation_class hr__class_resize = {"Resize", defaults, check, draw};
+static const struct hr__parameter fields[] = {
+    {"height", HR__INTEGER(resize.height)},
+    {"width", HR__INTEGER(resize.width)},
+    {"max_size", HR__INTEGER(resize.max_size)},
+    {"interpolation", HR__WORD(resize.interpolation, hr__interpolation_words)},
+    {"antialias", HR__FLAG(resize.antialias)},
+    {0},
+};
+
+const struct hr__operation_class hr__class_resize = {
+    .name = "Resize",
+    .fields = fields,
+    .defaults = defaults,
+    .check = check,
+    .draw = draw,
+};

@@ -1,8 +1,10 @@
 /*
- * Runs a plan: by the fused pass if the plan was folded for it, else by the general path. If a
- * folded plan ends with colours, they run on float planes from the fused pass, before scale, shift
- * and cast.
+ * Runs a plan: the steps up to the last filter on bytes, the rest by the fused pass if it was
+ * folded, else by the general path. If a fold ends with colours, they run on float planes from the
+ * fused pass, before scale, shift and cast.
  */
+#include "recipe/erase.h"
+#include "recipe/fold.h"
 #include "recipe/general.h"
 #include "recipe/operation.h"
 #include "recipe/orient.h"
@@ -29,49 +31,36 @@ static int orient(struct hr__scratch *scratch, const struct hr__prepare_plan *pl
     return 0;
 }
 
-/* Runs the folded steps, without colours, to `out`. */
-static int run_fused(struct hr__scratch *scratch, const struct hr__prepare_plan *plan,
-                     struct hr__fused_job *job, struct hr_error *error)
-{
-    job->x = plan->x;
-    job->y = plan->y;
-    job->x.origin -= plan->source.x;
-    job->y.origin -= plan->source.y;
-    job->interpolation = plan->interpolation;
-    job->antialias = plan->antialias;
-    return hr__fused_run(scratch->fused, job, error);
-}
-
 static int run_fused_tensor(const struct hr_recipe *recipe, struct hr__scratch *scratch,
-                            const struct hr__prepare_plan *plan, const struct hr__planar *pixels,
-                            void *out, struct hr_error *error)
+                            const struct hr__fold *fold, const struct hr__window *window, void *out,
+                            struct hr_error *error)
 {
     struct hr__fused_job job = {
-        .pixels = pixels, .dtype = recipe->spec.dtype, .layout = recipe->spec.layout, .out = out};
+        .dtype = recipe->spec.dtype, .layout = recipe->spec.layout, .out = out};
     for (int c = 0; c < 3; c++) {
         job.scale[c] = recipe->scale[c];
         job.shift[c] = recipe->shift[c];
     }
-    return run_fused(scratch, plan, &job, error);
+    return hr__fold_run(scratch, fold, window, &job, error);
 }
 
 /* Runs the folded steps, then the colours, to float planes. */
 static int run_fused_picture(struct hr__scratch *scratch, const struct hr__prepare_plan *plan,
-                             const struct hr__planar *pixels, struct hr__picture *picture,
+                             const struct hr__window *window, struct hr__picture *picture,
                              struct hr_error *error)
 {
-    int width = plan->x.count, height = plan->y.count;
+    const struct hr__fold *fold = &plan->rest;
+    int width = fold->x.count, height = fold->y.count;
     int r = hr__picture_reserve(scratch, 0, width, height, width, picture, error);
     if (r)
         return r;
-    struct hr__fused_job job = {.pixels = pixels,
-                                .scale = {1, 1, 1},
+    struct hr__fused_job job = {.scale = {1, 1, 1},
                                 .dtype = HR_FLOAT32,
                                 .cached = 1,
                                 .layout = HR_NCHW,
                                 .out = picture->plane[0]};
-    r = run_fused(scratch, plan, &job, error);
-    for (int i = 0; i < plan->count && !r; i++) {
+    r = hr__fold_run(scratch, fold, window, &job, error);
+    for (int i = fold->first; i < fold->last && !r; i++) {
         if (hr__step_is_color(&plan->step[i]))
             hr__color_run(&plan->step[i], picture);
     }
@@ -116,11 +105,28 @@ int hr__recipe_run(const struct hr_recipe *recipe, struct hr__scratch *scratch,
             return r;
         pixels = &oriented;
     }
-    if (plan->fused && !plan->colors)
-        return run_fused_tensor(recipe, scratch, plan, pixels, out, error);
-    int r = plan->fused ? run_fused_picture(scratch, plan, pixels, &picture, error)
-                        : hr__general_run(scratch, plan, pixels, &picture, error);
+    struct hr__window window = {.plane = {pixels->plane[0], pixels->plane[1], pixels->plane[2]},
+                                .stride = pixels->stride,
+                                .x = plan->source.x,
+                                .y = plan->source.y,
+                                .width = pixels->width,
+                                .height = pixels->height,
+                                .image_width = plan->width,
+                                .image_height = plan->height};
+    const struct hr__fold *rest = &plan->rest;
+    int r = plan->bytes ? hr__bytes_run(scratch, plan, &window, error) : 0;
+    if (r)
+        return r;
+    if (rest->fused && !rest->colors) {
+        r = run_fused_tensor(recipe, scratch, rest, &window, out, error);
+    } else {
+        r = rest->fused
+                ? run_fused_picture(scratch, plan, &window, &picture, error)
+                : hr__general_run(scratch, plan, rest->first, rest->last, &window, &picture, error);
+        if (!r)
+            finish(recipe, &picture, out);
+    }
     if (!r)
-        finish(recipe, &picture, out);
+        hr__erase_run(plan, &recipe->spec, out);
     return r;
 }

@@ -30,15 +30,28 @@ void hr__scratch_destroy(struct hr__scratch **scratch)
         return;
     hr__fused_destroy(&s->fused);
     hr__free(s->oriented.bytes);
-    hr__free(s->planes[0].bytes);
-    hr__free(s->planes[1].bytes);
+    for (int i = 0; i < 2; i++) {
+        hr__free(s->planes[i].bytes);
+        hr__free(s->bytes[i].bytes);
+        hr__free(s->kept[i].bytes);
+    }
+    hr__free(s->extra.bytes);
+    hr__free(s->rows.bytes);
+    hr__free(s->kept_rows.bytes);
     hr__free(s);
+}
+
+void hr__scratch_set_rows(struct hr__scratch *scratch, const struct hr__sample_rows *rows)
+{
+    scratch->input_rows = rows;
 }
 
 size_t hr__scratch_memory(const struct hr__scratch *scratch)
 {
     return sizeof *scratch + hr__fused_memory(scratch->fused) + scratch->oriented.size +
-           scratch->planes[0].size + scratch->planes[1].size;
+           scratch->planes[0].size + scratch->planes[1].size + scratch->bytes[0].size +
+           scratch->bytes[1].size + scratch->extra.size + scratch->kept[0].size +
+           scratch->kept[1].size + scratch->rows.size + scratch->kept_rows.size;
 }
 
 int hr__buffer_reserve(struct hr__buffer *buffer, size_t size, struct hr_error *error)

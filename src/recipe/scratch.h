@@ -17,6 +17,12 @@ struct hr__scratch {
     struct hr__fused *fused;
     struct hr__buffer oriented;  /* three planes of bytes */
     struct hr__buffer planes[2]; /* three planes of floats each, used alternately */
+    struct hr__buffer bytes[2];  /* three planes of bytes each, used alternately */
+    struct hr__buffer extra;     /* of the filter that runs */
+    struct hr__buffer kept[2];   /* of AugMix: the image, and the sum of its chains */
+    const struct hr__sample_rows *input_rows;
+    struct hr__buffer rows;      /* the sample's boxes and points as they stand (rows.h) */
+    struct hr__buffer kept_rows; /* indices of the rows that were not dropped */
 };
 
 /* Makes the buffer at least `size` bytes long; its contents are lost. Errors: -ENOMEM. */

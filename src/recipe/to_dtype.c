@@ -14,7 +14,7 @@ static int check(struct hr__bound *bound, struct hr__state *state, struct hr_err
 {
     enum hr_dtype dtype = bound->operation.u.to_dtype.dtype;
     int scale = bound->operation.u.to_dtype.scale != 0;
-    if (!hr_dtype_bytes(dtype))
+    if (dtype > HR_FLOAT32)
         return hr__refuse(error, bound,
                           "type %d is unknown: use uint8, float16, bfloat16 or float32",
                           (int)dtype);
@@ -35,4 +35,15 @@ static int check(struct hr__bound *bound, struct hr__state *state, struct hr_err
     return 0;
 }
 
-const struct hr__operation_class hr__class_to_dtype = {"ToDtype", defaults, check, NULL};
+static const struct hr__parameter fields[] = {
+    {"dtype", HR__WORD(to_dtype.dtype, hr__dtype_words)},
+    {"scale", HR__FLAG(to_dtype.scale)},
+    {0},
+};
+
+const struct hr__operation_class hr__class_to_dtype = {
+    .name = "ToDtype",
+    .fields = fields,
+    .defaults = defaults,
+    .check = check,
+};

@@ -10,6 +10,19 @@ void hr__page_heading(struct hr__draft *draft, const char *anchor, const char *t
         hr__draft_print(draft, "<p class=\"about\">%s</p>\n", about);
 }
 
+void hr__page_list(struct hr__draft *draft, const struct hr__table *t, bool is_code)
+{
+    if (!hr__table_rows(t))
+        return;
+    hr__draft_print(draft, "<h3>%s</h3>\n<ul class=\"notes\">\n", t->title);
+    for (size_t i = 0; i < hr__table_rows(t); i++) {
+        hr__draft_put(draft, is_code ? "<li><code>" : "<li>");
+        hr__draft_html(draft, t->cells[i]);
+        hr__draft_put(draft, is_code ? "</code></li>\n" : "</li>\n");
+    }
+    hr__draft_put(draft, "</ul>\n");
+}
+
 void hr__page_canvas(struct hr__draft *draft, const char *id, const char *shape, const char *title)
 {
     hr__draft_print(draft,

@@ -10,6 +10,9 @@
 void hr__page_heading(struct hr__draft *draft, const char *anchor, const char *title,
                       const char *about);
 
+/* Adds the rows of a table as a list, if it has any; `is_code`: as code. */
+void hr__page_list(struct hr__draft *draft, const struct hr__table *table, bool is_code);
+
 /* Adds the canvas of a chart; shape: further CSS classes, "" or " thin". */
 void hr__page_canvas(struct hr__draft *draft, const char *id, const char *shape, const char *title);
 

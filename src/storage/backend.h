@@ -1,6 +1,5 @@
 /*
- * The interface that the reader's two backends (io_uring and pread) implement. Private to the
- * storage room.
+ * The interface that the reader's backends (io_uring, and those of sample sources) implement.
  */
 #ifndef HR_STORAGE_BACKEND_H
 #define HR_STORAGE_BACKEND_H

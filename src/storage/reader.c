@@ -51,7 +51,12 @@ int hr__reader_create(struct hr__reader **out, const struct hr__reader_options *
                                                 .pool = hr__transfer_pool(options->depth)};
     if (!reader->rules.pool)
         goto fail;
-    if (!options->no_io_uring) {
+    if (options->source) {
+        int rc = options->source->open(options->source, &reader->self, &reader->done);
+        if (rc)
+            goto fail;
+        reader->backend = options->source->backend;
+    } else if (!options->no_io_uring) {
         int rc = hr__uring_create(&reader->self, options->depth, &reader->rules, &reader->done);
         if (rc)
             log_refusal(rc);
@@ -73,8 +78,7 @@ void hr__reader_destroy(struct hr__reader **reader)
     if ((*reader)->backend)
         (*reader)->backend->destroy((*reader)->self);
     for (struct hr__read *read; (read = hr__read_list_take(&(*reader)->done));) {
-        hr__free(read->bytes);
-        read->bytes = NULL;
+        hr__read_drop(read);
         read->length = 0;
         read->result = -ECANCELED;
     }
@@ -92,6 +96,8 @@ int hr__reader_submit(struct hr__reader *reader, struct hr__read *read)
 {
     if (reader->in_flight >= reader->depth)
         return -EAGAIN;
+    read->release = NULL;
+    read->reason = NULL;
     if (reader->backend) {
         int rc = reader->backend->submit(reader->self, read);
         if (rc)
@@ -120,6 +126,18 @@ int hr__reader_wait(struct hr__reader *reader, struct hr__read **done, int capac
         count++;
     reader->in_flight -= (unsigned)count;
     return count;
+}
+
+void hr__read_drop(struct hr__read *read)
+{
+    if (read->release)
+        read->release(read->release_arg);
+    else
+        hr__free(read->bytes);
+    hr__free(read->reason);
+    read->bytes = NULL;
+    read->reason = NULL;
+    read->release = NULL;
 }
 
 int hr__read_file(struct hr__read *read, uint64_t max_bytes)

@@ -15,12 +15,26 @@
 #include <stdint.h>
 
 struct hr__reader;
+struct hr__reader_backend;
+struct hr__read_list;
+struct hr__read;
+
+/* Where the bytes of samples come from that are no files (reads with `sample`). Any thread. */
+struct hr__sample_source {
+    const struct hr__reader_backend *backend; /* storage/backend.h; its `self` is of `open` */
+    /* Opens it for one reader, whose backend appends completed requests to `done`. */
+    int (*open)(struct hr__sample_source *source, void **self, struct hr__read_list *done);
+    _Atomic unsigned depth; /* requests that a reader should keep in flight */
+    /* Gets one sample on this thread. Returns the result and stores it in read->result. */
+    int (*read)(struct hr__sample_source *source, struct hr__read *read);
+};
 
 struct hr__reader_options {
     unsigned depth; /* maximum number of requests in flight, 1..1024 */
     int direct;     /* use O_DIRECT if the file system supports it */
     int no_io_uring;
-    uint64_t max_bytes; /* larger files fail with -EFBIG; 0: 2 GiB */
+    uint64_t max_bytes;               /* larger files fail with -EFBIG; 0: 2 GiB */
+    struct hr__sample_source *source; /* NULL: reads files */
 };
 
 /*
@@ -45,12 +59,20 @@ struct hr__read {
     int uncached;     /* non-zero: do not leave pages in the page cache that were not there before.
                        * Cached pages are used and stay. A file with no cached pages is read with
                        * O_DIRECT. Ignored if the reader is direct */
+    struct {
+        uint64_t index, epoch, seed;
+    } sample; /* what a sample source makes; files do not need it */
     void *user;
     /* results */
     int result;     /* 0 or a negative errno */
     uint8_t *bytes; /* on success: the file's bytes, 64-byte aligned, followed by 64 zero bytes. The
                      * caller takes them and frees them with hr__free */
     size_t length;
+    int64_t label; /* of a sample source */
+    char *reason;  /* of a sample source: why it failed; NULL: `result` says it. Freed by drop */
+    void (*release)(void *arg); /* NULL: `bytes` are freed with hr__free; else this is called in
+                                 * place of it */
+    void *release_arg;
     uint64_t submitted_ns, completed_ns;
     struct hr__read *next; /* the caller may use it while the request is not submitted */
 };
@@ -76,6 +98,9 @@ int hr__reader_submit(struct hr__reader *reader, struct hr__read *read);
  * limit. Returns 0 at once if nothing is in flight. */
 int hr__reader_wait(struct hr__reader *reader, struct hr__read **done, int capacity,
                     int64_t timeout_ns);
+
+/* Frees the bytes and the reason, if there are any. */
+void hr__read_drop(struct hr__read *read);
 
 /* Reads one file on the calling thread with pread, for rare reads outside the ring. Same guarantees
  * as above. Returns the result and also stores it in read->result. */

@@ -3,7 +3,7 @@
  * dataset in batches of BATCH from a stream, with a pause after each batch. Prints "ready" after
  * the first batch; ends when its standard input is closed.
  *
- * Usage: agent_job SOCKET STREAM DATASET BATCH PAUSE_US
+ * Usage: agent_job SOCKET STREAM DATASET BATCH PAUSE_US; SOCKET and STREAM "": without an agent
  */
 #include <headrace/headrace.h>
 

@@ -93,8 +93,11 @@ class CliCase(unittest.TestCase):
     def setUp(self):
         self.root = os.path.realpath(tempfile.mkdtemp(prefix="headrace-cli-"))
         self.cache = os.path.join(self.root, "cache")
-        self.env = dict(os.environ, XDG_CACHE_HOME=self.cache)
+        # Caches and the status of loaders, apart from those of other programs.
+        self.place = tempfile.mkdtemp(prefix="headrace-cli-", dir="/dev/shm")
+        self.env = dict(os.environ, XDG_CACHE_HOME=self.cache, HEADRACE_SHM=self.place)
         self.addCleanup(shutil.rmtree, self.root)
+        self.addCleanup(shutil.rmtree, self.place, ignore_errors=True)
 
     def write(self, name, data=b""):
         path = os.path.join(os.fsencode(self.root), os.fsencode(name))

@@ -189,10 +189,7 @@ class Agent(CliCase):
         self.assertEqual({"worker 0", "worker 1"} & names, {"worker 0", "worker 1"})
         self.assertGreaterEqual(trace["otherData"]["length_us"], 200000)
         # one at a time, and again afterwards
-        first = subprocess.Popen([EXE, "agent", "--trace", path, "--seconds", "2"], stdout=subprocess.PIPE,
-                                 env=self.env)
-        time.sleep(0.5)
-        status, out, err = self.run_it("agent", "--trace", path + "2", "--seconds", "0.1")
+        first, (status, out, err) = self.recorded(path, "2")
         self.assertEqual((status, out), (3, ""))
         self.assertIn("another trace of this agent is being recorded", err)
         self.assertFalse(os.path.exists(path + "2"))
@@ -202,11 +199,21 @@ class Agent(CliCase):
         status, out, err = self.run_it("agent", "--trace", "/nonexistent/t.json")
         self.assertEqual((status, out, err), (3, "", "headrace agent: /nonexistent/t.json: No such file or directory\n"))
 
+    def recorded(self, path, seconds):
+        """Returns a command whose trace is being recorded, and the refusal of another one."""
+        while True:
+            first = subprocess.Popen([EXE, "agent", "--trace", path, "--seconds", seconds],
+                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.env)
+            while first.poll() is None:
+                refusal = self.run_it("agent", "--trace", path + "2", "--seconds", "0.01")
+                if refusal[0]:
+                    return first, refusal
+                os.remove(path + "2")
+            first.communicate()  # refused because of the other one, or over before it
+
     def test_signal_ends_it_while_it_is_watched(self):
         p = self.start()
-        trace = subprocess.Popen([EXE, "agent", "--trace", os.path.join(self.root, "t"), "--seconds", "60"],
-                                 stderr=subprocess.PIPE, env=self.env)
-        time.sleep(0.3)
+        trace, _ = self.recorded(os.path.join(self.root, "t"), "60")
         p.terminate()
         self.assertEqual(self.over(p), (0, "", ""))
         _, err = trace.communicate(timeout=60)

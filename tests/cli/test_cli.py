@@ -12,8 +12,12 @@ import subprocess
 import sys
 import time
 import unittest
+from pathlib import Path
 
 from harness import EXE, CliCase, png
+
+VERSION = re.search(r"version: '([^']+)'", (
+    Path(__file__).resolve().parents[2] / "meson.build").read_text()).group(1)
 
 EXTENSIONS = (b".jpg", b".jpeg", b".png", b".ppm", b".bmp", b".pgm", b".tif", b".tiff", b".webp")
 
@@ -39,7 +43,7 @@ class Cli(CliCase):
         status, out, err = self.run_it("--help")
         self.assertEqual((status, err), (0, ""))
         self.assertIn("headrace scan /data/train --verify", out)
-        self.expect(["--version"], 0, "headrace 0.1.0\n")
+        self.expect(["--version"], 0, f"headrace {VERSION}\n")
         self.expect(["scna"], 2, "", "headrace: unknown verb scna; did you mean scan; see headrace --help\n")
         for word in ("foo", "tip-top", "x", "cache-list"):
             self.expect([word], 2, "", f"headrace: unknown verb {word}; see headrace --help\n")
@@ -75,10 +79,10 @@ class Cli(CliCase):
     def test_version(self):
         status, out, _ = self.run_it("version")
         self.assertEqual(status, 0)
-        self.assertRegex(out, r"\Aheadrace 0\.1\.0\ninstructions  (avx512|avx2|portable)\n\Z")
+        self.assertRegex(out, rf"\Aheadrace {re.escape(VERSION)}\ninstructions  (avx512|avx2|portable)\n\Z")
         status, out, _ = self.run_it("version", "--json")
         self.assertEqual(status, 0)
-        self.assertEqual(json.loads(out)["version"], "0.1.0")
+        self.assertEqual(json.loads(out)["version"], VERSION)
 
     # scan
 
@@ -168,8 +172,8 @@ Images of a class: mean 2.0, from 1 to 3
         """The scan itself detects them, by their contents and not by their names."""
         self.make_set()
         self.write("set/cat/empty.jpg")
-        self.write("set/cat/new.webp", b"RIFF\x24\0\0\0WEBPVP8 " + bytes(40))
-        self.write("set/dog/old.bmp", b"BM" + bytes(60))
+        self.write("set/cat/new.bmp", b"\0\0\0\x1cftypavif" + bytes(40))
+        self.write("set/dog/old.ppm", b"\xff\x0a" + bytes(60))
         self.write("set/dog/scan.tiff", b"II*\0" + bytes(60))
         self.write("set/dog/a.webp", png(40, 40))
         status, out, err = self.run_it("scan", "set")
@@ -178,8 +182,8 @@ Images of a class: mean 2.0, from 1 to 3
             out.endswith(
                 "\n4 files cannot be used:\n"
                 "  set/cat/empty.jpg: the file is empty (0 bytes); restore or remove it\n"
-                "  set/cat/new.webp: this is WebP; convert it to JPEG or PNG\n"
-                "  set/dog/old.bmp: this is BMP; convert it to JPEG or PNG\n"
+                "  set/cat/new.bmp: this is AVIF; convert it to JPEG or PNG\n"
+                "  set/dog/old.ppm: this is JPEG XL; convert it to JPEG or PNG\n"
                 "  set/dog/scan.tiff: this is TIFF; convert it to JPEG or PNG\n"
             ),
             out,

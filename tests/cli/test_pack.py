@@ -59,7 +59,9 @@ class Pack(CliCase):
             self.assertEqual(report["bad"], [])
             self.assertTrue(report["ok"])
             self.assertEqual(sum(f["samples"] for f in report["forms"].values()), 7)
-            if form in ("coefficients", "planes", "indexed"):
+            if form == "planes":
+                self.assertEqual((report["forms"][form]["samples"], report["kept"]), (7, []))
+            elif form in ("coefficients", "indexed"):
                 self.assertEqual(report["forms"][form]["samples"], 6)
                 self.assertEqual(report["encoded"]["format"], 1)
                 (kept,) = report["kept"]
@@ -113,6 +115,48 @@ class Pack(CliCase):
         self.assertEqual([c["name"] for c in scan["classes"]], ["cat", "dog"])
         self.assertEqual(self.pack("x.tar", "x.hrpack")["samples"], 6)
         self.assertEqual(self.run_it("pack", "--verify", "x.hrpack")[0], 0)
+
+    def test_parquet_tables_are_a_dataset(self):
+        try:
+            import pyarrow as arrow
+            import pyarrow.parquet as parquet
+        except ImportError:
+            self.skipTest("pyarrow is not installed")
+        images = [jpeg(50, 40, seed) for seed in range(4)]
+        os.mkdir(os.path.join(self.root, "tables"))
+        for i in (0, 2):
+            parquet.write_table(
+                arrow.table(
+                    {
+                        "image": images[i : i + 2],
+                        "thumb": [image + b"1" for image in images[i : i + 2]],
+                        "label": [i, -i],
+                        "fine": [5, 6],
+                    }
+                ),
+                os.path.join(self.root, f"tables/train-{i}.parquet"),
+                compression={"image": "none", "thumb": "none", "label": "snappy", "fine": "none"},
+            )
+        scan = json.loads(self.run_it("scan", "tables", "--json", "--verify")[1])
+        self.assertEqual((scan["kind"], scan["samples"], scan["ok"]), ("parquet", 4, True))
+        self.assertEqual([c["label"] for c in scan["classes"]], [-2, 0, 2])
+        scan = json.loads(
+            self.run_it("scan", "tables/train-2.parquet", "--json", "--label", "fine")[1]
+        )
+        self.assertEqual([c["label"] for c in scan["classes"]], [5, 6])
+        thumbs = json.loads(self.run_it("scan", "tables", "--json", "--image", "thumb")[1])
+        self.assertEqual(thumbs["bytes"], sum(len(image) + 1 for image in images))
+        self.assertIn("no column fine of images", self.run_it("scan", "tables", "--image", "fine")[2])
+        self.assertIn("4 images of Parquet tables", self.run_it("scan", "tables/*.parquet")[1])
+        self.assertEqual(self.pack("tables", "x.hrpack", "--form", "encoded")["samples"], 4)
+        self.assertEqual(self.run_it("unpack", "x.hrpack", "files")[0], 0)
+        self.assertEqual(
+            self.read("files/list.txt").decode(),
+            "train-0/000000.jpg\t0\ntrain-0/000001.jpg\t0\n"
+            "train-2/000000.jpg\t2\ntrain-2/000001.jpg\t-2\n",
+        )
+        for i, image in enumerate(images):
+            self.assertEqual(self.read(f"files/train-{i // 2 * 2}/00000{i % 2}.jpg"), image)
 
     def test_unpack(self):
         self.make_photographs()

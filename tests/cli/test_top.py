@@ -14,9 +14,10 @@ import termios
 import time
 import unittest
 
-from harness import EXE, CliCase
+from harness import EXE, CliCase, png
 
 FAKE = os.environ["HEADRACE_FAKE_AGENT"]
+JOB = os.environ["HEADRACE_AGENT_JOB"]
 GOLDEN = os.path.join(os.environ["HEADRACE_SOURCE_ROOT"], "tests", "cli", "top")
 BEFORE, AFTER = (os.path.join(GOLDEN, name) for name in ("before.json", "after.json"))
 ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
@@ -119,6 +120,48 @@ class Top(CliCase):
         self.assertEqual((status, out), (3, ""))
         self.assertEqual(err, f"headrace top: no agent serves {self.socket}: headrace agent starts one, and so "
                               'does a loader with agent "auto"\n')
+
+    def job(self, *arguments):
+        p = subprocess.Popen([JOB, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self.env)
+        self.addCleanup(self.end, p)
+        self.addCleanup(p.stdin.close)
+        self.assertEqual(p.stdout.readline(), b"ready\n")
+        return p
+
+    def test_loaders(self):
+        """Loaders of this user's processes, without an agent, and with one that knows nothing of them."""
+        for i in range(32):
+            self.write(f"set/{'ab'[i % 2]}/{i}.png", png(64, 48))
+        jobs = [self.job("", "", os.path.join(self.root, "set"), batch, "2000") for batch in ("4", "8")]
+        status, out, err = self.run_it("top", "--once", "--json", "--interval", "1.2")
+        self.assertEqual((status, err), (0, ""))
+        seen = json.loads(out)
+        self.assertNotIn("pid", seen)
+        self.assertEqual({x["pid"] for x in seen["loaders"]}, {p.pid for p in jobs})
+        for x in seen["loaders"]:
+            self.assertGreater(x["samples_per_s"], 0)
+            self.assertGreater(x["seconds"], 0)
+            self.assertTrue(x["program"].startswith("agent_job "), x)
+        text = self.run_it("top", "--once", "--interval", "0.1")[1]
+        self.assertTrue(text.startswith("headrace   no agent   2 loaders\n"), text)
+        for p in jobs:
+            self.assertIn(f"\nprocess {p.pid}   agent_job ", text)
+        # With an agent, both; of a socket that was named, the agent alone.
+        self.play(BEFORE, AFTER)
+        text = self.run_it("top", "--once", "--interval", "0.1")[1]
+        self.assertIn("stream hyper", text)
+        self.assertIn(f"\nprocess {jobs[0].pid}   agent_job ", text)
+        text = self.run_it("top", "--once", "--interval", "0.1", "--socket", self.socket)[1]
+        self.assertNotIn(f"\nprocess {jobs[0].pid}", text)
+
+    def test_until_the_last_loader_ends(self):
+        for i in range(8):
+            self.write(f"set/a/{i}.png", png(64, 48))
+        job = self.job("", "", os.path.join(self.root, "set"), "2", "2000")
+        s = self.screen("--interval", "0.2")
+        s.until_drawn(f"process {job.pid}")
+        job.kill()
+        self.assertEqual(s.close(), (0, "headrace top: the last loader has ended\n"))
 
     def test_usage(self):
         for args, says in ((["--interval", "0"], "--interval: it must be a number from 0.1 to 3600"),

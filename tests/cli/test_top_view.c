@@ -77,6 +77,36 @@ static void test_lines(void **state)
     json_decref(after);
 }
 
+/* Loaders without an agent: one at work, one that published nothing in the interval, one that
+ * was not there before. */
+static void test_loaders(void **state)
+{
+    json_t *before = status("loaders_before.json"), *after = status("loaders_after.json");
+    assert_int_equal(top_add_rates(before, NULL), 0);
+    assert_int_equal(top_add_rates(after, before), 0);
+    compare(after, 80, "loaders.txt");
+    const json_t *first = json_array_get(json_object_get(after, "loaders"), 0);
+    assert_float_equal(top_number(first, "seconds"), 2, 1e-9);
+    assert_float_equal(top_number(first, "samples_per_s"), 1280, 1e-9);
+    assert_float_equal(top_number(first, "read_bytes_per_s"), 50e6, 1e-3);
+    assert_float_equal(top_number(first, "hit_share"), 0.25, 1e-9);
+    assert_float_equal(top_number(first, "wait_share"), 0.5, 1e-9);
+    assert_float_equal(top_number(first, "busy_threads"), 3.5, 1e-9);
+    /* No news: its rates stay. */
+    json_t *later = json_deep_copy(after);
+    assert_int_equal(top_add_rates(later, after), 0);
+    first = json_array_get(json_object_get(later, "loaders"), 0);
+    assert_float_equal(top_number(first, "samples_per_s"), 1280, 1e-9);
+    json_decref(later);
+    json_decref(before);
+    json_decref(after);
+    /* What is no loader is shown as unknown. */
+    json_t *odd = json_loads("{\"loaders\":[3,null,[],{},{\"pid\":\"x\"}]}", 0, NULL);
+    assert_int_equal(top_add_rates(odd, NULL), 0);
+    free(drawn(odd, 80));
+    json_decref(odd);
+}
+
 /* No line is longer than the requested width. */
 static void test_widths(void **state)
 {
@@ -234,9 +264,10 @@ static void test_odd(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),     cmocka_unit_test(test_widths),
-        cmocka_unit_test(test_rates),     cmocka_unit_test(test_one_process),
-        cmocka_unit_test(test_slow_side), cmocka_unit_test(test_odd),
+        cmocka_unit_test(test_lines),       cmocka_unit_test(test_loaders),
+        cmocka_unit_test(test_widths),      cmocka_unit_test(test_rates),
+        cmocka_unit_test(test_one_process), cmocka_unit_test(test_slow_side),
+        cmocka_unit_test(test_odd),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,11 +2,12 @@
  * Items of the form `indexed`. An input is an item, or a file that one is made of, and CHOICE
  * bytes: what to damage, and the region to decode. The item lies in a block of exactly its size.
  *
- * An item that is not damaged gives libjpeg-turbo's pixels of its file by its index alone, and is
- * the one that the decoder of files makes in passing. With a wrong DC coefficient in one point, a
- * region has those pixels or is refused by the index, and the decoder gives them in any case; only
- * restart markers may hide it, and then nothing but memory safety is asked, as for any other damage
- * and for items of unknown origin. Cut items are refused.
+ * Streams that guess wherever they skip make the same index. An item that is not damaged gives
+ * libjpeg-turbo's pixels of its file by its index alone, and is the one that the decoder of files
+ * makes in passing. With a wrong DC coefficient in one point, a region has those pixels or is
+ * refused by the index, and the decoder gives them in any case; only restart markers may hide it,
+ * and then nothing but memory safety is asked, as for any other damage and for items of unknown
+ * origin. Cut items are refused.
  */
 #include "region.h"
 
@@ -124,6 +125,24 @@ static void check_made(struct indexed_tools *t, const uint8_t *data, size_t size
     require(!made || (item && bytes == item->length && !memcmp(made, item->bytes, bytes)));
 }
 
+/* Streams that guess wherever they can make no other points (mcu_skip.h). */
+static void check_guesses(struct indexed_tools *t, const struct hr__indexed *item)
+{
+    struct hr__scan_grid grid;
+    uint8_t *points = malloc(item->index.count * HR__POINT_BYTES);
+    require(points != NULL);
+    hr__baseline_set_guess(t->baseline, 0);
+    if (setjmp(t->jpeg.escape))
+        abort();
+    hr__jpeg_read_header(&t->jpeg, &item->file);
+    require(hr__baseline_grid(t->baseline, &t->jpeg.cinfo, &grid));
+    require(grid.points == item->index.count);
+    require(hr__baseline_points(t->baseline, &t->jpeg.cinfo, points));
+    require(!memcmp(points, item->index.points, grid.points * HR__POINT_BYTES));
+    jpeg_destroy_decompress(&t->jpeg.cinfo);
+    free(points);
+}
+
 /* Damages the item as chosen. Returns non-zero if pixels must stay what they are. */
 static int damage(uint8_t *item, size_t length, const uint8_t *choice, int restarts)
 {
@@ -164,6 +183,7 @@ static void try_item(struct indexed_tools *t, const struct hr_item *made, const 
     memcpy(item, made->bytes, made->length);
     require(!hr__indexed_open(&opened, item, made->length, NULL));
     header = opened.header;
+    check_guesses(t, &opened);
     struct hr__encoded in = {.bytes = item, .length = made->length}, of_file = opened.file;
     require((file = malloc(of_file.length)) != NULL);
     memcpy(file, of_file.bytes, of_file.length);

@@ -4,6 +4,8 @@
  */
 #include "agent/statement_parse.h"
 
+#include <headrace/producer.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +27,12 @@ static void check_dataset(const struct hr__stated_dataset *d)
             check(d->indices[i] >= 0);
     }
     check(depth <= HR__STATEMENT_DEPTH_MAX && !d->of);
-    check(d->kind >= HR__SOURCE_PATHS && d->kind <= HR__SOURCE_TAR);
-    check(d->kind == HR__SOURCE_PATHS ? d->labels != NULL : d->path_count > 0);
+    check(d->kind >= HR__SOURCE_PATHS && d->kind <= HR__SOURCE_PRODUCED);
+    if (d->kind == HR__SOURCE_PRODUCED)
+        check(!d->path_count && *d->produced.name && d->produced.sample_bytes > 0 &&
+              d->produced.sample_bytes <= HR_PRODUCED_BYTES_MAX);
+    else
+        check(d->kind == HR__SOURCE_PATHS ? d->labels != NULL : d->path_count > 0);
     check(d->index >= HR_INDEX_USER_CACHE && d->index <= HR_INDEX_NONE);
     for (size_t i = 0; i < d->path_count; i++)
         check(d->paths[i][0] == '/');

@@ -139,11 +139,13 @@ class Agent(Process):
     def look(self) -> dict:
         return headrace.agent_status(self.socket)
 
-    def queues(self) -> list[dict]:
-        return [queue for stream in self.look()["streams"] for queue in stream["queues"]]
+    def queues(self, stream: str | None = None) -> list[dict]:
+        """Returns the queues of a stream, or of all streams."""
+        streams = self.look()["streams"]
+        return [q for s in streams if stream in (None, s["name"]) for q in s["queues"]]
 
-    def subscribers(self) -> list[dict]:
-        return [cursor for queue in self.queues() for cursor in queue["subscribers"]]
+    def subscribers(self, stream: str | None = None) -> list[dict]:
+        return [cursor for queue in self.queues(stream) for cursor in queue["subscribers"]]
 
 
 class Job(Process):
@@ -208,6 +210,14 @@ class Reader(threading.Thread):
         if self.error is not None:
             raise self.error
         return [[b for n, b in self.batches if n == epoch] for epoch in range(self.epochs)]
+
+
+def begin(agent: Agent, stream: str, jobs: list) -> list:
+    """Starts an epoch in all jobs of a stream, and waits until each has its place, so that none
+    reads before another joins. Returns their iterators."""
+    epochs = [iter(job) for job in jobs]
+    wait_until(lambda: len(agent.subscribers(stream)) == len(jobs), "a cursor for each job")
+    return epochs
 
 
 def taken(loader, count: int | None = None) -> list[tuple]:

@@ -82,5 +82,6 @@ def make_negative(sample):
 
 
 def segments():
-    """Returns the files of cache segments."""
-    return [p for p in Path(os.environ["HEADRACE_SHM"]).rglob("*") if p.is_file()]
+    """Returns the files of cache segments, without the status files of loaders."""
+    files = [p for p in Path(os.environ["HEADRACE_SHM"]).rglob("*") if p.is_file()]
+    return [p for p in files if not p.parent.name.endswith("-loaders")]

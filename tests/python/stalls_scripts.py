@@ -142,7 +142,7 @@ class Zygote:
 
     def close(self) -> None:
         self.process.stdin.close()
-        self.process.wait(10)
+        self.process.wait(600)
         self.process.stdout.close()
         self.folder.cleanup()
 

@@ -14,7 +14,7 @@ import torch
 
 import headrace
 import headrace.transforms as T
-from agents import Agent, Reader, Truth, indices, same, taken, wait_until
+from agents import Agent, Reader, Truth, begin, indices, same, taken, wait_until
 from conftest import COUNT, IMAGENET, encode, run_python, synthetic
 from headrace.torch import DataLoader
 
@@ -219,7 +219,7 @@ def test_changes_of_one_job_reach_nobody(folder, agent, recipe):
     options = {"shuffle": True, "return_index": True, "agent": agent.socket, "stream": recipe}
     jobs = [DataLoader(dataset, size, lag="wait", **options) for size in (3, 5)]
     for epoch in range(4):
-        starts = [iter(job) for job in jobs]
+        starts = begin(agent, recipe, jobs)
         readers = [
             Reader(starts[0], each=spoil),
             Reader(starts[1], each=lambda reader, batch: batch[0].mul_(2)),
@@ -446,7 +446,7 @@ def command(*arguments):
         [sys.executable, "-m", "headrace.agent", *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 

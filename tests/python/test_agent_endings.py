@@ -19,6 +19,7 @@ import torch
 import agent_job
 import headrace
 from agents import (
+    LIMIT_S,
     Agent,
     Job,
     Process,
@@ -31,6 +32,7 @@ from agents import (
     wait_until,
 )
 from conftest import COUNT, run_python
+from counted import segments
 from headrace.torch import DataLoader
 from test_processes import in_child
 
@@ -67,7 +69,7 @@ def assert_nothing_is_left(pid, path):
     """
     wait_until(lambda: not is_alive(pid), "the idle agent's end")
     assert [p for p in os.listdir(os.path.dirname(path)) if p != "agent.lock"] == []
-    assert not [p for p in Path(os.environ["HEADRACE_SHM"]).rglob("*") if p.is_file()]
+    assert segments() == []
 
 
 # The agent's death
@@ -230,7 +232,7 @@ dist.destroy_process_group()
         + [str(script), str(folder)],
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=600,
         check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
@@ -296,7 +298,7 @@ print(len(list(loader)), flush=True)
         [sys.executable, "-c", code, str(Path(__file__).parent), str(folder)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         start_new_session=True,
         check=False,
     )
@@ -429,7 +431,7 @@ def test_another_user_is_refused(agent):
         os.setgid(65534)
         os.setuid(65534)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as end:
-            end.settimeout(20)
+            end.settimeout(LIMIT_S)
             end.connect(agent.socket)
             return [b"another user" in end.recv(1 << 16), end.recv(1 << 16)]
 
@@ -448,7 +450,7 @@ def test_noise_ends_that_connection_only(dataset, agent):
     next(epoch)
     for noise in (b"", b"x", b"\0" * 64, os.urandom(200), b"GARH" * 3000):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as end:
-            end.settimeout(20)
+            end.settimeout(LIMIT_S)
             end.connect(agent.socket)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 end.send(noise)
@@ -505,7 +507,7 @@ def test_a_child_that_outlives_its_parents_loader(dataset, agent):
     os.close(read)
     try:
         loader.close()
-        wait_until(lambda: not agent.look()["streams"], "the end of the lease", 10)
+        wait_until(lambda: not agent.look()["streams"], "the end of the lease")
     finally:
         os.close(write)
         os.waitpid(pid, 0)
@@ -550,7 +552,7 @@ print(sum(len(labels) for _, labels in epoch))
             drain = Reader(Told(other), 2)
             for _ in range(2 * LONG // 4):
                 other.tell()
-            out, _ = waiting.communicate("go\n", timeout=120)
+            out, _ = waiting.communicate("go\n", timeout=600)
             assert out == f"{LONG}\n" and waiting.returncode == 0
             assert drain.error is None
         finally:
@@ -586,7 +588,7 @@ print(sum(len(labels) for _, labels in DataLoader(data, 4, agent=sys.argv[2])))
         waiting.send_signal(signal.SIGINT)
         assert waiting.stdout.readline() == "interrupted\n"
         agent.process.send_signal(signal.SIGCONT)
-        out, _ = waiting.communicate("go\n", timeout=120)
+        out, _ = waiting.communicate("go\n", timeout=600)
         assert out == f"{COUNT}\n" and waiting.returncode == 0
     finally:
         agent.process.send_signal(signal.SIGCONT)
@@ -608,6 +610,6 @@ live = iter(loader)
 first = next(live)
 print("done", flush=True)
 """
-    done = run_python(code + ending, str(folder), agent.socket, timeout=120)
+    done = run_python(code + ending, str(folder), agent.socket, timeout=600)
     assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
     wait_until(lambda: agent.look()["jobs"] == 0, "the end of its lease")

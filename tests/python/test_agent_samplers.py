@@ -62,10 +62,11 @@ def test_weighted_with_replacement(data, agent):
             assert len(indices(epoch)) == DRAWN > len(set(indices(epoch)))
             assert same(epoch, taken(plain))
         check_prepared_elsewhere(ours)
-        (queue,) = agent.queues()
+        (queue,) = wait_until(
+            lambda: [q for q in agent.queues() if q["waits_for"] == "sampler"], "an idle queue"
+        )
         assert queue["sampler"] and queue["prepared"] == 3 * DRAWN
         assert (queue["epoch"], queue["position"], queue["epoch_samples"]) == (2, DRAWN, None)
-        assert queue["waits_for"] == "sampler"
         assert sum(s["samples"] for s in agent.subscribers()) == 3 * DRAWN
 
 

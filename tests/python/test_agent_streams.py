@@ -2,14 +2,13 @@
 
 import signal
 import threading
-import time
 
 import pytest
 import torch
 
 import headrace
 import headrace.transforms as T
-from agents import Agent, Job, Reader, Truth, indices, same, taken, wait_until
+from agents import Agent, Job, Reader, Truth, begin, indices, same, taken, wait_until
 from conftest import COUNT
 from headrace.torch import DataLoader
 
@@ -41,24 +40,14 @@ def make(data, agent, stream, size=4, **options):
     return DataLoader(data, size, agent=agent.socket, stream=stream, **options)
 
 
-def queues_of(agent, stream):
-    return [x for s in agent.look()["streams"] if s["name"] == stream for x in s["queues"]]
-
-
-def begin(agent, stream, jobs):
-    """Starts an epoch in all of them before one continues; returns their iterators."""
-    epochs = [iter(job) for job in jobs]
-    wait_until(
-        lambda: sum(len(queue["subscribers"]) for queue in queues_of(agent, stream)) == len(jobs),
-        "a cursor for each job",
-    )
-    return epochs
+def waits(agent):
+    return [w["waits_for"] for w in agent.look()["waiting"]]
 
 
 def assert_prepared(agent, stream, samples):
     """Checks that the stream's one queue has prepared so many samples, besides what it began ahead.
     """
-    (queue,) = queues_of(agent, stream)
+    (queue,) = agent.queues(stream)
     assert not queue["alone"]
     assert samples <= queue["prepared"] <= samples + queue["window_samples"]
 
@@ -101,7 +90,7 @@ def test_drop_last_is_each_jobs_own(long, agent, stream):
     for reader in readers:
         for epoch, batches in enumerate(reader.result()):
             truth.check(batches, 1 + epoch)
-    assert len(queues_of(agent, stream)) == 1
+    assert len(agent.queues(stream)) == 1
     for job in jobs:
         job.close()
 
@@ -117,9 +106,9 @@ def test_ranks_of_two_jobs(long, agent, stream):
             long, 5 + 3 * (i // 2), shuffle=True, return_index=True, rank=i % 2, world_size=2
         )
         assert same(batches, taken(plain))
-    for queue in queues_of(agent, stream):
+    for queue in agent.queues(stream):
         assert 0 <= queue["prepared"] - LONG // 2 <= queue["window_samples"]
-    assert sorted(queue["rank"] for queue in queues_of(agent, stream)) == [0, 1]
+    assert sorted(queue["rank"] for queue in agent.queues(stream)) == [0, 1]
     for job in jobs:
         job.close()
 
@@ -137,7 +126,7 @@ def test_joining_at_the_next_epoch(long, agent, stream):
 
     second = make(long, agent, stream, 6, lag="wait")
     reader = Reader(second, 2)
-    time.sleep(0.5)
+    wait_until(lambda: waits(agent) == ["epoch"], "the second job's request")
     assert not reader.batches and reader.is_alive()
     others = Reader(epoch)
     others.result()
@@ -168,7 +157,7 @@ def test_a_state_of_one_who_joined_is_exact(long, agent, stream):
         next(epoch)
     second = make(long, agent, stream, 6)
     reader = Reader(second, 1)
-    time.sleep(0.2)
+    wait_until(lambda: waits(agent) == ["epoch"], "the second job's request")
     Reader(epoch).result()
     follower = Reader(first)
     reader.result()
@@ -199,7 +188,7 @@ def test_a_wait_for_others_is_explained(long, agent, stream, caplog):
     list(first)
     second = Reader(make(long, agent, stream))
     wait_until(lambda: any("waiting to join" in m for m in caplog.messages), "a message")
-    assert [w["waits_for"] for w in agent.look()["waiting"]] == ["epoch"]
+    assert waits(agent) == ["epoch"]
     follower = Reader(first)
     check_epochs(Truth(long, shuffle=True), second, 1)
     follower.result()
@@ -249,7 +238,7 @@ def test_resuming_together(long, agent, stream):
     """Two stopped jobs continue from their states: one preparation, at the exact sample."""
     truth = Truth(long, shuffle=True)
     jobs = [make(long, agent, stream, size) for size in (4, 6)]
-    starts = [iter(job) for job in jobs]
+    starts = begin(agent, stream, jobs)
     for _ in range(6):
         next(starts[0])
     for _ in range(4):
@@ -258,7 +247,7 @@ def test_resuming_together(long, agent, stream):
     assert [s["position"] for s in states] == [24, 24]
     for job in jobs:
         job.close()
-    wait_until(lambda: not queues_of(agent, stream), "the stream's end")
+    wait_until(lambda: not agent.queues(stream), "the stream's end")
     jobs = [make(long, agent, stream, size, lag="wait") for size in (4, 6)]
     for job, state in zip(jobs, states):
         job.load_state_dict(state)
@@ -277,10 +266,14 @@ def test_one_who_lags_goes_on_alone(long, agent, stream):
     truth = Truth(long, shuffle=True)
     fast, slow = make(long, agent, stream), make(long, agent, stream)
     rests = begin(agent, stream, [fast, slow])
-    behind = Reader(rests[1], pace_s=0.05)
     ahead = Reader(rests[0])
+
+    def lag(mine, batch):  # were the fast one held up, neither could go on
+        wait_until(lambda: len(ahead.batches) >= 4 * len(mine.batches) or not ahead.is_alive(),
+                   "four times as many batches")  # fmt: skip
+
+    behind = Reader(rests[1], each=lag)
     truth.check(ahead.result()[0], 0)
-    assert behind.is_alive(), "the fast one was held up"
     truth.check(behind.result()[0], 0)
     assert slow.stats()["alone"] > 0 and fast.stats()["alone"] == 0
     fast.close()
@@ -288,18 +281,30 @@ def test_one_who_lags_goes_on_alone(long, agent, stream):
 
 
 def test_one_who_lagged_comes_back(long, agent, stream):
-    """A pause, then full speed until it has caught up: it is in the common queue again."""
+    """A pause until the other is far ahead, and as fast as that once it has caught up: it is in the
+    common queue again."""
     truth = Truth(long, shuffle=True)
     steady, jumpy = make(long, agent, stream), make(long, agent, stream)
     epochs = begin(agent, stream, [steady, jumpy])
-    others = Reader(epochs[0], pace_s=0.03)
+    readers = {}
+
+    def wait_for(name, batches):
+        def has_come():
+            reader = readers.get(name)
+            return reader and (not reader.is_alive() or len(reader.batches) >= batches)
+
+        wait_until(has_come, f"{batches} batches of the {name} one")
+
+    def after_lead(mine, batch):
+        if len(mine.batches) > 30:
+            wait_for("jumpy", len(mine.batches) - 2)
+
+    def stay_beside(mine, batch):
+        wait_for("steady", len(mine.batches) - 2)
+
+    others = readers["steady"] = Reader(epochs[0], each=after_lead)
     wait_until(lambda: len(others.batches) > 30, "a lead of thirty batches")
-
-    def slow_down(mine, batch):
-        if len(mine.batches) >= len(others.batches) + 3:
-            mine.pace_s = 0.03
-
-    mine = Reader(epochs[1], pace_s=0.002, each=slow_down)
+    mine = readers["jumpy"] = Reader(epochs[1], each=stay_beside)
     truth.check(mine.result()[0], 0)
     truth.check(others.result()[0], 0)
     assert 0 < jumpy.stats()["alone"] < LONG / 4 - 20
@@ -347,7 +352,7 @@ def test_the_window_bounds_memory(long, agent, stream):
     epoch = iter(loader)
     batch = next(epoch)
     (queue,) = wait_until(
-        lambda: [x for x in queues_of(agent, stream) if x["waits_for"] == "room"], "a full window"
+        lambda: [x for x in agent.queues(stream) if x["waits_for"] == "room"], "a full window"
     )
     size = batch[0].nbytes
     assert queue["window_samples"] <= 5 * 16
@@ -388,7 +393,7 @@ def test_processes_share_a_stream(folder, agent, stream):
         second = [two.batches(), two.batches()]
         flat = [i for b in expected[1] for i in b["index"]]
         assert [i for b in second[1] for i in b["index"]] == flat
-        for queue in queues_of(agent, stream):
+        for queue in agent.queues(stream):
             assert queue["prepared"] <= 2 * 3 * COUNT + queue["window_samples"]
 
 
@@ -404,12 +409,12 @@ def test_a_killed_job_frees_what_it_held(folder, agent, stream):
         assert other.next()
         found = other.batches(2)
         wait_until(
-            lambda: [x for x in queues_of(agent, stream) if x["waits_for"] == "room"], "a full window"
+            lambda: [x for x in agent.queues(stream) if x["waits_for"] == "room"], "a full window"
         )
         victim.send(signal.SIGKILL)
         found += other.batches()
         assert [i for b in found for i in b["index"]] == list(range(LONG))
-    wait_until(lambda: not queues_of(agent, stream), "the stream's end")
+    wait_until(lambda: not agent.queues(stream), "the stream's end")
 
 
 def test_a_stopped_job_holds_up_nobody(folder, agent, stream):

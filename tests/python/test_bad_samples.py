@@ -55,7 +55,7 @@ def bad_files() -> dict[str, bytes]:
         "header_only": photo[:4],
         "corrupt_huffman": corrupt_entropy(photo),
         "twelve_bit": twelve_bits(photo),
-        "gif": encode(synthetic(8, 8, 1), "GIF"),
+        "tiff": encode(synthetic(8, 8, 1), "TIFF"),
         "huge_jpeg": jpeg_with_size(photo, 60000, 60000),
         "huge_png": png_header(60000, 60000),
         "empty_png": png_header(8, 8),

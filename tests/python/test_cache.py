@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import headrace
+from counted import segments
 from headrace import transforms as T
 from headrace.torch import DataLoader
 from headrace.torch import _arguments as arguments
@@ -100,10 +101,6 @@ def kept():
         before, os.environ["HEADRACE_SHM"] = os.environ["HEADRACE_SHM"], place
         yield "shm:test?size=64MiB"
         os.environ["HEADRACE_SHM"] = before
-
-
-def segments():
-    return [p for p in Path(os.environ["HEADRACE_SHM"]).rglob("*") if p.is_file()]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -216,9 +213,9 @@ def test_no_line_on_kept_bytes_after_a_drop_by_force(data, caplog):
     """The drop removes the segment's name while it is in use."""
     with DataLoader(data, 8, cache="shm:forced?size=64MiB") as loader:
         epoch(loader)
-        segments = list(Path(os.environ["HEADRACE_SHM"]).glob("headrace-*/forced.*"))
-        assert segments
-        for segment in segments:
+        forced = list(Path(os.environ["HEADRACE_SHM"]).glob("headrace-*/forced.*"))
+        assert forced
+        for segment in forced:
             segment.unlink()
     assert "keeps" not in caplog.text
 

@@ -135,11 +135,11 @@ def test_empty_class(tmp_path):
 
 
 def test_functions_are_refused_by_name(folder):
-    for name in ("target_transform", "loader", "is_valid_file"):
+    for name in ("loader", "is_valid_file"):
         with pytest.raises(ValueError, match=name):
             headrace.ImageFolder(folder, **{name: len})
-    with pytest.raises(ValueError, match="cannot be translated"):
-        headrace.ImageFolder(folder, transform=lambda x: x)
+    with pytest.raises(TypeError, match="a transform must come from"):
+        headrace.ImageFolder(folder, transform=3)
     with pytest.raises(ValueError, match="index"):
         headrace.ImageFolder(folder, index="somewhere")
 

@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import sys
+import threading
 import weakref
 
 import numpy as np
@@ -165,6 +166,40 @@ def test_memory_outlives_everything_but_its_consumers(dataset):
     np.testing.assert_array_equal(tensor.numpy(), expected)
     assert view.tolist() == [0, 0, 0, 0]
     del tensor, view, capsule
+
+
+def test_a_preparer_uses_the_memory_of_dropped_results_again(photos):
+    views = T.Views([[T.CenterCrop(40)], [T.CenterCrop(60)]], repeats=[2, 3])
+    prepare = headrace.Preparer([views, T.ToTensor()])
+    expected = [np.array(view) for view in prepare(photos[0])]
+
+    def place(array):
+        return np.asarray(array).ctypes.data
+
+    def check(results):
+        assert len({place(one) for one in results}) == len(results)
+        for one, whole in zip(results, expected * (len(results) // 5), strict=True):
+            np.testing.assert_array_equal(np.asarray(one), whole)
+
+    first = {place(one) for one in prepare(photos[0])}
+    assert first == {place(one) for one in prepare(photos[0])}
+    # what is held is not used, whoever drops it, and wherever
+    held = [one for _ in range(4) for one in prepare(photos[0])]
+    check(held)
+    queue = [torch.from_dlpack(one) for one in held]
+    del held
+    threads = [threading.Thread(target=queue.clear), threading.Thread(target=prepare, args=(photos[0],))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    kept = prepare(photos[0])
+    other = headrace.Preparer([T.CenterCrop(50), T.ToTensor()])(photos[0])  # outlives its preparer
+    shape = other.shape
+    del prepare
+    gc.collect()
+    check(kept)
+    assert np.asarray(other).shape == shape
 
 
 def test_no_object_is_leaked(photos):

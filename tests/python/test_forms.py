@@ -2,14 +2,17 @@
 
 import io
 import threading
+import time
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import headrace
 import headrace.transforms as T
 from conftest import encode, synthetic
+from headrace.torch import DataLoader
 
 FORMS = ["coefficients", "planes", "indexed"]
 
@@ -131,8 +134,46 @@ def test_what_stays_a_file_is_refused_with_the_reason(files):
         assert headrace.Converter().estimate(data) is None
     with pytest.raises(ValueError):
         headrace.convert(files[0][: len(files[0]) // 2])
-    with pytest.raises(ValueError, match="make it anew"):
+    with pytest.raises(ValueError, match="convert the file again"):
         headrace.restore(headrace.convert(files[0])[:-1])
+
+
+def test_png_files_become_planes(tmp_path):
+    """In a pack, in a cache, and alone: the same batches; a file again with the same pixels."""
+    drawing = Image.new("RGB", (200, 150), "white")
+    drawing.paste((0, 90, 200), (20, 20, 120, 90))
+    images = [synthetic(150 + i, 120, i).convert("L" if i % 4 == 3 else "RGB") for i in range(8)]
+    pairs = []
+    for i, image in enumerate([*images, drawing]):
+        data = encode(image, "PNG")
+        (tmp_path / f"{i}.png").write_bytes(data)
+        pairs.append((tmp_path / f"{i}.png", i))
+        item = headrace.convert(data, "planes")
+        assert len(item) == headrace.Converter().estimate(data, "planes")
+        assert headrace.form_of(item) == "planes"
+        again = Image.open(io.BytesIO(headrace.restore(item)))
+        assert again.mode == image.mode and np.array_equal(np.asarray(again), np.asarray(image))
+    transform = T.Compose([T.RandomResizedCrop(32), T.ToDtype("float32", scale=True)])
+    files = headrace.ImageList(pairs, transform)
+    report = headrace.pack(files, tmp_path / "x.hrpack", form="auto")
+    assert report["forms"]["planes"]["samples"] == 8
+    assert report["forms"]["encoded"]["samples"] == 1  # the drawing
+    packed = headrace.Pack(tmp_path / "x.hrpack", transform)
+    loaders = [DataLoader(files, 3, shuffle=True, seed=2), DataLoader(packed, 3, shuffle=True, seed=2)]
+    for form in ("planes", "auto", "coefficients"):
+        loaders.append(
+            DataLoader(files, 3, shuffle=True, seed=2, cache="64MiB", cache_form=form, epochs=40)
+        )
+    for _ in range(4):
+        for batches in zip(*loaders, strict=True):
+            for pixels, labels in batches[1:]:
+                assert torch.equal(batches[0][0], pixels) and torch.equal(batches[0][1], labels)
+    for loader, planes in zip(loaders[2:], (9, None, 0), strict=True):
+        deadline = time.monotonic() + 120
+        while loader.stats()["cache_waiting"] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert planes is None or loader.stats()["cache_planes"] == planes
+        loader.close()
 
 
 def test_limits_and_estimates(files):

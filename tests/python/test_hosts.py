@@ -228,13 +228,15 @@ def test_a_server_that_ends_or_hangs(plain, truth, servers, fault):
         if number == 3 and rank == 1:
             servers[0].send(fault)
 
-    text = servers.text(timeout="200ms")
+    text = servers.text(timeout="200ms" if fault == signal.SIGSTOP else "20s")
     with Ranks(plain, servers, cache=text) as ranks:
         check(truth, ranks.epoch(), 0)
         check(truth, ranks.epoch(each), 1)
         check(truth, ranks.epoch(), 2)
         (down, up) = ranks.loaders[1].hosts()
-        assert not down["is_up"] and down["problem"] and up["is_up"] and not up["problem"]
+        assert not down["is_up"] and down["problem"]
+        if fault == signal.SIGKILL:  # the other one may have answered later than a short timeout
+            assert up["is_up"] and not up["problem"]
         if fault == signal.SIGSTOP:
             servers[0].send(signal.SIGCONT)
             until(ranks, truth, 3, lambda: all(h["is_up"] for h in ranks.loaders[1].hosts()))

@@ -111,8 +111,8 @@ if present:
     found = Exchange(None, rank, 2).run(mine, 7, 0)
     print([x["host"] for x in found], found[1]["ready_s"], Exchange(None, 0, 1).run(mine, 7, 0))
 elif rank == 0:
-    threading.Timer(0.5, _thread.interrupt_main).start()
     try:
+        threading.Timer(0.5, _thread.interrupt_main).start()
         Exchange(None, 0, 2).run(mine, 7, 0)
     except KeyboardInterrupt:
         print("interrupted", flush=True)
@@ -134,9 +134,9 @@ def ranks_of(tmp_path, mode):
         text=True,
     )
     try:
-        first = run_python(GATHERING, place, "0", mode, timeout=120)
+        first = run_python(GATHERING, place, "0", mode, timeout=600)
         if mode == "present":
-            return first.stdout, second.communicate(timeout=120)[0]
+            return first.stdout, second.communicate(timeout=600)[0]
         return first.stdout, None
     finally:
         second.kill()

@@ -42,7 +42,8 @@ class Ways:
             self.close()
             raise
         hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports)
-        self.text = f"memcached:{hosts}?size=32MiB&timeout=200ms&meet=30s"
+        self.hosts = f"memcached:{hosts}?size=32MiB&meet=600s"
+        self.text = f"{self.hosts}&timeout=200ms"
 
     def tell(self, order):
         self.process.stdin.write(json.dumps(order) + "\n")
@@ -55,7 +56,7 @@ class Ways:
     def close(self):
         if self.process is not None:
             self.process.stdin.close()
-            self.process.wait(10)
+            self.process.wait(600)
             self.process.stdout.close()
         for server in self.servers:
             server.stop()
@@ -126,7 +127,7 @@ def test_a_server_that_answers_wrongly(plain, truth, ways, way, number):
 
 
 def test_other_values_under_the_keys_of_items(plain, truth, ways):
-    with Ranks(plain, ways.servers, SIZE, cache=ways.text) as ranks:
+    with Ranks(plain, ways.servers, SIZE, cache=f"{ways.hosts}&timeout=20s") as ranks:
         check(truth, ranks.epoch(), 0)
         until_served(ranks, truth, 1)
         epoch = ranks.loaders[0].state_dict()["epoch"]

@@ -1,6 +1,7 @@
 """The DataLoader's behaviour: torch's arguments, batches, epochs, iterators."""
 
 import pickle
+import re
 import warnings
 
 import pytest
@@ -222,7 +223,7 @@ def test_attributes_are_torchs(dataset):
     assert loader.dataset is dataset
     assert (loader.batch_size, loader.drop_last, loader.num_workers) == (4, True, 2)
     assert (loader.prefetch_factor, loader.pin_memory, loader.timeout) == (3, False, 0)
-    assert loader.batch_sampler is None and loader.generator is None
+    assert loader.batch_sampler.sampler is loader.sampler and loader.generator is None
     assert loader.collate_fn is torch.utils.data.default_collate
     assert repr(loader).startswith("headrace.torch.DataLoader(39 samples, batch_size=4, ")
 
@@ -247,11 +248,7 @@ def test_arguments_accepted_without_effect(dataset):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"collate_fn": list}, "collate_fn.*beyond that to the batches"),
-        ({"worker_init_fn": print}, "worker_init_fn"),
-        ({"timeout": 3}, "timeout"),
         ({"timeout": -1}, "timeout"),
-        ({"batch_size": None}, "batch_size=None"),
         ({"batch_size": 0}, "batch_size"),
         ({"batch_size": 2.5}, "batch_size"),
         ({"batch_size": 2**31}, "batch_size must be at most 2147483647, got 2147483648"),
@@ -275,7 +272,6 @@ def test_arguments_accepted_without_effect(dataset):
         ({"rank": 2, "world_size": 2}, "rank"),
         ({"staging_bytes": 0}, "staging_bytes"),
         ({"dtype": torch.float64}, "float64"),
-        ({"transform": lambda x: x}, "cannot be translated"),
     ],
 )
 def test_arguments_that_are_refused_by_name(dataset, arguments, words):
@@ -362,7 +358,7 @@ def test_lists_of_files(dataset, recipe):
     assert torch.equal(images, rows(dataset, recipe, range(COUNT)))
 
 
-def test_datasets_that_are_refused_by_name(dataset, folder, torchvision):
+def test_datasets_that_make_their_samples_themselves(dataset, folder, torchvision):
     class Noisy(headrace.ImageFolder):
         def __getitem__(self, index):
             return super().__getitem__(index)
@@ -390,30 +386,26 @@ def test_datasets_that_are_refused_by_name(dataset, folder, torchvision):
         def __iter__(self):
             return reversed(list(super().__iter__()))
 
-    class Stream(torch.utils.data.IterableDataset):
-        def __iter__(self):
-            return iter(())
-
     transform = T.CenterCrop(8)
-    refused = [
-        (Noisy(folder, transform), "Noisy has its own __getitem__"),
-        (Mine(folder, transform), "Mine has its own __getitem__"),
-        (Shorter(folder, transform), "Shorter has its own __len__"),
-        (torch.utils.data.Subset(Shorter(folder, transform), [1]), "Shorter has its own __len__"),
-        (Part(dataset, range(9)), "Part has its own __len__"),
-        (Ours(folder, transform), "Ours has its own __len__"),
-        (Turned(folder, transform), "Turned has its own __iter__"),
-        (Stream(), "Stream"),
+    own = [
+        (Noisy(folder, transform), "Noisy.* has its own __getitem__"),
+        (Mine(folder, transform), "Mine.* has its own __getitem__"),
+        (Shorter(folder, transform), "Shorter.* has its own __len__"),
+        (torch.utils.data.Subset(Shorter(folder, transform), [1]), "Shorter.* has its own __len__"),
+        (Part(dataset, range(9)), "Part.* has its own __len__"),
+        (Ours(folder, transform), "Ours.* has its own __len__"),
+        (Turned(folder, transform), "Turned.* has its own __iter__"),
         ([1, 2, 3], "builtins.list"),
         (torch.utils.data.TensorDataset(torch.zeros(3)), "TensorDataset"),
         (torch.utils.data.ConcatDataset([dataset]), "ConcatDataset"),
-        (torchvision.datasets.ImageFolder(folder, transform, target_transform=int), "target_tr"),
-        (torchvision.datasets.ImageFolder(folder, transform, loader=open), "loader"),
+        (torchvision.datasets.ImageFolder(folder, transform, loader=open), "the dataset's loader"),
     ]
-    for made, words in refused:
-        with pytest.raises((TypeError, ValueError), match=words) as caught:
+    for made, words in own:
+        loader = DataLoader(made)
+        assert not loader.is_native and re.search(words, headrace.explain(loader))
+        assert len(loader) == len(made)
+        with pytest.raises(ValueError, match="transform=.*give it to the dataset"):
             DataLoader(made, transform=transform)
-        assert "DataLoader" in str(caught.value) or "Leave it out" in str(caught.value)
     assert len(DataLoader(Renamed(folder), 8, transform=transform)) == 5
 
 

@@ -67,7 +67,7 @@ class Place(places.Place):
     def run(self, *words: str, command: list[str] | None = None) -> tuple[int, str, str]:
         """Returns (status, standard output, standard error)."""
         process = self.start(*words, command=command)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=600)
         assert list(self.temporary.glob("headrace-*")) == []
         return process.returncode, out, err
 
@@ -83,7 +83,7 @@ def place(tmp_path) -> Place:
     return Place(tmp_path)
 
 
-def wait_for(condition, seconds=60.0):
+def wait_for(condition, seconds=600.0):
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until
@@ -104,10 +104,12 @@ def test_a_training(place):
     )
     plain = subprocess.run(
         [sys.executable, "train.py"], cwd=place.work, env=place.environment, capture_output=True,
-        text=True, timeout=120,
+        text=True, timeout=600,
     )
     status, out, err = place.run("--iterations", "5", "--batch-size", "8", "--no-progress")
-    assert (status, err) == (0, "")
+    # The first run on a machine compiles the observer, and says so.
+    said = [line for line in err.splitlines() if not re.match("headrace: .*observer", line)]
+    assert (status, said) == (0, [])
     assert out.startswith(plain.stdout) and plain.stdout
     last = out.splitlines()[-1]
     found = re.fullmatch(r"headrace-memory\.hrm: 5 iterations, ([\d,]+) events, [\d.]+ KiB", last)
@@ -309,9 +311,10 @@ def test_on_a_terminal(place):
 
 
 def test_json_stands_alone(place):
-    place.script("training.step()\nprint('mine', flush=True)")
+    """The status is the script's own."""
+    place.script("training.step()\nprint('mine', flush=True)\nsys.exit(3)")
     status, out, err = place.run("--json", "--no-progress")
-    assert status == 0
+    assert status == 3
     assert json.loads(out) == place.analyse()
     assert err.startswith("mine\nheadrace memory: headrace-memory.hrm: 1 iterations, ")
 
@@ -325,13 +328,6 @@ def test_its_own_exception(place):
     assert status == 1
     assert err.count("Traceback") == 1 and "KeyError: 'mine'" in err
     assert place.analyse()["run"]["ended"]
-
-
-def test_its_own_exit_status(place):
-    place.script("training.step()\nsys.exit(3)")
-    status, out, err = place.run("--no-progress")
-    assert (status, err) == (3, "")
-    assert out.splitlines()[-1].startswith("headrace-memory.hrm: 1 iterations, ")
 
 
 def test_it_is_killed(place):
@@ -361,7 +357,7 @@ def test_interrupts(place):
     process.send_signal(signal.SIGINT)
     wait_for((place.work / "asked").exists)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 128 + signal.SIGTERM
     assert "interrupted; waiting for the script to end (once more ends it)" in err
     assert "1 iterations" in out.splitlines()[-1]
@@ -380,7 +376,7 @@ def test_interrupts(place):
     process = place.start("--no-progress")
     wait_for((place.work / "begun2").exists)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 128 + signal.SIGINT
     assert out.startswith("tidied up\n") and "KeyboardInterrupt" in err
     assert "2 iterations" in out.splitlines()[-1]
@@ -401,15 +397,15 @@ def test_the_launcher_is_killed(place):
     process = place.start("--no-progress")
     wait_for((place.work / "begun").exists)
     process.kill()
-    process.wait(60)  # its pipes belong to the script, too, which is alive
+    process.wait(600)  # its pipes belong to the script, too, which is alive
     [name] = place.records()
     pid = int(re.fullmatch(r"headrace-memory\.hrm\.(\d+)", name)[1])
     assert place.analyse(name)["pattern"]["marked"] >= 3
     second = place.start("--no-progress", command=["true"])
-    said = second.communicate(timeout=120)[1]
+    said = second.communicate(timeout=600)[1]
     assert f"process {pid} of an earlier run is still recording into {name}\n" in said
     (place.work / "end").touch()
-    process.communicate(timeout=120)
+    process.communicate(timeout=600)
     wait_for(lambda: not Path(f"/proc/{pid}/maps").exists())
     _, _, said = place.run("--no-progress", command=["true"])
     assert f"{name} was left by an earlier run that was killed; it is readable\n" in said

@@ -427,7 +427,7 @@ with memory.record({str(path)!r}):
         with pytest.raises(FileExistsError, match=f"process {other.pid}"), memory.record(path):
             pass
         other.stdin.close()
-        assert other.wait(60) == 0
+        assert other.wait(600) == 0
     assert Record(path).facts["torch"]
     recorded(path, lambda _: torch.ones(3))  # no process uses it now
 
@@ -494,7 +494,7 @@ def test_other_threads(tmp_path):
 
     def run_until_seen(recording):
         halt = threading.Event()
-        worker = threading.Thread(target=lambda: (work(), halt.wait(60)), name="augmenting")
+        worker = threading.Thread(target=lambda: (work(), halt.wait(600)), name="augmenting")
         worker.start()
         torch.optim.SGD([torch.nn.Parameter(torch.ones(3))], lr=0.1).step()
         halt.set()
@@ -753,7 +753,7 @@ def test_peak_is_the_profilers(tmp_path):
     tap = tap_path()
     assert tap, "libheadrace-tap.so lies beside the extension"
     path = tmp_path / "tapped.hrm"
-    subprocess.run([sys.executable, "-c", TAPPED, str(path)], check=True, timeout=120,
+    subprocess.run([sys.executable, "-c", TAPPED, str(path)], check=True, timeout=600,
                    env={**os.environ, "LD_PRELOAD": tap})
     with open(f"{path}.json", encoding="utf-8") as file:
         events = [e["args"] for e in json.load(file)["traceEvents"] if e["name"] == "[memory]"]

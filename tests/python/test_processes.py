@@ -235,7 +235,7 @@ class Waiting:
 
     def next(self):
         self.entered.set()
-        assert self.go.wait(60)
+        assert self.go.wait(600)
         return self.core.next()
 
     def __getattr__(self, name):
@@ -251,7 +251,7 @@ def test_whoever_comes_between_does_not_end_the_epoch(dataset):
         epoch, seen = iter(loader), []
         reader = threading.Thread(target=lambda: seen.extend(x.tolist() for *_, x in epoch))
         reader.start()
-        assert waiting.entered.wait(60)
+        assert waiting.entered.wait(600)
         for use in (
             lambda: next(epoch),
             lambda: iter(loader),
@@ -322,6 +322,22 @@ def test_a_fork_in_every_state(dataset):
     assert "closed" in in_child(lambda: iter(loader))
     assert in_child(lambda: dataset[0][0].shape) == "(3, 32, 32)"
     assert in_child(lambda: len(list(DataLoader(dataset, 4)))) == "10"
+
+
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        return torch.full((100,), i)
+
+
+def test_a_forked_child_that_closes_leaves_the_parents_workers():
+    loader = DataLoader(Numbers(), 4, num_workers=2)
+    epoch = iter(loader)
+    next(epoch)
+    assert in_child(loader.close) == "None"
+    assert len(list(epoch)) == 15
 
 
 def child_epoch(loader, queue):

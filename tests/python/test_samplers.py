@@ -71,6 +71,27 @@ def test_repeats_are_different_pictures(dataset):
     assert not any(torch.equal(a, b) for a, b in itertools.combinations(pictures, 2))
 
 
+def test_ranks_draw_differently(dataset, monkeypatch):
+    """Also if the rank is known only when the first epoch begins."""
+
+    def pictures(loader):
+        return [row for images, _ in loader for row in images.clone()]
+
+    def make(**options):
+        return DataLoader(dataset, 2, sampler=[3, 3, 4, 3, 4], **options)
+
+    alone, late = pictures(make()), make()
+    given = [pictures(make(rank=rank, world_size=2)) for rank in range(2)]
+    assert all(torch.equal(a, b) for a, b in zip(alone, given[0], strict=True))
+    assert not any(torch.equal(a, b) for a, b in itertools.product(*given))
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert all(torch.equal(a, b) for a, b in zip(pictures(late), given[1], strict=True))
+    again = make()
+    again.load_state_dict({**late.state_dict(), "epoch": 0})
+    assert all(torch.equal(a, b) for a, b in zip(pictures(again), given[1], strict=True))
+
+
 def test_drop_last_cuts_a_sampler(dataset):
     loader = DataLoader(dataset, 4, sampler=range(10), drop_last=True, return_index=True)
     assert len(loader) == 2 and batches_of(loader) == [[0, 1, 2, 3], [4, 5, 6, 7]]

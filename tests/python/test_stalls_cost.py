@@ -157,9 +157,9 @@ def test_long_recipes_are_cut(photographs):
     assert len(found["recipe"]) == 250 and found["recipe"].endswith("...")
 
 
-def test_png_stays_as_it_is(tmp_path, photographs):
+def test_png_has_planes_only(tmp_path, photographs):
     png = [save(tmp_path / f"{i}.png", synthetic(60, 40, i)) for i in range(4)]
-    assert list(by_form(headrace_cost(png, USUAL, seconds=0.1))) == ["encoded"]
+    assert list(by_form(headrace_cost(png, USUAL, seconds=0.1))) == ["encoded", "planes"]
     mixed = headrace_cost(png + [os.fsencode(p) for p in photographs[:4]], USUAL, seconds=0.1)
     assert list(by_form(mixed)) == ["encoded", "coefficients", "planes", "indexed"]
 
@@ -167,10 +167,10 @@ def test_png_stays_as_it_is(tmp_path, photographs):
 def test_other_files_give_a_reason(tmp_path):
     text = tmp_path / "a text"
     text.write_text("no image")
-    webp = io.BytesIO()
-    Image.new("RGB", (8, 8)).save(webp, "WEBP")
-    other = tmp_path / "b.webp"
-    other.write_bytes(webp.getvalue())
+    tiff = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(tiff, "TIFF")
+    other = tmp_path / "b.tiff"
+    other.write_bytes(tiff.getvalue())
     good = save(tmp_path / "c.jpg", synthetic(80, 60, 1))
     for paths, expected in [
         ([], "there are no files"),

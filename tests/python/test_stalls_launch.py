@@ -233,7 +233,7 @@ class Place(places.Place):
         if "--" not in words:
             words = (*words, "--", sys.executable, "train.py")
         process = self.start(*words, probe=probe, env=env or {})
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=600)
         self.check_clean()
         return process.returncode, out, err
 
@@ -350,13 +350,15 @@ def test_children_that_stay_are_named_and_left_alone(place):
         f"""
         import subprocess
         child = subprocess.Popen(["sleep", "7777"], start_new_session=True)
+        while not open(f"/proc/{{child.pid}}/cmdline").read():
+            pass  # within exec it has neither words nor an environment
         open({str(place.folder / "pid")!r}, "w").write(str(child.pid))
         child.returncode = 0  # not waited for
         """
     )
     log = open(place.folder / "err", "w+")
     process = place.start("--", sys.executable, "train.py", stdout=subprocess.DEVNULL, stderr=log)
-    assert process.wait(60) == 1
+    assert process.wait(600) == 1
     pid = int((place.folder / "pid").read_text())
     log.seek(0)
     try:
@@ -369,7 +371,7 @@ def test_children_that_stay_are_named_and_left_alone(place):
 # Interrupts
 
 
-def wait_for(condition, seconds=30.0):
+def wait_for(condition, seconds=600.0):
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until
@@ -392,7 +394,7 @@ def test_an_interrupt_reaches_the_script_and_is_waited_for(place):
     process = place.start("--", sys.executable, "train.py")
     wait_for((place.work / "begun").exists)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 130
     assert out == "tidied up\n"
     assert "KeyboardInterrupt" in err and "interrupted before anything was measured" in err
@@ -406,7 +408,9 @@ def test_the_terminals_interrupt_reaches_the_script_once(place):
         seen = []
         signal.signal(signal.SIGINT, lambda *_: seen.append(1))
         print("ready", flush=True)
-        time.sleep(1)
+        while not seen:
+            time.sleep(0.01)
+        time.sleep(1)  # a second one would come now
         print("interrupts:", len(seen), flush=True)
         """
     )
@@ -426,12 +430,11 @@ def test_the_second_interrupt_ends_a_script_that_does_not_mind_the_first(place):
     )
     process = place.start("--", sys.executable, "train.py")
     wait_for((place.work / "begun").exists)
-    for _ in range(2):
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.6)
-    _, err = process.communicate(timeout=120)
+    process.send_signal(signal.SIGINT)
+    assert any("once more ends it" in line for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=600)
     assert process.returncode == 130
-    assert "once more ends it" in err
 
 
 def test_a_request_to_end_reaches_the_script(place):
@@ -439,7 +442,7 @@ def test_a_request_to_end_reaches_the_script(place):
     process = place.start("--", sys.executable, "train.py")
     wait_for((place.work / "begun").exists)
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == 128 + signal.SIGTERM
     assert "anything measured so far is lost" in err and "Ctrl-C" in err
     place.check_clean()
@@ -469,7 +472,7 @@ def test_a_killed_launchers_folder_goes_with_the_next_start(place):
     place.script("pass", "other.py")
     # The script is still running, and its folder is there.
     second = place.start("--", sys.executable, "other.py")
-    second.communicate(timeout=120)
+    second.communicate(timeout=600)
     assert os.listdir(place.temporary) == [name]
     environments = subprocess.run(["pgrep", "-f", f"{sys.executable} train.py"], capture_output=True)
     mark = f"HEADRACE_STALLS_DIR={place.temporary / name}".encode()
@@ -479,7 +482,7 @@ def test_a_killed_launchers_folder_goes_with_the_next_start(place):
             wait_for(lambda pid=pid: not Path(f"/proc/{pid}/cmdline").exists()
                      or not Path(f"/proc/{pid}/cmdline").read_bytes())
     third = place.start("--", sys.executable, "other.py")
-    third.communicate(timeout=120)
+    third.communicate(timeout=600)
     place.check_clean()
 
 
@@ -499,7 +502,7 @@ def test_a_killed_launchers_folder_goes_with_the_next_start(place):
 )
 def test_wrong_options(place, words, text):
     process = place.start(*words)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == 2
     assert text in err and err.startswith("headrace stalls: ")
 
@@ -648,7 +651,7 @@ def test_output_that_nobody_reads(place):
     os.close(read)
     process = place.start("--", sys.executable, "train.py", probe="measure", stdout=write)
     os.close(write)
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == 3
     assert err.startswith("headrace stalls: the result cannot be printed (")
     assert err.endswith("Broken pipe): see headrace-stalls\n")

@@ -230,6 +230,9 @@ def test_traffic_of_others(tmp_path, port, guarded):
     stop = threading.Event()
 
     def receive():
+        while not (tmp_path / "begun").exists():  # the script imports torch first
+            if stop.wait(0.01):
+                return
         while not stop.is_set():
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:
                 answer.read()
@@ -240,6 +243,7 @@ def test_traffic_of_others(tmp_path, port, guarded):
         record = measure(
             tmp_path,
             """
+            open("begun", "w").close()
             loader = DataLoader(Slow(), batch_size=4, num_workers=1)
             while True:
                 for x, y in loader:

@@ -73,6 +73,26 @@ def test_a_plain_script(tmp_path):
     assert {drain["cores"] for drain in record["drains"]} >= {record["machine"]["cores"]}
 
 
+def test_headraces_loader_of_a_python_dataset(tmp_path):
+    record = check(
+        measure(
+            tmp_path,
+            """
+            from headrace.torch import DataLoader as Ours
+            def main():
+                loader = Ours(Slow(seconds=0.002), batch_size=4, shuffle=True, num_workers=1)
+                while True:
+                    for x, y in loader:
+                        training.step(x, y, 0.004)
+            if __name__ == "__main__":
+                main()
+            """,
+        )
+    )
+    assert record["loader"]["kind"] == "torch" and record["loader"]["workers"] == 1
+    assert "this runs in Python: the dataset" in record["headrace"]["reason"]
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -1,6 +1,7 @@
 """Tar files as datasets, written by GNU tar and by Python's tarfile."""
 
 import io
+import json
 import os
 import pickle
 import subprocess
@@ -8,9 +9,11 @@ import tarfile
 
 import pytest
 import torch
+from agents import Agent
 from conftest import CLASSES, COUNT, encode, synthetic
 
 import headrace
+import headrace.transforms as T
 from headrace.torch import DataLoader
 
 
@@ -170,3 +173,76 @@ def test_a_pack_of_shards(tmp_path, shards, recipe):
     assert packed.targets == source.targets
     for a, b in zip(DataLoader(source, 4, shuffle=True), DataLoader(packed, 4, shuffle=True)):
         assert torch.equal(a[0], b[0]) and torch.equal(a[1], b[1])
+
+
+def write_shard(path, images, **fields):
+    """A shard of img2dataset: image, txt and json. ``fields``: more members of the JSON of each."""
+    with tarfile.open(path, "w") as tar:
+        for i, image in enumerate(images):
+            facts = {"key": f"{i:05}", "status": "success", "width": 40 + i, "exif": "{}"}
+            facts |= {name: values[i] for name, values in fields.items()}
+            add(tar, f"{i:05}.{'webp' if i % 2 else 'jpg'}", image)
+            add(tar, f"{i:05}.json", json.dumps(facts).encode())
+            add(tar, f"{i:05}.txt", b"a caption")
+
+
+def test_labels_come_from_the_json_of_img2dataset(tmp_path, images):
+    form = {0: "JPEG", 1: "WEBP"}
+    images = [encode(synthetic(40 + i, 50, i), form[i % 2]) for i in range(6)]
+    classes = [5, -1, 2**40, 0, 7, 7]
+    write_shard(tmp_path / "00000.tar", images, class_id=classes)
+    dataset = headrace.TarDataset(tmp_path / "00000.tar", [T.Resize((8, 8))], label="json:class_id")
+    assert dataset.targets == classes and dataset.classes == []
+    assert data_of(dataset) == images
+    assert pickle.loads(pickle.dumps(dataset)).targets == classes
+    ((pixels, labels),) = DataLoader(dataset, 6)
+    assert pixels.shape == (6, 3, 8, 8) and labels.tolist() == classes
+    width = headrace.TarDataset(tmp_path / "00000.tar", label="json:width")
+    assert width.targets == [40, 41, 42, 43, 44, 45]
+    assert headrace.TarDataset(tmp_path / "00000.tar", label="none").targets == [0] * 6
+
+
+def test_any_field_with_a_number_is_a_label(tmp_path, images):
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        for i in range(3):
+            add(tar, f"{i}.jpg", images[i])
+            add(tar, f"{i}.fine.txt", b" %d\n" % (3 * i))
+            add(tar, f"{i}.cls", b"%d" % i)
+    assert headrace.TarDataset(tmp_path / "x.tar", label="fine.txt").targets == [0, 3, 6]
+    assert headrace.TarDataset(tmp_path / "x.tar").targets == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("label", "text", "message"),
+    [
+        (None, b"{}", 'name the field that holds it .*"json:class_id"'),
+        ("json:class_id", b"{}", "0.json has no member with the name of the label"),
+        ("json:class_id", b"[1]", "0.json is no JSON object"),
+        ("json:class_id", b'{"class_id": ', "0.json is no JSON object"),
+        ("json:class_id", b'{"class_id": "7"}', "0.json has a label that is not a whole number"),
+        ("json:class_id", b'{"class_id": 7.5}', "0.json has a label that is not a whole number"),
+        ("json:class_id", b" " * (1 << 20) + b"{}", "0.json is too large to hold a label"),
+        ("json", b"{}", "0.json is no label: it must hold one whole number"),
+        ("txt", b"{}", "0.jpg has no .txt beside it"),
+        ("json:", b"{}", 'the label "json:" is none of'),
+        (":class_id", b"{}", 'the label ":class_id" is none of'),
+        ("a/b", b"{}", 'the label "a/b" is none of'),
+        ("x" * 80, b"{}", "is none of"),
+    ],
+)
+def test_labels_that_are_not_there_are_named(tmp_path, images, label, text, message):
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        add(tar, "0.jpg", images[0])
+        add(tar, "0.json", text)
+    with pytest.raises(ValueError, match=message):
+        headrace.TarDataset(tmp_path / "x.tar", label=label)
+
+
+def test_an_agent_opens_shards_with_their_labels(tmp_path, images):
+    write_shard(tmp_path / "x.tar", [images[i] for i in range(4)], class_id=[3, 1, 4, 1])
+    dataset = headrace.TarDataset(tmp_path / "x.tar", [T.Resize((8, 8))], label="json:class_id")
+    with Agent() as agent:
+        loader = DataLoader(dataset, 4, agent=agent.socket, stream="labels")
+        ((_, labels),) = loader
+        assert labels.tolist() == [3, 1, 4, 1]
+        loader.close()

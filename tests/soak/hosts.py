@@ -576,7 +576,8 @@ class Soak:
             server.process.terminate()
             server.process.wait(END_S)
         self.wait_for(lambda: not self.processes(), "processes are left")
-        left = [str(p) for p in self.shm.rglob("*")]
+        # The status of a loader that was killed stays until the next one starts.
+        left = [str(p) for p in self.shm.rglob("*") if "-loaders" not in str(p)]
         if left:
             raise Wrong(f"left in shared memory: {left}")
 

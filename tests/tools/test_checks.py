@@ -106,6 +106,31 @@ def test_imports_in_a_circle(package, name, line, said):
     assert said in result.stdout
 
 
+def archive(tmp_path, **sources):
+    if not all(map(shutil.which, ("cc", "ar", "nm"))):
+        pytest.skip("no C compiler")
+    for name, source in sources.items():
+        code = write(tmp_path, f"{name}.c", source)
+        subprocess.run(["cc", "-c", "-o", tmp_path / f"{name}.o", code], check=True)
+    made = tmp_path / "made.a"
+    subprocess.run(["ar", "rcs", made, *(tmp_path / f"{name}.o" for name in sources)], check=True)
+    return made
+
+
+def test_calls_in_a_circle(tmp_path):
+    top = "int low(void);\nint middle(void);\nint top(void) { return low() + middle(); }\n"
+    middle = "int low(void);\nint middle(void) { return low(); }\n"
+    made = archive(tmp_path, top=top, middle=middle, low="int low(void) { return 1; }\n")
+    result = check("check_circles.py", made)
+    assert result.returncode == 0 and "3 files: no circles" in result.stdout
+    made = archive(tmp_path, low="int top(void);\nint low(void) { return top(); }\n")
+    result = check("check_circles.py", made)
+    assert result.returncode == 1
+    assert "3 files call each other in a circle" in result.stdout
+    assert "low uses top of made.a: top" in result.stdout
+    assert check("check_circles.py").returncode == 2
+
+
 def library(tmp_path, source):
     if not shutil.which("cc") or not shutil.which("nm"):
         pytest.skip("no C compiler")

@@ -36,7 +36,7 @@ def test_missing_libraries_are_named_together(tmp_path):
     done = run(meson, "setup", str(tmp_path / "build"), "-Dtests=disabled", cwd=ROOT, env=environment)
     (line,) = [line for line in done.stdout.splitlines() if "ERROR" in line]
     assert done.returncode != 0
-    for package in ("libjpeg-dev", "libspng-dev", "liburing-dev", "libxxhash-dev", "libjansson-dev"):
+    for package in ("libjpeg-dev", "libspng-dev", "libwebp-dev", "liburing-dev", "libxxhash-dev", "libjansson-dev"):
         assert package in line
 
 

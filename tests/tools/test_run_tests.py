@@ -125,6 +125,42 @@ def test_processes_share_files(tmp_path):
         assert [(case.get('classname')[-6:], case.get('name')) for case in cases] == passed
 
 
+def test_a_package_whose_tests_cannot_begin(tmp_path, monkeypatch, capfd):
+    """pytest ends before it forks: that is no record, and its message is shown."""
+    (tmp_path / "tests/python").mkdir(parents=True)
+    (tmp_path / "tests/python/test_a.py").write_text("pass  # mark.long\n")
+    (tmp_path / "tests/python/conftest.py").write_text("raise OSError('no disk')\n")
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["run_tests.py", "--build", str(tmp_path), "--jobs", "1", "--long"])
+    monkeypatch.setenv("PYTHONPATH", str(Path(run_tests.__file__).parent))
+    assert run_tests.main() == 1
+    out = capfd.readouterr().out
+    assert "no disk" in out and "Python package:   did not run (exit status " in out
+
+
+def test_pytest_ends_while_the_c_tests_run(tmp_path, monkeypatch):
+    """Processes cannot join then: the summary says that the package's tests did not run."""
+    (tmp_path / "tests/python").mkdir(parents=True)
+    (tmp_path / "tests/python/test_a.py").write_text("pass\n")
+    (tmp_path / "tests/python/conftest.py").write_text("raise OSError('no disk')\n")
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    environment = {**os.environ, "PYTHONPATH": str(Path(run_tests.__file__).parent)}
+    python = run_tests.PythonTests(tmp_path, environment, str(tmp_path), is_long=False)
+    python.processes[0].wait()
+    python.join(2)
+    python.wait()
+    assert python.report() == (["Python package:   did not run (exit status 4)"], False)
+
+
+def test_longest_files_begin_first():
+    folder = Path(run_tests.__file__).parents[1] / "tests" / "python"
+    files = sorted(folder.glob("test_*.py"), key=run_tests.place_of)
+    begun = [file.stem for file in files[:len(run_tests.LONGEST)]]
+    assert begun == [f"test_{name}" for name in run_tests.LONGEST]
+    sizes = [file.stat().st_size for file in files[len(run_tests.LONGEST):]]
+    assert sizes == sorted(sizes, reverse=True)
+
+
 def test_failed_meson_tests_that_measure_run_again(tmp_path):
     source, build = tmp_path / "source", tmp_path / "build"
     source.mkdir()
@@ -149,3 +185,34 @@ test('exact', shell, args: ['-c', 'test -e "$0"', meson.current_source_dir() / '
     (source / "mended").touch()
     (lines, good), again = summary()
     assert good and lines == ["C and command:    2 passed, 0 failed, 0 skipped"] and len(again) == 1
+
+
+def test_processes_join_when_the_c_tests_end(tmp_path, monkeypatch, capfd):
+    """The Python package's first process runs until another one has begun."""
+    build = tmp_path / "build"
+    (tmp_path / "meson.build").write_text("project('p')\ntest('one', find_program('true'))\n")
+    for folder, files in ("python", {"a": "wait()", "b": "begin()", "c": "pass"}), ("tools", {"d": "pass"}):
+        (tmp_path / "tests" / folder).mkdir(parents=True)
+        for name, does in files.items():
+            (tmp_path / "tests" / folder / f"test_{name}.py").write_text(f"""
+import os, time
+
+def wait():
+    while not os.path.exists("begun"):
+        time.sleep(0.01)
+
+def begin():
+    open("begun", "w").close()
+
+def test_one():
+    {does}
+""")
+    subprocess.run(["meson", "setup", build, tmp_path], check=True, capture_output=True)
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    monkeypatch.setattr(run_tests, "LONGEST", ("a",))
+    monkeypatch.setattr(sys, "argv", ["run_tests.py", "--build", str(build), "--jobs", "1"])
+    monkeypatch.setenv("PYTHONPATH", str(Path(run_tests.__file__).parent))
+    assert run_tests.main() == 0
+    out = capfd.readouterr().out
+    assert "C and command:    1 passed" in out and "Python package:   3 passed" in out
+    assert "tools, examples:  1 passed" in out and out.endswith("all tests passed\n")

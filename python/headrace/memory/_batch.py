@@ -67,9 +67,7 @@ def _loaders() -> set[int]:
     """Returns the batch sizes of all existing loaders."""
     sizes = set()
     for thing in gc.get_objects():
-        kind = type(thing)
-        # headrace's loader is found by name: it need not derive from torch's.
-        if issubclass(kind, torch.utils.data.DataLoader) or kind.__module__ == "headrace.torch._loader":
+        if issubclass(type(thing), torch.utils.data.DataLoader):
             size = getattr(thing, "batch_size", None)
             if isinstance(size, int) and not isinstance(size, bool):
                 sizes.add(size)

@@ -17,7 +17,7 @@ from typing import Any
 from headrace._launch.hello import report
 from headrace._launch.imports import is_launcher, watch
 
-LOADERS = frozenset({"torch.utils.data.dataloader", "headrace.torch"})
+LOADER = "torch.utils.data.dataloader"
 OPTIMIZER = "torch.optim.optimizer"  # whose steps are counted
 PREFIX = "nvidia.dali.plugin."
 EXIT_INTERNAL = 70
@@ -60,7 +60,7 @@ def _refuse() -> None:
 
 
 def _wanted(name: str) -> bool:
-    return name in LOADERS or name == OPTIMIZER or name.startswith(PREFIX)
+    return name in (LOADER, OPTIMIZER) or name.startswith(PREFIX)
 
 
 def _attach(name: str, module: Any) -> None:

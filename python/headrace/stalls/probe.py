@@ -75,8 +75,6 @@ def attach(name: str, module: Any) -> None:
         work.wrap_fetchers(fetch)
         _wrap_class(module.DataLoader)
         _wrap_subclasses(module.DataLoader)
-    elif name == "headrace.torch":
-        _wrap_class(module.DataLoader)
     elif name.startswith("nvidia.dali.plugin"):
         for kind in list(vars(module).values()):
             if isinstance(kind, type) and "__next__" in dir(kind) and "__iter__" in vars(kind):

@@ -10,15 +10,17 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from .._torchvision import class_name
+from .._walk import class_name
 from ..datasets import _ImageDataset
 from ..prepare import Preparer
 
 
 def obstacle(loader: Any) -> str:
     """Returns why Headrace's loader cannot replace this one; ``""`` if it can."""
-    if hasattr(loader, "_measured_copy"):  # it is Headrace's loader
+    if hasattr(loader, "_measured_copy"):  # it is Headrace's loader, all native
         return ""
+    if hasattr(loader, "_headrace_why"):
+        return f"it is Headrace's already, and this runs in Python: {loader._headrace_why}"
     from torch.utils import data
 
     if not isinstance(loader, data.DataLoader):

@@ -500,7 +500,7 @@ class Headrace(_Indexed):
             vars(one)[MEASURED] = True
         self._copy = self._warm
         self.workers = int(self._copy.stats()["threads"])
-        self.ahead = int(loader.prefetch_factor)
+        self.ahead = int(loader._batches_ahead)
         self._seen: dict[str, Any] = {}
 
     def open(self, chosen: IndexSet, cycle: bool = False) -> Iterator[Any]:
@@ -616,7 +616,9 @@ def source_of(
     """Returns the source for a loader whose ``iterator`` the script is iterating. ``begin(loader)``
     makes an iterator, by the ``__iter__`` of the class that the probe wrapped."""
     if hasattr(loader, "_measured_copy"):
-        return Headrace(loader, data)
+        if loader.is_native:
+            return Headrace(loader, data)
+        loader, begin = loader._measured_torch(), iter
     import torch.utils.data
 
     if not isinstance(loader, torch.utils.data.DataLoader):

@@ -9,11 +9,14 @@ from __future__ import annotations
 import operator
 import os
 import sys
+import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 import torch.utils.data
 
+from .. import _core
 from . import _surroundings
 from ._hosts import is_hosts
 
@@ -32,6 +35,16 @@ def count(what: str, value: Any, least: int, most: int = _LARGEST) -> int:
     if number > most:
         raise ValueError(f"{what} must be at most {most}, got {value!r}")
     return number
+
+
+def workers(value: Any, many: bool) -> int:
+    """Returns the number of threads, or of worker processes where Python makes samples; ``many``: all
+    cores but one, if none is given."""
+    if value is not None:
+        return count("num_workers", value, 0)
+    if many:
+        return max(1, _core.machine()["cores"] // _surroundings.local_ranks() - 1)
+    return 0  # torch's default: some datasets cannot be used by other processes
 
 
 def epoch(value: Any) -> int:
@@ -74,6 +87,7 @@ def shared(
     *,
     batches_ahead: int,
     has_sampler: bool,
+    in_python: bool = False,
 ) -> dict[str, Any]:
     """Returns the native loader's options for an agent; empty without one."""
     for what, value, words in (("join", join, ("epoch", "now")), ("lag", lag, ("alone", "wait"))):
@@ -89,6 +103,12 @@ def shared(
             )
         return {}
     path = os.fspath(agent)
+    if in_python and has_sampler:
+        raise ValueError(
+            "with an agent, samples that Python makes come in the loader's own order, which its jobs "
+            "share: leave the sampler or the agent out (shuffle=True is a new order every epoch, "
+            "dealt to the ranks as by a DistributedSampler)"
+        )
     if not path:
         raise ValueError("agent is an empty text: give 'auto' or a socket's path, or leave it out")
     if stream is not None and not (isinstance(stream, str) and stream):
@@ -142,28 +162,6 @@ def hosts(cache: str | None, assignment: Any, *, agent: Any, has_sampler: bool) 
         )
 
 
-def refuse_functions(collate_fn: Any, worker_init_fn: Any, timeout: float) -> None:
-    if collate_fn is not None and collate_fn is not torch.utils.data.default_collate:
-        raise ValueError(
-            f"collate_fn {collate_fn!r} is not supported, because batches are put together "
-            "natively, as default_collate does. Leave it out and do what it does beyond that to the "
-            "batches that come out (MixUp and CutMix take those), or keep "
-            "torch.utils.data.DataLoader."
-        )
-    if worker_init_fn is not None:
-        raise ValueError(
-            "worker_init_fn is not supported: there are no worker processes, and random "
-            "parameters depend on seed, epoch and sample only. Leave it out."
-        )
-    if timeout < 0:
-        raise ValueError("timeout option should be non-negative")
-    if timeout > 0:
-        raise ValueError(
-            "timeout is not supported: there are no worker processes that could be lost. Leave "
-            "it at 0; a signal or Ctrl-C interrupts the wait."
-        )
-
-
 def check_order(
     batch_size: Any, shuffle: Any, sampler: Any, batch_sampler: Any, drop_last: Any
 ) -> None:
@@ -176,11 +174,59 @@ def check_order(
             "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and "
             "drop_last"
         )
-    if batch_size is None:
+    if batch_size is None and drop_last and batch_sampler is None:
         raise ValueError(
-            "batch_size=None (samples without batches) is not supported: iterate the dataset "
-            "itself, or use batch_size=1"
+            "batch_size=None option disables auto-batching and is mutually exclusive with drop_last"
         )
+
+
+def names(given: Any) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    if isinstance(given, str) or not all(isinstance(name, str) for name in given):
+        raise TypeError(f"names must be texts, one for each field of a batch, got {given!r}")
+    out = tuple(given)
+    if len(set(out)) != len(out) or not out:
+        raise ValueError(f"names must be different texts, at least one, got {given!r}")
+    return out
+
+
+def named(names: tuple[str, ...] | None, batch: Any) -> Any:
+    """Returns a batch as a dict of ``names``, if they are given."""
+    if names is None:
+        return batch
+    if not isinstance(batch, (tuple, list)):
+        if isinstance(batch, Mapping):
+            raise ValueError(
+                f"names={names!r}, but the batches are dicts already, with {list(batch)!r}: leave it out"
+            )
+        batch = (batch,)
+    if len(batch) != len(names):
+        raise ValueError(f"names={names!r}, but a batch has {len(batch)} fields: name each")
+    return dict(zip(names, batch))
+
+
+def with_field(batch: Any, name: str, value: Any) -> Any:
+    """Adds a field to a batch of any kind."""
+    if isinstance(batch, dict):
+        if name in batch:
+            raise ValueError(
+                f"return_{name}=True adds a field {name!r}, but the batches have one: leave it out"
+            )
+        return {**batch, name: value}
+    return (*batch, value) if isinstance(batch, (tuple, list)) else (batch, value)
+
+
+def can_pin(wanted: bool) -> bool:
+    """Returns whether batches are page-locked; warns as torch where they cannot be."""
+    if not wanted or torch.cuda.is_available():
+        return bool(wanted)
+    warnings.warn(
+        "'pin_memory' argument is set as true but no accelerator is found, then device "
+        "pinned memory won't be used.",
+        stacklevel=3,
+    )
+    return False
 
 
 def seed(seed: Any, generator: torch.Generator | None) -> int:

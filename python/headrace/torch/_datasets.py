@@ -1,65 +1,78 @@
-"""Translates the datasets that the DataLoader accepts to those of the C library.
+"""Translates datasets of images to those of the C library.
 
-A dataset can be read natively if its samples are (path, label) pairs and no
-Python code runs between file and batch. This holds for Headrace's own datasets,
+The library can read a dataset's files if its samples are (path, label) pairs and no
+Python code of the dataset runs between file and transform. This holds for Headrace's own datasets,
 for torchvision's ImageFolder and DatasetFolder with torchvision's own loader
-function, and for subsets of these. torchvision is recognised by its class names
-and is not imported. A subclass that changes how samples are made is refused:
+function, for timm's ImageDataset with a folder of images, and for subsets of these. torchvision and
+timm are recognised by their class names and are not imported. A subclass that changes how samples are made is not translated:
 reading its files natively would silently bypass its code.
 """
 
 from __future__ import annotations
 
 import array
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch.utils.data import Subset
 
 from .. import _core
-from .._torchvision import class_name, is_loader
-from ..datasets import _ImageDataset, dataset_of_pairs, refuse_callables
-
-_WAY_OUT = (
-    "Give headrace.ImageFolder, headrace.Pack, headrace.TarDataset, headrace.ImageList (an iterable "
-    "of (path, label)), torchvision's ImageFolder or DatasetFolder, or a torch.utils.data.Subset of these; or keep "
-    "torch.utils.data.DataLoader for this dataset."
-)
+from .._torchvision import is_loader
+from .._walk import class_name
+from ..datasets import _ImageDataset, dataset_of_pairs
 
 
-def resolve(dataset: Any) -> tuple[_core.Dataset, Any]:
-    """Returns the core dataset and the transform of the user's dataset.
+class Resolved(NamedTuple):
+    source: _core.Dataset
+    dataset: Any  # the user's, below all Subsets
+    transform: Any
+    target_transform: Any
 
-    Raises TypeError or ValueError that names the unsupported part.
+
+def resolve(dataset: Any) -> Resolved:
+    """Returns the core dataset and the transforms of the user's dataset.
+
+    Raises TypeError or ValueError that says why its files cannot be read natively.
     """
-    source, transform = _resolve(dataset)
-    if len(dataset) != len(source):
+    found = _resolve(dataset)
+    if len(dataset) != len(found.source):
         raise TypeError(
             f"{class_name(dataset)} says that it has {len(dataset)} samples, but its files are "
-            f"{len(source)}, which is what the native threads would read. {_WAY_OUT}"
+            f"{len(found.source)}"
         )
-    return source, transform
+    return found
 
 
-def _resolve(dataset: Any) -> tuple[_core.Dataset, Any]:
+def source_of(dataset: Any) -> _core.Dataset:
+    """Returns the core dataset of a dataset accepted by `resolve`."""
+    return resolve(dataset).source
+
+
+def _resolve(dataset: Any) -> Resolved:
     if isinstance(dataset, _ImageDataset):
         _refuse_override(dataset, _ImageDataset)
-        return dataset._dataset, dataset.transform
+        return Resolved(dataset._dataset, dataset, dataset.transform, dataset.target_transform)
     if isinstance(dataset, Subset):
         _refuse_override(dataset, Subset)
-        parent, transform = resolve(dataset.dataset)
-        return parent.subset(int64(dataset.indices)), transform
-    folder = _torchvision_folder(dataset)
-    if folder is not None:
-        _refuse_override(dataset, folder)
-        return _of_torchvision(dataset), dataset.transform
-    raise TypeError(f"a dataset of type {class_name(dataset)} is not supported. {_WAY_OUT}")
+        parent = resolve(dataset.dataset)
+        return parent._replace(source=parent.source.subset(int64(dataset.indices)))
+    timms = _base(dataset, "timm.data.dataset", "ImageDataset")
+    if timms is not None:
+        return _resolve_timms(dataset, timms)
+    folder = _base(dataset, "torchvision.datasets.folder", "DatasetFolder")
+    if folder is None:
+        raise TypeError(f"the dataset ({class_name(dataset)}) makes its samples itself")
+    _refuse_override(dataset, folder)
+    if not is_loader(dataset.loader):
+        raise ValueError(f"the dataset's loader ({class_name(dataset.loader)}) reads the files")
+    source = dataset_of_pairs(dataset.samples)
+    return Resolved(source, dataset, dataset.transform, dataset.target_transform)
 
 
 def transform_of(dataset: Any) -> Any:
-    """Returns the current transform of a dataset accepted by `resolve`."""
+    """Returns the current transform of a dataset; None if it has none."""
     while isinstance(dataset, Subset):
         dataset = dataset.dataset
-    return dataset.transform
+    return getattr(dataset, "transform", None)
 
 
 def int64(values: Any) -> array.array[int]:
@@ -73,24 +86,41 @@ def _refuse_override(dataset: Any, base: type) -> None:
     for name in ("__getitem__", "__getitems__", "__len__", "__iter__"):
         if getattr(type(dataset), name, None) is not getattr(base, name, None):
             raise TypeError(
-                f"{class_name(dataset)} has its own {name}, which cannot run in the native "
-                f"threads: they would read its files as if it were not there. {_WAY_OUT}"
+                f"the dataset ({class_name(dataset)}) has its own {name}, which makes its samples"
             )
 
 
-def _torchvision_folder(dataset: Any) -> type | None:
-    """Returns torchvision's DatasetFolder class if the dataset is an instance, else None."""
-    for cls in type(dataset).__mro__:
-        if cls.__module__ == "torchvision.datasets.folder" and cls.__name__ == "DatasetFolder":
+def _resolve_timms(dataset: Any, base: type) -> Resolved:
+    _refuse_override(dataset, base)
+    reader = dataset.reader
+    readers = _base(reader, "timm.data.readers.reader_image_folder", "ReaderImageFolder")
+    if readers is None:
+        raise TypeError(f"the dataset's reader ({class_name(reader)}) reads the files")
+    _refuse_override(reader, readers)
+    mode = getattr(dataset, "input_img_mode", None)  # older ones have other names
+    if dataset.load_bytes or mode != "RGB" or getattr(dataset, "additional_features", None):
+        raise TypeError("the dataset gives other things than RGB images and labels")
+    source = dataset_of_pairs(reader.samples)
+    return Resolved(source, dataset, dataset.transform, dataset.target_transform)
+
+
+def loader_of(dataset: Any) -> Any:
+    """Returns the function with which torchvision or timm read an image file; None for others."""
+    if _base(dataset, "timm.data.dataset", "ImageDataset") is not None:
+        return _rgb
+    return getattr(dataset, "loader", None)
+
+
+def _rgb(path: str) -> Any:
+    from PIL import Image
+
+    with Image.open(path) as image:
+        return image.convert("RGB")
+
+
+def _base(value: Any, module: str, name: str) -> type | None:
+    """Returns the class of that name if `value` is an instance of it or of a class made from it."""
+    for cls in type(value).__mro__:
+        if cls.__module__ == module and cls.__name__ == name:
             return cls
     return None
-
-
-def _of_torchvision(dataset: Any) -> _core.Dataset:
-    refuse_callables(class_name(dataset), target_transform=dataset.target_transform)
-    if not is_loader(dataset.loader):
-        raise ValueError(
-            f"the dataset's loader {dataset.loader!r} cannot run in the native threads: leave loader out "
-            "(JPEG and PNG files are decoded natively), or keep torch.utils.data.DataLoader"
-        )
-    return dataset_of_pairs(dataset.samples)

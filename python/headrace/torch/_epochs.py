@@ -12,17 +12,18 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from .. import _core
 from . import _arguments as arguments, _state as states
+from ._epoch_line import EpochLine
 from ._feed import Feed
 from ._order import Dealt, Order
+from ._surroundings import Part
 
 
 class Epoch:
     """The progress of one pass over the data. The loader keeps it after a ``break``. It refers to
     neither loader nor iterator, so that all are freed without a garbage collection."""
 
-    def __init__(self, number: int, resume: dict[str, Any] | None, core: _core.Loader) -> None:
+    def __init__(self, number: int, resume: dict[str, Any] | None, core: Any) -> None:
         self.number = number
         self.resume = resume  # the state that it began at
         self.core = core  # the native loader that prepares it
@@ -63,17 +64,19 @@ class Epochs(ABC):
     """
 
     # Set by the DataLoader when it is made:
-    batch_sampler: Any
+    batch_size: int | None
     sampler: Any
     seed: int
     shuffle: bool
-    prefetch_factor: int
-    _source: _core.Dataset
+    _batches_ahead: int  # of a sampler, pushed before they are needed
+    _source: Any  # the core dataset, or what stands for it
     _feed: Feed | None  # the user's sampler; None: the native order
     _dealt: Dealt | None  # the DistributedSampler that the native order replaces
     _options: dict[str, Any]  # of the native loader
     _capacity: int  # samples that a batch of the native loader can have
-    _core: _core.Loader | None
+    _core: Any  # the native loader, or Workers
+    _part: Part
+    _line: EpochLine | None  # verbose: printed at the end of each epoch
 
     def _begin_at(self, epoch: int) -> None:
         """Initialises the position; called once, when the loader is made."""
@@ -85,8 +88,19 @@ class Epochs(ABC):
         self._reader = OneReader()
         self._digest: str | None = None  # of the dataset, once it was needed
 
+    @property
+    @abstractmethod
+    def batch_sampler(self) -> Any: ...
+
+    @property
+    @abstractmethod
+    def world_size(self) -> int: ...
+
     @abstractmethod
     def __len__(self) -> int: ...
+
+    @abstractmethod
+    def stats(self) -> dict[str, Any]: ...
 
     @abstractmethod
     def skipped(self) -> list[Any]: ...
@@ -100,11 +114,15 @@ class Epochs(ABC):
         """Resets the loader in a forked child, which has none of its threads."""
 
     @abstractmethod
-    def _native(self) -> _core.Loader:
+    def _native(self) -> Any:
         """The native loader of this process."""
 
     @abstractmethod
-    def _grow(self, batch: int) -> _core.Loader:
+    def _seed_of_draws(self) -> int:
+        """The native loader's seed."""
+
+    @abstractmethod
+    def _grow(self, batch: int) -> Any:
         """A native loader whose batches may have ``batch`` samples."""
 
     @abstractmethod
@@ -112,8 +130,8 @@ class Epochs(ABC):
         """Exchanges data that the ranks need before an epoch."""
 
     @abstractmethod
-    def _tensors(self, batch: _core.Batch) -> tuple[Any, ...]:
-        """Converts a native batch to the tuple that the training loop gets."""
+    def _tensors(self, batch: Any) -> Any:
+        """Converts a batch of the native loader, or of Workers, to what the training loop gets."""
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch of the next ``iter()``, and of the sampler if it has ``set_epoch``.

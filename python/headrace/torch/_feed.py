@@ -17,19 +17,20 @@ from __future__ import annotations
 import array
 import base64
 import copy
+import functools
 import itertools
 import random
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeAlias
 
 import torch
 
 from ._datasets import int64
 
-# A batch of indices and the sampler's own state after it (None: it has none).
-Taken: TypeAlias = "tuple[array.array[int], Any]"
+# A batch of indices (int64, or a list of whatever the sampler gives) and the sampler's own state after it (None: it has none).
+Taken: TypeAlias = "tuple[array.array[int] | list[Any], Any]"
 
 
 class Feed:
@@ -39,15 +40,26 @@ class Feed:
         source: the sampler, or the batch sampler.
         batched: whether ``source`` gives batches.
         batch_size, drop_last: how to cut a sampler's indices; unused for batches.
+        numbers: whether indices are whole numbers; others are for a dataset's own code.
+        is_pure: whether the epoch's number alone determines the order.
     """
 
     def __init__(
-        self, source: Iterable[Any], *, batched: bool, batch_size: int, drop_last: bool
+        self,
+        source: Iterable[Any],
+        *,
+        batched: bool,
+        batch_size: int,
+        drop_last: bool,
+        numbers: bool = True,
+        is_pure: bool = False,
     ) -> None:
         self.source = source
+        self.is_pure = is_pure
         self.batched = batched
         self.batch_size = batch_size
         self.drop_last = drop_last
+        self._indices = int64 if numbers else _listed
         self._iterator: Iterator[Any] = iter(())
         self._start: _Start | None = None  # of a sampler without a state of its own
         self._own: Any = None  # of one with: its state when it was started
@@ -63,7 +75,7 @@ class Feed:
 
     def begin(self) -> None:
         """Starts the sampler for an epoch."""
-        self._start = _Start.now(self.source)
+        self._start = None if self.is_pure else _Start.now(self.source)
         self._iterator = iter(self.source)
         self._own = self._own_state()
         # Samplers draw at their first index: now, before training draws again.
@@ -74,20 +86,35 @@ class Feed:
         """Returns whether the sampler's epoch was changed by set_epoch since it started."""
         return _epochs(self.source) != self._epochs
 
-    def resume(self, state: dict[str, Any]) -> None:
-        """Starts the sampler where ``state`` was taken."""
-        if "own" in state:
-            self._resume_own(state)
-        else:
-            self._replay(state)
-        self._epochs = _epochs(self.source)
+    def at(self, batches: int, before: dict[str, Any] | None) -> dict[str, Any]:
+        """Returns the state for resume after ``batches`` batches of the epoch that begins next, or
+        of that of the state ``before``."""
+        state = {"position": batches * self.batch_size, "batches": batches}
+        if self.is_pure:
+            return state
+        start = before and before.get("start")
+        return {**state, "start": start or _Start.now(self.source).encoded}
 
-    def _replay(self, state: dict[str, Any]) -> None:
-        self._start = _Start.decode(state["start"])
-        with self._start.again(self.source):
+    def resume(self, state: dict[str, Any]) -> int:
+        """Starts the sampler where ``state`` was taken. Returns the samples handed out before."""
+        position = self._resume_own(state) if "own" in state else self._replay(state)
+        self._epochs = _epochs(self.source)
+        return position
+
+    def _replay(self, state: dict[str, Any]) -> int:
+        if ("start" in state) == self.is_pure:
+            raise ValueError(
+                "the state was taken where another sampler gave the order: make this DataLoader, or "
+                "prepare it, as the one that the state is of"
+            )
+        self._start = None if self.is_pure else _Start.decode(state["start"])
+        with nullcontext() if self._start is None else self._start.again(self.source):
             self._iterator = iter(self.source)
             wanted = state["batches"] if self.batched else state["position"]
-            passed = sum(1 for _ in itertools.islice(self._iterator, wanted))
+            passed = position = 0
+            for item in itertools.islice(self._iterator, wanted):
+                passed += 1
+                position += len(item) if self.batched else 1
             if passed < wanted:
                 raise ValueError(
                     f"the sampler ended after {passed} of {wanted} "
@@ -95,8 +122,9 @@ class Feed:
                     "is not the one that the state was taken with"
                 )
             self._ready = [self._pull()]
+        return position
 
-    def _resume_own(self, state: dict[str, Any]) -> None:
+    def _resume_own(self, state: dict[str, Any]) -> int:
         self._own = own = state["own"]
         self._ready = []
         if state["of"] == "sampler":
@@ -104,10 +132,11 @@ class Feed:
         if own["ended"]:
             # Its state is that of a sampler about to start again, which is not wanted yet.
             self._iterator = iter(())
-            return
+            return int(state["position"])
         self._iterator = iter(self.source)
         if state["of"] == "iterator":
             self._iterator.load_state_dict(own["state"])  # type: ignore[attr-defined]
+        return int(state["position"])
 
     def take(self) -> Taken | None:
         """Returns the next batch, or None at the sampler's end. Passes on its exceptions."""
@@ -119,8 +148,7 @@ class Feed:
         of = self._stateful()
         if of is not None:
             return {**place, "of": of, "own": self._own if own is None else own}
-        assert self._start is not None
-        return {**place, "start": self._start.encode()}
+        return place if self._start is None else {**place, "start": self._start.encoded}
 
     def _stateful(self) -> str | None:
         for of, thing in (("iterator", self._iterator), ("sampler", self.source)):
@@ -142,15 +170,19 @@ class Feed:
             batch = next(self._iterator, None)
             if batch is None:
                 return None
-            indices = int64(batch)
+            indices = self._indices(batch)
             if not indices:
                 raise ValueError("the batch sampler gave an empty batch")
         else:
-            indices = int64(list(itertools.islice(self._iterator, self.batch_size)))
+            indices = self._indices(list(itertools.islice(self._iterator, self.batch_size)))
             if not indices or (self.drop_last and len(indices) < self.batch_size):
                 return None
             ended = len(indices) < self.batch_size
         return indices, self._own_state(ended)
+
+
+def _listed(values: Any) -> list[Any]:
+    return values.tolist() if hasattr(values, "tolist") else list(values)
 
 
 class _Start:
@@ -190,7 +222,8 @@ class _Start:
         finally:
             _set_common_states(now)
 
-    def encode(self) -> dict[str, Any]:
+    @functools.cached_property
+    def encoded(self) -> dict[str, Any]:
         """Plain types only."""
         version, words, gauss = self._common["python"]
         out: dict[str, Any] = {

@@ -42,6 +42,8 @@ class Iteration:
         loader._live = None
         loader._agree(number, 0 if resume is None else resume["position"])
         self._epoch = Epoch(number, resume, loader._native())
+        if loader._line is not None:
+            loader._line.begin(loader.stats())
         if resume is not None:
             self._resume(resume)
         elif loader._joined and "stream" in loader._options:
@@ -53,16 +55,15 @@ class Iteration:
         loader._live = self._epoch
 
     def _resume(self, state: dict[str, Any]) -> None:
-        loader = self._loader
+        loader, position = self._loader, state["position"]
         if loader._feed is not None:
             sampler = state["sampler"]
             if sampler is None:
                 loader._feed.begin()  # the state was taken between epochs
             else:
-                loader._feed.resume(sampler)
-                self._epoch.position = sampler["position"]
+                position = self._epoch.position = loader._feed.resume(sampler)
                 self._epoch.batches = sampler["batches"]
-        self._restore_core(state["position"])
+        self._restore_core(position)
 
     def _restore_core(self, position: int) -> None:
         loader = self._loader
@@ -70,7 +71,7 @@ class Iteration:
         self._epoch.core.restore(
             version=1,
             shuffle=int(loader.shuffle and loader._feed is None),
-            seed=loader.seed,
+            seed=loader._seed_of_draws(),
             epoch=self._epoch.number,
             position=position,
             samples=len(loader._source),
@@ -82,11 +83,11 @@ class Iteration:
     def __len__(self) -> int:
         return len(self._loader)
 
-    def __next__(self) -> tuple[Any, ...]:
+    def __next__(self) -> Any:
         with self._loader._reader:
             return self._next()
 
-    def _next(self) -> tuple[Any, ...]:
+    def _next(self) -> Any:
         loader, epoch = self._loader, self._epoch
         if self._done:
             raise StopIteration
@@ -99,6 +100,8 @@ class Iteration:
             )
         if not epoch.is_taken:
             epoch = self._follow_set_epoch()
+            if loader._line is not None:
+                loader._line.first_batch(epoch.number)
         if loader._feed is not None:
             self._fill(loader._feed)
         try:
@@ -118,6 +121,8 @@ class Iteration:
             self._finish()
             if epoch.failure is not None:
                 raise epoch.failure
+            if loader._line is not None:
+                loader._line.end(epoch.number, loader.stats(), loader._part.now())
             raise StopIteration
         self._taken()
         if not loader._joined and "stream" in loader._options:
@@ -155,7 +160,7 @@ class Iteration:
     def _fill(self, feed: Feed) -> None:
         """Pushes batches until one more is pending than the loader prepares ahead."""
         loader, epoch = self._loader, self._epoch
-        while not epoch.ended and len(epoch.pushed) <= loader.prefetch_factor:
+        while not epoch.ended and len(epoch.pushed) <= loader._batches_ahead:
             try:
                 if epoch.held is None:
                     self._take(feed)

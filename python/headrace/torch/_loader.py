@@ -1,71 +1,88 @@
-"""The DataLoader: torch's interface to the native loader.
+"""The DataLoader: torch's interface to the native loader, and to worker processes for the rest.
 
 The C library determines the order of samples, prepares them and keeps the
-position in an epoch. This file translates arguments, cuts a user's sampler into
-batches and keeps the state between epochs. Python handles individual indices
-only for a user's sampler.
+position in an epoch. Where Python code makes samples or batches, ``_workers.py``
+takes its place. This file translates arguments and keeps the state between epochs.
+Python handles individual indices only for a user's sampler and for Python's samples.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
-import warnings
+import sys
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
 import torch.utils.data
 from torch.utils.dlpack import from_dlpack
 
-from .. import _core, transforms as _transforms
-from . import _arguments as arguments
-from ._datasets import resolve, transform_of
+from .. import _core
+from . import _accelerate, _arguments as arguments
+from ._adaptable import Adaptable
+from ._choice import choose, is_usual, native_recipe
+from ._datasets import transform_of
+from ._epoch_line import EpochLine
+from ._epochs import OneReader
 from ._feed import Feed
 from ._hosts import Exchange, Gather, figures, is_hosts, say_local, stats_of_ranks
-from ._epochs import Epochs, OneReader
 from ._iteration import Iteration
-from ._order import Dealt, Order, OrderedBatches
-from ._stats import add_stats
+from ._mix import Mix
+from ._order import Dealt, InOrder, Order, adopt
+from ._shared import Shared
+from ._stats import SkippedSample, add_stats
 from ._surroundings import Part, local_ranks
+from ._targets import targets_of
+from ._workers import Workers
 
-# Attributes fixed when the native loader is made: setting one later would have no effect.
+# Attributes fixed when the native loader is made: setting one later would have no effect. torch's
+# class refuses some of them itself.
 _FIXED = frozenset(
     ("batch_sampler", "batch_size", "dataset", "drop_last", "layout", "num_workers", "pin_memory")
     + ("prefetch_factor", "rank", "sampler", "world_size")
 )
+_RECIPE = ("dtype", "apply_exif_orientation", "max_pixels", "damaged", "exact")
+_TORCH = (
+    ("num_workers", "pin_memory", "timeout", "multiprocessing_context", "prefetch_factor")
+    + ("persistent_workers", "pin_memory_device")
+)  # fmt: skip
+_WORKERS = (
+    ("batch_size", "shuffle", "drop_last", "seed", "rank", "world_size", "external_order")
+    + ("on_error", "max_bad_share")
+)  # fmt: skip
 
 
-@dataclass(frozen=True)
-class SkippedSample:
-    """A sample that could not be used, or a damaged one that was accepted, and why."""
+class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
+    """Loads batches with native threads, or with worker processes where Python code is involved.
 
-    epoch: int
-    index: int
-    path: str
-    reason: str
+    It is a ``torch.utils.data.DataLoader``, so that frameworks take it for one (docs/frameworks).
 
+    Image datasets whose transforms the library has are prepared by native threads. Everything else
+    works as in ``torch.utils.data.DataLoader``, in its worker processes: other datasets, own
+    transforms (of images, the part of a Compose before the first of them still runs natively),
+    ``target_transform``, ``collate_fn`` and iterable datasets. ``verbose=1`` and :meth:`explain`
+    say what runs where.
 
-class DataLoader(Epochs):
-    """Loads batches of an image dataset with native threads.
-
-    Iterating yields ``(images, labels)``: ``images`` of shape (samples, 3, height,
+    Of native batches, iterating yields ``(images, labels)``: ``images`` of shape (samples, 3, height,
     width) with the transform's element type, ``labels`` int64; then ``index``
     (int64, positions in ``dataset``) with ``return_index`` and a list of paths with
-    ``return_path``. You may keep and modify the tensors. Images lie in the loader's
+    ``return_path``. Of a dataset with rows, ``labels`` are :class:`Targets`: a dict for each
+    sample. You may keep and modify the tensors. Images lie in the loader's
     memory, which it reuses when the last view of them is freed. Labels and indices
-    are copies, so that keeping them for every batch does not keep the images.
+    are copies, so that keeping them for every batch does not keep the images. Batches of Python's
+    are what ``collate_fn`` returns, a list by default.
 
     Batches depend on dataset, transform, ``seed``, epoch, batch size and ranks,
     never on threads or timing. Epochs count from 0. Every ``iter()`` from which a
     batch is taken advances the epoch, even if the previous one was left early.
 
     torch's arguments:
-        dataset: ``headrace.ImageFolder``, ``ImageList``, ``Pack`` or ``TarDataset``, torchvision's
-            ``ImageFolder`` or ``DatasetFolder`` with its own loader, or a ``Subset``
-            of these.
+        dataset: any. Read natively: ``headrace.ImageFolder``, ``ImageList``, ``Pack``,
+            ``TarDataset``, ``ParquetDataset`` or ``ArrowDataset``, torchvision's
+            ``ImageFolder`` or ``DatasetFolder`` with its own loader, timm's ``ImageDataset``
+            of a folder, or a ``Subset`` of these.
         batch_size: samples per batch of this rank.
         shuffle: use a new random order in every epoch.
         sampler, batch_sampler: any iterable of indices, or of lists of indices, even an
@@ -74,15 +91,16 @@ class DataLoader(Epochs):
             same number of samples: it follows the sampler's ranks, ``shuffle``, ``seed``
             and ``set_epoch``, and logs a warning.
         num_workers: threads. ``None``: the cores that this process may use, divided by
-            LOCAL_WORLD_SIZE, minus one, at least one. 0: one thread.
-        collate_fn: ``None`` or torch's ``default_collate``; others are refused.
+            LOCAL_WORLD_SIZE, minus one, at least one. 0: one thread. Where Python makes
+            samples: worker processes; 0 or ``None``: this process.
+        collate_fn: of one's own, it and the samples run in Python. Of a dataset with rows,
+            samples stay native, and it gets a batch's (image, target) pairs in this process.
         pin_memory: page-locked batches for asynchronous copies, if CUDA is available.
         drop_last: drop a smaller last batch. Otherwise the ranks' last batches are
             padded with samples from the start of the order to equal size.
-        timeout, worker_init_fn: refused.
-        multiprocessing_context, persistent_workers, pin_memory_device, in_order:
-            accepted without effect: threads need no start method and stay alive between
-            epochs, and batches always come in order.
+        timeout, worker_init_fn, multiprocessing_context, persistent_workers,
+        pin_memory_device: as torch's for worker processes; without effect for threads.
+        in_order: accepted without effect: batches always come in order.
         generator: its ``initial_seed()`` is used as ``seed``.
         prefetch_factor: batches prepared ahead, by all threads together (they share the
             work of every batch); 2 if ``None``.
@@ -102,7 +120,7 @@ class DataLoader(Epochs):
             when the first epoch begins: from torch.distributed if it is initialised, else
             from RANK and WORLD_SIZE, else 0 of 1. If ``gather`` is a function, the variables
             of Open MPI, MPICH and Slurm count too. Logs a warning if variables were used or
-            ignored. Unused with a sampler.
+            ignored. With a sampler it only makes ranks draw other random parameters.
         direct_io: bypass the page cache.
         io_uring: ``False``: read with plain threads.
         staging_bytes: limit of the encoded bytes read ahead; 16 MiB if ``None``.
@@ -129,7 +147,8 @@ class DataLoader(Epochs):
             runs and exits when unused. Or the socket path of a running ``headrace agent``.
             Batches are the same, bit for bit. The agent's own settings replace
             ``num_workers``, ``direct_io``, ``io_uring`` and ``staging_bytes``, and ``cache`` if
-            it has one. A sampler runs in this process and sends its indices to the agent.
+            it has one. A sampler runs in this process and sends its indices to the agent. Where
+            Python makes the samples, worker processes of the jobs make them, each once.
         stream: with an agent: jobs that name the same stream get the same batches; each
             sample is fetched and prepared once per epoch for all of them. Batch sizes may
             differ; dataset, transform, ``seed``, ``shuffle`` and ``world_size`` must be equal.
@@ -143,6 +162,10 @@ class DataLoader(Epochs):
         window: batches that a stream keeps in shared memory for jobs of different speed; at
             least ``prefetch_factor + 2``. ``None``: 8, or more for a larger
             ``prefetch_factor``. The stream uses its first loader's value.
+        share_key: for jobs that share a dataset of their own through an agent: a name for its
+            content. Jobs with equal names share samples; without one, jobs must agree in the texts
+            of transforms and in the first sample's bytes. Change it when the data or the code
+            changes.
         assignment: which rank gets which samples of a global batch, with several hosts.
             ``"local"`` (the default then): samples that its host keeps, as far as equal
             batch sizes allow; ``"exact"``: the framework's own rank order. The samples of
@@ -163,6 +186,23 @@ class DataLoader(Epochs):
             shrunk at least that much. Faster for images much larger than the batch's; the
             pixels differ a little (docs/pixels.md). ``stats()["scaled_samples"]`` counts them.
             Cached samples stay encoded then.
+        names: names of a batch's fields: batches are dicts then, as Hugging Face's models take
+            them: ``names=("pixel_values", "labels")``.
+        verbose: 1: print one line on what runs natively and what in Python, and one at the end
+            of each epoch: samples a second, how long training waited and for what, where the
+            samples came from. With torch.distributed rank 0 prints it for all ranks that have
+            ``verbose``, and names a rank that waited longer than the others.
+        metrics: ``"127.0.0.1:9100"``: serve the figures of this process's loaders to Prometheus
+            at that address, from the first epoch on. Rank r of a machine serves at the port plus
+            r. ``None``: HEADRACE_METRICS, if it is set; ``""``: none. See docs/metrics.md.
+        mix: mixes each sample of a batch with the one before it: torchvision's ``v2.MixUp`` or
+            ``v2.CutMix``, ``v2.RandomChoice`` of the two, or ``v2.RandomApply`` of one of these.
+            The worker threads mix. Labels become probabilities of shape (samples,
+            num_classes), float32; without ``num_classes`` the dataset's classes count. The draws
+            depend on seed, epoch and the batch's position only.
+
+    Where Python makes the samples, arguments of the native loader (cache, dtype, ...) are refused
+    by name. An agent then shares what the jobs' worker processes make.
 
     Raises:
         TypeError, ValueError: an argument is not supported; the message names it and says
@@ -216,69 +256,94 @@ class DataLoader(Epochs):
         join: Literal["epoch", "now"] = "epoch",
         lag: Literal["alone", "wait"] = "alone",
         window: int | None = None,
+        share_key: str | None = None,
         assignment: Literal["local", "exact"] | None = None,
         gather: Gather = None,
         apply_exif_orientation: bool = False,
         max_pixels: int | None = None,
         damaged: Literal["refuse", "accept"] = "refuse",
         exact: bool = True,
+        names: Sequence[str] | None = None,
+        verbose: int = 0,
+        mix: Any = None,
+        metrics: str | None = None,
     ) -> None:
-        arguments.refuse_functions(collate_fn, worker_init_fn, timeout)
+        self._given = given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         arguments.check_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
-        self.dataset = dataset
+        recipe = {name: given[name] for name in _RECIPE}
+        is_batched = batch_size is not None or batch_sampler is not None
+        self._choice = choose(
+            dataset,
+            transform=transform,
+            collate_fn=collate_fn,
+            worker_init_fn=worker_init_fn,
+            timeout=timeout,
+            batched=is_batched,
+            recipe=recipe,
+        )
+        self._choice.refuse(given)
+        size = arguments.count("batch_size", batch_size, 1) if is_batched else None
+        has_order = sampler is None and batch_sampler is None and not self._choice.is_stream
         self.shuffle = bool(shuffle)
-        self.drop_last = bool(drop_last)
-        self.batch_size: int | None = None
-        if batch_sampler is None:
-            self.batch_size = arguments.count("batch_size", batch_size, 1)
-        self.num_workers = num_workers
-        if num_workers is not None:
-            arguments.count("num_workers", num_workers, 0)
-        self.prefetch_factor = 2
-        if prefetch_factor is not None:
-            self.prefetch_factor = arguments.count("prefetch_factor", prefetch_factor, 1)
-        self.collate_fn = torch.utils.data.default_collate
-        self.pin_memory = bool(pin_memory)
-        self.pin_memory_device = pin_memory_device
-        self.timeout = timeout
-        self.worker_init_fn = None
-        self.multiprocessing_context = multiprocessing_context
-        self.persistent_workers = bool(persistent_workers)
-        self.in_order = bool(in_order)
-        self.generator = generator
+        super().__init__(
+            dataset,
+            size,
+            shuffle if self._choice.is_stream else None,
+            (Order if shuffle else InOrder)(self) if has_order else sampler,
+            batch_sampler,
+            collate_fn=collate_fn,
+            pin_memory=bool(pin_memory),
+            drop_last=bool(drop_last),
+            timeout=timeout,
+            worker_init_fn=worker_init_fn,
+            generator=generator,
+            pin_memory_device=pin_memory_device,
+            in_order=bool(in_order),
+        )
+        # torch's class would refuse some of these without worker processes.
+        ahead = 2 if prefetch_factor is None else prefetch_factor
+        ahead = arguments.count("prefetch_factor", ahead, 1)
+        self.num_workers = arguments.workers(num_workers, self._choice.is_native or self._choice.shares)
+        self.prefetch_factor = ahead if self.num_workers else prefetch_factor
+        vars(self)["persistent_workers"] = bool(persistent_workers)
+        if self.num_workers:
+            self.multiprocessing_context = multiprocessing_context
+        self.names = arguments.names(names)
         self.seed = arguments.seed(seed, generator)
         self.return_index = bool(return_index)
         self.return_path = bool(return_path)
         self.layout = layout
-        self._source, own_transform = resolve(dataset)
+        self._source = self._choice.source
+        own_transform = transform_of(dataset)
         self._part = arguments.part(rank, world_size, gather)
-        self._dealt = Dealt.of(
-            sampler,
-            samples=len(self._source),
-            batch_size=self.batch_size or 1,
-            drop_last=self.drop_last,
-            seed=self.seed,
-        )
+        self._dealt: Dealt | None = None
+        if isinstance(sampler, torch.utils.data.DistributedSampler):
+            self._dealt = Dealt.of(
+                sampler,
+                samples=len(self._source),
+                batch_size=self.batch_size or 1,
+                drop_last=self.drop_last,
+                seed=self.seed,
+            )
         self._feed: Feed | None = None
+        begin_at = adopt(batch_sampler, self)
         if self._dealt is None:
-            self._feed = _feed(sampler, batch_sampler, self.batch_size or 1, self.drop_last)
+            size, is_pure = self.batch_size or 1, begin_at is not None
+            self._feed = self._make_feed(sampler, batch_sampler, size, drop_last, is_pure)
         else:
+            begin_at = self._dealt.epoch
             self.shuffle, self.seed = bool(sampler.shuffle), int(sampler.seed)  # type: ignore[union-attr]
             self._part = Part(self._dealt.part, True)
-        self.batch_sampler = batch_sampler
-        self.sampler: Any = sampler if batch_sampler is None else None
-        if self._feed is None and self._dealt is None:
-            self.sampler = Order(self.set_epoch, self._samples_of_rank)
         self._capacity = self.batch_size or arguments.first_capacity(batch_sampler)
         self._pin_by_copy = False
         self._options: dict[str, Any] = {
             "threads": 0 if num_workers is None else max(1, num_workers),
-            "batches_ahead": self.prefetch_factor,
+            "batches_ahead": ahead,
             "direct_io": direct_io,
             "no_io_uring": not io_uring,
             "on_error": on_error,
             "max_bad_share": max_bad_share,
-            "pinned": self._can_pin(),
+            "pinned": self._choice.is_native and arguments.can_pin(pin_memory),
             "cache": arguments.cache(cache),
             "cache_form": "auto" if cache_form is None else cache_form,
             "epochs": 0 if epochs is None else arguments.count("epochs", epochs, 1, arguments.LONG),
@@ -288,6 +353,7 @@ class DataLoader(Epochs):
             self._options["cache"], assignment, agent=agent, has_sampler=self._feed is not None
         )
         self._gather: Gather = gather
+        self.share_key = share_key
         self._exchange = Exchange(gather, *self._part.now())
         self._options |= arguments.shared(
             agent,
@@ -295,27 +361,37 @@ class DataLoader(Epochs):
             join,
             lag,
             window,
-            batches_ahead=self.prefetch_factor,
+            batches_ahead=ahead,
             has_sampler=self._feed is not None,
+            in_python=not self._choice.is_native,
         )
         arguments.check_join(join, stream, self._part.now()[1])
+        self._mix = None if mix is None else Mix.of(mix, dataset)
+        if self._mix is not None:
+            self._options |= self._mix.options
+        if metrics is not None:
+            self._options["metrics"] = metrics
         if staging_bytes is not None:
             self._options["staging_bytes"] = arguments.count(
                 "staging_bytes", staging_bytes, 1, arguments.LONG
             )
 
         self._transform_seen = own_transform
-        self._recipe = _make_recipe(
-            own_transform if transform is None else transform,
-            dtype=dtype,
-            layout=layout,
-            apply_exif_orientation=apply_exif_orientation,
-            max_pixels=max_pixels,
-            damaged=damaged,
-            exact=exact,
-        )
-
-        self._begin_at(0 if self._dealt is None else self._dealt.epoch)
+        self._recipe: _core.Recipe | None = None
+        self._torch_options: dict[str, Any] = {}  # of torch's DataLoader, for worker processes
+        self._batches_ahead = ahead
+        if self._choice.is_native:
+            used = own_transform if transform is None else transform
+            self._recipe = native_recipe(used, layout=layout, **recipe)
+        else:
+            self._torch_options = {name: given[name] for name in _TORCH}
+            self._torch_options["num_workers"] = self.num_workers
+            self._torch_options["prefetch_factor"] = self.prefetch_factor
+            if not self._choice.shares:
+                self._batches_ahead *= self.num_workers
+            if batch_sampler is not None:
+                self._capacity = sys.maxsize
+        self._begin_at(begin_at or 0)
         self._closed = False
         self._past_stats: dict[str, Any] | None = None  # of native loaders that were replaced
         self._past_skipped: list[SkippedSample] = []
@@ -323,11 +399,19 @@ class DataLoader(Epochs):
         self._later_hosts: tuple[int, str] | None = None  # an epoch, and its cache from then on
         self._begun = False  # whether an epoch was begun, so that there are rates to exchange
         self._pid = os.getpid()
-        self._core: _core.Loader | None = None
+        self._line = None
+        self._core: Any = None  # a _core.Loader, or Workers
         # A stream's jobs compare their ranks, which are not known before the first epoch.
         if "stream" not in self._options or self._part.is_known:
             self._core = self._make_core()
-        _open_loaders.add(self)
+        self._register()
+        if self.batch_sampler is not None:
+            _accelerate.register(self)
+        if verbose:
+            self._line = EpochLine(
+                is_native=self._choice.is_native, has_agent="agent" in self._options
+            )
+            print(f"headrace: {self._choice.line(self.num_workers)}", file=sys.stderr, flush=True)
 
     @property
     def rank(self) -> int:
@@ -362,14 +446,10 @@ class DataLoader(Epochs):
         if self._feed is not None:
             return len(self._feed)
         self._check_open()
+        if self._choice.is_stream:
+            return torch.utils.data.DataLoader.__len__(self)
         samples, together = len(self._source), (self.batch_size or 1) * self.world_size
         return samples // together if self.drop_last else -(-samples // together)
-
-    def _samples_of_rank(self) -> int:
-        """Samples of this rank per epoch, including padding."""
-        if self.drop_last:
-            return len(self) * (self.batch_size or 1)
-        return -(-len(self._source) // self.world_size)
 
     def _settle(self) -> None:
         """Determines this process's part of each epoch, at the beginning of an epoch."""
@@ -379,13 +459,33 @@ class DataLoader(Epochs):
         if is_first:
             arguments.check_join(self._options.get("join"), self._options.get("stream"), ranks)
             self._exchange = Exchange(self._gather, rank, ranks)
-        if self._core is not None and self._feed is None and self._core_part != (rank, ranks):
+        if self._core is not None and self._core_part != (rank, ranks):
             self._core = self._make_core()
         core = self._native()
         if is_first:
             self._say(core)
 
+    def _seed_of_draws(self) -> int:
+        """Returns the seed of what is drawn for samples. With a sampler each rank counts positions by
+        itself, and one sample may come to several ranks at the same position: these draw
+        differently, so that repeated augmentation works over ranks."""
+        rank = 0 if self._feed is None else self.rank
+        return (self.seed + rank * 0x9E3779B97F4A7C15) % (1 << 64)
+
     # Watching
+
+    @property
+    def is_native(self) -> bool:
+        """Whether no Python code runs between file and batch."""
+        return self._choice.is_native
+
+    def explain(self) -> str:
+        """Returns what runs natively and what in Python, and why; after the first batch also what it
+        costs a sample."""
+        text = self._choice.line(self.num_workers)
+        if self.is_native:
+            return text
+        return text + self._native().costs()
 
     def stats(self) -> dict[str, Any]:
         """Returns counters, current state and histograms.
@@ -393,7 +493,9 @@ class DataLoader(Epochs):
         Counters since the loader was made: ``samples``, ``batches``, ``bad_samples``,
         ``damaged_samples``, ``scaled_samples`` (decoded at a smaller scale, with ``exact=False``
         and without an agent), ``padded_samples``, ``bytes_read``, ``wait_ns`` (time that
-        training waited in ``next``), ``grown_slots``, ``cache_hits`` (samples whose bytes were cached),
+        training waited in ``next``), ``step_ns`` (time it spent otherwise, within
+        epochs; 0 where Python makes the samples),
+        ``grown_slots``, ``cache_hits`` (samples whose bytes were cached),
         ``converted`` (items) and ``conversion_ns`` (of all threads).
 
         Current state: ``slots``, ``slot_bytes``, ``staged_bytes``, ``ready_batches``,
@@ -500,8 +602,9 @@ class DataLoader(Epochs):
     def close(self) -> None:
         """Stops the threads and ends iteration. Batches stay valid, and :meth:`state_dict` still
         works. Raises RuntimeError while another thread waits for a batch."""
+        self._check_fork()  # the parent's threads and processes go on
         place = None
-        if self._live is not None and self._pid == os.getpid():
+        if self._live is not None:
             place = self.state_dict()  # the native loader knows it until it is closed
         if self._core is not None:
             self._core.close()
@@ -516,8 +619,12 @@ class DataLoader(Epochs):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def _register(self) -> None:
+        _open_loaders.add(self)
+
     def _check_transform(self) -> None:
-        if transform_of(self.dataset) is not self._transform_seen:
+        is_fixed = self._choice.pipeline is not None
+        if is_fixed and transform_of(self.dataset) is not self._transform_seen:
             raise RuntimeError(
                 "the dataset's transform was replaced after this DataLoader was made, which took "
                 "the one before: make another DataLoader, it costs little"
@@ -535,44 +642,16 @@ class DataLoader(Epochs):
 
     def __repr__(self) -> str:
         core = self._recipe
+        made = "in Python" if core is None else f"shape={core.shape}, dtype={core.dtype!r}"
+        samples = "a stream of" if self._choice.is_stream else len(self._source)
         return (
-            f"headrace.torch.DataLoader({len(self._source)} samples, "
-            f"batch_size={self.batch_size}, shape={core.shape}, dtype={core.dtype!r}, "
+            f"headrace.torch.DataLoader({samples} samples, batch_size={self.batch_size}, {made}, "
             f"shuffle={self.shuffle}, seed={self.seed}, rank={self.rank}/{self.world_size})"
         )
 
-    # Measuring (headrace.stalls)
-
-    def _measured_copy(self, batch_sampler: Iterable[Any]) -> DataLoader:
-        """Returns a loader with the same options over the indices of ``batch_sampler``, which
-        restart with every ``iter()``, but without cache and agent: it measures the cost of
-        preparing and fetching."""
-        other = object.__new__(DataLoader)
-        members = {**vars(self), "batch_sampler": batch_sampler, "sampler": None}
-        del members["_core"]
-        members["_feed"] = _feed(None, batch_sampler, 1, False)
-        own = {k: v for k, v in self._options.items() if k not in arguments.SHARED}
-        members["_options"] = {**own, "cache": None, "assignment": "auto"}
-        members.update(_resume=None, _live=None, _closed=False, _later_hosts=None)
-        members.update(_past_stats=None, _past_skipped=[], _past_damaged=[])
-        members.update(_dealt=None, _reader=OneReader())
-        vars(other).update(members)
-        vars(other)["_core"] = other._make_core()
-        _open_loaders.add(other)
-        return other
-
-    def _measured_order(self) -> Iterable[Any]:
-        """Yields this rank's lists of indices of an epoch; every ``iter()`` starts again."""
-        if self.batch_sampler is not None:
-            return self.batch_sampler
-        if self._feed is not None:
-            return torch.utils.data.BatchSampler(self.sampler, self._capacity, self.drop_last)
-        seed = self.seed if self.shuffle else None
-        return OrderedBatches(len(self._source), self._part.now(), self._capacity, seed)
-
     # The native loader
 
-    def _native(self) -> _core.Loader:
+    def _native(self) -> Any:
         """Returns this process's native loader; a forked child gets a new one."""
         self._check_open()
         self._check_fork()
@@ -586,28 +665,34 @@ class DataLoader(Epochs):
             self._live = None
             self._reader = OneReader()
             self._part.forget()
+            if not self.is_native:
+                _left_behind.append(self._core)  # its end would end the parent's processes
             self._core = None
             self._pid = os.getpid()
 
-    def _make_core(self) -> _core.Loader:
-        """Makes a native loader with the current options and keeps its predecessor's counters."""
+    def _make_core(self) -> Any:
+        """Makes a native loader, or one in Python, with the current options and keeps its
+        predecessor's counters."""
         self._keep_counters()
         options = {
             **self._options,
             "batch_size": self._capacity,
             "shuffle": self.shuffle,
             "drop_last": self.drop_last,
-            "seed": self.seed,
+            "seed": self._seed_of_draws(),
             "rank": self.rank,
             "world_size": self.world_size,
             "local_world_size": local_ranks(),
             "external_order": self._feed is not None,
+            "metrics_rank": self.rank,
         }
         self._core_part = self._part.now()
         if self._feed is not None:
             # What is left to the sampler.
             options.update(shuffle=False, drop_last=False, rank=0, world_size=1)
         self._joined = False
+        if not self._choice.is_native:
+            return self._make_workers(options)
         try:
             core = _core.Loader(self._source, self._recipe, **options)
         except NotImplementedError:
@@ -620,6 +705,20 @@ class DataLoader(Epochs):
             core.set_hosts(*self._later_hosts)
         return core
 
+    def _make_workers(self, options: Mapping[str, Any]) -> Workers | Shared:
+        is_batched = self.batch_size is not None or self.batch_sampler is not None
+        collate_fn = None if is_usual(self.collate_fn, is_batched) else self.collate_fn
+        if self._choice.shares and "agent" in options:
+            return Shared(self._choice.samples, self, collate_fn, is_batched, dict(options))
+        return Workers(
+            self._choice.samples,
+            collate_fn=collate_fn,
+            worker_init_fn=self.worker_init_fn,
+            batched=is_batched,
+            torch_options=self._torch_options,
+            **{name: options[name] for name in _WORKERS},
+        )
+
     def _keep_counters(self) -> None:
         old = getattr(self, "_core", None)
         if old is None or self._pid != os.getpid():
@@ -629,32 +728,74 @@ class DataLoader(Epochs):
         self._past_damaged += [SkippedSample(*s) for s in old.damaged()]
         old.close()
 
-    def _grow(self, batch: int) -> _core.Loader:
+    def _grow(self, batch: int) -> Any:
         """Returns a native loader whose batches can have ``batch`` samples."""
         self._capacity = max(batch, self._capacity + self._capacity // 2)
         self._core = self._make_core()
         return self._core
 
-    def _can_pin(self) -> bool:
-        if not self.pin_memory:
-            return False
-        if torch.cuda.is_available():
-            return True
-        warnings.warn(
-            "'pin_memory' argument is set as true but no accelerator is found, then device "
-            "pinned memory won't be used.",
-            stacklevel=3,
+    def _make_feed(
+        self,
+        sampler: Any,
+        batch_sampler: Any,
+        batch_size: int,
+        drop_last: bool,
+        is_pure: bool = False,
+    ) -> Feed | None:
+        source = sampler if batch_sampler is None else batch_sampler
+        if source is None:
+            return None
+        if not isinstance(source, Iterable) and not hasattr(source, "__getitem__"):
+            raise TypeError(f"a sampler must be iterable, got {source!r}")
+        return Feed(
+            source,
+            batched=batch_sampler is not None,
+            batch_size=batch_size,
+            drop_last=drop_last,
+            numbers=self._choice.is_native,
+            is_pure=is_pure,
         )
-        return False
 
-    def _tensors(self, batch: _core.Batch) -> tuple[Any, ...]:
-        images = from_dlpack(batch.images)
-        labels = from_dlpack(batch.labels)
+    def _tensors(self, batch: Any) -> Any:
+        """Returns what the training loop gets of a batch."""
+        if isinstance(batch, _core.Batch):
+            fields = self._native_tensors(batch)
+            if self._choice.collates:
+                fields = self._collated(fields)
+            return arguments.named(self.names, fields)
+        fields: Any = batch.data
+        index = None
+        if self.return_index:
+            index = batch.indices
+            fields = arguments.with_field(fields, "index", torch.tensor(index))
+        if self.return_path:
+            paths = [self._source.path(i) for i in batch.indices]
+            fields = arguments.with_field(fields, "path", paths)
+        return arguments.named(self.names, fields)
+
+    def _collated(self, fields: tuple[Any, ...]) -> Any:
+        """Passes a batch's samples to the user's collate_fn."""
+        images = list(zip(*fields[0])) if isinstance(fields[0], list) else fields[0]  # of views
+        made = self.collate_fn(list(zip(images, fields[1])))
+        names = ["index"] * self.return_index + ["path"] * self.return_path
+        for name, value in zip(names, fields[2:]):
+            made = arguments.with_field(made, name, value)
+        return made
+
+    def _native_tensors(self, batch: _core.Batch) -> tuple[Any, ...]:
+        views = [from_dlpack(images) for images in batch.views]
+        labels = targets_of(batch, self._pin_by_copy or self._options["pinned"])
+        if labels is None:
+            labels = from_dlpack(batch.labels)
+            if self._mix is not None:
+                labels = self._mix.labels(batch, labels)
+            if self._pin_by_copy:
+                labels = labels.pin_memory()
         if self.layout == "channels_last":
-            images = images.permute(0, 3, 1, 2)
+            views = [images.permute(0, 3, 1, 2) for images in views]
         if self._pin_by_copy:
-            images, labels = images.pin_memory(), labels.pin_memory()
-        out: tuple[Any, ...] = (images, labels)
+            views = [images.pin_memory() for images in views]
+        out: tuple[Any, ...] = (views[0] if len(views) == 1 else views, labels)
         if self.return_index or self.return_path:
             index = from_dlpack(batch.indices)
             if self.return_index:
@@ -664,6 +805,7 @@ class DataLoader(Epochs):
         return out
 
 
+_left_behind: list[Any] = []  # loaders of the parent process, in a forked child
 _open_loaders: weakref.WeakSet[DataLoader] = weakref.WeakSet()
 
 
@@ -675,31 +817,3 @@ def _close_all() -> None:
             loader.close()
         except RuntimeError:
             pass  # a daemon thread is still waiting in it
-
-
-def _feed(sampler: Any, batch_sampler: Any, batch_size: int, drop_last: bool) -> Feed | None:
-    source = sampler if batch_sampler is None else batch_sampler
-    if source is None:
-        return None
-    if not isinstance(source, Iterable) and not hasattr(source, "__getitem__"):
-        raise TypeError(f"a sampler must be iterable, got {source!r}")
-    return Feed(
-        source,
-        batched=batch_sampler is not None,
-        batch_size=batch_size,
-        drop_last=drop_last,
-    )
-
-
-def _make_recipe(transform: Any, *, layout: str, **options: Any) -> _core.Recipe:
-    if transform is None:
-        raise ValueError(
-            "there is no transform, but batches need images of one size: give the dataset or the "
-            "DataLoader transform=, for example headrace.transforms.Compose([Resize(256), "
-            'CenterCrop(224), ToDtype("float32", scale=True)])'
-        )
-    if layout not in ("NCHW", "NHWC", "channels_last"):
-        raise ValueError(f"layout must be 'NCHW', 'NHWC' or 'channels_last', got {layout!r}")
-    return _transforms.make_recipe(
-        transform, layout="NCHW" if layout == "NCHW" else "NHWC", **options
-    )

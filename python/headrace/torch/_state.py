@@ -32,7 +32,8 @@ def check(
     _check_sampler(state, has_sampler)
     for name in ("epoch", "seed"):
         _check_number(name, state.get(name), 0, _BELOW - 1)
-    _check_number("position", state.get("position"), 0, _BELOW - 1 if has_sampler else samples)
+    most = _BELOW - 1 if has_sampler or not samples else samples  # a stream counts batches
+    _check_number("position", state.get("position"), 0, most)
     _check_number("stream_ahead", state.get("stream_ahead", 0), 1 - _BELOW, _BELOW - 1)
     _check_dataset(state, digest)
 

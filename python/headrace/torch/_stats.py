@@ -1,11 +1,23 @@
-"""Sums the counters of the native loaders that a DataLoader has used.
+"""What a DataLoader reports: bad samples, and the sums of its native loaders' counters.
 
 A larger batch of a sampler, or a fork, creates a new native loader, whose counters start at 0.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
+
+
+@dataclass(frozen=True)
+class SkippedSample:
+    """A sample that could not be used, or a damaged one that was accepted, and why."""
+
+    epoch: int
+    index: int
+    path: str
+    reason: str
+
 
 _ADDED = (
     "samples",
@@ -16,6 +28,7 @@ _ADDED = (
     "padded_samples",
     "bytes_read",
     "wait_ns",
+    "step_ns",
     "grown_slots",
     "cache_hits",
     "converted",
@@ -32,6 +45,16 @@ _ADDED = (
     "refused",
     "read_ahead",
 )
+
+# What stats() of the native loader has, of a loader that has done nothing.
+ZEROS: dict[str, Any] = {
+    **dict.fromkeys(_ADDED, 0),
+    **dict.fromkeys(("slots", "slot_bytes", "staged_bytes", "ready_batches", "threads"), 0),
+    **dict.fromkeys(("cache_bytes", "cache_source_bytes", "cache_waiting"), 0),
+    **dict.fromkeys(("cache_encoded", "cache_indexed", "cache_coefficients", "cache_planes"), 0),
+    "io_uring": False,
+    **{name: {"count": 0, "sum_ns": 0, "buckets": [0] * 48} for name in ("fetch", "prepare", "wait")},
+}
 
 
 def add_stats(now: dict[str, Any], past: dict[str, Any] | None) -> dict[str, Any]:

@@ -141,6 +141,20 @@ static const char *map_files(struct hr__cursor *cursor, const int files[4])
                                                                       : wrong;
 }
 
+void hr__cursor_free(struct hr__cursor *cursor)
+{
+    if (cursor->header)
+        munmap((void *)(uintptr_t)cursor->header, cursor->header_mapped);
+    if (cursor->control)
+        munmap(cursor->control, cursor->control_mapped);
+    close(cursor->data);
+    close(cursor->bell);
+    hr__pages_close(&cursor->pages);
+    if (cursor->pid == getpid())
+        pthread_mutex_destroy(&cursor->lock);
+    hr__free(cursor);
+}
+
 int hr__cursor_create(struct hr__cursor **out, const struct hr_tensor_spec *spec, int files[4],
                       struct hr_error *error)
 {
@@ -166,35 +180,11 @@ int hr__cursor_create(struct hr__cursor **out, const struct hr_tensor_spec *spec
     if (!cursor)
         return hr__fail(error, -ENOMEM, "out of memory for a place in an agent's queue");
     if (wrong) {
-        hr__cursor_unref(&cursor);
+        hr__cursor_free(cursor);
         return bad_file(error, wrong);
     }
     *out = cursor;
     return 0;
-}
-
-void hr__cursor_unref(struct hr__cursor **pointer)
-{
-    struct hr__cursor *cursor = *pointer;
-    if (!cursor)
-        return;
-    *pointer = NULL;
-    if (atomic_fetch_sub_explicit(&cursor->refs, 1, memory_order_acq_rel) != 1)
-        return;
-    /* No lease is left, so only the window for the next lease remains. In a forked child the lists
-     * may have been copied in the middle of a change; then the window stays mapped. */
-    if (cursor->pid == getpid() || !pthread_mutex_trylock(&cursor->lock))
-        hr__lease_clear(cursor);
-    if (cursor->header)
-        munmap((void *)(uintptr_t)cursor->header, cursor->header_mapped);
-    if (cursor->control)
-        munmap(cursor->control, cursor->control_mapped);
-    close(cursor->data);
-    close(cursor->bell);
-    hr__pages_close(&cursor->pages);
-    if (cursor->pid == getpid())
-        pthread_mutex_destroy(&cursor->lock);
-    hr__free(cursor);
 }
 
 void hr__cursor_count(_Atomic uint64_t *counter, uint64_t more)
@@ -223,26 +213,6 @@ int hr__cursor_move_mark_locked(struct hr__cursor *cursor)
 void hr__cursor_ring(struct hr__cursor *cursor)
 {
     eventfd_write(cursor->bell, 1);
-}
-
-int hr__cursor_go_to(struct hr__cursor *cursor, uint64_t sequence, struct hr_error *error)
-{
-    /* Held samples beyond `next` would be unknown to the agent, so make these leases private. */
-    int r = hr__lease_own_from(cursor, sequence, error);
-    /* So would samples taken more than a ring's length ago. */
-    if (!r && sequence > cursor->shape.ring_samples)
-        r = hr__lease_own_before(cursor, sequence - cursor->shape.ring_samples, error);
-    if (r)
-        return r;
-    pthread_mutex_lock(&cursor->lock);
-    cursor->pending = HR__SEQUENCE_NONE;
-    cursor->next = sequence;
-    atomic_store_explicit(&cursor->control->next, sequence, memory_order_seq_cst);
-    int ring = hr__cursor_move_mark_locked(cursor);
-    pthread_mutex_unlock(&cursor->lock);
-    if (ring)
-        hr__cursor_ring(cursor);
-    return 0;
 }
 
 uint64_t hr__cursor_ready(const struct hr__cursor *cursor, uint64_t from)

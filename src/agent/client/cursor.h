@@ -41,7 +41,7 @@
 #include <stdint.h>
 
 struct hr__notice;
-struct hr__window;
+struct hr__lease_window;
 struct hr__wire_halt;
 
 /* The constant fields of a header, checked. */
@@ -76,10 +76,10 @@ struct hr__cursor {
 
     uint64_t data_size; /* size of the file when the consumer last checked */
 
-    pthread_mutex_t lock;      /* guards what follows */
-    struct hr__window *window; /* for the next lease; NULL: none yet */
-    struct hr__lease *shared;  /* leases for which the agent keeps memory, in any window */
-    uint64_t next;             /* sequence: all samples before it were taken */
+    pthread_mutex_t lock;            /* guards what follows */
+    struct hr__lease_window *window; /* for the next lease; NULL: none yet */
+    struct hr__lease *shared;        /* leases for which the agent keeps memory, in any window */
+    uint64_t next;                   /* sequence: all samples before it were taken */
     uint64_t pending;          /* sequence: samples from here on were taken and not leased or copied
                                   yet; HR__SEQUENCE_NONE: none */
     uint64_t mark;             /* as in the control block */
@@ -111,7 +111,7 @@ struct hr__lease {
     struct hr_batch batch;
     size_t bytes; /* size of this allocation */
     struct hr__cursor *cursor;
-    struct hr__window *window;
+    struct hr__lease_window *window;
     struct hr__lease *previous, *next;               /* in the window */
     struct hr__lease *previous_shared, *next_shared; /* in the cursor's shared or resting list */
     uint64_t from, to;                               /* sequences */
@@ -133,12 +133,8 @@ struct hr__lease {
 int hr__cursor_create(struct hr__cursor **out, const struct hr_tensor_spec *spec, int files[4],
                       struct hr_error *error);
 
-/* Drops the attachment's reference; leases stay valid. Accepts NULL. Safe in a forked child. */
-void hr__cursor_unref(struct hr__cursor **cursor);
-
-/* Moves the cursor to `sequence`, the next sample to take. Leases of samples that will be taken a
- * second time get private copies of their pages. Errors: -ENOMEM. */
-int hr__cursor_go_to(struct hr__cursor *cursor, uint64_t sequence, struct hr_error *error);
+/* Frees a cursor that has no leases, and closes its files. */
+void hr__cursor_free(struct hr__cursor *cursor);
 
 /* Returns the number of chunks that [from, to) touches. */
 size_t hr__cursor_chunks(const struct hr__cursor *cursor, uint64_t from, uint64_t to);
@@ -196,6 +192,13 @@ void hr__cursor_ring(struct hr__cursor *cursor);
 
 /* lease.c */
 
+/* Drops the attachment's reference; leases stay valid. Accepts NULL. Safe in a forked child. */
+void hr__cursor_unref(struct hr__cursor **cursor);
+
+/* Moves the cursor to `sequence`, the next sample to take. Leases of samples that will be taken a
+ * second time get private copies of their pages. Errors: -ENOMEM. */
+int hr__cursor_go_to(struct hr__cursor *cursor, uint64_t sequence, struct hr_error *error);
+
 /* Returns non-zero if [from, to) can be leased: its images are contiguous and aligned, and it is
  * not too large for the ring. */
 int hr__lease_is_possible(const struct hr__cursor *cursor, uint64_t from, uint64_t to);
@@ -210,19 +213,13 @@ int hr__lease_is_possible(const struct hr__cursor *cursor, uint64_t from, uint64
 int hr__lease_create(struct hr__lease **out, struct hr__cursor *cursor, uint64_t from, uint64_t to,
                      struct hr_error *error);
 
-/* Gives leases of samples from `from` on (0: all leases) private copies. Errors: -ENOMEM. */
-int hr__lease_own_from(struct hr__cursor *cursor, uint64_t from, struct hr_error *error);
-
-/* Gives leases that begin before `before` private copies. Errors: -ENOMEM. */
-int hr__lease_own_before(struct hr__cursor *cursor, uint64_t before, struct hr_error *error);
+/* Gives all leases private copies. Errors: -ENOMEM. */
+int hr__lease_own_all(struct hr__cursor *cursor, struct hr_error *error);
 
 /* Gives old leases private copies: those whose memory the agent may reuse once [from, to) and a
  * batch of the same size after it have been taken. Call it before taking, whether leased or copied.
  * Errors: -ENOMEM. */
 int hr__lease_make_way(struct hr__cursor *cursor, uint64_t from, uint64_t to,
                        struct hr_error *error);
-
-/* Frees what the cursor has left: resting leases only. */
-void hr__lease_clear(struct hr__cursor *cursor);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * Leases: batches that lie in the shared memory itself, and the windows that map it. See cursor.h.
+ * Leases: batches that lie in the shared memory itself, and the windows that map it; also moving a
+ * cursor, which makes leases private, and its end with its last lease. See cursor.h.
  *
  * In the usual case a batch costs no system call on its pages: its places are mapped already, no
  * page fault has happened since, and releasing it only moves the mark.
@@ -9,6 +10,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "loader/attach.h"
+#include "loader/batch_rows.h"
 
 #include <errno.h>
 #include <string.h>
@@ -23,7 +25,7 @@
 /* After this many batches in a row without a change, the job counts as one that does not write. */
 #define UNCHANGED_ENOUGH 8
 
-struct hr__window {
+struct hr__lease_window {
     unsigned refs; /* its leases, and the cursor while it makes new leases here */
     char *base;
     size_t bytes;             /* two rings */
@@ -71,10 +73,11 @@ int hr__lease_is_possible(const struct hr__cursor *cursor, uint64_t from, uint64
 
 /* Windows. */
 
-static struct hr__window *make_window(const struct hr__cursor *cursor)
+static struct hr__lease_window *make_window(const struct hr__cursor *cursor)
 {
     uint64_t places = 2 * cursor->shape.places;
-    struct hr__window *w = hr__alloc(HR__TAG_AGENT, 1, sizeof *w + places * sizeof *w->offsets);
+    struct hr__lease_window *w =
+        hr__alloc(HR__TAG_AGENT, 1, sizeof *w + places * sizeof *w->offsets);
     if (!w)
         return NULL;
     w->refs = 1;
@@ -88,9 +91,9 @@ static struct hr__window *make_window(const struct hr__cursor *cursor)
     return w;
 }
 
-static void unref_window_locked(struct hr__window **window)
+static void unref_window_locked(struct hr__lease_window **window)
 {
-    struct hr__window *w = *window;
+    struct hr__lease_window *w = *window;
     *window = NULL;
     if (!w || --w->refs)
         return;
@@ -103,8 +106,8 @@ static int overlaps(const struct hr__lease *lease, uintptr_t begin, uintptr_t en
     return lease->begin < end && begin < lease->end;
 }
 
-static int is_covered(const struct hr__window *w, const struct hr__lease *but, uintptr_t begin,
-                      uintptr_t end)
+static int is_covered(const struct hr__lease_window *w, const struct hr__lease *but,
+                      uintptr_t begin, uintptr_t end)
 {
     for (const struct hr__lease *l = w->leases; l; l = l->next)
         if (l != but && overlaps(l, begin, end))
@@ -115,7 +118,7 @@ static int is_covered(const struct hr__window *w, const struct hr__lease *but, u
 /* Gives up a window for new leases: unmaps places without a lease, but keeps their addresses. */
 static void retire_locked(struct hr__cursor *cursor)
 {
-    struct hr__window *w = cursor->window;
+    struct hr__lease_window *w = cursor->window;
     uint64_t bytes = cursor->shape.chunk_bytes;
     for (uint64_t p = 0; w->leases && p < 2 * cursor->shape.places; p++) {
         uintptr_t begin = (uintptr_t)w->base + p * bytes;
@@ -133,7 +136,7 @@ static void retire_locked(struct hr__cursor *cursor)
 static void link_lease_locked(struct hr__lease *lease)
 {
     struct hr__cursor *cursor = lease->cursor;
-    struct hr__window *w = lease->window;
+    struct hr__lease_window *w = lease->window;
     lease->next = w->leases;
     if (w->leases)
         w->leases->previous = lease;
@@ -247,7 +250,7 @@ static void look_locked(struct hr__cursor *cursor)
 /* Returns whether the batch can be mapped in the window without changing the map under a lease. */
 static int fits_locked(const struct hr__cursor *cursor, const struct spot *spot)
 {
-    const struct hr__window *w = cursor->window;
+    const struct hr__lease_window *w = cursor->window;
     uint64_t bytes = cursor->shape.chunk_bytes;
     uintptr_t base = (uintptr_t)w->base;
     if (!w->leases)
@@ -267,7 +270,7 @@ static int fits_locked(const struct hr__cursor *cursor, const struct spot *spot)
 static int map_place_locked(struct hr__cursor *cursor, uint64_t place, uint64_t offset,
                             struct hr_error *error)
 {
-    struct hr__window *w = cursor->window;
+    struct hr__lease_window *w = cursor->window;
     uint64_t bytes = cursor->shape.chunk_bytes;
     char *at = w->base + place * bytes;
     w->offsets[place] = UNMAPPED;
@@ -292,7 +295,7 @@ static int place_locked(struct hr__cursor *cursor, struct spot *spot, struct hr_
     if (cursor->resting && !fits_locked(cursor, spot))
         look_locked(cursor);
     if (!cursor->window || !fits_locked(cursor, spot)) {
-        struct hr__window *w = make_window(cursor);
+        struct hr__lease_window *w = make_window(cursor);
         if (!w)
             return hr__fail(error, -ENOMEM, "out of memory for a map of the agent's memory");
         if (cursor->window)
@@ -330,7 +333,7 @@ static int is_suspect(const struct hr__lease *lease, uintptr_t page)
 static int mend_edges_locked(struct hr__lease *lease, struct hr_error *error)
 {
     struct hr__cursor *cursor = lease->cursor;
-    const struct hr__window *w = lease->window;
+    const struct hr__lease_window *w = lease->window;
     uintptr_t pages[2];
     int count = edges_of(lease, pages);
     for (int i = 0; i < count; i++) {
@@ -383,10 +386,12 @@ static int own_some_locked(struct hr__cursor *cursor, uint64_t from, uint64_t be
     return r;
 }
 
-int hr__lease_own_from(struct hr__cursor *cursor, uint64_t from, struct hr_error *error)
+/* Does the same without the lock held, then moves the mark. */
+static int own_some(struct hr__cursor *cursor, uint64_t from, uint64_t before,
+                    struct hr_error *error)
 {
     pthread_mutex_lock(&cursor->lock);
-    int r = own_some_locked(cursor, from, UINT64_MAX, error);
+    int r = own_some_locked(cursor, from, before, error);
     int ring = hr__cursor_move_mark_locked(cursor);
     pthread_mutex_unlock(&cursor->lock);
     if (ring)
@@ -394,15 +399,9 @@ int hr__lease_own_from(struct hr__cursor *cursor, uint64_t from, struct hr_error
     return r;
 }
 
-int hr__lease_own_before(struct hr__cursor *cursor, uint64_t before, struct hr_error *error)
+int hr__lease_own_all(struct hr__cursor *cursor, struct hr_error *error)
 {
-    pthread_mutex_lock(&cursor->lock);
-    int r = own_some_locked(cursor, 0, before, error);
-    int ring = hr__cursor_move_mark_locked(cursor);
-    pthread_mutex_unlock(&cursor->lock);
-    if (ring)
-        hr__cursor_ring(cursor);
-    return r;
+    return own_some(cursor, 0, UINT64_MAX, error);
 }
 
 int hr__lease_make_way(struct hr__cursor *cursor, uint64_t from, uint64_t to,
@@ -410,7 +409,27 @@ int hr__lease_make_way(struct hr__cursor *cursor, uint64_t from, uint64_t to,
 {
     /* Assume that the next batch is as large. */
     uint64_t reach = cursor->shape.ring_samples - (to - from);
-    return to > reach ? hr__lease_own_before(cursor, to - reach, error) : 0;
+    return to > reach ? own_some(cursor, 0, to - reach, error) : 0;
+}
+
+int hr__cursor_go_to(struct hr__cursor *cursor, uint64_t sequence, struct hr_error *error)
+{
+    /* Held samples beyond `next` would be unknown to the agent, so make these leases private. */
+    int r = own_some(cursor, sequence, UINT64_MAX, error);
+    /* So would samples taken more than a ring's length ago. */
+    if (!r && sequence > cursor->shape.ring_samples)
+        r = own_some(cursor, 0, sequence - cursor->shape.ring_samples, error);
+    if (r)
+        return r;
+    pthread_mutex_lock(&cursor->lock);
+    cursor->pending = HR__SEQUENCE_NONE;
+    cursor->next = sequence;
+    atomic_store_explicit(&cursor->control->next, sequence, memory_order_seq_cst);
+    int ring = hr__cursor_move_mark_locked(cursor);
+    pthread_mutex_unlock(&cursor->lock);
+    if (ring)
+        hr__cursor_ring(cursor);
+    return 0;
 }
 
 /* Returns the spare block or a new one. Only struct hr__lease in it is zeroed. */
@@ -577,11 +596,41 @@ static void end_leaving_locked(struct hr__lease *lease, const struct traces *tra
     free_lease_locked(cursor, lease);
 }
 
+/* Frees what is left of leases: resting ones, the spare block and the window. */
+static void clear(struct hr__cursor *cursor)
+{
+    while (cursor->resting) {
+        struct hr__lease *lease = cursor->resting;
+        cursor->resting = lease->next_shared;
+        unlink_window_locked(lease);
+        hr__free(lease);
+    }
+    hr__free(cursor->spare);
+    cursor->spare = NULL;
+    unref_window_locked(&cursor->window);
+}
+
+void hr__cursor_unref(struct hr__cursor **pointer)
+{
+    struct hr__cursor *cursor = *pointer;
+    if (!cursor)
+        return;
+    *pointer = NULL;
+    if (atomic_fetch_sub_explicit(&cursor->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    /* No lease is left, so only the window for the next lease remains. In a forked child the lists
+     * may have been copied in the middle of a change; then the window stays mapped. */
+    if (cursor->pid == getpid() || !pthread_mutex_trylock(&cursor->lock))
+        clear(cursor);
+    hr__cursor_free(cursor);
+}
+
 static void release(struct hr_batch *batch)
 {
     struct hr__lease *lease =
         (struct hr__lease *)(void *)((char *)batch - offsetof(struct hr__lease, batch));
     struct hr__cursor *cursor = lease->cursor;
+    hr__batch_rows_destroy(&batch->rows);
     if (cursor->pid != getpid()) {
         /* A forked child: locks and lists belong to its parent. */
         hr__free(lease);
@@ -605,17 +654,4 @@ static void release(struct hr_batch *batch)
     if (ring)
         hr__cursor_ring(cursor);
     hr__cursor_unref(&cursor);
-}
-
-void hr__lease_clear(struct hr__cursor *cursor)
-{
-    while (cursor->resting) {
-        struct hr__lease *lease = cursor->resting;
-        cursor->resting = lease->next_shared;
-        unlink_window_locked(lease);
-        hr__free(lease);
-    }
-    hr__free(cursor->spare);
-    cursor->spare = NULL;
-    unref_window_locked(&cursor->window);
 }

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/memory.h"
+#include "recipe/tensor.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,22 +35,6 @@
 static int is_auto(const struct hr__attached *a)
 {
     return !strcmp(a->loader->options.agent, "auto");
-}
-
-/* Writes this program's command line, as far as it fits. */
-static void describe_program(char *out, size_t capacity)
-{
-    char raw[256];
-    ssize_t n = hr__read_text("/proc/self/cmdline", raw, sizeof raw);
-    for (ssize_t i = 0; i + 1 < n; i++)
-        if (!raw[i])
-            raw[i] = ' ';
-    /* Leave out the directory of the program. */
-    size_t word = strcspn(raw, " "), name = 0;
-    for (size_t i = 0; i < word; i++)
-        if (raw[i] == '/')
-            name = i + 1;
-    hr__printable(out, capacity, raw + name);
 }
 
 static void send_message(struct hr__attached *a, const struct hr__wire_message *message)
@@ -120,8 +105,7 @@ static int take_attached(struct hr__attached *a, const struct hr__wire_attached 
                         "the agent finds %" PRIu64 " samples in the dataset and this process %zu: "
                         "files were added or removed; open it again",
                         m->samples, hr_dataset_count(l->dataset));
-    if (m->spec.dtype != s->dtype || m->spec.layout != s->layout || m->spec.bytes != s->bytes ||
-        m->spec.channels != s->channels || m->spec.height != s->height || m->spec.width != s->width)
+    if (!hr__tensor_equal(&m->spec, s))
         return unexpected(error, "samples of another shape");
     if (*m->notice)
         hr__log(HR_LOG_WARNING, "%s", m->notice);
@@ -326,7 +310,7 @@ static int connect_agent(struct hr__attached *a, struct hr_error *error)
     a->is_hung_up = 0;
     a->state = HR__GREETING;
     struct hr__wire_message m = {.type = HR__WIRE_HELLO, .hello = {.pid = getpid()}};
-    describe_program(m.hello.program, sizeof m.hello.program);
+    hr__program_text(m.hello.program, sizeof m.hello.program);
     /* If sending fails, the error of receiving says why. */
     (void)hr__wire_send(a->socket, &m);
     return 0;
@@ -448,7 +432,7 @@ static int own_leases(struct hr__attached *a)
     int r = 0;
     if (!a->is_hung_up || a->is_garbled)
         for (struct hr__cursor *cursor = a->cursors; cursor && !r; cursor = cursor->next_cursor)
-            r = hr__lease_own_from(cursor, 0, &error);
+            r = hr__lease_own_all(cursor, &error);
     if (r)
         hr__log(HR_LOG_WARNING, "%s; the connection to the agent stays open instead",
                 error.message);

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "loader/batch_rows.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -155,6 +156,15 @@ static int lost(struct hr__attached *a)
     return WAIT;
 }
 
+/* Adds the rows of a batch that the agent prepared: they are this job's dataset's, and no recipe
+ * with an agent moves them. */
+static int take_rows(struct hr__attached *a, struct hr_batch *batch, struct hr_error *error)
+{
+    return batch->rows ? hr__batch_rows_copy(batch->rows, a->loader->dataset, batch->indices,
+                                             batch->count, error)
+                       : 0;
+}
+
 static int lend(struct hr__attached *a, size_t count, struct hr_batch **out, struct hr_error *error)
 {
     struct hr__lease *lease;
@@ -163,15 +173,24 @@ static int lend(struct hr__attached *a, size_t count, struct hr_batch **out, str
         return lost(a);
     if (hr__cursor_ready(a->cursor, from) < count)
         return not_there(a, from + count, error);
-    int r = hr__lease_create(&lease, a->cursor, from, from + count, error);
+    struct hr__batch_rows *rows = NULL;
+    struct hr__row_table *table = a->loader->dataset->rows;
+    int r = table ? hr__batch_rows_create(&rows, table, count, error) : 0;
+    if (!r)
+        r = hr__lease_create(&lease, a->cursor, from, from + count, error);
+    if (r)
+        hr__batch_rows_destroy(&rows);
     if (r)
         /* If the batch cannot be leased, the next turn copies it. */
         return r == -ESTALE ? lost(a) : r == -ENOTSUP ? WAIT : r;
     struct hr_batch *batch = &lease->batch;
+    batch->rows = rows;
     begin_batch(a, batch, count);
     if (lease->seen.noted)
         note_bad(a, batch, 0, count, lease->seen.instead);
-    r = judge(a, batch, error);
+    r = take_rows(a, batch, error);
+    if (!r)
+        r = judge(a, batch, error);
     if (r == 1)
         *out = batch;
     else
@@ -266,7 +285,9 @@ static int copy(struct hr__attached *a, size_t count, struct hr_batch **out, str
     struct hr_batch *batch = a->partial;
     if (a->cursor)
         hr__cursor_count(&a->cursor->control->copied, 1);
-    r = judge(a, batch, error);
+    r = take_rows(a, batch, error);
+    if (!r)
+        r = judge(a, batch, error);
     if (r != 1) {
         hr__attached_drop_partial(a);
         return r;

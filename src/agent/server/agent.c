@@ -158,12 +158,22 @@ static int make_loop(struct hr_agent *a, struct hr_error *error)
     return r ? hr__fail(error, r, "an agent: %s", hr__errno_text(r)) : 0;
 }
 
-/* Gets the status for the metrics endpoint, on its thread: asks as any viewer, so the loop answers.
- */
-static int status_of(void *arg, char **json, struct hr_error *error)
+/* Writes the metrics, on the endpoint's thread: asks as any viewer, so the loop answers. */
+static int metrics_of(void *arg, char **text, struct hr_error *error)
 {
     const struct hr_agent *a = arg;
-    return hr_agent_status(a->socket_path, json, error);
+    char *json = NULL;
+    int r = hr_agent_status(a->socket_path, &json, error);
+    if (!r)
+        r = hr__metrics_text(text, json, error);
+    hr__free(json);
+    return r;
+}
+
+static int serve_metrics(struct hr_agent *a, const char *address, struct hr_error *error)
+{
+    const struct hr__endpoint_options options = {.address = address, .text = metrics_of, .arg = a};
+    return hr__endpoint_start(&a->metrics, &options, error);
 }
 
 int hr_agent_create(struct hr_agent **out, const struct hr_agent_options *options,
@@ -202,7 +212,7 @@ int hr_agent_create(struct hr_agent **out, const struct hr_agent_options *option
     if (!r)
         r = hr__recording_create(a, error);
     if (!r && taken.metrics && *taken.metrics)
-        r = hr__metrics_start(&a->metrics, taken.metrics, status_of, a, error);
+        r = serve_metrics(a, taken.metrics, error);
     if (r) {
         hr_agent_destroy(&a);
         return r;
@@ -391,7 +401,7 @@ void hr_agent_destroy(struct hr_agent **agent)
     if (a->listener >= 0 && a->socket_path)
         end_all(a);
     /* Its requests fail by now: all connections are closed. */
-    hr__metrics_stop(&a->metrics);
+    hr__endpoint_stop(&a->metrics);
     hr__crew_destroy(&a->crew);
     hr__recording_destroy(a);
     hr__kept_free(&a->kept);

@@ -7,6 +7,7 @@
  *   send.c       messages to a job
  *   source.c     datasets and recipes, opened once for all jobs that name them; kept caches
  *   stream.c     assigns jobs to queues and positions: seek, join, expelled, alone
+ *   producers.c  the processes that make the samples of a produced dataset (producers.h)
  *   queue.c      a queue: a loader that publishes into shared memory
  *   place.c      that memory (place_ring.c: the places of its ring)
  *   recording.c  traces that viewers ask for
@@ -24,10 +25,12 @@
 
 #include "agent/server/metrics.h"
 #include "agent/server/place.h"
+#include "agent/server/producers.h"
 #include "agent/server/task.h"
 #include "agent/server/trace.h"
 #include "agent/wire.h"
 #include "loader/crew.h"
+#include "metrics/endpoint.h"
 
 #include <headrace/agent.h>
 #include <headrace/dataset.h>
@@ -65,7 +68,8 @@ struct hr__source {
     struct hr_dataset *dataset;
     struct hr_recipe *recipe;
     struct hr_tensor_spec spec;
-    char name[256]; /* of the dataset, for status reports */
+    struct hr__producers *producers; /* NULL: its samples are files */
+    char name[256];                  /* of the dataset, for status reports */
 };
 
 /* An unnamed cache of the agent, kept as long as the agent runs. */
@@ -152,6 +156,7 @@ enum hr__job_state {
     HR__JOB_GREETED, /* HELLO came */
     HR__JOB_OPENING, /* ATTACH came; its text is being read, or its source is being opened */
     HR__JOB_ATTACHED,
+    HR__JOB_PRODUCING, /* it is a producer */
     HR__JOB_ENDED,
 };
 
@@ -165,11 +170,17 @@ struct hr__agent_job {
     uint64_t party_key; /* identifies the process that started it */
     enum hr__job_state state;
     bool is_viewer;
-    bool is_out; /* the background task is running */
+    bool is_producer;
+    bool is_served; /* producers of its source know of it */
+    bool is_out;    /* the background task is running */
     char program[64];
     struct hr__wire_attach attach;
+    struct hr__wire_produce produce;
+    struct hr__producer *producer; /* of the source; NULL: it is none, or not yet */
+    int memory_file;               /* of a producer, until it has joined; -1 */
     int text_file;
     char *text;
+    uint64_t text_bytes;
     uint64_t digest[2];
     int failed; /* 0, or the error code of the background task; then `error` is set */
     struct hr_error error;
@@ -214,7 +225,7 @@ struct hr_agent {
     struct hr__tasks tasks;
     struct hr__crew *crew;
     struct hr__recording recording;
-    struct hr__metrics *metrics; /* NULL: not requested */
+    struct hr__endpoint *metrics; /* NULL: not requested */
     int threads;
     uint64_t started_ns, idle_since_ns; /* idle_since_ns: 0 while it has jobs */
     uint64_t watch_ns; /* when to check again jobs that others wait for; UINT64_MAX: not needed */

@@ -40,6 +40,8 @@ void hr__job_end(struct hr__agent_job *job)
     *link = job->next;
     hr__recording_forget(job);
     hr__stream_leave(job);
+    if (job->producer)
+        hr__producers_leave(job->source->producers, &job->producer);
     hr__source_unref(&job->source);
     /* Without this they stay in epoll while a forked child of this process has them. */
     hr__agent_unwatch(job->agent, job->socket);
@@ -66,6 +68,8 @@ void hr__jobs_reap(struct hr_agent *agent)
         hr__job_drop_unread(job);
         if (job->text_file >= 0)
             close(job->text_file);
+        if (job->memory_file >= 0)
+            close(job->memory_file);
         hr__free(job->text);
         hr__free(job);
     }
@@ -97,8 +101,7 @@ static void greet(struct hr__agent_job *job, const struct hr__wire_hello *hello)
 static void read_run(struct hr__task *task)
 {
     struct hr__agent_job *job = HR__OF(struct hr__agent_job, task, task);
-    job->failed =
-        hr__wire_text_read(job->text_file, job->attach.text_bytes, &job->text, &job->error);
+    job->failed = hr__wire_text_read(job->text_file, job->text_bytes, &job->text, &job->error);
     if (!job->failed)
         hr__text_digest(job->digest, job->text, strlen(job->text));
 }
@@ -137,6 +140,28 @@ static void notice(const struct hr__agent_job *job, char *out, size_t capacity)
                  (int)getpid(), differences);
 }
 
+/* Makes the job a producer of its source. Errors: as hr__producers_join. */
+static int begin_producing(struct hr__agent_job *job, struct hr_error *error)
+{
+    if (!job->source->producers)
+        return hr__fail(error, -EINVAL, "PRODUCE names a dataset whose samples are files");
+    int r = hr__producers_join(job->source->producers, &job->producer, &job->produce, job->socket,
+                               job->memory_file, error);
+    close(job->memory_file);
+    job->memory_file = -1;
+    return r;
+}
+
+/* A produced dataset has the loader's own order: the order that a job gives is nobody else's. */
+static int check_attach(const struct hr__agent_job *job, struct hr_error *error)
+{
+    if (!job->source->producers || !job->attach.external_order)
+        return 0;
+    return hr__fail(error, -EINVAL,
+                    "samples that a job's code makes go with the loader's own order, not with a "
+                    "sampler: leave the agent or the sampler out");
+}
+
 /* Answers ATTACH. */
 static void answer_attach(struct hr__agent_job *job)
 {
@@ -146,7 +171,18 @@ static void answer_attach(struct hr__agent_job *job)
         r = job->source->failed;
         error = job->source->error;
     }
+    if (!r && job->is_producer) {
+        r = begin_producing(job, &error);
+        job->state = HR__JOB_PRODUCING;
+        if (!r)
+            return;
+        hr__job_refuse(job, &error);
+        hr__job_lose(job);
+        return;
+    }
     job->state = HR__JOB_ATTACHED;
+    if (!r)
+        r = check_attach(job, &error);
     if (!r)
         r = hr__stream_enter(job, &error);
     if (!r) {
@@ -172,15 +208,23 @@ void hr__jobs_attach(struct hr_agent *agent)
             answer_attach(job);
 }
 
+/* ATTACH or PRODUCE. */
 static void attach(struct hr__agent_job *job, struct hr__wire_message *message)
 {
     if (job->state != HR__JOB_GREETED || job->is_viewer) {
-        out_of_turn(job, "ATTACH");
+        out_of_turn(job, "ATTACH or PRODUCE");
         return;
     }
     job->state = HR__JOB_OPENING;
     job->asked_ns = hr__now_ns();
-    job->attach = message->attach;
+    job->is_producer = message->type == HR__WIRE_PRODUCE;
+    if (job->is_producer) {
+        job->produce = message->produce;
+        job->memory_file = message->files[1];
+    } else {
+        job->attach = message->attach;
+    }
+    job->text_bytes = job->is_producer ? job->produce.text_bytes : job->attach.text_bytes;
     job->text_file = message->files[0];
     message->file_count = 0;
     job->is_out = true;
@@ -236,14 +280,27 @@ static void handle_viewer(struct hr__agent_job *job, const struct hr__wire_messa
         out_of_turn(job, "a viewer's message");
 }
 
+static void handle_producer(struct hr__agent_job *job, const struct hr__wire_message *message)
+{
+    if (!job->producer)
+        return; /* it was refused, and is being lost */
+    if (message->type == HR__WIRE_LEAVE)
+        hr__producers_excuse(job->source->producers, job->producer);
+    else if (message->type != HR__WIRE_MADE ||
+             !hr__producers_made(job->source->producers, job->producer, &message->made))
+        out_of_turn(job, "a producer's message");
+}
+
 static void handle(struct hr__agent_job *job, struct hr__wire_message *message)
 {
     if (message->type == HR__WIRE_HELLO)
         greet(job, &message->hello);
-    else if (message->type == HR__WIRE_ATTACH)
+    else if (message->type == HR__WIRE_ATTACH || message->type == HR__WIRE_PRODUCE)
         attach(job, message);
     else if (job->state != HR__JOB_NEW && job->is_viewer)
         handle_viewer(job, message);
+    else if (job->state == HR__JOB_PRODUCING)
+        handle_producer(job, message);
     else if (job->state != HR__JOB_ATTACHED)
         out_of_turn(job, "a message");
     else if (message->type == HR__WIRE_SEEK) {
@@ -328,7 +385,7 @@ void hr__job_create(struct hr_agent *agent, int socket)
     job->pid = peer.pid;
     job->party_key = party_of(peer.pid);
     job->process = peer_process(socket, peer.pid);
-    job->text_file = -1;
+    job->text_file = job->memory_file = -1;
     job->socket_ready.ready = socket_ready;
     job->process_ready.ready = process_ready;
     job->next = agent->jobs;

@@ -1,28 +1,15 @@
 /*
  * Converts the status to Prometheus text, with a table of metric families. Each family names a
  * key of the status and its scope: the agent, a queue, or a subscriber of a queue. All samples of
- * a family are written together, as the format requires. Also parses the endpoint's address and
- * answers its requests.
+ * a family are written together, as the format requires.
  */
 #include "agent/server/metrics.h"
 
-#include "agent/server/http.h"
 #include "base/draft.h"
-#include "base/error.h"
-#include "base/memory.h"
+#include "metrics/text.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <jansson.h>
-#include <math.h>
-#include <netinet/in.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-/* ---- the text ---- */
 
 enum scope { AGENT, QUEUE, SUBSCRIBER };
 
@@ -119,50 +106,16 @@ struct metrics_place {
     int loader;                                /* 0, 1, ... of a process's loaders on one queue */
 };
 
-/* Writes a number of any size with at most nine decimals, without trailing zeros; "0" for NaN and
- * numbers beyond 9e18. */
-static void put_number(struct hr__draft *o, double value)
-{
-    double whole, part = modf(fabs(value), &whole);
-    int decimals = 9;
-    if (!(whole < 9e18)) { /* NaN too */
-        hr__draft_put(o, "0");
-        return;
-    }
-    /* The whole part separately, so that nine decimals of a large number do not overflow. */
-    uint64_t number = (uint64_t)whole, rest = (uint64_t)llround(part * 1e9);
-    number += rest / 1000000000;
-    rest %= 1000000000;
-    for (; rest && rest % 10 == 0; decimals--)
-        rest /= 10;
-    hr__draft_print(o, "%s%" PRIu64, value < 0 && (number || rest) ? "-" : "", number);
-    if (rest)
-        hr__draft_print(o, ".%0*" PRIu64, decimals, rest);
-}
-
-static void put_label(struct hr__draft *o, char before, const char *name, const json_t *value)
-{
-    hr__draft_print(o, "%c%s=\"", before, name);
-    if (json_is_integer(value))
-        hr__draft_print(o, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    for (const char *p = json_is_string(value) ? json_string_value(value) : ""; *p; p++)
-        if (*p == '\n')
-            hr__draft_put(o, "\\n");
-        else
-            hr__draft_print(o, "%s%c", *p == '"' || *p == '\\' ? "\\" : "", *p);
-    hr__draft_put(o, "\"");
-}
-
 /* Writes the labels of the scope. Returns the character to put before the next label. */
 static char put_place(struct hr__draft *o, const struct metrics_place *at)
 {
     if (!at->queue)
         return '{';
-    put_label(o, '{', "stream", json_object_get(at->stream, "name"));
-    put_label(o, ',', "queue", json_object_get(at->queue, "queue"));
-    put_label(o, ',', "rank", json_object_get(at->queue, "rank"));
+    hr__metrics_label(o, '{', "stream", json_object_get(at->stream, "name"));
+    hr__metrics_label(o, ',', "queue", json_object_get(at->queue, "queue"));
+    hr__metrics_label(o, ',', "rank", json_object_get(at->queue, "rank"));
     if (at->subscriber) {
-        put_label(o, ',', "pid", json_object_get(at->subscriber, "pid"));
+        hr__metrics_label(o, ',', "pid", json_object_get(at->subscriber, "pid"));
         hr__draft_print(o, ",loader=\"%d\"", at->loader);
     }
     return ',';
@@ -179,16 +132,11 @@ static void put_sample(struct hr__draft *o, const struct family *f, const json_t
                        const struct metrics_place *at)
 {
     const json_t *value = json_object_get(object, f->key);
-    if (!json_is_number(value) && !json_is_boolean(value))
+    if (!hr__metrics_is_value(value))
         return;
     hr__draft_put(o, f->name);
     hr__draft_put(o, put_place(o, at) == ',' ? "} " : " ");
-    if (json_is_real(value))
-        put_number(o, json_real_value(value));
-    else if (json_is_integer(value))
-        hr__draft_print(o, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    else
-        hr__draft_put(o, json_is_true(value) ? "1" : "0");
+    hr__metrics_value(o, value);
     hr__draft_put(o, "\n");
 }
 
@@ -199,7 +147,7 @@ static void put_info(struct hr__draft *o, const struct family *f, const json_t *
     hr__draft_put(o, f->name);
     char before = put_place(o, at);
     for (int i = 0; info->labels[i]; i += 2, before = ',')
-        put_label(o, before, info->labels[i], find(object, at, info->labels[i + 1]));
+        hr__metrics_label(o, before, info->labels[i], find(object, at, info->labels[i + 1]));
     hr__draft_put(o, "} 1\n");
 }
 
@@ -242,27 +190,22 @@ static void each(struct hr__draft *o, const struct family *f, const json_t *stat
 static void put_family(struct hr__draft *o, const struct family *f, const json_t *status,
                        put_fn put)
 {
-    size_t length = strlen(f->name);
-    const char *type = length > 6 && !strcmp(f->name + length - 6, "_total") ? "counter" : "gauge";
-    hr__draft_print(o, "# HELP %s %s\n# TYPE %s %s\n", f->name, f->help, f->name, type);
+    hr__metrics_family(o, f->name, f->help);
     if (f->scope == AGENT)
         put(o, f, status, &(struct metrics_place){.queue = NULL});
     else
         each(o, f, status, put);
 }
 
-/* Writes what a queue waits for: one sample for each possible answer. */
+static void put_labels(struct hr__draft *o, const void *at)
+{
+    put_place(o, at);
+}
+
 static void put_waits(struct hr__draft *o, const struct family *f, const json_t *queue,
                       const struct metrics_place *at)
 {
-    static const char *const reasons[] = {"room", "fetch", "prepare", "sampler"};
-    const json_t *now = json_object_get(queue, f->key);
-    for (size_t i = 0; now && i < sizeof reasons / sizeof *reasons; i++) {
-        hr__draft_put(o, f->name);
-        put_place(o, at);
-        hr__draft_print(o, ",reason=\"%s\"} %d\n", reasons[i],
-                        json_is_string(now) && !strcmp(json_string_value(now), reasons[i]));
-    }
+    hr__metrics_waits(o, f->name, json_object_get(queue, f->key), put_labels, at);
 }
 
 int hr__metrics_text(char **text, const char *status, struct hr_error *error)
@@ -273,14 +216,9 @@ int hr__metrics_text(char **text, const char *status, struct hr_error *error)
         "prepare (threads), sampler (the subscriber's has given no more indices).",
         QUEUE, "waits_for"};
     struct hr__draft o = {.text = NULL};
-    json_error_t where;
-    json_t *root = json_loads(status, 0, &where);
-    if (!json_is_object(root)) {
-        const char *problem = root ? "another value" : where.text;
-        json_decref(root);
-        return hr__fail(error, -EPROTO, "the agent's status is no JSON object: line %d: %s",
-                        where.line, problem);
-    }
+    json_t *root = hr__metrics_status(status, "the agent's status", error);
+    if (!root)
+        return -EPROTO;
     for (size_t i = 0; i < sizeof infos / sizeof *infos; i++)
         put_family(&o, &infos[i].family, root, put_info);
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
@@ -288,132 +226,4 @@ int hr__metrics_text(char **text, const char *status, struct hr_error *error)
     put_family(&o, &waits, root, put_waits);
     json_decref(root);
     return hr__draft_finish(&o, text, error);
-}
-
-/* ---- the endpoint ---- */
-
-struct hr__metrics {
-    void *server; /* of hr__http */
-    hr__metrics_status_fn status;
-    void *arg;
-};
-
-static void answer(void *arg, const char *path, struct hr__http_reply *reply)
-{
-    struct hr__metrics *m = arg;
-    struct hr_error error = {0};
-    char *json = NULL;
-    if (strcmp(path, "/metrics") != 0) {
-        reply->status = 404;
-        reply->body = hr__strdup(HR__TAG_AGENT, "the figures are at /metrics\n");
-        return;
-    }
-    int r = m->status(m->arg, &json, &error);
-    if (!r)
-        r = hr__metrics_text(&reply->body, json, &error);
-    hr__free(json);
-    if (r) {
-        reply->status = 503;
-        reply->body = hr__strdup(HR__TAG_AGENT, error.message);
-    } else {
-        reply->type = "text/plain; version=0.0.4; charset=utf-8";
-    }
-}
-
-union address {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-};
-
-static int not_an_address(const char *address, struct hr_error *error)
-{
-    return hr__fail(error, -EINVAL,
-                    "metrics \"%s\": it must be ADDRESS:PORT in numbers, e.g. 127.0.0.1:9400 "
-                    "(this machine only) or 0.0.0.0:9400 (everybody)",
-                    address);
-}
-
-/* Splits the address at the last colon and parses both parts. Does not look up names. */
-static int parse_address(union address *out, const char *address, struct hr_error *error)
-{
-    char host[64] = "127.0.0.1";
-    const char *colon = strrchr(address, ':'), *digits = colon ? colon + 1 : address;
-    char *end;
-    long port = strtol(digits, &end, 10);
-    if (*digits < '0' || *digits > '9' || *end || port > 65535)
-        return not_an_address(address, error);
-    size_t length = colon ? (size_t)(colon - address) : 0;
-    if (length >= sizeof host)
-        return not_an_address(address, error);
-    if (length) {
-        memcpy(host, address, length);
-        host[length] = 0;
-    }
-    if (!strcmp(host, "localhost"))
-        strcpy(host, "127.0.0.1");
-    memset(out, 0, sizeof *out);
-    if (host[0] == '[' && host[length - 1] == ']') {
-        host[length - 1] = 0;
-        out->v6.sin6_family = AF_INET6;
-        out->v6.sin6_port = htons((uint16_t)port);
-        if (inet_pton(AF_INET6, host + 1, &out->v6.sin6_addr) == 1)
-            return 0;
-    }
-    out->v4.sin_family = AF_INET;
-    out->v4.sin_port = htons((uint16_t)port);
-    return inet_pton(AF_INET, host, &out->v4.sin_addr) == 1 ? 0 : not_an_address(address, error);
-}
-
-static int listen_at(int *out, const char *address, struct hr_error *error)
-{
-    union address at;
-    int on = 1, r = parse_address(&at, address, error);
-    if (r)
-        return r;
-    socklen_t length = at.any.sa_family == AF_INET6 ? sizeof at.v6 : sizeof at.v4;
-    int fd = socket(at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    /* SO_REUSEADDR: old connections may linger after a restart. A second listener still fails. */
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) ||
-        bind(fd, &at.any, length) || listen(fd, 16)) {
-        int code = -errno;
-        if (fd >= 0)
-            close(fd);
-        return hr__fail(error, code, "metrics \"%s\": %s%s", address, hr__errno_text(code),
-                        code == -EADDRINUSE ? "; give the agent another port" : "");
-    }
-    *out = fd;
-    return 0;
-}
-
-int hr__metrics_start(struct hr__metrics **out, const char *address, hr__metrics_status_fn status,
-                      void *arg, struct hr_error *error)
-{
-    int listener = -1;
-    struct hr__metrics *m = hr__alloc(HR__TAG_AGENT, 1, sizeof *m);
-    if (!m)
-        return hr__fail(error, -ENOMEM, "out of memory for the metrics endpoint");
-    m->status = status;
-    m->arg = arg;
-    int r = listen_at(&listener, address, error);
-    if (!r)
-        r = hr__http.start(&m->server, listener, answer, m, error);
-    if (r)
-        goto fail;
-    *out = m;
-    return 0;
-fail:
-    if (listener >= 0)
-        close(listener);
-    hr__free(m);
-    return r;
-}
-
-void hr__metrics_stop(struct hr__metrics **metrics)
-{
-    if (!*metrics)
-        return;
-    hr__http.stop((*metrics)->server);
-    hr__free(*metrics);
-    *metrics = NULL;
 }

@@ -14,6 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define STAGING_UNLIMITED (UINT64_C(1) << 62)
+
 static int acquire(void *self, uint64_t number, struct hr__chunk *out)
 {
     return hr__places_acquire(((struct hr__queue *)self)->places, number, out);
@@ -112,7 +114,8 @@ static void queue_options(const struct hr__queue *queue, struct hr_loader_option
     o->seed = as->seed;
     o->rank = queue->rank;
     o->world_size = as->world_size;
-    o->staging_bytes = as->staging_bytes;
+    /* Producers keep what they made in memory of their own. */
+    o->staging_bytes = queue->stream->source->producers ? STAGING_UNLIMITED : as->staging_bytes;
     o->direct_io = as->direct_io;
     o->no_io_uring = as->no_io_uring;
     o->on_error = (enum hr_on_error)as->on_error;
@@ -152,6 +155,8 @@ static void make_run(struct hr__task *task)
     queue->outcome =
         hr__publisher_create(&queue->loader, stream->agent->crew, stream->source->dataset,
                              stream->source->recipe, &options, &ops, queue, &queue->error);
+    if (!queue->outcome && stream->source->producers)
+        hr__publisher_set_samples(queue->loader, hr__producers_source(stream->source->producers));
     if (!queue->outcome)
         hr__publisher_set_home(queue->loader, (struct hr__home){.node = queue->node});
 }

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "cache/cache.h"
 #include "cache/spec.h"
+#include "dataset/dataset.h"
 
 #include <headrace/cache.h>
 
@@ -72,6 +73,9 @@ static void open_run(struct hr__task *task)
     hr_recipe_output(source->recipe, &source->spec);
     const char *root = hr_dataset_root(source->dataset);
     hr__printable(source->name, sizeof source->name, root ? root : "");
+    if (source->dataset->produced)
+        source->failed = hr__producers_create(
+            &source->producers, source->dataset->produced->sample_bytes, &source->error);
 }
 
 static void open_done(struct hr__task *task)
@@ -127,6 +131,7 @@ void hr__source_unref(struct hr__source **out)
     while (*link != source)
         link = &(*link)->next;
     *link = source->next;
+    hr__producers_destroy(&source->producers);
     hr_dataset_unref(&source->dataset);
     hr_recipe_unref(&source->recipe);
     hr__free(source->text);
@@ -135,6 +140,8 @@ void hr__source_unref(struct hr__source **out)
 
 const char *hr__stream_cache(const struct hr__stream *stream)
 {
+    if (stream->source->producers)
+        return ""; /* what they made is not a file, whose change could be seen */
     return stream->agent->cache ? stream->agent->cache : stream->as.cache;
 }
 

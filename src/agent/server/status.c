@@ -78,7 +78,8 @@ static json_t *waits_for(const struct hr__queue *queue, const struct hr__places_
         return json_string("sampler");
     if (p->wants_room || p->ready_samples * 2 >= queue->places->ring_samples)
         return json_string("room");
-    bool is_slow = !stats->staged_bytes && stats->fetch.sum_ns > stats->prepare.sum_ns;
+    bool is_slow = !stats->staged_bytes && stats->fetch.sum_ns > stats->prepare.sum_ns &&
+                   !queue->stream->source->producers;
     return json_string(is_slow ? "fetch" : "prepare");
 }
 
@@ -127,9 +128,13 @@ static json_t *stream_json(const struct hr__stream *stream)
         if ((queue->state == HR__QUEUE_READY || queue->state == HR__QUEUE_STARTING) &&
             queue->loader)
             json_array_insert_new(queues, 0, queue_json(queue));
-    return json_pack("{s:s?, s:s, s:o, s:o}", "name", stream->has_name ? stream->as.stream : NULL,
-                     "dataset", stream->source->name, "samples",
-                     integer(hr_dataset_count(stream->source->dataset)), "queues", queues);
+    const struct hr__source *source = stream->source;
+    json_t *producers =
+        source->producers ? json_integer(hr__producers_count(source->producers)) : json_null();
+    return json_pack("{s:s?, s:s, s:o, s:o, s:o}", "name",
+                     stream->has_name ? stream->as.stream : NULL, "dataset", source->name,
+                     "samples", integer(hr_dataset_count(source->dataset)), "producers", producers,
+                     "queues", queues);
 }
 
 static json_t *surroundings(void)
@@ -160,7 +165,7 @@ static json_t *waiting_jobs(const struct hr_agent *agent)
     uint64_t now = hr__now_ns();
     for (const struct hr__agent_job *job = agent->jobs; list && job; job = job->next) {
         const char *what = awaited_by(job);
-        if (!what)
+        if (!what || job->is_producer)
             continue;
         const char *stream = job->attach.stream[0] ? job->attach.stream : NULL;
         json_array_insert_new(list, 0,
@@ -177,7 +182,7 @@ int hr__status_write(struct hr_agent *agent, char **out, struct hr_error *error)
     json_t *streams = json_array();
     int jobs = 0;
     for (const struct hr__agent_job *job = agent->jobs; job; job = job->next)
-        jobs += !job->is_viewer;
+        jobs += !job->is_viewer && !job->is_producer;
     for (const struct hr__stream *s = agent->streams; streams && s; s = s->next)
         json_array_insert_new(streams, 0, stream_json(s));
     json_t *json = json_pack(

@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "dataset/dataset.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -39,12 +40,28 @@ static bool is_same(const struct hr__stream *s, const struct hr__agent_job *job)
     return s->source == job->source;
 }
 
+/* Returns what differs between the datasets and recipes of two jobs. */
+static const char *source_difference(const struct hr__source *a, const struct hr__source *b)
+{
+    const struct hr__produced *p = a->dataset->produced, *q = b->dataset->produced;
+    if (!p || !q)
+        return "dataset or recipe";
+    if (strcmp(p->name, q->name))
+        return "class of dataset";
+    if (hr_dataset_count(a->dataset) != hr_dataset_count(b->dataset))
+        return "number of samples";
+    if (p->sample_bytes != q->sample_bytes || memcmp(p->layout, q->layout, sizeof p->layout))
+        return "shape or element type of samples";
+    return "dataset: the transforms' texts, share_key or the first sample's bytes differ. If it is "
+           "the same data nevertheless, give all jobs the same share_key; else";
+}
+
 /* Returns 0, or -EINVAL with the first difference. */
 static int check_same(const struct hr__stream *s, const struct hr__agent_job *job,
                       struct hr_error *error)
 {
     const struct hr__wire_attach *a = &s->as, *b = &job->attach;
-    const char *what = !is_same(s, job)                 ? "dataset or recipe"
+    const char *what = !is_same(s, job)                 ? source_difference(s->source, job->source)
                        : a->seed != b->seed             ? "seed"
                        : a->shuffle != b->shuffle       ? "shuffle"
                        : a->world_size != b->world_size ? "world_size"
@@ -143,6 +160,12 @@ int hr__stream_enter(struct hr__agent_job *job, struct hr_error *error)
     job->stream = s;
     s->jobs++;
     count_waiting(s);
+    if (s->source->producers) {
+        r = hr__producers_enter(s->source->producers, (int32_t)job->pid, error);
+        if (r)
+            return r;
+        job->is_served = true;
+    }
     return join_party(job, error);
 }
 
@@ -604,6 +627,9 @@ void hr__stream_leave(struct hr__agent_job *job)
     leave_party(job);
     job->stream = NULL;
     s->jobs--;
+    if (job->is_served)
+        hr__producers_exit(s->source->producers, (int32_t)job->pid);
+    job->is_served = false;
     count_waiting(s);
     settle(s);
 }

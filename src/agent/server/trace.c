@@ -177,14 +177,6 @@ void hr__trace_published(struct hr__trace *t, uint64_t queue, uint64_t sequence,
     pthread_mutex_unlock(&t->lock);
 }
 
-static struct hr__trace_known *find_cursor_locked(struct hr__trace *t, uint64_t number)
-{
-    for (size_t i = 0; i < t->cursor_count; i++)
-        if (t->cursors[i].number == number)
-            return &t->cursors[i];
-    return NULL;
-}
-
 static void add_cursor_locked(struct hr__trace *t, const struct hr__trace_cursor *cursor)
 {
     if (hr__reserve(HR__TAG_AGENT, &t->cursors, t->cursor_count + 1)) {
@@ -246,7 +238,7 @@ void hr__trace_cursor(struct hr__trace *t, const struct hr__trace_cursor *cursor
         return;
     pthread_mutex_lock(&t->lock);
     if (hr__trace_is_on(t)) {
-        struct hr__trace_known *k = find_cursor_locked(t, cursor->number);
+        struct hr__trace_known *k = hr__trace_find(t, cursor->number);
         if (k)
             compare_locked(t, k, cursor);
         else

@@ -64,6 +64,15 @@ struct hr__trace {
     uint64_t lost; /* notes beyond HR__TRACE_NOTES, or without memory */
 };
 
+/* Returns the cursor of a number; NULL: unknown. Under the lock while recording. */
+static inline struct hr__trace_known *hr__trace_find(const struct hr__trace *t, uint64_t number)
+{
+    for (size_t i = 0; i < t->cursor_count; i++)
+        if (t->cursors[i].number == number)
+            return &t->cursors[i];
+    return NULL;
+}
+
 /* Writes the stopped recording as JSON. */
 int hr__trace_text(const struct hr__trace *trace, char **json, struct hr_error *error);
 

@@ -78,14 +78,6 @@ static uint64_t add_worker(struct writer *w, int worker)
     return lost;
 }
 
-static const struct hr__trace_known *find_cursor(const struct hr__trace *t, uint64_t number)
-{
-    for (size_t i = 0; i < t->cursor_count; i++)
-        if (t->cursors[i].number == number)
-            return &t->cursors[i];
-    return NULL;
-}
-
 static void add_mark(struct writer *w, const struct hr__trace_note *n, const char *name,
                      int process, uint64_t track)
 {
@@ -121,7 +113,7 @@ static void add_note(struct writer *w, const struct hr__trace_note *n)
         add_mark(w, n, "ready", (int)getpid(), TRACK_QUEUES + n->who);
         return;
     }
-    const struct hr__trace_known *cursor = find_cursor(w->trace, n->who);
+    const struct hr__trace_known *cursor = hr__trace_find(w->trace, n->who);
     if (!cursor)
         return;
     uint64_t track = track_of(w, cursor);

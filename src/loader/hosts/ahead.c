@@ -134,7 +134,7 @@ struct hr__job *hr__hosting_ahead_locked(struct hr_loader *l)
     job->ahead_bytes = h->cluster->sizes[index];
     h->ahead_bytes += job->ahead_bytes;
     h->cluster->known[index] |= HR__ITEM_COMING;
-    hr__meter_begin_locked(&h->meters[HR__TIER_STORAGE], hr__now_ns());
+    hr__tier_meter_begin_locked(&h->meters[HR__TIER_STORAGE], hr__now_ns());
     return job;
 }
 

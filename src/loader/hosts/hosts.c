@@ -4,6 +4,7 @@
 #include "loader/hosts/hosts.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "cache/spec.h"
 #include "loader/hosts/inside.h"
 
@@ -65,13 +66,9 @@ int hr__hosting_check(const struct hr_loader_options *o, struct hr_error *error)
 
 static void init_conditions(struct hr__hosting *h)
 {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&h->dealing, &monotonic);
-    pthread_cond_init(&h->work, &monotonic);
-    pthread_cond_init(&h->space, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    hr__cond_init(&h->dealing);
+    hr__cond_init(&h->work);
+    hr__cond_init(&h->space);
 }
 
 static void free_parts(struct hr__hosting *h)

@@ -119,7 +119,7 @@ static inline struct hr__host_deal *hr__deal_of(const struct hr__epoch *plan)
 /* Recent speed of a tier: bytes over the time during which any request to it was in progress. Also
  * fits a line to bytes and time of single requests: its slope is the cost of one more byte, which
  * counts where requests are small and mostly wait. */
-struct hr__meter {
+struct hr__tier_meter {
     unsigned busy; /* requests in progress */
     uint64_t since_ns;
     double bytes, ns;
@@ -179,7 +179,7 @@ struct hr__hosting {
     uint64_t ahead_next;   /* number of the next batch to search */
     uint64_t missed;       /* items of this epoch that servers did not have */
 
-    struct hr__meter meters[HR__TIERS];
+    struct hr__tier_meter meters[HR__TIERS];
     _Atomic uint64_t prepared_bytes, prepared_ns;
     double ready_s;
     uint64_t wait_before_ns; /* counters.wait_ns at the start of this epoch */
@@ -336,9 +336,9 @@ int hr__hosting_store_unlocking(struct hr__thread *self);
 void hr__hosting_drop_stores_locked(struct hr_loader *l, struct hr__cluster *cluster);
 
 /* rates.c */
-void hr__meter_note_locked(struct hr__meter *meter, uint64_t bytes, uint64_t ns);
-void hr__meter_begin_locked(struct hr__meter *meter, uint64_t now_ns);
-void hr__meter_end_locked(struct hr__meter *meter, uint64_t now_ns, uint64_t bytes);
+void hr__tier_meter_note_locked(struct hr__tier_meter *meter, uint64_t bytes, uint64_t ns);
+void hr__tier_meter_begin_locked(struct hr__tier_meter *meter, uint64_t now_ns);
+void hr__tier_meter_end_locked(struct hr__tier_meter *meter, uint64_t now_ns, uint64_t bytes);
 
 void hr__hosting_get_rates_locked(const struct hr_loader *l, struct hr_loader_rates *rates);
 

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "cluster/peer_item.h"
 #include "loader/hosts/inside.h"
 
 #include <errno.h>
@@ -16,14 +17,11 @@
 #include <stdio.h>
 #include <time.h>
 
-/* Increment it if the same inputs give another plan or placement. */
-#define PLAN_VERSION 2
+/* Increment it if the same inputs give another plan or placement, or if there are other inputs. */
+#define PLAN_VERSION 3
 
 /* Cost of a sample of unknown size. */
 #define TYPICAL_BYTES (128u << 10)
-
-/* What an item needs of a server's item limit besides its bytes: trailer, key, header. */
-#define ITEM_ROOM 512
 
 /* The most servers whose memory use is queried in every epoch. */
 #define ASKED_MAX 64
@@ -62,6 +60,8 @@ static void add_dataset(struct inputs *in, const struct hr__cluster *cluster)
     add(in, "the names or labels of the samples",
         "give all ranks the same dataset, in the same order", "digest %016" PRIx64 "%016" PRIx64,
         d->names[0], d->names[1]);
+    add(in, "the rows of the samples", "give all ranks the same boxes, classes and other rows",
+        "digest %016" PRIx64 "%016" PRIx64, d->rows[0], d->rows[1]);
     add(in, "the sizes of the samples",
         "copy the dataset again where it is not whole, or open it with index=none",
         "digest %016" PRIx64 "%016" PRIx64, d->sizes[0], d->sizes[1]);
@@ -184,7 +184,7 @@ static uint32_t charge_of(const struct hr__cluster *cluster, int64_t bytes)
     if (bytes <= 0)
         return 0;
     uint64_t limit = cluster->item_max_bytes;
-    if (limit && (uint64_t)bytes + ITEM_ROOM > limit)
+    if (limit && (uint64_t)bytes + HR__PEER_ITEM_ROOM > limit)
         return 0;
     uint64_t charge = ((uint64_t)bytes * cluster->charge_percent + 99) / 100;
     return charge > UINT32_MAX ? 0 : (uint32_t)charge;

@@ -9,13 +9,13 @@
 #define REQUESTS_MAX 512
 #define REQUESTS_MIN 16
 
-void hr__meter_begin_locked(struct hr__meter *meter, uint64_t now_ns)
+void hr__tier_meter_begin_locked(struct hr__tier_meter *meter, uint64_t now_ns)
 {
     if (!meter->busy++)
         meter->since_ns = now_ns;
 }
 
-void hr__meter_end_locked(struct hr__meter *meter, uint64_t now_ns, uint64_t bytes)
+void hr__tier_meter_end_locked(struct hr__tier_meter *meter, uint64_t now_ns, uint64_t bytes)
 {
     meter->bytes += (double)bytes;
     /* Another thread may have read the clock after this one. */
@@ -30,7 +30,7 @@ void hr__meter_end_locked(struct hr__meter *meter, uint64_t now_ns, uint64_t byt
     }
 }
 
-void hr__meter_note_locked(struct hr__meter *meter, uint64_t bytes, uint64_t ns)
+void hr__tier_meter_note_locked(struct hr__tier_meter *meter, uint64_t bytes, uint64_t ns)
 {
     double x = (double)bytes, y = (double)ns;
     meter->n++;
@@ -48,7 +48,7 @@ void hr__meter_note_locked(struct hr__meter *meter, uint64_t bytes, uint64_t ns)
 }
 
 /* Bytes per nanosecond, from a least-squares line through the requests; 0: cannot be determined. */
-static double slope_rate(const struct hr__meter *m)
+static double slope_rate(const struct hr__tier_meter *m)
 {
     double spread = m->n * m->xx - m->x * m->x, rise = m->n * m->xy - m->x * m->y;
     /* If sizes differ by less than a tenth of their mean, they do not show what a byte costs. */
@@ -57,7 +57,7 @@ static double slope_rate(const struct hr__meter *m)
     return spread / rise;
 }
 
-static double rate_of(const struct hr__meter *meter)
+static double rate_of(const struct hr__tier_meter *meter)
 {
     double mean = meter->ns > 0 ? meter->bytes / meter->ns : 0, slope = slope_rate(meter);
     return 1e9 * (slope > mean ? slope : mean);

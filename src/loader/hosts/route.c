@@ -139,14 +139,14 @@ struct hr__job *hr__hosting_read_locked(struct hr_loader *l)
     job->next = NULL;
     job->is_item = 0;
     hr__charge_locked(l, job, hr__size_of(l, job->batch, job->place));
-    hr__meter_begin_locked(&h->meters[HR__TIER_STORAGE], hr__now_ns());
+    hr__tier_meter_begin_locked(&h->meters[HR__TIER_STORAGE], hr__now_ns());
     return job;
 }
 
 void hr__hosting_read_ended_locked(struct hr_loader *l, const struct hr__job *job)
 {
-    hr__meter_end_locked(&l->hosting->meters[HR__TIER_STORAGE], hr__now_ns(),
-                         job->unread || !job->sample.read.bytes ? 0 : job->sample.read.length);
+    hr__tier_meter_end_locked(&l->hosting->meters[HR__TIER_STORAGE], hr__now_ns(),
+                              job->unread || !job->sample.read.bytes ? 0 : job->sample.read.length);
 }
 
 void hr__hosting_wake_locked(struct hr_loader *l)

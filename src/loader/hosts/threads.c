@@ -233,14 +233,14 @@ static int fetch_unlocking(struct hr__thread *self, struct hr__group *g)
         return 0;
     }
     struct hr__host_queue *q = &g->cluster->queues[host];
-    struct hr__meter *meter =
+    struct hr__tier_meter *meter =
         &h->meters[host == g->cluster->hosts.self ? HR__TIER_OWN : HR__TIER_PEER];
     uint64_t start_ns = hr__now_ns();
     int is_slow = q->is_slow;
     h->fetching++;
     h->slow += is_slow;
     q->threads++;
-    hr__meter_begin_locked(meter, start_ns);
+    hr__tier_meter_begin_locked(meter, start_ns);
     int is_waiting = pick_locked(l) >= 0;
     adapt_locked(l, is_waiting);
     pthread_mutex_unlock(&l->lock);
@@ -259,9 +259,9 @@ static int fetch_unlocking(struct hr__thread *self, struct hr__group *g)
             fill_job(l, g, g->jobs[i], &g->items[i]);
     pthread_mutex_lock(&l->lock);
     struct hr_batch *slots = hand_out_locked(l, g, &found_bytes);
-    hr__meter_end_locked(meter, end_ns, found_bytes);
+    hr__tier_meter_end_locked(meter, end_ns, found_bytes);
     if (found_bytes)
-        hr__meter_note_locked(meter, found_bytes, end_ns - start_ns);
+        hr__tier_meter_note_locked(meter, found_bytes, end_ns - start_ns);
     h->fetching--;
     h->slow -= is_slow;
     q->threads--;

@@ -108,6 +108,13 @@ static int end_block(struct finder *f, struct live *live, uint64_t time_ns)
     return 0;
 }
 
+/* Returns the live block at the event's address; NULL: none. */
+static struct live *find_live(const struct finder *f, const struct hr_memory_event *event)
+{
+    struct live *live = f->capacity ? look(f, event->address, event->device) : NULL;
+    return live && live->block != NONE ? live : NULL;
+}
+
 /* Limits a size to the address space, so that a damaged one cannot overflow sums. */
 static uint64_t size_in(const struct hr_memory_event *event)
 {
@@ -157,9 +164,9 @@ static void report(const struct finder *f, const struct hr_memory_event *event, 
 
 static int on_alloc(struct finder *f, const struct hr_memory_event *event)
 {
-    struct live *live = f->capacity ? look(f, event->address, event->device) : NULL;
+    struct live *live = find_live(f, event);
     int code = 0;
-    if (live && live->block != NONE) {
+    if (live) {
         struct hr__block *block = &f->out->blocks[live->block];
         /* The block was reported twice: when first seen and by a survey. */
         if (event->kind == HR_MEMORY_PRESENT) {
@@ -180,8 +187,8 @@ static int on_alloc(struct finder *f, const struct hr_memory_event *event)
 
 static int on_free(struct finder *f, const struct hr_memory_event *event)
 {
-    struct live *live = f->capacity ? look(f, event->address, event->device) : NULL;
-    if (!live || live->block == NONE) {
+    struct live *live = find_live(f, event);
+    if (!live) {
         f->out->odd_frees++;
         return 0;
     }
@@ -230,8 +237,8 @@ static struct hr__block_event access_of(struct finder *f, const struct hr_memory
 
 static int on_access(struct finder *f, const struct hr_memory_event *event)
 {
-    struct live *live = f->capacity ? look(f, event->address, event->device) : NULL;
-    if (!live || live->block == NONE) {
+    struct live *live = find_live(f, event);
+    if (!live) {
         int code = begin_block(f, event, &live);
         if (code)
             return code;
@@ -264,8 +271,8 @@ static int on_access(struct finder *f, const struct hr_memory_event *event)
 
 static void on_describe(struct finder *f, const struct hr_memory_event *event)
 {
-    struct live *live = f->capacity ? look(f, event->address, event->device) : NULL;
-    if (!live || live->block == NONE)
+    struct live *live = find_live(f, event);
+    if (!live)
         return;
     struct hr__block *block = &f->out->blocks[live->block];
     uint32_t category = (uint32_t)event->bytes, part = (uint32_t)(event->bytes >> 32);

@@ -26,6 +26,8 @@ struct hr__import {
     unsigned notes;
 };
 
+/* ---- target.c ---- */
+
 /* Creates the record. what: the fact "imported from"; start_unix_ns: time of its first moment since
  * 1970; 0 if that or pid is unknown. Errors: those of hr_memory_recorder_create. */
 int hr__import_begin(struct hr__import *im, const char *what, uint64_t start_unix_ns, int64_t pid);
@@ -51,7 +53,9 @@ void hr__import_note(struct hr__import *im, const char *format, ...)
 
 int hr__import_no_memory(const struct hr__import *im);
 
-/* The readers. Errors: -EBADMSG, -ENODATA, -ENOMEM; those of reading and of hr__import_begin. */
+/* ---- the readers, then import.c ---- */
+
+/* Errors: -EBADMSG, -ENODATA, -ENOMEM; those of reading and of hr__import_begin. */
 int hr__import_snapshot(struct hr__import *im);
 int hr__import_kineto(struct hr__import *im);
 int hr__import_timeline(struct hr__import *im);

@@ -99,16 +99,7 @@ static void paragraph(struct page *p,
 
 static void list(struct page *p, enum hr__memory_table which)
 {
-    const struct hr__table *t = &p->tables[which];
-    if (!hr__table_rows(t))
-        return;
-    hr__draft_print(&p->draft, "<h3>%s</h3>\n<ul class=\"notes\">\n", t->title);
-    for (size_t i = 0; i < hr__table_rows(t); i++) {
-        put(p, "<li>");
-        hr__draft_html(&p->draft, t->cells[i]);
-        put(p, "</li>\n");
-    }
-    put(p, "</ul>\n");
+    hr__page_list(&p->draft, &p->tables[which], false);
 }
 
 /* ---- sections ---- */

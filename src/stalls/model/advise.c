@@ -66,16 +66,25 @@ static int find_suggestions(struct hr_stalls *s, struct hr_error *error)
 
 int hr__stalls_advise(struct hr_stalls *s, struct hr_error *error)
 {
-    s->now_cached = s->now_waits = NAN;
+    s->now_cached = s->now_waits = s->relief_waits = NAN;
+    *s->relief = 0;
     if (small_enough(s)) {
         find_now(s);
         int r = find_suggestions(s, error);
         if (r)
             return r;
     }
-    int n = s->suggestion_count < MOST_ADVICE ? (int)s->suggestion_count : MOST_ADVICE;
+    const struct hr_stalls_suggestion *found = s->suggestions;
+    int n = (int)s->suggestion_count;
+    double waits = n ? found->prediction.share[2] + found->prediction.share[3] : 0;
+    if (waits > HR__STALL) {
+        snprintf(s->relief, sizeof s->relief, "%s", found->text);
+        s->relief_waits = waits;
+        found++;
+        n--;
+    }
     /* Changing nothing is no advice. */
-    if (n && strcmp(s->suggestions->text, "nothing"))
-        join(s->remedy, sizeof s->remedy, s->suggestions, n);
+    if (n && strcmp(found->text, "nothing"))
+        join(s->remedy, sizeof s->remedy, found, n < MOST_ADVICE ? n : MOST_ADVICE);
     return hr__derive_sentence(s, error);
 }

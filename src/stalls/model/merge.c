@@ -81,7 +81,8 @@ static void take_run(struct hr_stalls *s, struct hr_stalls *from)
     s->suggestions = NULL;
     s->suggestion_count = 0;
     s->has_suggestions = false;
-    *s->remedy = 0;
+    *s->remedy = *s->relief = 0;
+    s->relief_waits = NAN;
 }
 
 static int how_bad(const char *ended)

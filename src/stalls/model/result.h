@@ -153,6 +153,9 @@ struct hr_stalls {
     size_t file_count;
     char remedy[320]; /* what the model says would remove the stall: "12 cores per GPU or Headrace's
                          loader"; "": nothing, or unknown */
+    char relief[160]; /* a change that costs nothing and removes most of the stall; "": the remedy
+                        does, or none is known */
+    double relief_waits;           /* share of time that is waiting with it; NaN without it */
     double now_cached, now_waits;  /* predicted for epochs with as many files in memory as fit:
                                       their share, and the share of time that is waiting; NaN: not
                                       partly cached, or unknown */

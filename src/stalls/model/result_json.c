@@ -81,6 +81,16 @@ static json_t *phases_of(const struct hr_stalls *s)
     return NULL;
 }
 
+static json_t *relief_of(const struct hr_stalls *s)
+{
+    json_t *o = *s->relief ? json_object() : json_null();
+    if (json_is_null(o) || (hr__json_set(o, "change", hr__json_string(s->relief)) &&
+                            hr__json_set(o, "waits", hr__json_real(s->relief_waits))))
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
 static json_t *ranks_of(const struct hr_stalls *s)
 {
     json_t *array = json_array();
@@ -172,8 +182,8 @@ int hr__stalls_to_json(const struct hr_stalls *s, char **text, size_t *length,
     bool ok = hr__json_set(head, "headrace", json_string(hr_version())) &&
               hr__json_set(head, "sentence", hr__json_string(s->sentence)) &&
               hr__json_set(head, "remedy", *s->remedy ? hr__json_string(s->remedy) : json_null()) &&
-              set_suggestions(head, s) && hr__json_set(head, "now", now_of(s)) &&
-              hr__json_set(head, "derived", derived(s)) &&
+              hr__json_set(head, "relief", relief_of(s)) && set_suggestions(head, s) &&
+              hr__json_set(head, "now", now_of(s)) && hr__json_set(head, "derived", derived(s)) &&
               hr__json_set(head, "command", hr__json_string(s->command)) && hr__write_run(head, s);
     hr__draft_put(&t, "{\n\"headrace_stalls\": ");
     add_value(&t, json_integer(VERSION));
@@ -293,6 +303,11 @@ int hr__stalls_from_json(struct hr_stalls **out, const char *text, size_t length
         hr__read_run(&reader, root, s);
         s->command = text_member(&reader, root, "command");
         hr__json_text(&reader, root, "remedy", s->remedy, sizeof s->remedy);
+        const json_t *relief = hr__json_object(&reader, root, "relief");
+        hr__json_text(&reader, relief, "change", s->relief, sizeof s->relief);
+        s->relief_waits =
+            hr__json_number(&reader, relief, "waits",
+                            (struct hr__json_range){0, 1, *s->relief ? HR__REQUIRED : NAN});
         hr__fields_read(&reader, root, hr__suggestions_fields, s);
         s->has_suggestions = json_is_array(json_object_get(root, "suggestions"));
         const json_t *now = hr__json_object(&reader, root, "now");

@@ -290,9 +290,14 @@ static void say_lead(struct words *w, const struct hr_stalls *s, const struct ep
     say(w, "Training ");
     say_waiting(w, s, lead);
     say(w, ".");
+    bool copies = lead->share[1].value >= HARDLY; /* not if it is unknown */
+    if (lead->known == SURE && *s->relief)
+        say(w, " %c%s would cut that to %d %%%s", toupper((unsigned char)*s->relief), s->relief + 1,
+            percent(s->relief_waits + (copies ? lead->share[1].value : 0)), *s->remedy ? ";" : ".");
     if (lead->known == SURE && *s->remedy)
-        say(w, " %c%s would remove %s.", toupper((unsigned char)*s->remedy), s->remedy + 1,
-            lead->share[1].value >= HARDLY ? "all of that but the copy" : "the wait");
+        say(w, " %c%s would remove %s.",
+            *s->relief ? *s->remedy : toupper((unsigned char)*s->remedy), s->remedy + 1,
+            copies ? "all of that but the copy" : "the wait");
     if (lead->known == NOTHING || lead->known == PERHAPS)
         say(w, " A longer run (--time) or a quieter machine would show it.");
     bool cold = m->measured[HR_STALLS_COLD], warm = m->measured[HR_STALLS_WARM];

@@ -20,6 +20,7 @@
 #define CACHE_STEPS      100 /* steps of the share that a cache may hold */
 #define MOST_SUGGESTIONS 16
 #define SEEN             0.005 /* smallest share of the time that counts */
+#define RELIEF           0.25  /* share of the waiting that a change at no cost may leave */
 
 /* What all candidates share. */
 struct search {
@@ -287,6 +288,21 @@ static int most_cores(const struct hr__model *model)
     return most / model->system.ranks;
 }
 
+/* Where only two changes together would suffice: keeps Headrace's loader alone if it removes most
+ * of the waiting. It costs nothing, and what the second change adds is little. */
+static int add_relief(struct search *s, const struct candidate *candidate, double now)
+{
+    struct plan plan = {.part = {candidate, NULL}, .amount = {1, 0}};
+    if (s->count == s->capacity || !possible(candidate))
+        return 0;
+    struct hr_stalls_change change = change_of(s, &plan);
+    struct hr_stalls_prediction p;
+    bool does;
+    p.share[2] = p.share[3] = 1; /* if it cannot be predicted */
+    int r = try_change(s, &change, &p, &does);
+    return r || waiting(&p) > RELIEF * now ? r : keep_plan(s, &plan);
+}
+
 /* ---- known causes of waiting ---- */
 
 /* Returns whether a share is certain: its interval does not include 0. */
@@ -361,6 +377,8 @@ static int collect(struct search *s)
         enough_cores |= i == WORKERS && s->count > before;
     }
     int single = s->count;
+    if (!r && !single)
+        r = add_relief(s, &candidates[HEADRACE], waiting(&p));
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs && !r && !single; i++) {
         int before = s->count;
         bool disk = pairs[i][0] == CACHE || pairs[i][1] == CACHE || pairs[i][1] == DISK;

@@ -272,16 +272,7 @@ static void rates(struct stalls_page *p)
 
 static void list(struct stalls_page *p, enum hr__report_table which)
 {
-    const struct hr__table *t = &p->tables[which];
-    if (!hr__table_rows(t))
-        return;
-    hr__draft_print(&p->draft, "<h3>%s</h3>\n<ul class=\"notes\">\n", t->title);
-    for (size_t i = 0; i < hr__table_rows(t); i++) {
-        put(p, which == HR__TABLE_WRITTEN ? "<li><code>" : "<li>");
-        hr__draft_html(&p->draft, t->cells[i]);
-        put(p, which == HR__TABLE_WRITTEN ? "</code></li>\n" : "</li>\n");
-    }
-    put(p, "</ul>\n");
+    hr__page_list(&p->draft, &p->tables[which], which == HR__TABLE_WRITTEN);
 }
 
 static void how(struct stalls_page *p)

@@ -12,6 +12,8 @@
 #include "loader/sample.h"
 #include "stalls/watch/watch.h"
 
+#include <headrace/rows.h>
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -270,12 +272,29 @@ static int measure_memory(struct hr_stalls_watch *w, struct hr_error *error)
 struct tools {
     struct hr_preparer *preparer;
     struct hr_converter *converter;
-    void *out; /* tensor of one sample */
+    void *out[HR_RECIPE_MAX_VIEWS]; /* tensor of one sample, for each view */
+    void *columns[HR_COLUMNS_MAX];  /* its rows */
     void *bytes[FORM_SAMPLES];
     size_t lengths[FORM_SAMPLES];
     int64_t indices[FORM_SAMPLES];
     int count;
 };
+
+/* Makes room for the rows of a sample. */
+static int make_columns(struct tools *t, const struct hr_dataset *dataset, struct hr_error *error)
+{
+    for (size_t c = 0; c < hr_dataset_column_count(dataset); c++) {
+        struct hr_column column;
+        hr_dataset_column(dataset, c, &column);
+        size_t bytes = hr_dtype_bytes(column.dtype), most = hr_dataset_most_rows(dataset);
+        for (int i = 0; i < column.dims; i++)
+            bytes *= (size_t)column.shape[i];
+        t->columns[c] = hr__alloc(HR__TAG_LOADER, most + 1, bytes);
+        if (!t->columns[c])
+            return hr__fail(error, -ENOMEM, "out of memory for the rows of a sample");
+    }
+    return 0;
+}
 
 static int open_tools(struct hr_stalls_watch *w, struct tools *t, struct hr_error *error)
 {
@@ -285,9 +304,15 @@ static int open_tools(struct hr_stalls_watch *w, struct tools *t, struct hr_erro
     int r = hr_preparer_create(&t->preparer, error);
     if (!r)
         r = hr_converter_create(&t->converter, &options, error);
-    t->out = hr__alloc_aligned(HR__TAG_LOADER, w->loader->spec.bytes, 64);
-    if (!r && !t->out)
-        r = hr__fail(error, -ENOMEM, "out of memory for a sample");
+    if (!r)
+        r = make_columns(t, w->loader->dataset, error);
+    for (size_t v = 0; !r && v < hr_recipe_views(w->loader->recipe); v++) {
+        struct hr_tensor_spec spec;
+        hr_recipe_view_output(w->loader->recipe, v, &spec);
+        t->out[v] = hr__alloc_aligned(HR__TAG_LOADER, spec.bytes, 64);
+        if (!t->out[v])
+            r = hr__fail(error, -ENOMEM, "out of memory for a sample");
+    }
     for (size_t i = 0; !r && i < w->set.unique_count && t->count < FORM_SAMPLES; i++) {
         size_t at = i * (w->set.unique_count / FORM_SAMPLES + 1) % w->set.unique_count;
         if (hr_dataset_read(w->loader->dataset, (size_t)w->set.unique[at], &t->bytes[t->count],
@@ -304,7 +329,10 @@ static void close_tools(struct tools *t)
         hr_bytes_free(t->bytes[i]);
     hr_converter_destroy(&t->converter);
     hr_preparer_destroy(&t->preparer);
-    hr__free(t->out);
+    for (size_t v = 0; v < HR_RECIPE_MAX_VIEWS; v++)
+        hr__free(t->out[v]);
+    for (size_t c = 0; c < HR_COLUMNS_MAX; c++)
+        hr__free(t->columns[c]);
 }
 
 /* Measures the CPU time of preparing the samples in a form, and their bytes; uses samples that have
@@ -321,9 +349,12 @@ static void measure_form(struct hr_stalls_watch *w, struct tools *t, enum hr_for
              hr_converter_run(t->converter, form, t->bytes[i], t->lengths[i], &item, NULL)))
             continue;
         struct hr_draw_key key = {.seed = w->loader->seed, .index = (uint64_t)t->indices[i]};
+        struct hr_sample sample = {w->loader->dataset, (size_t)t->indices[i], item.bytes,
+                                   item.length};
+        size_t rows;
+        const struct hr_sample_room room = {t->out, t->columns, &rows};
         uint64_t start_ns = hr__thread_cpu_ns();
-        if (hr_preparer_run(t->preparer, w->loader->recipe, item.bytes, item.length, &key, t->out,
-                            NULL))
+        if (hr_preparer_run_sample(t->preparer, w->loader->recipe, &sample, &key, &room, NULL))
             continue;
         /* Skip the first sample: code and scratch memory are still cold. */
         if (!i)

@@ -18,19 +18,16 @@
 #include <errno.h>
 #include <string.h>
 
-static size_t image_bytes(const struct hr_batch *batch)
-{
-    struct hr_batch_view view;
-    hr_batch_get(batch, &view);
-    return view.count * view.spec.bytes;
-}
-
 /* Returns the i-th part of a batch that its owner may write to, from 0; NULL: no more. */
 static void *part(struct hr_batch *batch, int i, size_t *bytes)
 {
-    void *parts[] = {batch->images, batch->labels, batch->indices};
-    *bytes = i ? batch->count * sizeof *batch->labels : image_bytes(batch);
-    return i < 3 ? parts[i] : NULL;
+    struct hr_field field;
+    if (hr_batch_field(batch, (size_t)i, &field))
+        return NULL;
+    *bytes = hr_dtype_bytes(field.dtype);
+    for (int d = 0; d < field.dims; d++)
+        *bytes *= (size_t)field.shape[d];
+    return field.data;
 }
 
 static size_t whole_bytes(struct hr_batch *batch)

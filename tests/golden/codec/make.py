@@ -12,13 +12,18 @@ that version (`headrace.convert`); it has the pixels of its file.
 
 import io
 import pathlib
+import random as python_random
 import struct
+import sys
 import zlib
 
 import numpy as np
 from PIL import Image
 
 HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[1] / "python"))
+from made_images import bmp, bmp_rows, gif, run_lengths  # noqa: E402
+
 WIDTH, HEIGHT = 19, 13
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 TYPES = {0: "grey", 2: "rgb", 3: "palette", 4: "greyalpha", 6: "rgba"}
@@ -98,12 +103,56 @@ def make_jpegs(random):
     (HERE / "cmyk-no-adobe.jpg").write_bytes(data[:at] + data[at + 2 + length:])
 
 
+def make_others():
+    rng = python_random.Random(2)
+    size = (WIDTH, HEIGHT)
+    random = np.random.default_rng(2)
+    pixels = random.integers(0, 256, (3, HEIGHT, WIDTH, 4), dtype=np.uint8)
+    frames = [Image.fromarray(p) for p in pixels]
+    rgb = frames[0].convert("RGB")
+    rgb.save(HERE / "lossy.webp", quality=60)
+    rgb.save(HERE / "lossless.webp", lossless=True)
+    frames[0].save(HERE / "alpha.webp", quality=80)
+    frames[0].save(HERE / "animated.webp", save_all=True, append_images=frames[1:], lossless=True)
+
+    def write(name, bits, **kind):
+        data = kind.pop("data", None) or bmp_rows(*size, bits, rng)
+        (HERE / name).write_bytes(bmp(*size, bits, data, **kind))
+
+    write("palette1.bmp", 1, header=12, palette=rng.randbytes(6))
+    write("palette4.bmp", 4, header=124, palette=rng.randbytes(4 * 11))
+    write("palette8.bmp", 8, palette=rng.randbytes(4 * 256), gap=5)
+    write("rgb555.bmp", 16)
+    write("rgb565.bmp", 16, compression=3, masks=(0xF800, 0x7E0, 0x1F, 0), top_down=True)
+    write("rgb24.bmp", 24, top_down=True)
+    write("rgba32.bmp", 32, header=124, compression=3,
+          masks=(0xFF, 0xFF00, 0xFF0000, 0xFF000000))
+    write("rle8.bmp", 8, compression=1, palette=rng.randbytes(4 * 256),
+          data=run_lengths(*size, False, rng))
+    write("rle4.bmp", 4, compression=2, palette=rng.randbytes(4 * 16),
+          data=run_lengths(*size, True, rng))
+    values = bytes(rng.randrange(32) for _ in range(WIDTH * HEIGHT))
+    for name, frame, kind in [
+        ("global.gif", (0, 0, *size), {"palette": rng.randbytes(96)}),
+        ("local-interlaced.gif", (3, 2, *size), {"local": rng.randbytes(96), "interlaced": True,
+                                                 "transparent": 7, "comment": True}),
+    ]:
+        (HERE / name).write_bytes(gif((30, 11), frame, 5, values, rng, **kind))
+    for name, head, count in [("tones.pgm", b"P5\n%d %d\n255\n", 1), ("rgb.ppm", b"P6 %d %d #\n99\n", 3)]:
+        (HERE / name).write_bytes(head % size + rng.randbytes(WIDTH * HEIGHT * count))
+
+
 def main():
     random = np.random.default_rng(1)
     exceptions = make_pngs(random)
     make_jpegs(random)
+    make_others()
+    write_digests(exceptions)
+
+
+def write_digests(exceptions):
     lines = []
-    for path in sorted(HERE.glob("*.*g")):
+    for path in sorted(p for p in HERE.iterdir() if p.suffix not in {".py", ".txt", ".item"}):
         image = Image.open(io.BytesIO(path.read_bytes()))
         pixels = exceptions.get(path.name)
         if pixels is None:

@@ -1,11 +1,12 @@
 /* See peer.h. */
 #include "peer.h"
 
+#include "../loader/wrapped.h"
+
 #include "agent/launch.h"
 #include "agent/statement.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "storage/reader.h"
 
 #include <headrace/agent.h>
 
@@ -24,11 +25,6 @@
 
 /* The longest time that a test waits for something. */
 #define PATIENCE_MS 120000
-
-int __real_hr__read_file(struct hr__read *read, uint64_t max_bytes);
-int __real_hr_preparer_run(struct hr_preparer *preparer, const struct hr_recipe *recipe,
-                           const void *bytes, size_t length, const struct hr_draw_key *key,
-                           void *out, struct hr_error *error);
 
 static void *serve(void *arg)
 {

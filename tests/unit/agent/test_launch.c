@@ -110,7 +110,7 @@ static pid_t ask(int socket)
     if (send(socket, "who", 3, MSG_NOSIGNAL) < 0)
         return 0;
     struct pollfd ready = {.fd = socket, .events = POLLIN};
-    if (poll(&ready, 1, 30000) != 1 || recv(socket, text, sizeof text - 1, 0) <= 0)
+    if (poll(&ready, 1, 600000) != 1 || recv(socket, text, sizeof text - 1, 0) <= 0)
         return 0;
     return (pid_t)atol(text);
 }

@@ -276,8 +276,12 @@ struct together_job {
     int batch, epochs, pause_us, changes;
     enum hr_lag lag;
     enum hr_join join;
-    int counts_alone; /* fails unless some batches were prepared for this job alone */
+    _Atomic int *ahead; /* batches of the job that is to be ahead */
+    int is_ahead;       /* this one is; else, after its first batch, it waits for AHEAD of them, and
+                         * fails unless some batches are prepared for this job alone */
 };
+
+#define AHEAD 100 /* three windows */
 
 static int run_job(const struct fixture *f, const struct served *s, const struct together_job *j)
 {
@@ -308,6 +312,10 @@ static int run_job(const struct fixture *f, const struct served *s, const struct
             if (j->pause_us)
                 usleep((unsigned)j->pause_us);
             hr_batch_release(&batch);
+            if (j->ahead && j->is_ahead)
+                atomic_fetch_add(j->ahead, 1);
+            while (j->ahead && atomic_load(j->ahead) < AHEAD && !j->is_ahead)
+                usleep(1000);
         }
         assert_int_equal(count, expected);
     }
@@ -315,7 +323,7 @@ static int run_job(const struct fixture *f, const struct served *s, const struct
     hr_loader_get_stats(l, &stats);
     hr_loader_destroy(&l);
     free(seen);
-    return j->counts_alone && !stats.alone ? 2 : 0;
+    return j->ahead && !j->is_ahead && !stats.alone ? 2 : 0;
 }
 
 static pid_t fork_job(const struct fixture *f, const struct served *s, const struct together_job *j)
@@ -324,7 +332,7 @@ static pid_t fork_job(const struct fixture *f, const struct served *s, const str
     assert_true(child >= 0);
     if (!child) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        alarm(120);
+        alarm(600);
         _exit(run_job(f, s, j));
     }
     return child;
@@ -352,7 +360,7 @@ static pid_t serve_apart(struct served *s)
         struct hr_agent *agent = NULL;
         struct hr_error error;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        alarm(200);
+        alarm(600);
         hr_agent_options_default(&o);
         o.socket = s->socket;
         o.threads = 2;
@@ -432,8 +440,15 @@ static void test_slow(void **state)
 {
     struct fixture f;
     struct served s;
-    struct together_job fast = {.batch = 8, .epochs = 20, .pause_us = 500, .join = HR_JOIN_NOW},
-                        slow = {.batch = 8, .epochs = 3, .pause_us = 30000, .counts_alone = 1};
+    _Atomic int *ahead =
+        mmap(NULL, sizeof *ahead, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(ahead != MAP_FAILED);
+    struct together_job fast = {.batch = 8,
+                                .epochs = 20,
+                                .join = HR_JOIN_NOW,
+                                .ahead = ahead,
+                                .is_ahead = 1},
+                        slow = {.batch = 8, .epochs = 3, .pause_us = 1000, .ahead = ahead};
     fixture_make(&f, SAMPLES);
     pid_t agent = serve_apart(&s);
     pid_t one = fork_job(&f, &s, &slow);
@@ -442,6 +457,7 @@ static void test_slow(void **state)
     pid_t two = fork_job(&f, &s, &fast);
     wait_for(two, 0);
     wait_for(one, 0);
+    munmap(ahead, sizeof *ahead);
     end_served(&s, agent, 0);
     fixture_remove(&f);
 }

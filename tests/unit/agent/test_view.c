@@ -100,7 +100,7 @@ static void *serve(void *arg)
     }
     struct pollfd gone = {.fd = fd, .events = POLLIN};
     if (a->play == PLAY_MUTE)
-        poll(&gone, 1, 20000);
+        poll(&gone, 1, -1);
     close(fd);
     return NULL;
 }

@@ -7,6 +7,7 @@
 
 #include "agent/wire.h"
 #include "base/memory.h"
+#include "recipe/tensor.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -91,10 +92,7 @@ static struct hr__wire_message valid(enum hr__wire_type type)
         m.attached.samples = 1281167;
         m.attached.spec.dtype = HR_FLOAT32;
         m.attached.spec.layout = HR_NHWC;
-        m.attached.spec.channels = 3;
-        m.attached.spec.height = 224;
-        m.attached.spec.width = 192;
-        m.attached.spec.bytes = (size_t)3 * 224 * 192 * 4;
+        hr__tensor_image(&m.attached.spec, 3, 224, 192);
         strcpy(m.attached.notice, "its priority is low");
         break;
     case HR__WIRE_SEEK:
@@ -142,7 +140,25 @@ static struct hr__wire_message valid(enum hr__wire_type type)
     case HR__WIRE_TEXT:
         m.text.bytes = 0;
         break;
+    case HR__WIRE_PRODUCE:
+        m.produce = (struct hr__wire_produce){.text_bytes = 78, .slots = 4, .job = 4712};
+        break;
+    case HR__WIRE_MAKE:
+        m.make.request = 1;
+        m.make.index = 2;
+        m.make.epoch = UINT64_MAX;
+        m.make.seed = 4;
+        m.make.slot = 3;
+        break;
+    case HR__WIRE_MADE:
+        m.made.request = 1;
+        m.made.label = -1;
+        m.made.slot = 3;
+        m.made.is_bad = 1;
+        strcpy(m.made.reason, "ValueError");
+        break;
     case HR__WIRE_STATUS:
+    case HR__WIRE_PRODUCING:
     case HR__WIRE_END:
     case HR__WIRE_TYPES:
         break;
@@ -265,7 +281,7 @@ static void test_other_headers(void **state)
     bytes[8] = 0;
     refuse(bytes, length, -EPROTO, "unknown type 0");
     bytes[8] = HR__WIRE_TYPES;
-    refuse(bytes, length, -EPROTO, "unknown type 17");
+    refuse(bytes, length, -EPROTO, "unknown type 21");
     memset(bytes + 8, 0xff, 4);
     refuse(bytes, length, -EPROTO, "unknown type 4294967295");
 }
@@ -334,6 +350,9 @@ static void test_out_of_range(void **state)
     REFUSE(HR__WIRE_ATTACHED, attached.spec.height, 65537, "height");
     REFUSE(HR__WIRE_ATTACHED, attached.spec.width, -1, "height");
     REFUSE(HR__WIRE_ATTACHED, attached.spec.bytes, 12, "bytes");
+    REFUSE(HR__WIRE_ATTACHED, attached.spec.dims, 5, "dims");
+    REFUSE(HR__WIRE_ATTACHED, attached.spec.shape[1], -192, "shape");
+    REFUSE(HR__WIRE_ATTACHED, attached.spec.shape[3], 7, "shape");
     REFUSE(HR__WIRE_ATTACHED, attached.samples, UINT64_MAX, "samples");
     REFUSE(HR__WIRE_SEEK, seek.position, UINT64_MAX, "position");
     REFUSE(HR__WIRE_SEEK, seek.is_first, 2, "is_first");
@@ -348,6 +367,14 @@ static void test_out_of_range(void **state)
     REFUSE(HR__WIRE_BAD, bad.index, UINT64_MAX, "index");
     REFUSE(HR__WIRE_HALT, halt.error.code, 5, "error.code");
     REFUSE(HR__WIRE_HALT, halt.has_sample, 2, "has_sample");
+    REFUSE(HR__WIRE_PRODUCE, produce.text_bytes, 0, "text_bytes");
+    REFUSE(HR__WIRE_PRODUCE, produce.slots, 1, "slots");
+    REFUSE(HR__WIRE_PRODUCE, produce.slots, HR__WIRE_SLOTS_MAX + 1, "slots");
+    REFUSE(HR__WIRE_PRODUCE, produce.job, 0, "job");
+    REFUSE(HR__WIRE_MAKE, make.index, UINT64_MAX, "index");
+    REFUSE(HR__WIRE_MAKE, make.slot, HR__WIRE_SLOTS_MAX, "slot");
+    REFUSE(HR__WIRE_MADE, made.slot, HR__WIRE_SLOTS_MAX, "slot");
+    REFUSE(HR__WIRE_MADE, made.is_bad, 2, "is_bad");
     REFUSE(HR__WIRE_TRACE, trace.seconds, 0, "seconds");
     REFUSE(HR__WIRE_TRACE, trace.seconds, 601, "seconds");
     REFUSE(HR__WIRE_TRACE, trace.seconds, NAN, "seconds");
@@ -398,6 +425,7 @@ static void test_over_a_socket(void **state)
         struct hr_error error = {0};
         m = valid((enum hr__wire_type)type);
         m.file_count = type == HR__WIRE_PLACED                            ? 4
+                       : type == HR__WIRE_PRODUCE                         ? 2
                        : type == HR__WIRE_ATTACH || type == HR__WIRE_TEXT ? 1
                                                                           : 0;
         for (int i = 0; i < m.file_count; i++)

@@ -4,7 +4,11 @@
 #include "base/error.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void fail_fills_and_returns(void **state)
 {
@@ -88,6 +92,35 @@ static void log_goes_to_the_callback_only(void **state)
     assert_int_equal(lines, 1);
 }
 
+static void *log_until_told(void *arg)
+{
+    atomic_int *is_over = arg;
+    while (!atomic_load(is_over))
+        hr__log(HR_LOG_INFO, "from the other thread");
+    return NULL;
+}
+
+/* A child that is forked while another thread logs can log. */
+static void children_log(void **state)
+{
+    atomic_int is_over = 0;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, log_until_told, &is_over), 0);
+    for (int i = 0, status; i < 100; i++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (!child) {
+            alarm(60); /* ends the child if it hangs */
+            hr__log(HR_LOG_INFO, "from the child");
+            _exit(0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    atomic_store(&is_over, 1);
+    pthread_join(thread, NULL);
+}
+
 static void printable(void **state)
 {
     static const struct {
@@ -130,6 +163,7 @@ int main(void)
         cmocka_unit_test(cuts_fall_between_characters),
         cmocka_unit_test(a_message_may_quote_the_one_before),
         cmocka_unit_test(log_goes_to_the_callback_only),
+        cmocka_unit_test(children_log),
         cmocka_unit_test(printable),
         cmocka_unit_test(texts_of_codes),
     };

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "bulk/pack_convert.h"
+#include "dataset/dataset.h"
 #include "dataset/pack.h"
 #include "storage/reader.h"
 
@@ -288,7 +289,27 @@ static void worth_is_a_pure_function(void **state)
         {1600 * 1200, {200000, 500000, 2900000, 300000}, HR_FORM_ENCODED},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_int_equal(hr__pack_worth(cases[i].pixels, cases[i].bytes), cases[i].form);
+        assert_int_equal(hr__pack_worth(HR_IMAGE_JPEG, cases[i].pixels, cases[i].bytes),
+                         cases[i].form);
+    /* PNG: photographs in colour and grey, a drawing, a palette */
+    const uint64_t photo[HR_FORMS] = {268000, 0, 551000}, grey[HR_FORMS] = {95600, 0, 184000};
+    const uint64_t drawing[HR_FORMS] = {7600, 0, 563000}, palette[HR_FORMS] = {116000, 0, 551000};
+    assert_int_equal(hr__pack_worth(HR_IMAGE_PNG, 500 * 375, photo), HR_FORM_PLANES);
+    assert_int_equal(hr__pack_worth(HR_IMAGE_PNG, 500 * 375, grey), HR_FORM_PLANES);
+    assert_int_equal(hr__pack_worth(HR_IMAGE_PNG, 500 * 375, drawing), HR_FORM_ENCODED);
+    assert_int_equal(hr__pack_worth(HR_IMAGE_PNG, 500 * 375, palette), HR_FORM_ENCODED);
+}
+
+/* Its path "made[0]" is no file's. */
+static void produced_samples_are_refused(void **state)
+{
+    const struct hr__produced what = {.sample_bytes = 1, .name = "made"};
+    struct hr_dataset *d;
+    struct hr_error error = {0};
+    assert_int_equal(hr__dataset_create_produced(&d, 3, &what, NULL), 0);
+    assert_int_equal(hr_pack_write(d, "/nowhere/p", NULL, NULL, &error), -ENOTSUP);
+    assert_non_null(strstr(error.message, "made"));
+    hr_dataset_unref(&d);
 }
 
 int main(void)
@@ -303,6 +324,7 @@ int main(void)
         cmocka_unit_test(every_flipped_byte_is_found),
         cmocka_unit_test(out_of_memory_is_survived),
         cmocka_unit_test(worth_is_a_pure_function),
+        cmocka_unit_test(produced_samples_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

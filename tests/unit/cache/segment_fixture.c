@@ -108,9 +108,10 @@ size_t fixture_length(uint64_t item)
 void fixture_fill(uint64_t item, enum hr_form form, uint8_t *bytes, size_t length)
 {
     uint64_t x = item * UINT64_C(0x9E3779B97F4A7C15) + (uint64_t)form + 1;
-    for (size_t i = 0; i < length; i++) {
+    for (size_t i = 0; i < length; i += sizeof x) {
         x = x * UINT64_C(6364136223846793005) + 1442695040888963407u;
-        bytes[i] = (uint8_t)(x >> 56);
+        uint64_t mixed = x ^ x >> 32;
+        memcpy(bytes + i, &mixed, length - i < sizeof mixed ? length - i : sizeof mixed);
     }
 }
 

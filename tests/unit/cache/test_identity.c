@@ -10,6 +10,7 @@
 #include "cache/spec.h"
 #include "dataset/dataset.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -370,6 +371,19 @@ static void test_no_change_times(void **state)
     hr_dataset_unref(&a);
 }
 
+/* It has no files, whose change could be seen. */
+static void test_produced(void **state)
+{
+    const struct hr__produced what = {.sample_bytes = 1, .name = "made"};
+    struct hr__identity identity;
+    struct hr_dataset *d;
+    struct hr_error error = {0};
+    assert_int_equal(hr__dataset_create_produced(&d, 3, &what, NULL), 0);
+    assert_int_equal(hr__identity_make(&identity, d, &error), -ENOTSUP);
+    assert_non_null(strstr(error.message, "made"));
+    hr_dataset_unref(&d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -379,6 +393,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_same_times, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_change_times, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cost, setup, teardown),
+        cmocka_unit_test(test_produced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

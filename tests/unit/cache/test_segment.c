@@ -304,6 +304,23 @@ static void test_liveness(void **state)
     fixture_drop(7);
 }
 
+/* The lock of the books lies beside that of the first user, and both are of one handle. */
+static void test_a_user_in_a_transaction(void **state)
+{
+    struct hr__store *store = filled(8, 1);
+    struct hr__segment *s = hr__store_segment(store), *other = fixture_attach(8, 0, NULL);
+    int64_t pids[2] = {0};
+    assert_int_equal(s->slot, 0);
+    assert_int_equal(hr__segment_users(other, pids, 2), 1);
+    assert_non_null(hr__segment_begin(s));
+    assert_int_equal(hr__segment_users(other, pids, 2), 1);
+    assert_int_equal(pids[0], getpid());
+    hr__segment_abort(s);
+    hr__segment_detach(&other);
+    fixture_close(&store);
+    fixture_drop(8);
+}
+
 static void test_many_users(void **state)
 {
     struct hr__store *store = filled(8, 1);
@@ -349,11 +366,17 @@ static void test_index_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused),          cmocka_unit_test(test_a_damaged_header),
-        cmocka_unit_test(test_cut_while_in_use), cmocka_unit_test(test_cut_before_anything),
-        cmocka_unit_test(test_a_damaged_item),   cmocka_unit_test(test_exchanged_keys),
-        cmocka_unit_test(test_scribbled_over),   cmocka_unit_test(test_liveness),
-        cmocka_unit_test(test_many_users),       cmocka_unit_test(test_odd_budgets),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_a_damaged_header),
+        cmocka_unit_test(test_cut_while_in_use),
+        cmocka_unit_test(test_cut_before_anything),
+        cmocka_unit_test(test_a_damaged_item),
+        cmocka_unit_test(test_exchanged_keys),
+        cmocka_unit_test(test_scribbled_over),
+        cmocka_unit_test(test_liveness),
+        cmocka_unit_test(test_a_user_in_a_transaction),
+        cmocka_unit_test(test_many_users),
+        cmocka_unit_test(test_odd_budgets),
         cmocka_unit_test(test_index_bytes),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);

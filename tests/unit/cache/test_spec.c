@@ -137,6 +137,7 @@ static void test_wrong(void **state)
         {"shm:x?size=1GiB&form=rgb", "form \"rgb\" does not exist: write auto, encoded, indexed, "
                                      "coefficients or planes"},
         {"shm:x?size=1GiB&form=", "form \"\" does not exist"},
+        {"disk:/scratch?size=64GiB", "no caches on disks"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct hr__cache_spec spec;

@@ -98,13 +98,13 @@ static void test_before_measuring(void **state)
 {
     struct hr__worth worth = {0};
     hr__mean_add(&worth.prepare_ns[HR_FORM_ENCODED], 1e6);
-    assert_false(hr__worth_repays(&worth, HR_FORM_COEFFICIENTS, 14));
-    assert_true(hr__worth_repays(&worth, HR_FORM_COEFFICIENTS, 16));
-    assert_false(hr__worth_repays(&worth, HR_FORM_INDEXED, 4));
-    assert_true(hr__worth_repays(&worth, HR_FORM_INDEXED, 6));
+    assert_false(hr__worth_repays(&worth, HR_FORM_COEFFICIENTS, 12));
+    assert_true(hr__worth_repays(&worth, HR_FORM_COEFFICIENTS, 13));
+    assert_false(hr__worth_repays(&worth, HR_FORM_INDEXED, 3));
+    assert_true(hr__worth_repays(&worth, HR_FORM_INDEXED, 4));
     /* One outlier changes nothing yet. */
     hr__mean_add(&worth.prepare_ns[HR_FORM_COEFFICIENTS], 50e6);
-    assert_true(hr__worth_repays(&worth, HR_FORM_COEFFICIENTS, 16));
+    assert_true(hr__worth_repays(&worth, HR_FORM_COEFFICIENTS, 13));
 }
 
 /* No space is reserved for conversions that will not happen. */

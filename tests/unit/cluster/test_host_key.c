@@ -8,6 +8,8 @@
 #include "cluster/host_key.h"
 #include "dataset/dataset.h"
 
+#include <headrace/rows.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -228,12 +230,39 @@ static void test_tars(void **state)
     assert_false(same(of[0].with[0], of[0].with[1]));
 }
 
+/* Rows are compared, but are no part of the keys of items. */
+static void test_rows(void **state)
+{
+    make_copy("r");
+    struct hr_dataset *plain = open_at("r"), *with;
+    const struct hr_column column = {.name = "x", .dtype = HR_UINT8};
+    uint64_t offsets[FILES + 1] = {0, 1, 1, 2};
+    for (int i = 4; i <= FILES; i++)
+        offsets[i] = 2;
+    struct known of[3] = {know(plain)};
+    for (int k = 1; k < 3; k++) {
+        const uint8_t values[2] = {1, (uint8_t)k};
+        const void *data = values;
+        assert_int_equal(hr_dataset_with_rows(&with, plain, &column, 1, offsets, &data, NULL), 0);
+        of[k] = know(with);
+        hr_dataset_unref(&with);
+    }
+    hr_dataset_unref(&plain);
+    for (int k = 0; k < 3; k++) {
+        assert_false(same(of[k].digest.rows, of[(k + 1) % 3].digest.rows));
+        assert_true(same(of[k].digest.names, of[0].digest.names));
+        for (int i = 0; i < FILES; i++)
+            assert_true(same(of[k].with[i], of[0].with[i]));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_copies),         cmocka_unit_test(test_time),
         cmocka_unit_test(test_size_and_names), cmocka_unit_test(test_subset),
         cmocka_unit_test(test_labels),         cmocka_unit_test(test_tars),
+        cmocka_unit_test(test_rows),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,8 +1,8 @@
 /*
- * Times the form `coefficients` on photographs: packing, and two random-resized
- * crops of each (area 0.08 to 1, ratio 3/4 to 4/3), per instruction set: blocks to
- * samples. Medians of interleaved passes, processor time of one thread. Prints nanoseconds per
- * block too, because images differ.
+ * Times the form `coefficients` on photographs: packing them, and unpacking two random crops of
+ * each (area 0.08 to 1, ratio 3/4 to 4/3) from blocks to samples, for each instruction set. Prints
+ * medians of interleaved passes, in CPU time of one thread; also nanoseconds per block, because
+ * images differ.
  */
 #ifndef HR_TEST_COEFFICIENTS_TIMING_H
 #define HR_TEST_COEFFICIENTS_TIMING_H
@@ -19,14 +19,14 @@ enum { PASSES = 9, CROPS_EACH = 2 };
 struct version {
     const char *name;
     const struct hr__block_kernels *kernels;
-    int layout; /* 0: items of version 1; 1: of version 2 */
+    int layout; /* 0: reads items of version 1; 1: of version 2 */
     double us[PASSES];
 };
 
-/* One photograph: its item, and its coefficients as libjpeg has them. */
+/* One photograph: its item and its coefficients in natural order. */
 struct photo {
     struct bytes item;
-    struct hr__coefficients c, c1; /* the item; the same of version 1 */
+    struct hr__coefficients c, c1; /* the item; the same image as an item of version 1 */
     struct hr__block_profiles profiles;
     int16_t (*blocks[3])[64];
 };
@@ -69,7 +69,7 @@ static struct hr_region timing_crop(struct hr__random *r, int width, int height)
     }
 }
 
-/* Unpacks what a crop needs; adds up its blocks. */
+/* Unpacks the blocks that a crop needs, and counts them. */
 static void time_crop(const struct photo *p, const struct hr_region *crop, const struct version *v,
                       uint8_t *out, uint64_t *blocks)
 {
@@ -155,8 +155,8 @@ static struct bytes read_file(const char *path)
     return out;
 }
 
-/* Makes the item; adds the microseconds that reading and packing took, and the bytes
- * in version 1. */
+/* Makes the item. Adds the time of reading and packing to *us, and the size of the item of version
+ * 1 to *bytes. */
 static void read_photo(struct hr__transcoder *transcoder, const char *path, struct photo *p,
                        double *us, uint64_t *bytes)
 {
@@ -181,7 +181,7 @@ static void read_photo(struct hr__transcoder *transcoder, const char *path, stru
     }
 }
 
-/* Every version of the code, on items of both versions. */
+/* Lists every version of the code, for items of both versions. */
 static int list_versions(struct version *v)
 {
     static const char *const names[] = {"portable", "avx2", "avx512"};

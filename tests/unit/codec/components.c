@@ -1,4 +1,4 @@
-/* Raw output of libjpeg, see components.h. */
+/* Reads the raw output of libjpeg; see components.h. */
 #include "components.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ struct jpeg_spec sampled_spec(int sampling, int width, int height, uint64_t seed
     return spec;
 }
 
-/* Copies what is true of the rows of one component, `first` and on. */
+/* Copies those of `count` rows of a component, beginning with `first`, that belong to the image. */
 static void keep_rows(struct components *out, int c, JSAMPARRAY rows, int first, int count)
 {
     for (int y = first; y < first + count && y < out->height[c]; y++)
@@ -35,7 +35,7 @@ void components_of(const struct bytes *file, struct components *out)
     JSAMPROW rows[3][4 * DCTSIZE];
     JSAMPARRAY planes[3];
     memset(out, 0, sizeof *out);
-    cinfo.err = jpeg_std_error(&errors); /* which ends the process on errors */
+    cinfo.err = jpeg_std_error(&errors); /* ends the process on errors */
     jpeg_create_decompress(&cinfo);
     jpeg_mem_src(&cinfo, file->data, file->length);
     jpeg_read_header(&cinfo, TRUE);

@@ -1,6 +1,6 @@
 /*
- * The component planes of a JPEG, at their own resolution and true size, as
- * libjpeg's raw output gives them: what upsampling begins with.
+ * The component planes of a JPEG, at their own resolution and without padding, from libjpeg's raw
+ * output: the input of upsampling.
  */
 #ifndef HR_TEST_CODEC_COMPONENTS_H
 #define HR_TEST_CODEC_COMPONENTS_H
@@ -11,22 +11,22 @@
 
 struct components {
     struct hr__ycc_shape shape;
-    uint8_t *plane[3];       /* freed with components_free */
+    uint8_t *plane[3];       /* free with components_free */
     int width[3], height[3]; /* samples; rows are tightly packed */
 };
 
-/* Sampling by its name of three digits, such as 111, 211, 121, 221 and 411 (h and v of luma), 0 for
- * grey. */
+/* Returns a specification with the sampling that three digits name: 111, 211, 121, 221, 411 (the
+ * first two are h and v of luma); 0: grey. */
 struct jpeg_spec sampled_spec(int sampling, int width, int height, uint64_t seed);
 
-/* Aborts where libjpeg fails: these are files that the tests have made. */
+/* Ends the process if libjpeg fails: tests pass only files that they made. */
 void components_of(const struct bytes *file, struct components *out);
 void components_free(struct components *components);
 
-/* 1 where two files have the same quantised coefficients, tables and sampling. */
+/* Returns 1 if two files have the same quantised coefficients, tables and sampling. */
 int same_coefficients(const struct bytes *a, const struct bytes *b);
 
-/* The same where only one of them is progressive. */
+/* The same, if only one of them may be progressive. */
 int same_coefficients_as_progressive(const struct bytes *a, const struct bytes *b);
 
 #endif

@@ -1,4 +1,4 @@
-/* Making and plainly decoding test images; see images.h. */
+/* Makes test images and decodes them with libjpeg; see images.h. */
 #include "images.h"
 
 #include <limits.h>
@@ -76,11 +76,11 @@ uint8_t *make_noise(int width, int height, int channels, int binary, uint64_t se
 static const jpeg_scan_info separate_scans[4] = {
     {1, {0}, 0, 63, 0, 0}, {1, {1}, 0, 63, 0, 0}, {1, {2}, 0, 63, 0, 0}, {1, {3}, 0, 63, 0, 0}};
 
-/* DC to one bit short of full precision, and the first AC coefficients. */
+/* Incomplete: DC lacks its last bit, and most AC coefficients are missing. */
 static const jpeg_scan_info incomplete_scans[3] = {
     {3, {0, 1, 2}, 0, 0, 0, 1}, {1, {0}, 1, 5, 0, 2}, {1, {1}, 1, 20, 0, 1}};
 
-/* Three components in full precision, each scan of one. */
+/* Three components in full precision; each scan has one of them. */
 static const jpeg_scan_info scans_alone[9] = {
     {1, {0}, 0, 0, 0, 1},  {1, {1}, 0, 0, 0, 0},  {1, {2}, 0, 0, 0, 0},
     {1, {0}, 0, 0, 1, 0},  {1, {0}, 1, 63, 0, 1}, {1, {0}, 1, 63, 1, 0},
@@ -183,7 +183,7 @@ static void plain_message(j_common_ptr common, int level)
         plain_exit(common);
 }
 
-/* Pillow's arithmetic, written apart from the one under test. */
+/* Pillow's arithmetic, independent of the code under test. */
 static void cmyk_to_rgb(const uint8_t *cmyk, uint8_t *rgb)
 {
     int white = cmyk[3];
@@ -267,7 +267,7 @@ struct bytes make_png(const struct png_spec *spec, uint8_t **samples)
     for (size_t i = 0; i < total; i++)
         raw[i] = (uint8_t)next_random(&state);
     if (spec->type == 3) {
-        /* Every sample names an entry that exists. */
+        /* Limit each sample to the entries of the palette. */
         unsigned mask = (1u << spec->depth) - 1;
         for (size_t i = 0; i < total; i++) {
             unsigned byte = 0;
@@ -299,7 +299,7 @@ struct bytes make_png(const struct png_spec *spec, uint8_t **samples)
         fprintf(stderr, "make_png: %s\n", spng_strerror(rc));
         abort();
     }
-    if (spec->chunk) { /* behind IHDR: 8 + 25 bytes */
+    if (spec->chunk) { /* after the signature and IHDR, 8 + 25 bytes */
         uint8_t *data = malloc(file.length + spec->chunk_bytes);
         memcpy(data, file.data, 33);
         memcpy(data + 33, spec->chunk, spec->chunk_bytes);
@@ -309,7 +309,7 @@ struct bytes make_png(const struct png_spec *spec, uint8_t **samples)
         file.length += spec->chunk_bytes;
     }
     if (samples) {
-        /* The palette's colours are what a test needs, so it gets RGB. */
+        /* Tests compare colours, so return those of the palette. */
         if (spec->type == 3) {
             size_t pixels = (size_t)spec->width * (size_t)spec->height;
             uint8_t *rgb = malloc(pixels * 3);

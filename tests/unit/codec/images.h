@@ -1,7 +1,6 @@
 /*
- * Images for the codec's tests: JPEG files of every kind that libjpeg can
- * write, PNG files chunk by chunk, and libjpeg's own plain full decode as the
- * reference that regions are compared with.
+ * Images for the codec's tests: JPEG files of every kind that libjpeg can write, and PNG files with
+ * chosen chunks. The reference for regions is libjpeg's own decode of the whole image.
  */
 #ifndef HR_TEST_CODEC_IMAGES_H
 #define HR_TEST_CODEC_IMAGES_H
@@ -11,7 +10,7 @@
 enum jpeg_scans {
     SCANS_BASELINE,
     SCANS_PROGRESSIVE,
-    SCANS_SEPARATE,   /* sequential, one scan a component */
+    SCANS_SEPARATE,   /* sequential, a scan for each component */
     SCANS_INCOMPLETE, /* progressive without the last refinement */
     SCANS_ALONE,      /* progressive, no scan of several components */
     SCANS_ARITHMETIC,
@@ -19,8 +18,8 @@ enum jpeg_scans {
 
 enum jpeg_content {
     CONTENT_PICTURE,
-    CONTENT_NOISE,  /* any value at every place */
-    CONTENT_BINARY, /* 0 or 255 at every place: the largest coefficients there are */
+    CONTENT_NOISE,  /* each sample is random */
+    CONTENT_BINARY, /* each sample is 0 or 255: gives the largest coefficients */
 };
 
 struct jpeg_spec {
@@ -31,17 +30,17 @@ struct jpeg_spec {
     int restart;   /* MCUs between restart markers; 0: none */
     int rgb;       /* 3 components stored as RGB */
     int ycck;      /* 4 components stored as YCCK */
-    int optimised; /* Huffman tables of the file's own */
+    int optimised; /* with optimised Huffman tables */
     enum jpeg_scans scans;
     enum jpeg_content content;
     uint64_t seed;               /* of the picture */
-    const uint8_t *picture;      /* `components` bytes a pixel, or NULL: made of content and seed */
-    const unsigned (*quant)[64]; /* tables of luma and chroma in natural order, in place of those of
-                                  * the quality, or NULL */
+    const uint8_t *picture;      /* `components` bytes a pixel; NULL: made from content and seed */
+    const unsigned (*quant)[64]; /* tables of luma and chroma in natural order; NULL: those of
+                                  * the quality */
 };
 
 struct bytes {
-    uint8_t *data; /* freed with free() */
+    uint8_t *data; /* free with free() */
     size_t length;
 };
 
@@ -49,27 +48,26 @@ struct bytes {
 uint64_t next_random(uint64_t *state);
 int random_between(uint64_t *state, int low, int high); /* both included */
 
-/* A region of any size and place inside an image; often small: one in four has sides of at most
- * five pixels. */
+/* Returns a random region inside an image. One in four has sides of at most five pixels. */
 struct hr_region random_region(uint64_t *state, int width, int height);
 struct hr_region random_region_often_small(uint64_t *state, int width, int height);
 
-/* A picture with gradients, edges and noise; `channels` bytes a pixel. */
+/* Makes a picture with gradients, edges and noise; `channels` bytes a pixel. */
 uint8_t *make_picture(int width, int height, int channels, uint64_t seed);
 
-/* Noise of either kind, of the same layout. */
+/* Makes CONTENT_NOISE or CONTENT_BINARY, in the same layout. */
 uint8_t *make_noise(int width, int height, int channels, int binary, uint64_t seed);
 
 struct bytes make_jpeg(const struct jpeg_spec *spec);
 
-/* libjpeg's full decode as interleaved RGB; the caller frees it. NULL where
+/* Returns libjpeg's decode of the whole image as interleaved RGB, which the caller frees; NULL if
  * libjpeg fails or warns. */
 uint8_t *decode_plainly(const struct bytes *file, int *width, int *height);
 
-/* The same at 1 / 2^halvings of the size, by libjpeg's own scaling. */
+/* The same at 1 / 2^halvings of the size, with libjpeg's own scaling. */
 uint8_t *decode_halved(const struct bytes *file, int halvings, int *width, int *height);
 
-/* `segment` (marker and all) behind the SOI of `file`; frees the old bytes. */
+/* Inserts `segment`, which begins with its marker, after the SOI of `file`; frees the old bytes. */
 void insert_segment(struct bytes *file, const void *segment, size_t length);
 
 struct png_spec {
@@ -83,17 +81,17 @@ struct png_spec {
     uint64_t seed;
 };
 
-/* Writes a PNG with libspng from random samples; *samples (freed by the
- * caller) gets the raw rows, 16-bit samples big-endian, rows padded to bytes. */
+/* Writes a PNG of random samples with libspng. *samples, which the caller frees, gets the raw rows:
+ * 16-bit samples big-endian, rows padded to bytes; of a palette RGB. */
 struct bytes make_png(const struct png_spec *spec, uint8_t **samples);
 
-/* One PNG chunk with its CRC. */
+/* Makes a PNG chunk with its CRC. */
 struct bytes make_chunk(const char *type, const void *data, size_t length);
 
-/* A small TIFF header with the orientation tag, as in EXIF. */
+/* Makes a small TIFF header with an orientation tag, as EXIF has it. */
 struct bytes make_exif(int orientation, int big_endian);
 
-/* 1 where `planar` equals the region of the interleaved `reference` image. */
+/* Returns 1 if `planar` equals the region of the interleaved `reference` image. */
 int planar_equals(const struct hr__planar *planar, const uint8_t *reference, int reference_width,
                   const struct hr_region *region);
 

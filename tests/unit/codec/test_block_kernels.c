@@ -48,13 +48,13 @@ static unsigned code_of(int value, unsigned width)
 /* The properties of a block. */
 struct block_kernels_kind {
     unsigned w1, w2; /* 0..7 */
-    unsigned share;  /* of non-zero coefficients, per cent */
+    unsigned share;  /* share of non-zero coefficients, per cent */
     unsigned exceptions;
     unsigned n; /* largest number of map bytes */
 };
 
-/* Writes a block into `out` and its coefficients, natural order, into `natural`; returns
- * its bytes. */
+/* Writes a block into `out`, and its coefficients in natural order into `natural`. Returns the size
+ * of the block. */
 static size_t write_block(uint8_t *out, int16_t natural[64], const struct block_kernels_kind *kind,
                           int dc)
 {
@@ -155,7 +155,7 @@ enum { MOST = 37, STRIDE = 8 * (MOST + 3) };
 
 /* A run of blocks and its samples. */
 struct block_kernels_run {
-    uint8_t *bytes; /* exactly the item's data and its pad */
+    uint8_t *bytes; /* exactly the item's data and padding, in an allocation of its own */
     size_t length;  /* of the data */
     uint32_t blocks;
     uint16_t quant[64];
@@ -266,7 +266,7 @@ static void every_kind_of_block(void **state)
         }
 }
 
-/* Quantisers of 16 bits, which few files have. */
+/* Quantisers of 16 bits, which are rare. */
 static void large_quantisers(void **state)
 {
     static const struct block_kernels_kind kind = {1, 1, 2, 0, 8};
@@ -300,8 +300,8 @@ static void odd_exceptions_are_read_alike(void **state)
     free(bytes);
 }
 
-/* Any bytes: all versions give the same verdict, and none reads or writes outside (which a
- * sanitizer detects, because both are blocks of their own). */
+/* Random bytes: all versions return the same result, and none reads or writes outside. A sanitizer
+ * detects that, because input and output are allocations of their own. */
 static void try_hostile(int n, const struct hr__block_profiles *profiles)
 {
     struct block_kernels_run r = {
@@ -356,7 +356,7 @@ static void draw_profiles(struct group_kernels_profiles *p, unsigned most)
         }
 }
 
-/* Writes a block's values; returns its map, of n bytes. */
+/* Writes a block's values. Returns its map, which has n bytes. */
 static uint64_t write_values(struct block_kernels_stream *s, int16_t zigzag[64],
                              const uint8_t width[64], unsigned share, unsigned n)
 {
@@ -375,7 +375,7 @@ static uint64_t write_values(struct block_kernels_stream *s, int16_t zigzag[64],
     return map;
 }
 
-/* Writes a group; returns its bytes. */
+/* Writes a group. Returns its size. */
 static size_t write_group(uint8_t *out, int16_t natural[4][64],
                           const struct group_kernels_profiles *p,
                           const struct block_kernels_kind *kind, int room)

@@ -1,4 +1,4 @@
-/* The form `coefficients`: packing and reading back is lossless; limits hold. */
+/* The form `coefficients`: packing is lossless, and the limits hold. */
 #include "codec/coefficients.h"
 #include "codec/inverse_dct.h"
 #include "codec/zigzag.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An image of 4:2:0 whose coefficients are made up: value(k) of position k. */
+/* Makes an image of 4:2:0 with coefficients that value(k) chooses for position k. */
 struct made {
     struct hr__packer_image image;
     uint16_t quant[64];
@@ -82,7 +82,7 @@ static void expect_same(const struct made *m, const uint8_t *bytes, size_t lengt
     }
 }
 
-/* Every version of this machine gives the samples of the portable one. */
+/* Checks that every version that this machine can run gives the samples of the portable one. */
 static void expect_same_samples(const struct made *m, const uint8_t *bytes, size_t length)
 {
     struct hr__coefficients item;
@@ -178,7 +178,7 @@ static void test_limits(void **state)
     assert_int_equal(length, exact);
     assert_int_equal(pack(packer, &m, exact - 1, &bytes, &length), -ENOSPC);
     m.blocks[0][5][4] = 3000;
-    m.blocks[0][5][0] = -2000; /* column 0 and 4: 3000 + 2000 and what was there */
+    m.blocks[0][5][0] = -2000; /* columns 0 and 4: 3000 + 2000, and the values already there */
     assert_int_equal(pack(packer, &m, 0, &bytes, &length), 0);
     m.blocks[0][5][4] = 5000;
     assert_int_equal(pack(packer, &m, 0, &bytes, &length), -ENOTSUP);
@@ -189,8 +189,8 @@ static void test_limits(void **state)
     hr__packer_destroy(&packer);
 }
 
-/* One grey block of zeros, quantised by 1 but at one place. The caller points
- * image.quant at the copy it gets. */
+/* Makes one grey block of zeros; its quantiser is 1 except at one position. The caller sets
+ * image.quant to the returned copy. */
 static struct made one_block(int at, uint16_t quant)
 {
     struct made m;
@@ -220,14 +220,14 @@ static void test_every_value_may_be_an_exception(void **state)
     assert_int_equal(hr__coefficients_open(&item, bytes, length, NULL), 0);
     assert_true(item.data[1] & 0x80);
     assert_int_equal(item.data[6], 63);
-    /* header, kinds, count, DC offsets of two bits, exceptions */
+    /* header, kinds, count, four DC offsets of two bits, exceptions */
     assert_int_equal(item.data_bytes, 2 + 4 + 1 + 1 + 63 * 3);
     drop(&m);
     hr__packer_destroy(&packer);
 }
 
-/* Values around the largest that a width holds, which has 8 bits at zigzag positions 1..7 and 7 at
- * the others. */
+/* Values around the largest that a width holds. A width is at most 8 bits at zigzag positions 1..7,
+ * and 7 at the others. */
 static void test_widths_hold_what_they_say(void **state)
 {
     struct hr__packer *packer;
@@ -252,7 +252,7 @@ static void test_widths_hold_what_they_say(void **state)
     hr__packer_destroy(&packer);
 }
 
-/* Nobody writes them; reading them would leave a vector. */
+/* No packer writes larger widths. Their values would not fit in the lanes of a vector. */
 static void test_widths_are_checked(void **state)
 {
     struct hr__packer *packer;
@@ -360,7 +360,7 @@ static void test_what_is_refused(void **state)
     hr__packer_destroy(&packer);
 }
 
-/* A block whose pairs of columns use a share of what the packer lets through. */
+/* Makes a block whose pairs of columns use a random share of the limit of the packer. */
 static void draw_block(int16_t block[64], unsigned terms)
 {
     int left[4] = {HR__COLUMN_LIMIT, HR__COLUMN_LIMIT, HR__COLUMN_LIMIT, HR__COLUMN_LIMIT};
@@ -376,7 +376,7 @@ static void draw_block(int16_t block[64], unsigned terms)
     }
 }
 
-/* Transforms to fewer samples. */
+/* Transforms to fewer samples than 8 x 8. */
 static void check_reduced(const int16_t block[64], const uint16_t quant[64])
 {
     hr__inverse_dct_fn *const plain[] = {hr__inverse_dct_2_plain, hr__inverse_dct_4_plain};

@@ -1,10 +1,10 @@
 /*
- * Items of coefficients made of JPEG files of every kind: samples of components
- * and pixels of regions are libjpeg-turbo's, on every instruction set. Damaged
- * items, every byte of header and index among them, go through the body of the
- * fuzz target: nothing is read or written outside, and what is whole is right.
+ * Items of the form `coefficients`, made from JPEG files of every kind: on every instruction set
+ * the samples of components and the pixels of regions are libjpeg-turbo's. Damaged items, with
+ * changes to every byte of header and index, run through the fuzz target: it reads and writes
+ * nothing outside, and undamaged parts stay right.
  *
- * With --time FILES it prints microseconds instead, see coefficients_timing.h.
+ * With --time FILES it prints microseconds instead; see coefficients_timing.h.
  */
 #include "../test.h"
 #include "components.h"
@@ -23,7 +23,7 @@ static const int samplings[] = {0, 111, 211, 121, 221, 411, 241, 311};
 
 enum { SAMPLINGS = sizeof samplings / sizeof samplings[0], CHOICE = 9 };
 
-/* What lives from image to image. */
+/* State that all images share. */
 struct pixels_bench {
     struct hr__transcoder *transcoder;
     void *format;
@@ -37,7 +37,7 @@ static struct bytes make_item(struct hr__transcoder *transcoder, const struct by
     struct hr_error error = {0};
     if (hr__transcode_coefficients(transcoder, &in, 0, &item, &error))
         fail_msg("%s", error.message);
-    /* Exactly its bytes, so that a sanitizer sees one more. */
+    /* Allocate exactly its bytes, so that a sanitizer detects a read past them. */
     struct bytes out = {malloc(item.length), item.length};
     memcpy(out.data, item.bytes, item.length);
     return out;
@@ -45,7 +45,7 @@ static struct bytes make_item(struct hr__transcoder *transcoder, const struct by
 
 #include "coefficients_timing.h"
 
-/* One component by one instruction set, against the plane that libjpeg gives. */
+/* Compares a component, unpacked with one instruction set, with libjpeg's plane. */
 static int component_is_exact(const struct hr__coefficients *item, int c, enum hr__isa isa,
                               const struct components *want)
 {
@@ -91,7 +91,7 @@ static int region_is_exact(void *format, const struct bytes *item, const uint8_t
     return equal;
 }
 
-/* The item as one of version 1. */
+/* Returns the same image as an item of version 1. */
 static struct bytes make_version1(const struct bytes *item, int wide)
 {
     struct hr__coefficients c;
@@ -133,7 +133,7 @@ static void item_is_exact(struct pixels_bench *b, const struct jpeg_spec *spec,
     free(reference);
 }
 
-/* In both versions of the layout. */
+/* Checks an image in both versions of the layout. */
 static void image_is_exact(struct pixels_bench *b, const struct jpeg_spec *spec)
 {
     struct bytes file = make_jpeg(spec), item = make_item(b->transcoder, &file);
@@ -208,7 +208,7 @@ static void every_scan_is_exact(void **state)
             }
 }
 
-/* The fuzz target's input: what it puts right, the region, the item. */
+/* Makes the fuzz target's input: which fields of the header it corrects, the region, the item. */
 static struct bytes fuzz_input(const struct bytes *item, uint64_t *random)
 {
     struct bytes input = {malloc(CHOICE + item->length), CHOICE + item->length};
@@ -232,18 +232,25 @@ static struct bytes small_input(struct pixels_bench *b, int sampling, int qualit
     return input;
 }
 
-/* Six kinds of damage to each byte. */
+/* Six kinds of damage to each byte of the header and the index, which say where the rest lies; to
+ * the others, by far the most, two of them in turn. */
 static void damaged_items_are_safe(void **state)
 {
     struct pixels_bench *b = *state;
+    struct hr__coefficients c;
     for (int n = 0; n < 2 * SAMPLINGS; n++) {
         int s = n / 2;
         struct bytes input = small_input(b, samplings[s], 20 + 15 * s, 1 + n % 2);
         LLVMFuzzerTestOneInput(input.data, input.length);
+        assert_int_equal(
+            hr__coefficients_open(&c, input.data + CHOICE, input.length - CHOICE, NULL), 0);
+        size_t tables = CHOICE + sizeof c.header, index = (size_t)(c.rows - input.data),
+               blocks = (size_t)(c.data - input.data);
         for (size_t i = CHOICE; i < input.length; i++) {
             uint8_t was = input.data[i];
             const uint8_t damage[] = {0, 0xFF, was ^ 1, was ^ 0x80, was + 1, was ^ 0x40};
-            for (size_t k = 0; k < sizeof damage; k++) {
+            int all = i < tables || (i >= index && i < blocks);
+            for (size_t k = all ? 0 : i % 3; k < sizeof damage; k += all ? 1 : 3) {
                 input.data[i] = damage[k];
                 LLVMFuzzerTestOneInput(input.data, input.length);
             }
@@ -259,7 +266,7 @@ static void cut_item_is_safe(struct pixels_bench *b, int version)
     struct bytes input = small_input(b, 221, 75, version);
     struct bytes item = {input.data + CHOICE, input.length - CHOICE};
     for (size_t length = 0; length < item.length; length++) {
-        /* As it is, and with a header that agrees */
+        /* Once as it is, and once with the length in the header corrected. */
         uint8_t *cut = malloc(length + 1);
         memcpy(cut, item.data, length);
         assert_int_equal(hr__coefficients_open(&c, cut, length, NULL), -EBADMSG);
@@ -283,8 +290,8 @@ static struct bytes read_golden(const char *name)
     return read_file(path);
 }
 
-/* The items of version 1 in tests/golden/codec are of the code that wrote that version. So what
- * version1.c writes, and the other tests read, is what it wrote. */
+/* The items in tests/golden/codec come from the code that once wrote version 1. version1.c writes
+ * the same bytes, so the tests that use it read real items of version 1. */
 static void version_1_is_what_it_was(void **state)
 {
     static const char *const names[][2] = {{"420.jpg", "420.item"},
@@ -304,7 +311,7 @@ static void version_1_is_what_it_was(void **state)
     }
 }
 
-/* What an item tells of the file beside its pixels. */
+/* Info comes from the header of the item. */
 static void info_is_the_headers(void **state)
 {
     struct pixels_bench *b = *state;

@@ -1,12 +1,12 @@
 /*
- * The converter: items of every kind that is admitted have the pixels of
- * libjpeg-turbo's full decode, whole and by region, and become files again with
- * the same coefficients; every other kind is refused with a reason and leaves the
- * converter as it was; limits, damage, memory failures, and some thousand changed
- * files through the body of the fuzz target.
+ * The converter. Items of every accepted kind of file have libjpeg-turbo's pixels, whole and by
+ * region, and become files with the same coefficients again. Every other kind is refused with a
+ * reason, and the converter stays usable. Also limits, damage, failed allocations, and thousands of
+ * changed files that run through the fuzz target.
  */
 #include "../test.h"
 #include "components.h"
+#include "webp_images.h"
 
 #include "base/memory.h"
 #include "codec/converter.h"
@@ -56,7 +56,7 @@ static struct bytes copy_of(const struct hr_item *item)
     return copy;
 }
 
-/* Pixels of `bytes`, whole and in some regions, are those of `reference`. */
+/* Checks that `bytes` has the pixels of `reference`, whole and in `regions` regions. */
 static void has_pixels(struct converter_fixture *f, const struct bytes *bytes,
                        const uint8_t *reference, int width, int height, int regions)
 {
@@ -81,7 +81,7 @@ static void has_pixels(struct converter_fixture *f, const struct bytes *bytes,
     }
 }
 
-/* The file as an item of `form`; the caller frees it. */
+/* Converts the file to `form`. The caller frees the item. */
 static struct bytes convert(struct converter_fixture *f, enum hr_form form,
                             const struct bytes *file)
 {
@@ -136,8 +136,8 @@ static void is_exact(struct converter_fixture *f, const struct jpeg_spec *spec)
     free(file.data);
 }
 
-/* Luma's factors by digits, 0: grey, as of sampled_spec; 22: grey written 2x2; 2221: chroma of one
- * sample a pixel written with luma's factors 1x2; 2212: 4:2:2 written 2x2, 1x2. */
+/* Returns a specification by the digits of sampled_spec, and also: 22: grey with the factors 2x2;
+ * 2221: 4:4:4 with the factors 2x2 everywhere or 1x2 for luma; 2212: 4:2:2 as 2x2, 1x2. */
 static struct jpeg_spec kind(struct converter_fixture *f, int sampling, int largest)
 {
     struct jpeg_spec spec = sampled_spec(sampling == 22    ? 0
@@ -218,7 +218,7 @@ static void other_scans_are_exact(void **state)
     sweep(f, SCANS_INCOMPLETE, 4, 100); /* as planes */
 }
 
-/* Refused with -ENOTSUP and `reason`, as `form`, and nothing has happened. */
+/* Checks that converting to `form` fails with -ENOTSUP and `reason`, and changes nothing. */
 static void is_refused(struct converter_fixture *f, enum hr_form form, const struct bytes *file,
                        const char *reason)
 {
@@ -284,7 +284,7 @@ static void other_kinds_are_refused(void **state)
     free(file.data);
 }
 
-/* The first marker 0xFF `marker` of the file. */
+/* Finds the first marker 0xFF `marker` of the file. */
 static uint8_t *find_marker(const struct bytes *file, int marker)
 {
     for (size_t i = 2; i + 4 < file->length; i += 2u + (file->data[i + 2] << 8 | file->data[i + 3]))
@@ -292,6 +292,37 @@ static uint8_t *find_marker(const struct bytes *file, int marker)
             return file->data + i;
     fail_msg("no marker %02x", marker);
     return NULL;
+}
+
+/* The converter compares the pixels; here, planes of every type of PNG. */
+static void png_files_become_planes(void **state)
+{
+    static const int types[][2] = {{0, 1}, {0, 8}, {0, 16}, {2, 8}, {2, 16},
+                                   {3, 4}, {3, 8}, {4, 8},  {6, 8}, {6, 16}};
+    struct converter_fixture *f = *state;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        struct png_spec spec = {.width = 71, .height = 130, .type = types[i][0]};
+        spec.depth = types[i][1];
+        spec.palette = spec.type == 3 ? 1 << spec.depth : 0;
+        spec.interlaced = (int)i % 2;
+        struct bytes file = make_png(&spec, NULL), item = convert(f, HR_FORM_PLANES, &file);
+        size_t channels = spec.type == 0 || spec.type == 4 ? 1 : 3;
+        assert_int_equal(item.length, 32 + 71 * 130 * channels + 64);
+        assert_int_equal(hr_form_of(item.data, item.length), HR_FORM_PLANES);
+        /* a flag or version of another kind of item is refused */
+        struct hr_image_info info;
+        assert_int_equal(hr__decoder_info(f->decoder, item.data, item.length, &info, NULL), 0);
+        assert_int_equal(info.channels, (int)channels);
+        item.data[4] ^= 3; /* version 1 or 2: the other one */
+        assert_int_equal(hr__decoder_info(f->decoder, item.data, item.length, &info, NULL),
+                         -EBADMSG);
+        free(item.data);
+        file.data[file.length - 20] ^= 0x40;
+        assert_int_equal(
+            hr_converter_run(f->converter, HR_FORM_PLANES, file.data, file.length, NULL, NULL),
+            -EBADMSG);
+        free(file.data);
+    }
 }
 
 static void other_files_are_refused(void **state)
@@ -316,13 +347,17 @@ static void other_files_are_refused(void **state)
     free(file.data);
     struct png_spec png = {.width = 9, .height = 8, .depth = 8, .type = 2};
     file = make_png(&png, NULL);
-    check_refusal(f, &file, "PNG");
+    is_refused(f, HR_FORM_COEFFICIENTS, &file, "it is a PNG; its only form is planes");
+    is_refused(f, HR_FORM_INDEXED, &file, "it is a PNG");
     free(file.data);
-    file = (struct bytes){(uint8_t *)"RIFF\0\0\0\0WEBPVP8 ", 16};
-    check_refusal(f, &file, "WebP");
+    struct webp_spec webp = {.width = 9, .height = 8, .quality = 80};
+    file = make_webp(&webp);
+    check_refusal(f, &file, "it is a WebP");
+    free(file.data);
 }
 
-/* A grey 8x8 JPEG of one block, quantised by 1, with these Huffman symbols. */
+/* Makes a grey 8x8 JPEG of one block with quantisers of 1, the given Huffman tables, and 16 bits of
+ * scan data. */
 static struct bytes tiny_jpeg(const uint8_t *tables, size_t tables_bytes, uint16_t scan)
 {
     static const uint8_t frame[] = {0xFF, 0xC0, 0, 11, 8, 0, 8, 0, 8, 1, 1, 0x11, 0};
@@ -345,8 +380,8 @@ static struct bytes tiny_jpeg(const uint8_t *tables, size_t tables_bytes, uint16
     return file;
 }
 
-/* T.81 gives 8-bit images coefficients below 1024: larger ones could not be written
- * again. Files of them decode, and stay files. */
+/* T.81 limits the coefficients of 8-bit images to less than 1024; larger ones could not be written
+ * to a file again. Files with larger ones decode, but cannot become coefficients. */
 static void large_coefficients_are_refused(void **state)
 {
     /* DC: the code 0 is a difference of 11 bits; AC: the code 0 ends the block. */
@@ -393,7 +428,7 @@ static void large_coefficients_are_refused(void **state)
     }
 }
 
-/* Quantisation that no encoder chose makes values that 16 bits do not hold. */
+/* Quantisers that no encoder chooses give values beyond 16 bits. */
 static void large_values_are_refused(void **state)
 {
     struct converter_fixture *f = *state;
@@ -461,7 +496,7 @@ static void orientation_stays(void **state)
         }
 }
 
-/* An item of other pixels than its file's is found, wherever they are. */
+/* Verification finds an item whose pixels differ from its file's, wherever they differ. */
 static void verification_finds_other_pixels(void **state)
 {
     struct converter_fixture *f = *state;
@@ -511,7 +546,7 @@ static void limits_hold(void **state)
         assert_int_equal(hr_converter_create(&c, &options, NULL), 0);
         assert_int_equal(hr_converter_run(c, forms[i], file.data, file.length, &item, NULL), 0);
         sure[i] = copy_of(&item);
-        assert_int_equal(sure[i].length, large[i].length); /* trusted: the same item */
+        assert_int_equal(sure[i].length, large[i].length); /* without verification: the same item */
         assert_memory_equal(sure[i].data, large[i].data, large[i].length);
         hr_converter_destroy(&c);
         options.max_growth = ((double)large[i].length - 0.5) / (double)file.length;
@@ -554,7 +589,7 @@ static void encoded_bytes_are_themselves(void **state)
                      -EINVAL);
 }
 
-/* What an item takes is expected within a quarter for pictures of usual quality. */
+/* The estimate of an item's size is within a quarter for pictures of usual quality. */
 static void estimates_are_near(void **state)
 {
     static const int qualities[] = {75, 85, 90, 95};
@@ -577,7 +612,7 @@ static void estimates_are_near(void **state)
         }
 }
 
-/* Everything a converter does, with what it takes. */
+/* Does everything that a converter can do. */
 static int use_all(const struct bytes *file, struct hr_error *error)
 {
     struct hr_converter *c;
@@ -628,7 +663,7 @@ static void change(uint8_t *data, size_t length, uint64_t *random)
     }
 }
 
-/* Changed files, and changed items, the same in every run. */
+/* Changed files and items, the same in every run. */
 static void changed_files_are_safe(void **state)
 {
     struct converter_fixture *f = *state;
@@ -663,6 +698,7 @@ int main(void)
         cmocka_unit_test(smallest_sizes_are_exact),
         cmocka_unit_test(other_scans_are_exact),
         cmocka_unit_test(other_kinds_are_refused),
+        cmocka_unit_test(png_files_become_planes),
         cmocka_unit_test(other_files_are_refused),
         cmocka_unit_test(large_coefficients_are_refused),
         cmocka_unit_test(large_values_are_refused),
@@ -674,7 +710,7 @@ int main(void)
         cmocka_unit_test(estimates_are_near),
         cmocka_unit_test(no_memory_is_an_error),
     };
-    /* The body of the fuzz target keeps its memory; it runs when all has been counted. */
+    /* The fuzz target keeps its memory, so it runs after the tests that count allocations. */
     const struct CMUnitTest last[] = {cmocka_unit_test(changed_files_are_safe)};
     int failed = cmocka_run_group_tests_name("codec-converter", tests, set_up, tear_down_all);
     return failed + cmocka_run_group_tests_name("codec-converter-changed", last, set_up, tear_down);

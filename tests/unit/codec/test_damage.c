@@ -93,9 +93,12 @@ static void other_formats_are_named(void **state)
 #define EXPECT(bytes, code, words) expect_text(state, bytes, sizeof(bytes) - 1, code, words)
     EXPECT("", -EBADMSG, "empty (0 bytes)");
     EXPECT("\0\0\0\0\0", -EBADMSG, "zero bytes");
-    EXPECT("RIFF\x10\0\0\0WEBPVP8 ", -ENOTSUP, "this is WebP; convert it to JPEG or PNG");
-    EXPECT("GIF89a\1\0\1\0", -ENOTSUP, "this is GIF");
-    EXPECT("BM6\0\0\0\0\0", -ENOTSUP, "this is BMP");
+    EXPECT("RIFF\x10\0\0\0WEBPVP8 ", -EBADMSG, "damaged WebP: the file ends after 16 of 24");
+    EXPECT("GIF89a\1\0\1\0", -EBADMSG, "damaged GIF: the file ends after 10 bytes");
+    EXPECT("BM6\0\0\0\0\0", -EBADMSG, "damaged BMP: the file ends after 8 bytes");
+    EXPECT("P6\n7 x", -EBADMSG, "damaged PPM: its header is incomplete");
+    EXPECT("P5 1 1 65535 ab", -ENOTSUP, "unsupported PPM: more than 8 bits a sample");
+    EXPECT("P3\n1 1 255 1 2 3", -ENOTSUP, "this is plain PPM; convert it");
     EXPECT("II*\0\10\0\0\0", -ENOTSUP, "this is TIFF");
     EXPECT("MM\0*\0\0\0\10", -ENOTSUP, "this is TIFF");
     EXPECT("\0\0\0\x1c"
@@ -108,6 +111,8 @@ static void other_formats_are_named(void **state)
     EXPECT("\xFF\x0A\x10", -ENOTSUP, "this is JPEG XL");
     EXPECT("<!DOCTYPE html><html>404</html>", -ENOTSUP, "this is text");
     EXPECT("x", -ENOTSUP, "this is text");
+    EXPECT("FORM letters", -ENOTSUP, "this is text");
+    EXPECT("fLaC\0\0\0\x22", -ENOTSUP, "this is a sound");
     EXPECT("\x89PNG\r", -EBADMSG, "PNG ends after 5 bytes");
     EXPECT("\x01\x02\xFE", -ENOTSUP, "begins with 01 02 fe)");
     EXPECT("\xFF", -EBADMSG, "JPEG ends after 1 bytes");

@@ -1,6 +1,6 @@
 /*
  * The vector versions give the same bytes as the portable one, for every width and alignment, and
- * write only the vectors that they may write.
+ * write only the vectors that the contract allows.
  */
 #include "../test.h"
 #include "images.h"

@@ -1,7 +1,7 @@
 /*
- * The form `indexed`: regions have the pixels of the file, by the index and through the decoder;
- * the file comes back byte for byte; the item is the same whether it is made by conversion or while
- * its file is decoded; a wrong point leaves the image to the decoder of files.
+ * The form `indexed`. Regions have the pixels of the file, decoded with the index alone and through
+ * the decoder. Restoring gives the file byte for byte. Converting a file and decoding it make the
+ * same item. If a point of the index is wrong, the image is decoded without the index.
  */
 #include "../test.h"
 #include "images.h"
@@ -17,7 +17,8 @@
 
 struct indexed_fixture {
     struct hr_converter *converter;
-    struct hr__decoder *files, *items, *makers; /* libjpeg-turbo alone; of items; makes items */
+    struct hr__decoder *files, *items,
+        *makers; /* with libjpeg-turbo; of items; while making items */
     struct hr__baseline *baseline;
     struct hr__jpeg library;
     int halvings; /* of the images that are decoded */
@@ -94,12 +95,14 @@ static void compare(const struct hr__planar *a, const struct hr__planar *b,
                          r->width, r->height);
 }
 
-/* Decodes by the index alone. Returns 0 if it does not fit. */
+/* Decodes with the index alone, and as far as the claims allow, if there are any. Returns 0 if the
+ * index does not fit the file. */
 static int decode_by_index(struct indexed_fixture *f, const struct hr__indexed *item,
-                           const struct hr_region *r, struct hr__planar *out)
+                           const struct hr_region *r, const struct hr__row_claims *claims,
+                           struct hr__planar *out)
 {
     struct hr__decode_job job = {
-        .in = item->file, .halvings = f->halvings, .region = *r, .out = *out};
+        .in = item->file, .halvings = f->halvings, .region = *r, .out = *out, .claims = claims};
     int done = 0;
     if (setjmp(f->library.escape)) {
         jpeg_destroy_decompress(&f->library.cinfo);
@@ -116,8 +119,8 @@ static int decode_by_index(struct indexed_fixture *f, const struct hr__indexed *
     return done;
 }
 
-/* Decodes the item through the decoder, and by its index alone. Pixels are those of the file.
- * Returns 0 if the index does not fit, or the item's headers are wrong. */
+/* Decodes the item through the decoder and with its index alone, and compares the pixels with the
+ * file's. Returns 0 if the index does not fit, or the item's headers are wrong. */
 static int check_region(struct indexed_fixture *f, const struct bytes *file,
                         const struct bytes *item, const struct hr_region *r)
 {
@@ -133,24 +136,47 @@ static int check_region(struct indexed_fixture *f, const struct bytes *file,
         !hr__decoder_region(f->items, item->data, item->length, &info, r, &got, NULL))
         compare(&want, &got, r);
     int fits = !hr__indexed_open(&opened, item->data, item->length, NULL) &&
-               decode_by_index(f, &opened, r, &by_index);
+               decode_by_index(f, &opened, r, NULL, &by_index);
     if (fits)
         compare(&want, &by_index, r);
     free(by_index.plane[0]);
     return fits;
 }
 
-/* The decoder of files makes the same item while it decodes a region. */
+/* Checks that the parts of an item follow each other in `item`, and that the file is not copied. */
+static void check_parts(const struct hr_item_part *parts, const struct bytes *file,
+                        const struct bytes *item)
+{
+    size_t at = 0;
+    assert_non_null(parts);
+    for (int i = 0; i < HR_ITEM_PARTS; at += parts[i++].length) {
+        assert_true(parts[i].length <= item->length - at);
+        assert_memory_equal(parts[i].bytes, item->data + at, parts[i].length);
+    }
+    assert_int_equal(at, item->length);
+    assert_ptr_equal(parts[1].bytes, file->data);
+}
+
+/* Checks that the decoder makes the same item while it decodes a region of the file, whole or in
+ * parts. */
 static void check_made(struct indexed_fixture *f, const struct bytes *file,
                        const struct bytes *item, const struct hr_region *r)
 {
     struct hr_image_info info;
     struct hr__planar out;
     size_t bytes;
+    int in_parts = random_between(&f->random, 0, 1);
+    hr__decoder_make_items(f->makers, in_parts ? HR_ITEMS_IN_PARTS : 1);
     hr__decoder_halve(f->makers, f->halvings);
     assert_int_equal(hr__decoder_info(f->makers, file->data, file->length, &info, NULL), 0);
     assert_int_equal(hr__decoder_region(f->makers, file->data, file->length, &info, r, &out, NULL),
                      0);
+    if (in_parts) {
+        assert_null(hr__decoder_item(f->makers, &bytes));
+        check_parts(hr__decoder_item_parts(f->makers), file, item);
+        return;
+    }
+    assert_null(hr__decoder_item_parts(f->makers));
     const void *made = hr__decoder_item(f->makers, &bytes);
     assert_non_null(made);
     assert_int_equal(bytes, item->length);
@@ -194,60 +220,176 @@ static void regions_are_exact(void **state)
     }
 }
 
-/* Bands by two decoders in turn, from the last to the first, into the room of a third. */
-static void check_bands(struct indexed_fixture *f, const struct bytes *item,
-                        const struct hr_region *r, int most)
+/* Rows of a shared region. While its owner decodes, others sometimes take rows from its end. */
+struct rows_test {
+    uint64_t *random;
+    int next, end, often;
+    int bands, from[64], to[64];
+};
+
+static int claim_rows(void *arg, int until)
 {
-    struct hr_region part[8];
-    struct hr__planar want, got;
-    struct hr_image_info info;
-    hr__decoder_halve(f->items, f->halvings);
-    hr__decoder_halve(f->makers, f->halvings);
-    assert_int_equal(hr__decoder_info(f->items, item->data, item->length, &info, NULL), 0);
-    assert_int_equal(hr__decoder_region(f->items, item->data, item->length, &info, r, &want, NULL),
-                     0);
-    assert_int_equal(hr__decoder_room(f->files, r, &got, NULL), 0);
-    int count = hr__decoder_bands(&info, r, most, part), end = r->y;
-    assert_true(count >= 1 && count <= most && (count == most || r->height < 16 * most * 2));
-    for (int i = 0; i < count; i++) {
-        assert_true(part[i].x == r->x && part[i].width == r->width && part[i].y == end);
-        end += part[i].height;
+    struct rows_test *t = arg;
+    while (t->bands < 64 && t->next < t->end && random_between(t->random, 0, 99) < t->often) {
+        int from = random_between(t->random, t->next, t->end - 1);
+        if (random_between(t->random, 0, 3))
+            from = (from + HR__BAND_ROWS - 1) / HR__BAND_ROWS * HR__BAND_ROWS;
+        if (from >= t->end)
+            break;
+        t->from[t->bands] = from;
+        t->to[t->bands++] = t->end;
+        t->end = from;
     }
-    assert_int_equal(end, r->y + r->height);
-    for (int i = count - 1; i >= 0; i--) {
-        const struct hr__band band = {part[i], r, &got};
-        assert_int_equal(hr__decoder_band(i % 2 ? f->makers : f->items, item->data, item->length,
-                                          &info, &band, NULL),
-                         0);
-    }
-    compare(&want, &got, r);
+    assert_true(until >= t->next);
+    t->next = until < t->end ? until : t->end;
+    return t->end;
 }
 
-static void bands_are_exact(void **state)
+/* The owner decodes what others leave, in strips of any size if the index serves for it; then
+ * another decoder decodes the bands, first the one that was taken last. */
+static void check_shared(struct indexed_fixture *f, const struct bytes *item,
+                         const struct hr_region *r)
+{
+    struct hr__planar want;
+    struct hr__shared_region s = {.bytes = item->data, .length = item->length, .region = *r};
+    struct rows_test t = {
+        .random = &f->random,
+        .next = r->y,
+        .end = r->y + r->height,
+        .often = random_between(&f->random, 0, 60),
+    };
+    const struct hr__row_claims claims = {claim_rows, &t};
+    s.halvings = f->halvings;
+    s.out = make_planes(r);
+    hr__decoder_halve(f->items, f->halvings);
+    assert_int_equal(hr__decoder_info(f->items, item->data, item->length, &s.info, NULL), 0);
+    assert_int_equal(
+        hr__decoder_region(f->items, item->data, item->length, &s.info, r, &want, NULL), 0);
+    if (s.info.format != HR_IMAGE_INDEXED || random_between(&f->random, 0, 1)) {
+        assert_int_equal(hr__decoder_shared(f->makers, &s, &claims), 0);
+    } else {
+        struct hr__indexed opened;
+        hr__baseline_set_strip(f->baseline, (size_t)random_between(&f->random, 1, 100000));
+        assert_int_equal(hr__indexed_open(&opened, item->data, item->length, NULL), 0);
+        assert_true(decode_by_index(f, &opened, r, &claims, &s.out));
+    }
+    assert_int_equal(t.next, t.end);
+    for (int i = t.bands - 1; i >= 0; i--)
+        assert_int_equal(hr__decoder_band(f->makers, &s, t.from[i], t.to[i]), 0);
+    compare(&want, &s.out, r);
+    free(s.out.plane[0]);
+}
+
+static void shared_regions_are_exact(void **state)
 {
     struct indexed_fixture *f = *state;
     for (int n = 0; n < 60; n++) {
         struct jpeg_spec spec = random_spec(&f->random);
         spec.height = random_between(&f->random, 1, 600);
         struct bytes file = make_jpeg(&spec), item = make_item(f, &file);
-        for (int most = 1; most <= 8; most++) {
-            struct hr_region r = random_region(&f->random, spec.width, spec.height);
-            check_bands(f, &item, &r, most);
+        for (int i = 0; i < 16; i++) {
+            f->halvings = i % 4 == 3;
+            struct hr_region r = random_region(&f->random, ((spec.width - 1) >> f->halvings) + 1,
+                                               ((spec.height - 1) >> f->halvings) + 1);
+            check_shared(f, &item, &r);
         }
+        f->halvings = 0;
         free(file.data);
         free(item.data);
     }
 }
 
-/* Files without an index cannot be read from the middle. */
-static void files_are_one_band(void **state)
+/* A whole image takes the memory of its pixels and of the samples of a band. */
+static void check_memory(const struct bytes *item)
 {
-    const struct hr_image_info info = {.format = HR_IMAGE_JPEG, .width = 500, .height = 500};
-    const struct hr_region r = {1, 2, 300, 400};
-    struct hr_region part[8];
-    (void)state;
-    assert_int_equal(hr__decoder_bands(&info, &r, 8, part), 1);
-    assert_memory_equal(&part[0], &r, sizeof r);
+    struct hr__decoder *decoder;
+    struct hr_image_info info;
+    struct hr__planar out;
+    assert_int_equal(hr__decoder_create(&decoder, NULL), 0);
+    assert_int_equal(hr__decoder_info(decoder, item->data, item->length, &info, NULL), 0);
+    const struct hr_region whole = {0, 0, info.width, info.height};
+    assert_int_equal(
+        hr__decoder_region(decoder, item->data, item->length, &info, &whole, &out, NULL), 0);
+    size_t pixels = 3 * (size_t)out.stride * (size_t)out.height;
+    assert_true(hr__decoder_memory(decoder) < pixels + (9 << 18));
+    hr__decoder_destroy(&decoder);
+}
+
+/* Large enough for several bands of the forms that the decoder cuts into bands itself. */
+static void other_forms_are_shared(void **state)
+{
+    static const enum hr_form form[2] = {HR_FORM_COEFFICIENTS, HR_FORM_PLANES};
+    struct indexed_fixture *f = *state;
+    for (int n = 0; n < 6; n++) {
+        struct jpeg_spec spec = random_spec(&f->random);
+        struct hr_item item;
+        spec.width = random_between(&f->random, 1100, 1300);
+        spec.height = random_between(&f->random, 1100, 1300);
+        spec.content = CONTENT_PICTURE;
+        struct bytes file = make_jpeg(&spec);
+        assert_int_equal(
+            hr_converter_run(f->converter, form[n % 2], file.data, file.length, &item, NULL), 0);
+        const struct bytes bytes = {(uint8_t *)item.bytes, item.length};
+        for (int i = 0; i < 3; i++) {
+            struct hr_region r = random_region(&f->random, spec.width, spec.height);
+            if (!i)
+                r = (struct hr_region){0, 0, spec.width, spec.height};
+            check_shared(f, &bytes, &r);
+        }
+        free(file.data);
+        check_memory(&bytes);
+    }
+}
+
+/* The parts of a shared region do not fall back: an index that does not fit, or damage, makes the
+ * one part fail that meets it. */
+static void parts_fail_alone(void **state)
+{
+    struct indexed_fixture *f = *state;
+    struct jpeg_spec spec = random_spec(&f->random);
+    spec.width = spec.height = 512;
+    spec.components = 1;
+    spec.h[0] = spec.v[0] = 1;
+    spec.restart = 0;
+    struct bytes file = make_jpeg(&spec), item = make_item(f, &file);
+    struct hr__indexed opened;
+    struct hr__shared_region s = {
+        .bytes = item.data, .length = item.length, .region = {0, 0, 512, 512}};
+    struct hr__planar out;
+    assert_int_equal(hr__indexed_open(&opened, item.data, item.length, NULL), 0);
+    assert_int_equal(hr__decoder_info(f->items, item.data, item.length, &s.info, NULL), 0);
+    s.out = make_planes(&s.region);
+    /* the DC coefficient of the first point of the row of MCUs 40 */
+    uint8_t *point = item.data + (opened.index.points - item.data) + 40 * 4 * HR__POINT_BYTES;
+    point[4] ^= 1;
+    assert_int_equal(hr__decoder_band(f->items, &s, 0, 312), 0);
+    assert_int_equal(hr__decoder_band(f->items, &s, 320, 512), -EBADMSG);
+    assert_int_equal(hr__decoder_band(f->items, &s, 328, 512), 0);
+    struct rows_test t = {.random = &f->random, .end = 512};
+    const struct hr__row_claims claims = {claim_rows, &t};
+    assert_int_equal(hr__decoder_shared(f->items, &s, &claims), -EBADMSG);
+    assert_int_equal(
+        hr__decoder_region(f->items, item.data, item.length, &s.info, &s.region, &out, NULL), 0);
+    free(s.out.plane[0]);
+    free(file.data);
+    free(item.data);
+}
+
+static void small_regions_and_files_are_not_shared(void **state)
+{
+    struct indexed_fixture *f = *state;
+    struct hr__shared_region s;
+    struct hr_image_info info = {.format = HR_IMAGE_JPEG, .width = 2048, .height = 2048};
+    struct hr_region r = {0, 0, 2048, 2048};
+    assert_false(hr__decoder_share(f->items, NULL, 0, &info, &r, &s));
+    info.format = HR_IMAGE_PNG;
+    assert_false(hr__decoder_share(f->items, NULL, 0, &info, &r, &s));
+    info.format = HR_IMAGE_INDEXED;
+    assert_true(hr__decoder_share(f->items, NULL, 0, &info, &r, &s));
+    assert_memory_equal(&s.region, &r, sizeof r);
+    assert_false(hr__decoder_share(f->files, NULL, 0, &info, &r, &s)); /* libjpeg-turbo alone */
+    r.height = 511;
+    assert_false(hr__decoder_share(f->items, NULL, 0, &info, &r, &s));
 }
 
 static void halved_images_are_exact(void **state)
@@ -268,11 +410,12 @@ static void halved_images_are_exact(void **state)
         free(item.data);
     }
     f->halvings = 0;
-    assert_true(by_index > 45); /* some samplings are left to libjpeg */
+    assert_true(by_index > 45); /* the others have samplings that only libjpeg decodes */
 }
 
-/* A changed bit of any point, or of the headers. Not with restart markers, which hide a wrong DC
- * coefficient from the next point: there only the container's checksum tells. */
+/* Changes a bit of a point or of the headers. Without restart markers: they reset the DC
+ * coefficients, so the next point does not reveal a wrong one; there only the container's checksum
+ * detects it. */
 static void wrong_points_are_found(void **state)
 {
     struct indexed_fixture *f = *state;
@@ -286,7 +429,7 @@ static void wrong_points_are_found(void **state)
             struct hr_region r = random_region(&f->random, spec.width, spec.height);
             size_t bit = (size_t)next_random(&f->random) % (head * 8);
             if (bit / 8 == offsetof(struct hr__item_header, orientation))
-                continue; /* concerns no pixel here */
+                continue; /* changes no pixel here */
             item.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
             refused += !check_region(f, &file, &item, &r);
             item.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
@@ -316,12 +459,71 @@ static void other_files_are_refused(void **state)
     }
 }
 
+/* Makes the points of a file, with streams that guess where at least `least` bytes are skipped.
+ * Returns 0 if there are none; else the caller frees *points. */
+static size_t make_points(struct indexed_fixture *f, const struct bytes *file, size_t least,
+                          uint8_t **points)
+{
+    struct hr__encoded in = {.bytes = file->data, .length = file->length};
+    struct hr__scan_grid grid;
+    *points = NULL;
+    hr__baseline_set_guess(f->baseline, least);
+    if (setjmp(f->library.escape)) {
+        jpeg_destroy_decompress(&f->library.cinfo);
+        return 0;
+    }
+    hr__jpeg_read_header(&f->library, &in);
+    assert_true(hr__baseline_grid(f->baseline, &f->library.cinfo, &grid));
+    *points = calloc(grid.points, HR__POINT_BYTES);
+    int made = hr__baseline_points(f->baseline, &f->library.cinfo, *points);
+    jpeg_destroy_decompress(&f->library.cinfo);
+    return made ? grid.points * HR__POINT_BYTES : 0;
+}
+
+/* Several streams that guess make the index that one makes, and refuse what it refuses. */
+static void guesses_change_nothing(void **state)
+{
+    static const size_t least[3] = {0, 300, 5000};
+    struct indexed_fixture *f = *state;
+    int refused = 0;
+    for (int n = 0; n < 90; n++) {
+        struct jpeg_spec spec = random_spec(&f->random);
+        spec.width = random_between(&f->random, 1, 900);
+        spec.height = random_between(&f->random, 1, 900);
+        spec.quality = n % 3 ? random_between(&f->random, 5, 100) : 95;
+        spec.restart *= n % 4 == 0;
+        struct bytes file = make_jpeg(&spec);
+        for (int damages = 0; damages < 4; damages++) {
+            uint8_t *alone, *guessed;
+            size_t bytes = make_points(f, &file, SIZE_MAX, &alone);
+            refused += !bytes;
+            for (int i = 0; i < 3; i++) {
+                assert_int_equal(make_points(f, &file, least[i], &guessed), bytes);
+                if (bytes)
+                    assert_memory_equal(alone, guessed, bytes);
+                free(guessed);
+            }
+            free(alone);
+            file.data[random_between(&f->random, (int)file.length / 2, (int)file.length - 1)] ^=
+                (uint8_t)random_between(&f->random, 1, 255);
+        }
+        free(file.data);
+    }
+    assert_in_range(refused, 30, 270);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(regions_are_exact),      cmocka_unit_test(halved_images_are_exact),
-        cmocka_unit_test(bands_are_exact),        cmocka_unit_test(files_are_one_band),
-        cmocka_unit_test(wrong_points_are_found), cmocka_unit_test(other_files_are_refused),
+        cmocka_unit_test(regions_are_exact),
+        cmocka_unit_test(guesses_change_nothing),
+        cmocka_unit_test(halved_images_are_exact),
+        cmocka_unit_test(shared_regions_are_exact),
+        cmocka_unit_test(other_forms_are_shared),
+        cmocka_unit_test(parts_fail_alone),
+        cmocka_unit_test(small_regions_and_files_are_not_shared),
+        cmocka_unit_test(wrong_points_are_found),
+        cmocka_unit_test(other_files_are_refused),
     };
     return cmocka_run_group_tests_name("codec-indexed", tests, set_up, tear_down);
 }

@@ -1,7 +1,7 @@
 /*
- * JPEG regions against libjpeg's own full decode, cropped: no pixel may differ,
- * for any sampling, scan structure, size, quality, restart interval or region.
- * Regions of halved images likewise, against libjpeg's own scaled decode.
+ * Compares regions of JPEG files with libjpeg's decode of the whole image: no pixel may differ, for
+ * any sampling, scan structure, size, quality, restart interval or region. Compares regions of
+ * halved images with libjpeg's own scaled decode.
  */
 #include "../test.h"
 #include "images.h"
@@ -76,7 +76,7 @@ static struct jpeg_spec random_spec(struct jpeg_fixture *f, const struct samplin
     return spec;
 }
 
-/* Region number `n` of an image: the first ones are the borders' cases. */
+/* Returns region number `n` of an image: first the cases at the borders, then random ones. */
 static struct hr_region numbered_region(struct jpeg_fixture *f, int n, int width, int height)
 {
     struct hr_region r = {0, 0, width, height};
@@ -195,7 +195,7 @@ static void separate_scans_are_exact(void **state)
     sweep(*state, SCANS_SEPARATE, 6, 80);
 }
 
-/* Scans that stop short of full precision make libjpeg smooth across blocks. */
+/* If scans lack the full precision, libjpeg smooths across blocks. */
 static void smoothed_regions_are_exact(void **state)
 {
     sweep(*state, SCANS_INCOMPLETE, 8, 120);

@@ -1,10 +1,11 @@
 /*
- * Some thousand damaged JPEG and PNG files, the same in every run, as input of the fuzz target: no
- * crash, and an image that still decodes as a whole decodes by region to the same pixels.
+ * Runs thousands of damaged files of each format, the same in every run, through the fuzz target:
+ * it does not crash, and regions of an image that still decodes have the pixels of the whole.
  */
 #include "../test.h"
-#include "images.h"
+#include "webp_images.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +30,7 @@ static struct bytes mutate(const struct bytes *file, uint64_t *random)
     struct bytes out = {malloc(2 * file->length + 8), file->length};
     memcpy(out.data, file->data, file->length);
     for (int n = random_between(random, 1, 4); n; n--) {
-        /* Headers are short; half of the changes go there. */
+        /* Headers are short, so half of the changes go there. */
         int last = (int)out.length - 1;
         int at = random_between(random, 0, last < 400 || next_random(random) % 2 ? last : 400);
         int length = random_between(random, 1, 40);
@@ -128,9 +129,57 @@ static void damaged_pngs(void **state)
     }
 }
 
+static void damaged_webps(void **state)
+{
+    static const struct webp_spec specs[] = {
+        {.width = 40, .height = 33, .quality = 60},
+        {.width = 33, .height = 41, .quality = 30, .simple_filter = 1, .partitions = 2},
+        {.width = 35, .height = 24, .quality = 70, .alpha = 1},
+        {.width = 23, .height = 24, .quality = 70, .lossless = 1, .alpha = 1},
+    };
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+        struct bytes file = make_webp(&specs[i]);
+        struct bytes animation = make_webp_animation(&file, 60, 50, 4, 6);
+        try_mutations(&file, 300 + i);
+        try_mutations(&animation, 400 + i);
+        free(animation.data);
+        free(file.data);
+    }
+}
+
+/* A file of tests/golden/codec. */
+static struct bytes read_golden(const char *name)
+{
+    const char *root = getenv("HEADRACE_SOURCE_ROOT");
+    struct bytes file = {malloc(65536), 0};
+    char path[4096];
+    snprintf(path, sizeof path, "%s/tests/golden/codec/%s", root ? root : ".", name);
+    FILE *from = fopen(path, "rb");
+    if (!from)
+        fail_msg("cannot open %s", path);
+    file.length = fread(file.data, 1, 65536, from);
+    fclose(from);
+    return file;
+}
+
+static void damaged_others(void **state)
+{
+    static const char *const names[] = {"palette1.bmp", "palette4.bmp", "palette8.bmp",
+                                        "rgb565.bmp",   "rgb24.bmp",    "rgba32.bmp",
+                                        "rle4.bmp",     "rle8.bmp",     "global.gif",
+                                        "tones.pgm",    "rgb.ppm",      "local-interlaced.gif"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct bytes file = read_golden(names[i]);
+        for (uint64_t seed = 0; seed < 4; seed++)
+            try_mutations(&file, 500 + 4 * i + seed);
+        free(file.data);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(damaged_jpegs),
-                                       cmocka_unit_test(damaged_pngs)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(damaged_others), cmocka_unit_test(damaged_jpegs),
+        cmocka_unit_test(damaged_pngs), cmocka_unit_test(damaged_webps)};
     return cmocka_run_group_tests_name("codec-mutations", tests, NULL, NULL);
 }

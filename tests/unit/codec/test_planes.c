@@ -1,7 +1,7 @@
 /*
- * Items of planes: pixels of whole images and regions are libjpeg-turbo's for
- * every sampling, through the decoder and out of items in blocks of exactly their
- * size; damaged headers and sizes are refused; memory failures.
+ * Items of the form `planes`. Whole images and regions have libjpeg-turbo's pixels for every
+ * sampling; items lie in allocations of exactly their size. Damaged headers and sizes are refused.
+ * Also failed allocations.
  */
 #include "../test.h"
 #include "components.h"
@@ -19,7 +19,7 @@ static const int samplings[] = {0, 111, 211, 121, 221, 411, 421, 141, 241, 311, 
 
 enum { SAMPLINGS = sizeof samplings / sizeof samplings[0] };
 
-/* The format as its header describes it, written apart from the code under test. */
+/* Writes an item as planes.h describes it, without the code under test. */
 static struct bytes make_item(const struct bytes *file)
 {
     struct components from;
@@ -132,7 +132,7 @@ static void assert_refused(const struct bytes *item, int code)
     assert_int_equal(hr__decoder_create(&decoder, NULL), 0);
     assert_int_equal(hr__decoder_info(decoder, item->data, item->length, &info, &error), code);
     assert_int_equal(error.code, code);
-    assert_true(strstr(error.message, "make it anew") != NULL);
+    assert_true(strstr(error.message, "convert the file again") != NULL);
     hr__decoder_destroy(&decoder);
 }
 
@@ -141,7 +141,8 @@ static void damaged_items_are_refused(void **state)
     static const struct {
         int at, value, code;
     } bytes[] = {
-        {4, 2, -ENOTSUP},   /* version */
+        {4, 3, -ENOTSUP},   /* version */
+        {4, 2, -EBADMSG},   /* the version of R, G and B without the flag */
         {6, 2, -EBADMSG},   /* components */
         {6, 1, -EBADMSG},   /* grey with subsampling */
         {7, 9, -EBADMSG},   /* orientation */
@@ -151,7 +152,8 @@ static void damaged_items_are_refused(void **state)
         {12, 20, -EBADMSG}, /* height */
         {16, 1, -EBADMSG},  /* sampling */
         {17, 3, -EBADMSG},  /* sampling */
-        {18, 1, -EBADMSG},  /* the coefficients' flag */
+        {18, 1, -EBADMSG},  /* a flag of coefficients */
+        {18, 4, -EBADMSG},  /* R, G and B in the version without them */
         {19, 1, -EBADMSG},  /* reserved */
         {24, 0, -EBADMSG},  /* bytes */
         {31, 1, -EBADMSG},  /* bytes */
@@ -212,11 +214,11 @@ static void no_memory_is_an_error(void **state)
         hr__decoder_destroy(&decoder);
         assert_int_equal(hr__allocated(HR__TAG_CODEC), 0);
     }
-    assert_int_equal(failures, 4); /* the state, its ycc, the pixels, the rows in between */
+    assert_int_equal(failures, 4); /* the state, its ycc, the pixels, the intermediate rows */
     free(item.data);
 }
 
-/* Some thousand changed items, the same in every run. */
+/* Thousands of changed items, the same in every run. */
 static void changed_items_are_safe(void **state)
 {
     struct bytes item = small_item();

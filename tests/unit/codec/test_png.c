@@ -163,7 +163,7 @@ static void every_cut_is_found(void **state)
         struct bytes file = make_png(&spec, NULL);
         struct hr_image_info info;
         struct hr_error error;
-        /* 12: IEND, which Pillow does not require either. */
+        /* The last 12 bytes are IEND, which Pillow does not require either. */
         for (size_t cut = 13; cut <= file.length; cut++) {
             struct bytes part = {malloc(file.length - cut), file.length - cut};
             memcpy(part.data, file.data, part.length);
@@ -195,7 +195,7 @@ static void ancillary_chunks_cost_nothing(void **state)
     free(junk);
 }
 
-/* A new decoder; each allocation of an info and a decode fails in turn. */
+/* Each allocation of a new decoder, for info and for a decode, fails in turn. */
 static void failing_allocations_are_reported(void **state)
 {
     struct png_spec spec = {.width = 50, .height = 40, .depth = 8, .type = 3, .palette = 16};

@@ -1,7 +1,7 @@
 /*
- * Progressive files rewritten as baseline ones: the coefficients and all metadata stay, whatever
- * the sampling and the scans; what cannot be rewritten is refused. As items of the form indexed
- * they have the pixels of the progressive file.
+ * Rewrites progressive files as baseline files. Coefficients and all metadata stay the same, for
+ * all samplings and scans; files that cannot be rewritten are refused. Items of the form `indexed`
+ * made this way have the pixels of the progressive file.
  */
 #include "../test.h"
 #include "components.h"
@@ -110,7 +110,7 @@ static void coefficients_stay(void **state)
         }
 }
 
-/* The APPn and COM segments one after the other. */
+/* Returns the APPn and COM segments, joined. */
 static struct bytes metadata_of(const struct bytes *file)
 {
     struct bytes all = {malloc(file->length), 0};
@@ -126,7 +126,7 @@ static struct bytes metadata_of(const struct bytes *file)
     return all;
 }
 
-/* Cuts out the segment at the file's beginning, JFIF's or Adobe's. */
+/* Removes the file's first segment, which is JFIF's or Adobe's. */
 static void cut_first_segment(struct bytes *file)
 {
     size_t length = 2u + (size_t)(file->data[4] << 8 | file->data[5]);
@@ -161,7 +161,7 @@ static void metadata_stays(void **state)
         memcpy(block.data + 6, exif.data, exif.length);
         memset(profile, n, 65533);
         memcpy(profile, "ICC_PROFILE\0\1\1", 14);
-        if (n % 3 == 0) /* no JFIF: the colours follow from what else there is */
+        if (n % 3 == 0) /* without JFIF, other segments determine the colours */
             cut_first_segment(&file);
         insert_payload(&file, 0xE2, profile, n % 4 ? 500 : 65533);
         insert_payload(&file, 0xFE, "a comment", 9);
@@ -206,7 +206,7 @@ static void others_are_refused(void **state)
     const struct hr__encoded in = {.bytes = file.data, .length = file.length};
     struct hr__transcoded out;
     assert_int_equal(hr__jpeg_to_baseline(f->transcoder, &in, 0, &out, NULL), 0);
-    assert_ptr_equal(out.bytes, file.data); /* it is baseline already */
+    assert_ptr_equal(out.bytes, file.data); /* baseline files are returned as they are */
     assert_int_equal(out.length, file.length);
     is_refused(f, &file, file.length - 1, -ENOSPC, "more than");
     free(file.data);
@@ -215,7 +215,7 @@ static void others_are_refused(void **state)
     is_refused(f, &file, 0, -ENOTSUP, "not saved whole");
     free(file.data);
     spec.scans = SCANS_ALONE;
-    spec.h[0] = spec.v[0] = 3; /* 11 blocks in an MCU of one scan */
+    spec.h[0] = spec.v[0] = 3; /* one scan of all components would have 11 blocks in an MCU */
     file = make_jpeg(&spec);
     is_refused(f, &file, 0, -ENOTSUP, "cannot be written");
     free(file.data);
@@ -229,7 +229,7 @@ static void others_are_refused(void **state)
         is_refused(f, &part, 0, -EBADMSG, "");
         free(part.data);
     }
-    struct bytes again = rewrite(f, &file); /* nothing of the failures is left */
+    struct bytes again = rewrite(f, &file); /* the failures leave no trace */
     assert_int_equal(again.length, made.length);
     assert_memory_equal(again.data, made.data, made.length);
     free(again.data);
@@ -263,7 +263,7 @@ static void check_regions(struct rewriting *f, const struct bytes *item, const s
     free(reference);
 }
 
-/* Files of all kinds, baseline and progressive, as indexed items. */
+/* Indexed items of all kinds of file, baseline and progressive. */
 static void indexed_items_are_exact(void **state)
 {
     struct rewriting *f = *state;

@@ -1,8 +1,7 @@
 /*
- * Upsampling and colour: whole images and random regions of them are
- * libjpeg-turbo's pixels for every sampling and size; every instruction set gives
- * the same; nothing is read but the windows and the slack behind them; memory
- * failures.
+ * Upsampling and colour conversion. Whole images and random regions have libjpeg-turbo's pixels for
+ * every sampling and size, on every instruction set. Only the windows and the slack after them are
+ * read. Also failed allocations.
  *
  * With --time it prints microseconds per crop of each version instead.
  */
@@ -40,7 +39,8 @@ static const struct jpeg_spec samplings[] = {
 
 enum { SAMPLINGS = sizeof samplings / sizeof samplings[0], SLACK = 64 };
 
-/* A block that ends where it may be read, so that a sanitizer sees a byte more. */
+/* Copies a window to an allocation that ends with the last readable byte, so that a sanitizer
+ * detects a read past it. */
 static uint8_t *copy_window(const struct components *from, int c, const struct hr_region *window)
 {
     size_t w = (size_t)window->width, h = (size_t)window->height;
@@ -71,7 +71,7 @@ static void planar_free(struct hr__planar *planar)
         free(planar->plane[c]);
 }
 
-/* The region out of windows that hold `margin` samples more than they must. */
+/* Checks a region converted from windows with `margin` more samples than it needs. */
 static int region_is_exact(struct hr__ycc *ycc, const struct components *from,
                            const uint8_t *reference, const struct hr_region *region, int margin)
 {
@@ -147,7 +147,7 @@ static void pixels_are_libjpegs(void **state)
     uint64_t random = 77;
     make_versions(ycc);
     for (int s = 0; s < SAMPLINGS; s++) {
-        /* Every small size: those where libjpeg replicates, and edges of blocks. */
+        /* Every small size: libjpeg replicates chroma in some of them, and blocks end there. */
         for (int n = 1; n <= 36; n++) {
             image_is_exact(ycc, s, n, random_between(&random, 1, 20), next_random(&random));
             image_is_exact(ycc, s, random_between(&random, 1, 20), n, next_random(&random));
@@ -159,7 +159,7 @@ static void pixels_are_libjpegs(void **state)
     free_versions(ycc);
 }
 
-/* libjpeg's table, written apart from the code under test. */
+/* libjpeg's conversion, independent of the code under test. */
 static int libjpeg_channel(int channel, int y, int cb, int cr)
 {
     double add = channel == 0   ? 91881.0 * (cr - 128)
@@ -183,7 +183,8 @@ static void every_colour_is_exact(void **state)
             hr__ycc_kernels((enum hr__isa)isa)
                 ->same(&row, (const uint8_t *const[2]){chroma[0], chroma[1]});
             for (int c = 0; c < 3; c++) {
-                /* Two luma values tell the sum; the others follow by adding and clamping. */
+                /* Two luma values show the chroma term; all others follow by adding it and
+                 * clamping. */
                 int low = libjpeg_channel(c, 0, cb, cr), high = libjpeg_channel(c, 255, cb, cr);
                 int add = low ? low : high - 255;
                 for (int i = 0; i < 256; i++) {
@@ -220,7 +221,7 @@ static void no_memory_is_an_error(void **state)
     assert_int_equal(hr__ycc_run(ycc, &planes, &region, &out, &error), -ENOMEM);
     assert_int_equal(error.code, -ENOMEM);
     hr__alloc_fail_at(0, 0);
-    /* It is fit for another try. */
+    /* The object is still usable. */
     assert_int_equal(hr__ycc_run(ycc, &planes, &region, &out, NULL), 0);
     assert_true(hr__ycc_memory(ycc) > 128);
     planar_free(&out);

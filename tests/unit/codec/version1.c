@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tables that are the same for all images. */
+/* Tables for all images. */
 struct version1_tables {
-    uint64_t zigzag[8][256]; /* for a row and a bit map of its columns: the map in zigzag order */
+    uint64_t zigzag[8][256]; /* by row and bit map of its columns: the map in zigzag order */
     uint64_t need[256];      /* index: value + 128. 1 in byte w - 1 if the value needs w bits, in
                               * byte 7 if it needs more than 7 */
 };
@@ -81,7 +81,7 @@ static inline void gather(struct version1_group *g, const struct version1_tables
     g->needs = needs;
 }
 
-/* The best width of a group and its cost in bits, with exceptions and without. */
+/* The best width of a group of values, and the bits that it takes, with and without exceptions. */
 struct version1_choice {
     unsigned width, bits, exceptions;
     unsigned whole, whole_bits; /* without exceptions; huge if impossible */
@@ -109,9 +109,9 @@ static inline struct version1_choice choose(const struct version1_group *g)
 
 /* A bit stream, from the lowest bit on. */
 struct version1_bits {
-    uint8_t *at;    /* the byte of the next bit */
+    uint8_t *at;    /* of the next bit */
     uint64_t word;  /* bits of that byte written so far */
-    unsigned count; /* their number, 0..7 */
+    unsigned count; /* how many of them, 0..7 */
 };
 
 /* Joins four numbers of w <= 7 bits that are 16 bits apart. */
@@ -227,7 +227,7 @@ static int write_row(struct version1_item *item, int component, uint32_t y, int1
     return 0;
 }
 
-/* Sizes of the index, in entries, and of all blocks. */
+/* Sizes of the index (entries) and of all blocks (bytes). */
 static void count(const struct hr__coefficients *c, size_t *rows, size_t *groups, size_t *blocks)
 {
     *rows = *groups = *blocks = 0;

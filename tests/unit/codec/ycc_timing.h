@@ -1,8 +1,7 @@
 /*
- * Times the versions of upsampling and colour: random-resized crops (mean area
- * 0.42) of 500x375 images, out of planes that lie in memory as the items of the
- * form `planes` do, into one block of pixels. `cold`: 231 images, two crops of
- * each; `warm`: 8 images, which stay in the last-level cache.
+ * Times the versions of upsampling and colour conversion: random crops (mean area 0.42) of 500x375
+ * images, read from planes in the layout of the form `planes`, written to one block of memory.
+ * `cold`: 231 images, two crops of each; `warm`: 8 images, which stay in the last-level cache.
  */
 #ifndef HR_TEST_YCC_TIMING_H
 #define HR_TEST_YCC_TIMING_H
@@ -15,7 +14,7 @@
 
 enum { IMAGES = 231, CROPS = 462, PASSES = 7, WIDTH = 500, HEIGHT = 375 };
 
-/* Area 0.08..1 of the image, ratio 3/4..4/3. */
+/* Returns a random crop: area 0.08..1 of the image, ratio 3/4..4/3. */
 static struct hr_region timing_crop(struct hr__random *r)
 {
     for (;;) {
@@ -43,7 +42,7 @@ struct ycc_timing {
     uint8_t *out; /* three planes */
 };
 
-/* Microseconds of a pass over all crops, per crop. */
+/* Returns the microseconds per crop of a pass over all crops. */
 static double time_pass(struct hr__ycc *ycc, const struct ycc_timing *t)
 {
     struct hr__random r;

@@ -1,8 +1,8 @@
 /* See fixture.h. */
 #include "fixture.h"
+#include "wrapped.h"
 
 #include "base/memory.h"
-#include "storage/reader.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,15 +19,6 @@
 void (*fixture_before_prepare)(uint64_t index);
 void (*fixture_before_read)(const char *path);
 void (*fixture_before_bytes)(const void *bytes, size_t length);
-
-int __real_hr_preparer_run(struct hr_preparer *preparer, const struct hr_recipe *recipe,
-                           const void *bytes, size_t length, const struct hr_draw_key *key,
-                           void *out, struct hr_error *error);
-int __wrap_hr_preparer_run(struct hr_preparer *preparer, const struct hr_recipe *recipe,
-                           const void *bytes, size_t length, const struct hr_draw_key *key,
-                           void *out, struct hr_error *error);
-int __real_hr__read_file(struct hr__read *read, uint64_t max_bytes);
-int __wrap_hr__read_file(struct hr__read *read, uint64_t max_bytes);
 
 int __wrap_hr_preparer_run(struct hr_preparer *preparer, const struct hr_recipe *recipe,
                            const void *bytes, size_t length, const struct hr_draw_key *key,

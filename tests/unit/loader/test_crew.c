@@ -362,7 +362,8 @@ static void wait_for_conversions(void)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         hr_loader_get_stats(yards[0].publisher, &one);
         hr_loader_get_stats(yards[1].publisher, &two);
-    } while (one.cache_waiting);
+        /* The counters follow a moment after the items. */
+    } while (one.cache_waiting || one.converted + two.converted < one.cache_coefficients);
     assert_true(one.cache_coefficients > 0);
     assert_int_equal(one.converted + two.converted, one.cache_coefficients);
     assert_int_equal(one.cache_encoded + one.cache_coefficients, SAMPLES);

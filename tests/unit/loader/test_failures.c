@@ -211,8 +211,7 @@ static void test_skip(void **state)
         if (index % 4 == 0)
             assert_int_equal(first.skipped[listed++], index);
         for (uint32_t attempt = 0; index % 4 == 0; attempt++)
-            index =
-                hr__order_at(order, hr__order_replacement(SAMPLES, FIXTURE_SEED, 1, p, attempt));
+            index = hr__order_at(order, hr_order_replacement(SAMPLES, FIXTURE_SEED, 1, p, attempt));
         assert_int_equal(first.indices[p], index);
     }
     hr__order_destroy(&order);

@@ -272,7 +272,7 @@ static void test_empty_epoch_after_a_dropped_one(void **state)
     options.external_order = 1;
     options.threads = 2;
     options.batches_ahead = 1;
-    options.wait_ms = 60000; /* only makes a hang a failure */
+    options.wait_ms = 600000; /* only makes a hang a failure */
     struct hr_loader *loader = fixture_loader(&fixture, &options);
     for (uint64_t epoch = 0; epoch < 40; epoch += 4) {
         assert_int_equal(hr_loader_start_epoch(loader, epoch, &error), 0);

@@ -119,9 +119,10 @@ static int teardown(void **state)
 /* Returns the number of segments. */
 static int segments(void)
 {
-    char command[160];
+    char command[200];
     int count = -1;
-    snprintf(command, sizeof command, "find %s -type f -name '*.*' | wc -l", shm);
+    snprintf(command, sizeof command,
+             "find %s -type f -name '*.*' -not -path '*-loaders/*' | wc -l", shm);
     FILE *f = popen(command, "r");
     assert_non_null(f);
     assert_int_equal(fscanf(f, "%d", &count), 1);
@@ -644,8 +645,8 @@ static void test_warm(void **state)
         assert_int_equal(report.cached, SAMPLES);
         assert_int_equal(report.read_bytes, bytes);
         assert_int_equal(report.bad, 0);
-        assert_int_equal(report.items_of_form[f == HR_FORM_AUTO ? HR_FORM_COEFFICIENTS : f],
-                         SAMPLES);
+        /* There is room for the largest form, so `auto` chooses the fastest. */
+        assert_int_equal(report.items_of_form[f == HR_FORM_AUTO ? HR_FORM_PLANES : f], SAMPLES);
         assert_true(report.used_bytes > bytes / 2);
         assert_int_equal(warm(spec, &report, NULL), 0);
         assert_int_equal(report.cached, SAMPLES);
@@ -658,20 +659,28 @@ static void test_warm(void **state)
     }
 }
 
+static uint64_t items_of(const struct hr_cache_warm_report *report)
+{
+    uint64_t items = 0;
+    for (int f = 0; f < HR_FORMS; f++)
+        items += report->items_of_form[f];
+    return items;
+}
+
 /* Samples that do not fit are not read repeatedly. Those that fit are there, and the rest of the
- * space is used for larger forms. */
+ * space is used for larger forms; which, depends on how fast they were measured. */
 static void test_warm_part(void **state)
 {
     struct hr_cache_warm_report report;
     uint64_t bytes = all_bytes();
-    for (int tenths = 3; tenths <= 11; tenths += 4) {
+    for (int tenths = 3; tenths <= 23; tenths += 4) {
         char spec[96];
         snprintf(spec, sizeof spec, "shm:part%d?size=64MiB&share=%.6f", tenths,
                  (double)bytes * tenths / 10 / (64 << 20));
         assert_int_equal(warm(spec, &report, NULL), 0);
         assert_true(report.used_bytes <= bytes * (unsigned)tenths / 10 + 64);
         assert_true(report.used_bytes >= bytes * (unsigned)tenths / 10 * 9 / 10);
-        assert_int_equal(report.items[0] + report.items[1] + report.items[2], report.cached);
+        assert_int_equal(items_of(&report), report.cached);
         assert_true(tenths < 10 || report.cached == SAMPLES);
         job_of(0, spec);
         run_one(0);

@@ -47,8 +47,9 @@ void world_text(const struct world *w, int rank, char *out, size_t room)
     int at = snprintf(out, room, "memcached:");
     for (int i = 0; i < w->hosts; i++)
         at += snprintf(out + at, room - (size_t)at, "%s%s", i ? "," : "", w->servers[i].address);
-    snprintf(out + at, room - (size_t)at, "?%s&self=%d", w->rest,
-             rank / w->ranks_a_host % w->hosts);
+    /* Servers of a busy machine may be slow: only a test of timeouts has a short one. */
+    snprintf(out + at, room - (size_t)at, "?%s%s&self=%d", w->rest,
+             strstr(w->rest, "&timeout=") ? "" : "&timeout=20s", rank / w->ranks_a_host % w->hosts);
 }
 
 void world_open(struct world *w)

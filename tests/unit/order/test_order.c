@@ -42,6 +42,20 @@ static void every_sample_once(void **state)
     assert_int_equal(hr__allocated(HR__TAG_ORDER), 0);
 }
 
+static void filling_gives_the_same(void **state)
+{
+    struct hr_error error;
+    for (int shuffle = 0; shuffle < 2; shuffle++) {
+        uint64_t filled[1000];
+        struct hr__order *order = make(1000, shuffle, 7, 3);
+        assert_int_equal(hr_order_fill(filled, 1000, shuffle, 7, 3, &error), 0);
+        for (uint64_t p = 0; p < 1000; p++)
+            assert_int_equal(filled[p], hr__order_at(order, p));
+        hr__order_destroy(&order);
+    }
+    assert_int_equal(hr__allocated(HR__TAG_ORDER), 0);
+}
+
 static void unshuffled_is_identity_without_memory(void **state)
 {
     struct hr__order *order = make(UINT64_C(1) << 40, 0, 1, 2);
@@ -193,17 +207,17 @@ static void replacement_walks_all_others(void **state)
             uint64_t n = counts[c];
             unsigned char seen[128] = {0};
             for (uint32_t attempt = 0; attempt < n - 1; attempt++) {
-                uint64_t other = hr__order_replacement(n, 3, 4, position, attempt);
+                uint64_t other = hr_order_replacement(n, 3, 4, position, attempt);
                 assert_true(other < n && other != position);
                 assert_int_equal(seen[other]++, 0);
             }
         }
-    assert_int_equal(hr__order_replacement(1, 3, 4, 0, 0), 0);
-    assert_int_equal(hr__order_replacement(1, 3, 4, 0, 7), 0);
+    assert_int_equal(hr_order_replacement(1, 3, 4, 0, 0), 0);
+    assert_int_equal(hr_order_replacement(1, 3, 4, 0, 7), 0);
     /* Numbers near 2^64 neither overflow nor leave the range. */
     for (uint32_t attempt = 0; attempt < 100; attempt++) {
         uint64_t n = UINT64_MAX;
-        uint64_t other = hr__order_replacement(n, 1, 2, n - 1, UINT32_MAX - attempt);
+        uint64_t other = hr_order_replacement(n, 1, 2, n - 1, UINT32_MAX - attempt);
         assert_true(other < n - 1);
     }
 }
@@ -214,9 +228,9 @@ static void replacement_is_uniform(void **state)
     enum { N = 20, DRAWS = 40000 };
     unsigned count[N] = {0}, moved = 0;
     for (uint64_t epoch = 0; epoch < DRAWS; epoch++) {
-        uint64_t other = hr__order_replacement(N, 9, epoch, 6, 0);
+        uint64_t other = hr_order_replacement(N, 9, epoch, 6, 0);
         count[other]++;
-        moved += other != hr__order_replacement(N, 10, epoch, 6, 0);
+        moved += other != hr_order_replacement(N, 10, epoch, 6, 0);
     }
     assert_int_equal(count[6], 0);
     double chi = 0, expected = (double)DRAWS / (N - 1);
@@ -231,6 +245,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_sample_once),
+        cmocka_unit_test(filling_gives_the_same),
         cmocka_unit_test(unshuffled_is_identity_without_memory),
         cmocka_unit_test(four_bytes_a_sample),
         cmocka_unit_test(orders_are_uniform),

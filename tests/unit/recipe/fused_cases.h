@@ -41,8 +41,7 @@ static inline void guarded_free(struct guarded *g)
     munmap(g->map, g->map_bytes);
 }
 
-/* A planar image of which only rows and columns [0, width) x [0, height) and
- * the slack may be read. */
+/* A planar image. Reads outside its pixels, [0, width) x [0, height), and the slack trap. */
 struct image {
     struct guarded memory[3];
     struct hr__planar planar;
@@ -89,7 +88,7 @@ static inline void image_free(struct image *image)
         guarded_free(&image->memory[c]);
 }
 
-/* A random axis; *pixels: how many of the crop's were decoded, from -origin on. */
+/* Makes a random axis. *pixels: the number of decoded pixels, from -origin on. */
 static inline struct hr__axis axis_make(struct hr__random *r, int most, int *pixels,
                                         enum hr_interpolation interpolation, int antialias)
 {
@@ -107,7 +106,7 @@ static inline struct hr__axis axis_make(struct hr__random *r, int most, int *pix
     }
     hr__axis_source(&a, interpolation, antialias, &begin, &end);
     assert_true(begin >= 0 && begin < end && end <= hr__axis_pixels(&a));
-    /* Half of the time exactly the source is there; else some more around it. */
+    /* On each side, half of the time, exactly the needed pixels are decoded; else some more. */
     int before = hr__random_below(r, 2) ? (int)hr__random_below(r, 20) : 0;
     int after = hr__random_below(r, 2) ? (int)hr__random_below(r, 20) : 0;
     a.origin = before - begin;
@@ -127,7 +126,7 @@ static inline double direct_weight(double x, enum hr_interpolation interpolation
     return x < 2 ? a * x * x * x - 5 * a * x * x + 8 * a * x - 4 * a : 0;
 }
 
-/* Weights of written output j over all pixels of the crop. */
+/* Computes the weights of all pixels of the crop for the j-th output that is written. */
 static inline void direct_axis(const struct hr__axis *a, int j, enum hr_interpolation interpolation,
                                int antialias, double *weight)
 {
@@ -153,8 +152,8 @@ static inline void direct_axis(const struct hr__axis *a, int j, enum hr_interpol
         weight[p] /= sum;
 }
 
-/* The job's values before scale and shift, [3][y.count][x.count]; the caller's,
- * freed with free. */
+/* Computes the job's values before scale and shift, [3][y.count][x.count]. The caller frees
+ * them. */
 static inline double *direct_run(const struct hr__fused_job *job)
 {
     const struct hr__planar *p = job->pixels;
@@ -196,7 +195,7 @@ static inline double *direct_run(const struct hr__fused_job *job)
     return out;
 }
 
-/* Index of (channel, row, column) in a sample. */
+/* Returns the index of (channel, row, column) in a sample. */
 static inline size_t place_of(const struct hr__fused_job *job, int c, int i, int j)
 {
     size_t w = (size_t)job->x.count, h = (size_t)job->y.count;

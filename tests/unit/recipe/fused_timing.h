@@ -1,5 +1,5 @@
 /*
- * Times the versions of the fused pass: random-resized crops (mean area 0.42) of 500x375 images to
+ * Times the versions of the fused pass: random crops (mean area 0.42) of 500x375 images to
  * 224x224, written into a ring of buffers larger than the caches, as batches are. `cold`: 231
  * images, two crops of each; `warm`: 8 images, which stay in the last-level cache.
  */
@@ -10,7 +10,7 @@
 
 enum { IMAGES = 231, CROPS = 462, RING = 256, SIDE = 224, PASSES = 7 };
 
-/* Axes of one random crop: area 0.08..1 of the image, ratio 3/4..4/3. */
+/* Makes the axes of a random crop: area 0.08..1 of the image, ratio 3/4..4/3. */
 static void timing_crop(struct hr__random *r, struct hr__fused_job *job)
 {
     for (;;) {
@@ -34,7 +34,7 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Median over PASSES of microseconds per crop. */
+/* Returns the median over PASSES of the microseconds per crop. */
 static double time_one(struct hr__fused *fused, struct hr__fused_job job, struct hr__planar *images,
                        int count, uint8_t *ring)
 {

@@ -64,23 +64,29 @@ static inline struct hr_recipe *recipe_of(const struct hr_operation *operations,
     return recipe;
 }
 
-/* A whole image in memory; freed with image_free. */
+/* Makes a whole image. Free it with image_free. */
 static inline struct hr__planar image_of(int width, int height, uint64_t seed)
 {
     struct hr__planar p = {.width = width, .height = height};
     struct hr__random r;
     p.stride = (width + 63) / 64 * 64;
+    double *across = malloc((size_t)p.stride * sizeof *across);
     hr__random_init(&r, seed, 0, 0, 0);
     for (int c = 0; c < 3; c++) {
         p.plane[c] = hr__alloc_aligned(HR__TAG_CODEC, (size_t)p.stride * (size_t)height, 64);
         assert_non_null(p.plane[c]);
-        for (int y = 0; y < height; y++)
+        for (int x = 0; x < p.stride; x++)
+            across[x] = 100 * sin(x * 0.11 + c);
+        for (int y = 0; y < height; y++) {
+            double down = cos(y * 0.07 - c);
             for (int x = 0; x < p.stride; x++) {
                 /* waves with noise: every value occurs, neighbours are alike */
-                double wave = 127 + 100 * sin(x * 0.11 + c) * cos(y * 0.07 - c);
+                double wave = 127 + across[x] * down;
                 p.plane[c][y * p.stride + x] = (uint8_t)(wave + hr__random_below(&r, 29));
             }
+        }
     }
+    free(across);
     return p;
 }
 
@@ -92,7 +98,7 @@ static inline void image_free(struct hr__planar *p)
     }
 }
 
-/* A copy of `region` alone, as a decoder would return it. */
+/* Copies `region` alone, as a decoder returns it. */
 static inline struct hr__planar image_cut(const struct hr__planar *whole,
                                           const struct hr_region *region)
 {
@@ -114,12 +120,12 @@ static inline struct hr__planar image_cut(const struct hr__planar *whole,
 }
 
 enum how {
-    AS_PLANNED, /* the region, the path that the plan chose */
-    WHOLE,      /* the same path on all of the image */
-    GENERAL,    /* the general path on all of the image */
+    AS_PLANNED, /* the region, on the path that the plan chose */
+    WHOLE,      /* the whole image, on the same path */
+    GENERAL,    /* the whole image, on the general path */
 };
 
-/* Plans and runs; *fused says which path the plan chose. */
+/* Plans and runs. *fused: non-zero if the plan chose the fused path. */
 static inline void run_how(const struct hr_recipe *recipe, const struct hr__planar *whole,
                            int orientation, const struct hr_draw_key *key, enum how how, void *out,
                            int *fused)
@@ -133,11 +139,12 @@ static inline void run_how(const struct hr_recipe *recipe, const struct hr__plan
     if (hr__recipe_plan(recipe, scratch, &info, key, &plan, &region, &error))
         fail_msg("%s", error.message);
     if (fused)
-        *fused = plan->fused;
+        *fused = plan->rest.fused;
     if (how != AS_PLANNED) {
         scratch->plan.source = (struct hr_region){0, 0, plan->width, plan->height};
         scratch->plan.region = (struct hr_region){0, 0, whole->width, whole->height};
-        scratch->plan.fused &= how == WHOLE;
+        scratch->plan.rest.fused &= how == WHOLE;
+        scratch->plan.head.fused &= how == WHOLE;
         region = scratch->plan.region;
     }
     struct hr__planar pixels = image_cut(whole, &region);
@@ -147,7 +154,7 @@ static inline void run_how(const struct hr_recipe *recipe, const struct hr__plan
     hr__scratch_destroy(&scratch);
 }
 
-/* The plan of one draw, copied. */
+/* Returns a copy of the plan of one draw. */
 static inline struct hr__prepare_plan plan_of_key(const struct hr_recipe *recipe, int width,
                                                   int height, struct hr_draw_key key)
 {

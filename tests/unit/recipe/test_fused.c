@@ -202,12 +202,15 @@ static void same_size_passes_values_unchanged(void **state)
     struct hr__random r;
     hr__random_init(&r, 7, 0, 0, 0);
     assert_int_equal(hr__fused_create(&fused, NULL), 0);
-    for (int n = 0; n < 32; n++) {
+    for (int n = 0; n < 192; n++) {
         int w = 1 + (int)hr__random_below(&r, 200), h = 1 + (int)hr__random_below(&r, 60);
         struct image image = image_make(&r, w, h);
+        int x0 = (int)hr__random_below(&r, (uint64_t)w),
+            y0 = (int)hr__random_below(&r, (uint64_t)h);
         struct hr__fused_job job = {.pixels = &image.planar,
-                                    .x = {w, w, 0, w, 0, n & 1},
-                                    .y = {h, h, 0, h, 0, n >> 1 & 1},
+                                    .x = {w, w, x0, w - x0, 0, n & 1},
+                                    .y = {h, h, y0, h - y0, 0, n >> 1 & 1},
+                                    .layout = n & 32 ? HR_NHWC : HR_NCHW,
                                     .interpolation = n & 4 ? HR_BICUBIC : HR_BILINEAR,
                                     .antialias = n >> 3 & 1,
                                     .dtype = n & 16 ? HR_UINT8 : HR_FLOAT32};
@@ -218,11 +221,13 @@ static void same_size_passes_values_unchanged(void **state)
             job.scale[c] = job.dtype == HR_UINT8 ? 1 : 0.0171247f;
             job.shift[c] = job.dtype == HR_UINT8 ? 0 : -2.117904f;
         }
+        if (n / 64 <= (int)hr__isa())
+            assert_int_equal(hr__fused_use(fused, (enum hr__isa)(n / 64)), 0);
         assert_int_equal(hr__fused_run(fused, &job, NULL), 0);
         for (int c = 0; c < 3; c++)
-            for (int i = 0; i < h; i++)
-                for (int j = 0; j < w; j++) {
-                    int y = job.y.flip ? h - 1 - i : i, x = job.x.flip ? w - 1 - j : j;
+            for (int i = 0; i < job.y.count; i++)
+                for (int j = 0; j < job.x.count; j++) {
+                    int y = job.y.flip ? h - 1 - i : y0 + i, x = job.x.flip ? w - 1 - j : x0 + j;
                     uint8_t v = image.planar.plane[c][y * image.planar.stride + x];
                     float scaled = v * job.scale[c];
                     if (job.dtype == HR_UINT8)
@@ -366,17 +371,17 @@ static void rows_find_their_place(void **state)
 
 static void wide_filters_do_not_fit(void **state)
 {
-    struct hr__fused_job job = {.x = {3300, 224, 0, 224, 0, 0}, .antialias = 1};
+    struct hr__fused_job job = {.x = {14000, 224, 0, 224, 0, 0}, .antialias = 1};
     assert_true(hr__fused_fits(&job));
-    job.x.in = 3700;
+    job.x.in = 14500;
     assert_false(hr__fused_fits(&job));
     job.antialias = 0;
     assert_true(hr__fused_fits(&job));
     job.antialias = 1;
     job.interpolation = HR_BICUBIC;
-    job.x.in = 1600;
+    job.x.in = 7000;
     assert_true(hr__fused_fits(&job));
-    job.x.in = 1900;
+    job.x.in = 7300;
     assert_false(hr__fused_fits(&job));
 }
 

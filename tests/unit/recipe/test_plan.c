@@ -8,18 +8,18 @@
 #define DRAWS 20000
 
 /* Sum and sum of squares of a quantity. */
-struct moments {
+struct plan_moments {
     double n, sum, squares;
 };
 
-static void add(struct moments *m, double v)
+static void add(struct plan_moments *m, double v)
 {
     m->n++;
     m->sum += v;
     m->squares += v * v;
 }
 
-static void check_mean(const struct moments *m, double mean, double variance)
+static void check_mean(const struct plan_moments *m, double mean, double variance)
 {
     double got = m->sum / m->n, spread = m->squares / m->n - got * got;
     if (fabs(got - mean) > 5 * sqrt(variance / m->n))
@@ -28,7 +28,7 @@ static void check_mean(const struct moments *m, double mean, double variance)
         fail_msg("variance %g, expected %g", spread, variance);
 }
 
-/* Counts that should be equal: chi-square within five deviations of its mean. */
+/* Checks that counts are equal: chi-square is within five deviations of its mean. */
 static void check_even(const int *counts, int bins)
 {
     double n = 0, chi = 0;
@@ -40,7 +40,7 @@ static void check_even(const int *counts, int bins)
         fail_msg("chi-square %g in %d bins", chi, bins);
 }
 
-/* The crop of a plan, or the whole image where there is none. */
+/* Returns the crop of a plan, or the whole image if it has none. */
 static struct hr_region crop_of(const struct hr__prepare_plan *plan)
 {
     struct hr_region crop = {0, 0, plan->width, plan->height};
@@ -50,7 +50,7 @@ static struct hr_region crop_of(const struct hr__prepare_plan *plan)
     return crop;
 }
 
-/* A reference in plain terms of torchvision's make_params, with other numbers. */
+/* A plain version of torchvision's make_params, with other random numbers. */
 static struct hr_region reference_crop(struct hr__random *r, int width, int height)
 {
     for (int i = 0; i < 10; i++) {
@@ -67,11 +67,11 @@ static struct hr_region reference_crop(struct hr__random *r, int width, int heig
 static void crop_is_uniform_in_area_and_log_ratio(void **state)
 {
     struct hr_operation list[1] = {sized(HR_RANDOM_RESIZED_CROP, 224, 224)};
-    /* small enough crops always fit: the plain uniform laws */
+    /* Crops this small always fit, so the distributions are uniform. */
     list[0].u.random_resized_crop.scale[0] = 0.1;
     list[0].u.random_resized_crop.scale[1] = 0.5;
     struct hr_recipe *recipe = recipe_of(list, 1);
-    struct moments area = {0}, log_ratio = {0};
+    struct plan_moments area = {0}, log_ratio = {0};
     int area_bins[20] = {0}, ratio_bins[20] = {0}, x_bins[10] = {0}, y_bins[10] = {0};
     for (uint64_t i = 0; i < DRAWS; i++) {
         struct hr__prepare_plan plan = plan_of(recipe, 4000, 4000, i);
@@ -100,7 +100,7 @@ static void crop_retries_as_the_reference(void **state)
     struct hr_operation list[1] = {sized(HR_RANDOM_RESIZED_CROP, 224, 224)};
     struct hr_recipe *recipe = recipe_of(list, 1);
     struct hr__random r;
-    struct moments ours[4] = {{0}}, theirs[4] = {{0}};
+    struct plan_moments ours[4] = {{0}}, theirs[4] = {{0}};
     hr__random_init(&r, 99, 0, 0, 0);
     for (uint64_t i = 0; i < DRAWS; i++) {
         struct hr__prepare_plan plan = plan_of(recipe, 500, 375, i);
@@ -153,7 +153,7 @@ static void crop_falls_back_to_the_centre(void **state)
     list[0].u.random_resized_crop.ratio[0] = 20;
     list[0].u.random_resized_crop.ratio[1] = 30;
     recipe = recipe_of(list, 1);
-    plan = plan_of(recipe, 3, 1000, 0); /* 3 / 20 rounds to nothing: one row is left */
+    plan = plan_of(recipe, 3, 1000, 0); /* 3 / 20 rounds to 0 rows, but a crop has at least one */
     assert_int_equal(crop_of(&plan).height, 1);
     hr_recipe_unref(&recipe);
 }
@@ -201,7 +201,8 @@ static void resize_truncates(void **state)
     }
     struct hr_operation list[2] = {sized(HR_RESIZE, 256, 0), sized(HR_CENTER_CROP, 224, 224)};
     struct hr_recipe *recipe = recipe_of(list, 2);
-    struct hr__prepare_plan plan = plan_of(recipe, 300, 256, 0); /* the size it has: no step */
+    struct hr__prepare_plan plan =
+        plan_of(recipe, 300, 256, 0); /* it already has this size, so there is no step */
     assert_int_equal(plan.step[0].kind, HR__STEP_CROP);
     hr_recipe_unref(&recipe);
 }
@@ -246,7 +247,7 @@ static void random_crop_pads_if_needed(void **state)
     int y_bins[4] = {0};
     for (uint64_t i = 0; i < 2000; i++) {
         struct hr__prepare_plan plan = plan_of(recipe, 12, 17, i);
-        /* 3 rows are missing: 3 on both sides, so that 0..3 rows can be cut off */
+        /* 3 rows are missing: 3 are added on both sides, and 0..3 of them are cut off */
         assert_int_equal(plan.step[0].u.pad.top, 3);
         assert_int_equal(plan.step[0].u.pad.left, 0);
         assert_int_equal(plan.step[0].height, 23);
@@ -280,14 +281,15 @@ static void chances(void **state)
 
 static void jitter_order_and_factors(void **state)
 {
-    struct hr_operation list[2] = {sized(HR_CENTER_CROP, 8, 8), op(HR_COLOR_JITTER)};
+    struct hr_operation list[3] = {sized(HR_CENTER_CROP, 8, 8), to_dtype(HR_FLOAT32, 1),
+                                   op(HR_COLOR_JITTER)};
     static const double ranges[4][2] = {{0.6, 1.4}, {0.2, 1.8}, {0, 3}, {-0.1, 0.3}};
-    memcpy(list[1].u.color_jitter.brightness, ranges[0], sizeof ranges[0]);
-    memcpy(list[1].u.color_jitter.contrast, ranges[1], sizeof ranges[0]);
-    memcpy(list[1].u.color_jitter.saturation, ranges[2], sizeof ranges[0]);
-    memcpy(list[1].u.color_jitter.hue, ranges[3], sizeof ranges[0]);
-    struct hr_recipe *recipe = recipe_of(list, 2);
-    struct moments factor[4] = {{0}};
+    memcpy(list[2].u.color_jitter.brightness, ranges[0], sizeof ranges[0]);
+    memcpy(list[2].u.color_jitter.contrast, ranges[1], sizeof ranges[0]);
+    memcpy(list[2].u.color_jitter.saturation, ranges[2], sizeof ranges[0]);
+    memcpy(list[2].u.color_jitter.hue, ranges[3], sizeof ranges[0]);
+    struct hr_recipe *recipe = recipe_of(list, 3);
+    struct plan_moments factor[4] = {{0}};
     int orders[256] = {0}, even[24], n = 0;
     for (uint64_t i = 0; i < DRAWS; i++) {
         struct hr__prepare_plan plan = plan_of(recipe, 8, 8, i);
@@ -318,13 +320,14 @@ static void jitter_order_and_factors(void **state)
 
 static void neutral_jitter_is_nothing(void **state)
 {
-    struct hr_operation list[2] = {sized(HR_CENTER_CROP, 8, 8), op(HR_COLOR_JITTER)};
-    struct hr_recipe *recipe = recipe_of(list, 2);
+    struct hr_operation list[3] = {sized(HR_CENTER_CROP, 8, 8), to_dtype(HR_FLOAT32, 1),
+                                   op(HR_COLOR_JITTER)};
+    struct hr_recipe *recipe = recipe_of(list, 3);
     assert_int_equal(plan_of(recipe, 8, 8, 0).count, 0);
     hr_recipe_unref(&recipe);
-    list[1].u.color_jitter.hue[0] = list[1].u.color_jitter.hue[1] = 0.25;
-    list[1].u.color_jitter.brightness[0] = list[1].u.color_jitter.brightness[1] = 0.5;
-    recipe = recipe_of(list, 2);
+    list[2].u.color_jitter.hue[0] = list[2].u.color_jitter.hue[1] = 0.25;
+    list[2].u.color_jitter.brightness[0] = list[2].u.color_jitter.brightness[1] = 0.5;
+    recipe = recipe_of(list, 3);
     struct hr__prepare_plan plan = plan_of(recipe, 8, 8, 0);
     assert_int_equal(plan.count, 2);
     for (int k = 0; k < 2; k++)
@@ -356,7 +359,7 @@ static void draws_are_a_function_of_the_key(void **state)
     assert_false(same_draw(recipe, key, (struct hr_draw_key){2, 2, 3}));
     assert_false(same_draw(recipe, key, (struct hr_draw_key){1, 3, 3}));
     assert_false(same_draw(recipe, key, (struct hr_draw_key){1, 2, 4}));
-    /* another position draws other numbers, and what follows changes nothing */
+    /* Another position in the list draws other numbers; later operations change nothing. */
     struct hr_recipe *two = recipe_of(list, 2);
     struct hr_recipe *cropped = recipe_of((struct hr_operation[]){list[0], list[2]}, 2);
     struct hr__prepare_plan a = plan_of(recipe, 5000, 5000, 7), b = plan_of(two, 5000, 5000, 7);
@@ -407,7 +410,7 @@ static void limits_of_images(void **state)
     hr_recipe_unref(&recipe);
 }
 
-/* A plan for scaled decoding and what its region is. */
+/* Returns the plan of a recipe that allows scaled decoding. */
 static struct hr__prepare_plan scaled_plan(const struct hr_operation *operations, size_t count,
                                            const struct hr_image_info *info, uint64_t index)
 {
@@ -431,7 +434,8 @@ static struct hr__prepare_plan scaled_plan(const struct hr_operation *operations
     return copy;
 }
 
-/* The largest scale at which the crop keeps the pixels of its result on both axes. */
+/* An image is halved as often as the crop still has at least as many pixels as its result on both
+ * axes. */
 static void the_scale_keeps_the_results_pixels(void **state)
 {
     struct hr_operation list[4] = {sized(HR_RESIZE, 100, 50), sized(HR_CENTER_CROP, 20, 30),
@@ -446,13 +450,13 @@ static void the_scale_keeps_the_results_pixels(void **state)
         struct hr_image_info info = {HR_IMAGE_JPEG, cases[i].width, cases[i].height, 3, 1};
         struct hr__prepare_plan plan = scaled_plan(list, 4, &info, i);
         assert_int_equal(plan.halvings, cases[i].halvings);
-        assert_true(plan.fused);
+        assert_true(plan.rest.fused);
         info.format = HR_IMAGE_PNG;
         assert_int_equal(scaled_plan(list, 4, &info, i).halvings, 0);
         info.format = HR_IMAGE_COEFFICIENTS;
         assert_int_equal(scaled_plan(list, 4, &info, i).halvings, 0);
     }
-    /* what does not fold is decoded exactly: padding or colours first, another resize */
+    /* Recipes that do not fold are decoded exactly: padding or colours first, a second resize. */
     struct hr_image_info info = {HR_IMAGE_JPEG, 800, 800, 3, 1};
     struct hr_operation padded[2] = {sized(HR_RANDOM_CROP, 700, 700), list[0]};
     assert_int_equal(scaled_plan(padded, 2, &info, 0).halvings, 2);
@@ -463,15 +467,16 @@ static void the_scale_keeps_the_results_pixels(void **state)
     assert_int_equal(scaled_plan(grey, 2, &info, 0).halvings, 0);
     struct hr_operation twice[2] = {sized(HR_RESIZE, 99, 99), list[0]};
     assert_int_equal(scaled_plan(twice, 2, &info, 0).halvings, 0);
-    /* shrinking too strong for the fused pass alone */
+    /* shrinks too much for the fused pass alone */
     info.width = info.height = 50 * 100;
-    assert_int_equal(scaled_plan(list, 1, &info, 0).fused, 1);
-    info.width = info.height = 130 * 100;
-    assert_int_equal(scaled_plan(list, 1, &info, 0).fused, 0);
+    assert_int_equal(scaled_plan(list, 1, &info, 0).rest.fused, 1);
+    info.width = 56000;
+    info.height = 800;
+    assert_int_equal(scaled_plan(list, 1, &info, 0).rest.fused, 0);
     assert_int_equal(scaled_plan(list, 1, &info, 0).halvings, 0);
 }
 
-/* Every place of the crop is where it is without scaling, for all orientations. */
+/* Scaled decoding does not move the crop, for all orientations. */
 static void scaled_crops_stay_in_place(void **state)
 {
     struct hr_operation list[2] = {sized(HR_RANDOM_RESIZED_CROP, 13, 17),
@@ -488,29 +493,30 @@ static void scaled_crops_stay_in_place(void **state)
         int width = (info.width + unit - 1) / unit, height = (info.height + unit - 1) / unit;
         assert_true(plan.region.x >= 0 && plan.region.x + plan.region.width <= width);
         assert_true(plan.region.y >= 0 && plan.region.y + plan.region.height <= height);
-        /* in the image as stored, the region covers the exact one, and little more */
+        /* In the stored image, the region covers the exact one and little more. */
         const struct hr_region *a = &exact.region, *b = &plan.region;
         int more = n ? 2 * unit : 0;
         assert_true(b->x * unit <= a->x + more && b->x * unit >= a->x - more - unit);
         assert_true((b->x + b->width) * unit >= a->x + a->width - more);
         assert_true((b->y + b->height) * unit >= a->y + a->height - more);
-        /* where the crop begins, in the oriented image */
-        int x = plan.x.origin * unit + plan.x.lead, y = plan.y.origin * unit + plan.y.lead;
+        /* where the crop begins in the oriented image */
+        int x = plan.rest.x.origin * unit + plan.rest.x.lead,
+            y = plan.rest.y.origin * unit + plan.rest.y.lead;
         int mirror_x, mirror_y;
         hr__orient_mirrors(plan.orientation, &mirror_x, &mirror_y);
         x -= mirror_x ? (unit - plan.width % unit) % unit : 0;
         y -= mirror_y ? (unit - plan.height % unit) % unit : 0;
-        assert_int_equal(x, exact.x.origin);
-        assert_int_equal(y, exact.y.origin);
-        assert_int_equal(plan.x.in, exact.x.in);
-        assert_int_equal(plan.y.in, exact.y.in);
-        assert_true(plan.x.in >= plan.x.out << n || !n);
-        assert_true(n == 3 || plan.x.in < plan.x.out << (n + 1) ||
-                    plan.y.in < plan.y.out << (n + 1));
+        assert_int_equal(x, exact.rest.x.origin);
+        assert_int_equal(y, exact.rest.y.origin);
+        assert_int_equal(plan.rest.x.in, exact.rest.x.in);
+        assert_int_equal(plan.rest.y.in, exact.rest.y.in);
+        assert_true(plan.rest.x.in >= plan.rest.x.out << n || !n);
+        assert_true(n == 3 || plan.rest.x.in < plan.rest.x.out << (n + 1) ||
+                    plan.rest.y.in < plan.rest.y.out << (n + 1));
     }
 }
 
-/* Rows of whole vectors: a file of some 100 KB could make tens of GB of them. */
+/* Rows are padded to whole vectors, so a narrow image in a file of 100 KB could take tens of GB. */
 static void limits_narrow_images(void **state)
 {
     struct hr_operation list[2] = {sized(HR_RANDOM_CROP, 8, 8), sized(HR_RESIZE, 8, 8)};
@@ -532,11 +538,12 @@ static void limits_narrow_images(void **state)
         assert_int_equal(hr__recipe_plan(recipe, scratch, &info, &key, &plan, &region, &error),
                          -EFBIG);
         assert_non_null(strstr(error.message, "too long and narrow"));
-        *(turned ? &info.width : &info.height) = 1 << 19; /* 2^24 with a side of 32 */
+        *(turned ? &info.width : &info.height) =
+            1 << 19; /* 2^24 pixels if the other side is padded to 32 */
         assert_int_equal(hr__recipe_plan(recipe, scratch, &info, &key, &plan, &region, NULL), 0);
     }
     hr_recipe_unref(&recipe);
-    /* sides that int could not be added to */
+    /* sides that would overflow an int */
     options.max_pixels = UINT64_MAX;
     list[0].u.random_crop.pad_if_needed = 1;
     list[0].u.random_crop.padding[0] = list[0].u.random_crop.padding[2] = 65536;
@@ -550,7 +557,7 @@ static void limits_narrow_images(void **state)
     hr_recipe_unref(&recipe);
 }
 
-/* A narrow image may not blow up where a colour step needs all of it. */
+/* A narrow image is refused if a colour step would need all of its resized pixels. */
 static void limits_inside(void **state)
 {
     struct hr_operation list[3] = {sized(HR_RESIZE, 256, 0), op(HR_COLOR_JITTER),

@@ -82,8 +82,8 @@ static void headers_and_regions(void **state)
     assert_null(p);
 }
 
-/* crop, resize, flip, scale and normalise: within the passes' tolerance of a
- * float computation on the pixels of the whole image */
+/* Crop, resize, flip, scale and normalise are within the tolerance of the passes, compared with a
+ * float computation on the pixels of the whole image. */
 static void bytes_to_tensor(void **state)
 {
     struct hr_operation list[5] = {sized(HR_RANDOM_RESIZED_CROP, 32, 40),

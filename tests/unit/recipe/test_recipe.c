@@ -1,4 +1,4 @@
-/* Making recipes: defaults, output shapes, and the message of every refusal. */
+/* Creating recipes: defaults, output shapes, and the message of every refusal. */
 #include "recipe_cases.h"
 
 static void refused(const struct hr_operation *operations, size_t count, const char *words)
@@ -43,7 +43,7 @@ static void names_and_defaults(void **state)
     for (int k = 1; k <= 10; k++)
         assert_string_equal(hr_operation_name((enum hr_operation_kind)k), names[k]);
     assert_null(hr_operation_name((enum hr_operation_kind)0));
-    assert_null(hr_operation_name((enum hr_operation_kind)11));
+    assert_null(hr_operation_name((enum hr_operation_kind)1000));
     assert_null(hr_operation_name((enum hr_operation_kind) - 1));
 
     struct hr_operation o = op(HR_RANDOM_RESIZED_CROP);
@@ -65,6 +65,20 @@ static void names_and_defaults(void **state)
     assert_true(op(HR_NORMALIZE).u.normalize.std[2] == 1);
 }
 
+/* Flags that are shorts do not change their neighbours. */
+static void short_flags_are_set(void **state)
+{
+    struct hr_operation o = op(HR_RANDOM_AFFINE);
+    struct hr_error error;
+    const double on = 1, off = 0, half = 0.5;
+    assert_int_equal(hr_operation_set(&o, "has_center", &on, 1, &error), 0);
+    assert_int_equal(hr_operation_set(&o, "has_fill", &off, 1, &error), 0);
+    assert_int_equal(o.u.random_affine.has_center, 1);
+    assert_int_equal(o.u.random_affine.has_fill, 0);
+    assert_int_equal(o.u.random_affine.interpolation, HR_NEAREST);
+    assert_int_equal(hr_operation_set(&o, "has_fill", &half, 1, &error), -EINVAL);
+}
+
 static void outputs(void **state)
 {
     struct hr_operation list[6];
@@ -84,7 +98,7 @@ static void outputs(void **state)
     assert_int_equal(spec.dtype, HR_FLOAT16);
     assert_int_equal(spec.bytes, 2 * 3 * 224 * 200);
 
-    /* of a known size, the shorter side's resize is known too: 300 x 200 to 450 x 300 */
+    /* For a known size the result of resizing the shorter side is known: 300x200 to 450x300. */
     list[1] = sized(HR_CENTER_CROP, 300, 200);
     list[2] = sized(HR_RESIZE, 300, 0);
     spec = made(list, 3);
@@ -155,7 +169,7 @@ static void refused_sizes(void **state)
     refused(list, 2, "too long and narrow");
     list[0] = sized(HR_RANDOM_RESIZED_CROP, 8, 8);
     list[0].u.random_resized_crop.interpolation = (enum hr_interpolation)7;
-    refused(list, 1, "interpolation 7 is unknown: use bilinear or bicubic");
+    refused(list, 1, "interpolation 7 is unknown: use bilinear, bicubic or one of the nearest");
 }
 
 static void refused_parameters(void **state)
@@ -201,8 +215,8 @@ static void refused_parameters(void **state)
     list[1] = op(HR_COLOR_JITTER);
     list[1].u.color_jitter.hue[1] = 0.6;
     refused(list, 2, "hue (0, 0.6) must be two factors, the smaller first, within -0.5..0.5");
-    list[1] = op((enum hr_operation_kind)42);
-    refused(list, 2, "operation 2 of the recipe has the unknown kind 42");
+    list[1] = op((enum hr_operation_kind)1000);
+    refused(list, 2, "operation 2 of the recipe has the unknown kind 1000");
 }
 
 static void refused_types(void **state)
@@ -251,7 +265,7 @@ static void options(void **state)
     hr_recipe_options_default(&o);
     assert_int_equal(o.max_pixels, 178956970);
     assert_int_equal(o.apply_exif_orientation, 0);
-    /* a program that does not know max_pixels yet */
+    /* A program built before max_pixels existed. */
     struct hr_recipe_options old;
     memset(&old, 0x55, sizeof old);
     hr_recipe_options_init(&old, offsetof(struct hr_recipe_options, max_pixels));
@@ -278,7 +292,7 @@ static void options(void **state)
     shrinking.u.random_resized_crop.antialias = 0;
     assert_int_equal(hr_recipe_create(&recipe, &shrinking, 1, &o, &error), -EINVAL);
     shrinking.u.random_resized_crop.antialias = 1;
-    /* a program that does not know inexact yet, with padding of any value */
+    /* A program built before `inexact` existed, with garbage in the padding. */
     o.size = offsetof(struct hr_recipe_options, inexact);
     o.reserved = 77;
     assert_int_equal(hr_recipe_create(&recipe, &shrinking, 1, &o, &error), 0);
@@ -289,10 +303,10 @@ static void options(void **state)
     assert_int_equal(hr__recipe_options(recipe)->inexact, 1);
     int form = HR_FORM_AUTO;
     assert_int_equal(hr__recipe_cache_form(recipe, &form, &error), 0);
-    assert_int_equal(form, HR_FORM_ENCODED);
-    form = HR_FORM_INDEXED;
-    assert_int_equal(hr__recipe_cache_form(recipe, &form, &error), 0);
     assert_int_equal(form, HR_FORM_INDEXED);
+    form = HR_FORM_ENCODED;
+    assert_int_equal(hr__recipe_cache_form(recipe, &form, &error), 0);
+    assert_int_equal(form, HR_FORM_ENCODED);
     form = HR_FORM_PLANES;
     assert_int_equal(hr__recipe_cache_form(recipe, &form, &error), -EINVAL);
     assert_non_null(strstr(error.message, "planes"));
@@ -328,6 +342,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_and_defaults),
+        cmocka_unit_test(short_flags_are_set),
         cmocka_unit_test(outputs),
         cmocka_unit_test(last_pass),
         cmocka_unit_test(refused_sizes),

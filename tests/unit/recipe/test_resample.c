@@ -1,4 +1,4 @@
-/* The filters and the float resize, against the definition in double. */
+/* Compares the filters and the float resize with the definition in double precision. */
 #include "fused_cases.h"
 
 #include "base/memory.h"

@@ -1,6 +1,7 @@
 /*
- * Recipes on synthetic images: the region against the whole image, the fused pass against the
- * general path, padding, orientation and types against plain loops; each allocation fails once.
+ * Runs recipes on synthetic images: compares the region with the whole image, the fused pass with
+ * the general path, and padding, orientation and types with plain loops. Each allocation fails
+ * once.
  */
 #include "recipe_cases.h"
 
@@ -62,6 +63,8 @@ static struct hr_recipe *random_recipe(struct hr__random *r, enum hr_layout layo
     size_t n = 0;
     if (hr__random_below(r, 3) == 0) {
         list[n++] = sized(HR_RANDOM_RESIZED_CROP, 60, 50);
+        if (hr__random_below(r, 2))
+            list[n++] = to_dtype(HR_FLOAT32, 1); /* colours on floats, else on bytes */
         list[n] = op(HR_COLOR_JITTER);
         list[n++].u.color_jitter.contrast[1] = 1.9;
         list[n++] = op(HR_RANDOM_HORIZONTAL_FLIP);
@@ -142,9 +145,9 @@ static void both_paths_agree(void **state)
         int fused, bicubic = 0;
         double most = 0, amplified = 1;
         run_how(recipe, &image, 1, &key, AS_PLANNED, first, &fused);
-        if (fused) {
-            struct hr__prepare_plan plan = plan_of_key(recipe, image.width, image.height, key);
-            bicubic = plan.interpolation == HR_BICUBIC;
+        struct hr__prepare_plan plan = plan_of_key(recipe, image.width, image.height, key);
+        if (fused && !plan.bytes) {
+            bicubic = plan.rest.interpolation == HR_BICUBIC;
             for (int k = 0; k < plan.count; k++)
                 amplified *= amplification(&plan.step[k]);
             run_how(recipe, &image, 1, &key, GENERAL, second, NULL);
@@ -367,6 +370,25 @@ static int prepare_once(const struct hr_recipe *recipe, const struct hr__planar 
     return r;
 }
 
+/* Floats are coloured before they become bytes again for a filter. */
+static void floats_are_colored_before_filters(void **state)
+{
+    uint8_t out[3][20][20];
+    struct hr_operation gray = op(HR_RANDOM_GRAYSCALE), invert = op(HR_RANDOM_INVERT);
+    gray.u.random_grayscale.p = 1;
+    invert.u.adjust.p = 1;
+    const struct hr_operation list[] = {to_dtype(HR_FLOAT32, 1), gray, to_dtype(HR_UINT8, 1),
+                                        invert, sized(HR_CENTER_CROP, 20, 20)};
+    struct hr_recipe *recipe = recipe_of(list, 5);
+    struct hr__planar image = image_of(50, 40, 1);
+    const struct hr_draw_key key = {0};
+    run_how(recipe, &image, 1, &key, AS_PLANNED, out, NULL);
+    assert_memory_equal(out[0], out[1], sizeof out[0]);
+    assert_memory_equal(out[0], out[2], sizeof out[0]);
+    image_free(&image);
+    hr_recipe_unref(&recipe);
+}
+
 static void every_allocation_may_fail(void **state)
 {
     struct hr__planar image = image_of(200, 150, 8);
@@ -428,6 +450,7 @@ int main(void)
         cmocka_unit_test(orientations),
         cmocka_unit_test(types_and_layouts),
         cmocka_unit_test(bytes_pass_unchanged),
+        cmocka_unit_test(floats_are_colored_before_filters),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(wrong_region_is_refused),
     };

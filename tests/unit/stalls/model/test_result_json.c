@@ -313,6 +313,8 @@ static void test_damaged_result(void **state)
          "\"suggestions\": [{\"text\": \"a\", \"change\": {\"loader\": \"same\", "
          "\"cores\": 1e9}}], \"s\": ",
          "suggestions[0].change.cores is 1000000000", 0},
+        {"\"relief\": ", "\"relief\": {\"change\": \"a\", \"waits\": null}, \"r\": ",
+         "waits is missing; write a number from 0 to 1", 0},
         {"\"command\": \"", "\"command\": 5, \"c\": \"", "command is not a text", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

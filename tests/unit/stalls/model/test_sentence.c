@@ -259,6 +259,13 @@ static void test_knowledge(void **state)
         snprintf(wanted, sizeof wanted, "%s%s", cases[i].says, behind);
         assert_string_equal(s->sentence, wanted);
     }
+    strcpy(s->relief, "Headrace's loader");
+    s->relief_waits = 0.05;
+    in_turn(s, 1.00, 1.10);
+    assert_non_null(strstr(s->sentence,
+                           "on the CPU. Headrace's loader would cut that to 5 %; 8 cores "
+                           "would remove the wait. That"));
+    *s->relief = 0;
     /* Nor is the whole of short epochs known better than their steps. */
     s->epoch_batches = 20;
     s->epoch_start_s = 0.525;

@@ -74,6 +74,25 @@ static void test_two_at_once(void **state)
     measured_clear(&m);
 }
 
+/* Headrace's loader alone leaves little waiting, for the disk: it comes before what ends all. */
+static void test_relief(void **state)
+{
+    struct measured m;
+    struct hr_stalls_suggestion found[8] = {{.size = sizeof *found}};
+    struct hr_error error = {0};
+    measured_known(&m, 4, 4, step_100ms, (const double[]){0.04}, 30e6);
+    m.stalls.hosts[0].available_bytes = (uint64_t)1e8;
+    int count = hr_stalls_suggest(&m.stalls, 0.02, found, 8, &error);
+    assert_true(count >= 2);
+    assert_string_equal(found[0].text, "Headrace's loader");
+    double waits = found[0].prediction.share[2] + found[0].prediction.share[3];
+    assert_true(waits > 0.02 && waits < 0.15);
+    assert_string_equal(found[1].text, "Headrace's loader and storage 2 times as fast");
+    waits = found[1].prediction.share[2] + found[1].prediction.share[3];
+    assert_true(waits <= 0.02);
+    measured_clear(&m);
+}
+
 /* The smallest change that suffices: only workers, if they wait for something other than a core; if
  * the loop loads by itself, cores with as many workers as needed, and not cores alone. */
 static void test_least_that_does(void **state)
@@ -371,6 +390,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_suggestions),
         cmocka_unit_test(test_two_at_once),
+        cmocka_unit_test(test_relief),
         cmocka_unit_test(test_least_that_does),
         cmocka_unit_test(test_no_change_without_knowledge),
         cmocka_unit_test(test_refused),

@@ -275,6 +275,45 @@ static void what_a_loop_writes_is_undone(void **state)
     hr_loader_destroy(&loader);
 }
 
+/* Every view is restored, and samples with all views are prepared to measure the forms. */
+static void views_are_watched(void **state)
+{
+    struct hr_recipe *pair[] = {fixture.recipe, fixture.recipe}, *one = fixture.recipe;
+    struct hr_error error;
+    assert_int_equal(hr_recipe_create_views(&fixture.recipe, pair, 2, &error), 0);
+    struct hr_loader *loader = make_loader();
+    struct hr_stalls_watch *watch = open_watch(loader, 0.6);
+    struct hr_batch *batch;
+    uint8_t first[SAMPLES] = {0}; /* byte of the second view, by batch of the warm-up */
+    int replays = 0;
+    while ((batch = next(watch))) {
+        struct hr_batch_view view;
+        struct hr_tensor_spec spec;
+        void *images;
+        hr_batch_get(batch, &view);
+        assert_int_equal(hr_batch_images(batch, 1, &images, &spec), 0);
+        uint8_t *byte = images;
+        if (watch->stage == HR__WATCH_RUN && watch->chosen.phase == HR_STALLS_HOST) {
+            assert_int_equal(*byte, first[view.number]);
+            replays++;
+        } else if (!view.epoch) {
+            first[view.number] = *byte;
+        }
+        *byte ^= 0xff;
+        hr_batch_release(&batch);
+    }
+    assert_true(replays > 10);
+    json_t *record = record_of(watch);
+    assert_true(has_note(record, "writes into its batches"));
+    const json_t *forms = json_object_get(json_object_get(record, "headrace"), "forms");
+    assert_int_equal(json_array_size(forms), HR_FORMS);
+    json_decref(record);
+    hr_stalls_watch_close(&watch);
+    hr_loader_destroy(&loader);
+    hr_recipe_unref(&fixture.recipe);
+    fixture.recipe = one;
+}
+
 static void batches_outlive_watch_and_loader(void **state)
 {
     struct hr_loader *loader = make_loader();
@@ -789,6 +828,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(every_batch_is_right, setup, teardown),
         cmocka_unit_test_setup_teardown(cold_and_warm_are_of_the_same_batches, setup, teardown),
         cmocka_unit_test_setup_teardown(what_a_loop_writes_is_undone, setup, teardown),
+        cmocka_unit_test_setup_teardown(views_are_watched, setup, teardown),
         cmocka_unit_test_setup_teardown(batches_outlive_watch_and_loader, setup, teardown),
         cmocka_unit_test_setup_teardown(a_whole_run_is_recorded, setup, teardown),
         cmocka_unit_test_setup_teardown(waiting_is_seen, setup, teardown),

@@ -1,0 +1,69 @@
+/*
+ * Sound files: their formats, and the facts that their headers state.
+ *
+ * A sound has channels of equal length. A frame is one number of each channel, full scale is -1 to
+ * 1, and the rate is in frames per second. Formats are recognised by content, never by name.
+ */
+#ifndef HEADRACE_SOUND_H
+#define HEADRACE_SOUND_H
+
+#include <headrace/prepare.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum hr_sound_format {
+    HR_SOUND_UNKNOWN = 0,
+    HR_SOUND_WAV = 1,
+    HR_SOUND_FLAC = 2,
+    HR_SOUND_MP3 = 3,
+    HR_SOUND_VORBIS = 4, /* in Ogg */
+};
+
+/* Returns the name of a format as messages write it ("MP3"); NULL if it is unknown. Static storage.
+ */
+HR_API const char *hr_sound_format_name(enum hr_sound_format format);
+
+/* Returns non-zero if this build decodes the format: libFLAC, libmpg123 and libvorbisfile may each
+ * be absent. */
+HR_API int hr_sound_format_is_built(enum hr_sound_format format);
+
+/* Most channels, and the lowest and highest rate, that are decoded. */
+#define HR_SOUND_MAX_CHANNELS 8
+#define HR_SOUND_MIN_RATE     8000
+#define HR_SOUND_MAX_RATE     192000
+
+struct hr_sound_info {
+    enum hr_sound_format format;
+    int rate;        /* frames per second */
+    int channels;    /* 1 to HR_SOUND_MAX_CHANNELS */
+    uint64_t frames; /* of the whole file, without the encoder's delay and padding */
+};
+
+/* Returns non-zero if the first bytes of a file are those of a sound, also of a format that is not
+ * decoded. */
+HR_API int hr_sound_recognise(const void *bytes, size_t length);
+
+/*
+ * Reads what the file says about itself; of MP3 files, the headers of all frames. Errors: -EBADMSG:
+ * damaged or truncated; -ENOTSUP: another format, more channels or another rate than are decoded.
+ */
+HR_API HR_NODISCARD int hr_preparer_sound_info(struct hr_preparer *preparer, const void *bytes,
+                                               size_t length, struct hr_sound_info *info,
+                                               struct hr_error *error);
+
+/*
+ * Decodes the frames [first, first + count) of a file to `out`: a row of `count` floats for each
+ * channel. They are those of a decode from the beginning, bit for bit; of MPEG-2 MP3 files within
+ * 2e-7. Errors: as above; -ERANGE: the file has no such frames.
+ */
+HR_API HR_NODISCARD int hr_preparer_sound_decode(struct hr_preparer *preparer, const void *bytes,
+                                                 size_t length, uint64_t first, uint64_t count,
+                                                 float *out, struct hr_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

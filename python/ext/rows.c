@@ -1,0 +1,295 @@
+/*
+ * Rows: what a dataset knows of its samples besides their bytes. Columns come in as buffers, and go
+ * out as arrays that are copies, so that keeping them keeps no batch.
+ */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const role_names[] = {"value", "box", "points", "sample"};
+static const char *const dtype_names[] = {
+    [HR_UINT8] = "uint8",     [HR_FLOAT16] = "float16", [HR_BFLOAT16] = "bfloat16",
+    [HR_FLOAT32] = "float32", [HR_INT64] = "int64",     [HR_INT32] = "int32",
+    [HR_FLOAT64] = "float64", [HR_BOOL] = "bool"};
+
+/* Returns the index of a word; -1 with ValueError. */
+static int find_word(const char *word, const char *const *words, size_t count, const char *what)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(word, words[i]))
+            return (int)i;
+    PyErr_Format(PyExc_ValueError, "%s '%s' is unknown", what, word);
+    return -1;
+}
+
+/* Columns that were given, and their buffers. */
+struct given {
+    struct hr_column column[HR_COLUMNS_MAX];
+    const void *data[HR_COLUMNS_MAX];
+    Py_buffer view[HR_COLUMNS_MAX];
+    size_t count; /* with a buffer that has to be released */
+};
+
+static int take_shape(struct hr_column *column, PyObject *shape)
+{
+    Py_ssize_t dims = PyTuple_Size(shape);
+    if (dims < 0)
+        return -1;
+    if (dims > HR_COLUMN_DIMS_MAX) {
+        PyErr_Format(PyExc_ValueError, "column %s has %zd dimensions: at most %d", column->name,
+                     dims, HR_COLUMN_DIMS_MAX);
+        return -1;
+    }
+    column->dims = (int)dims;
+    for (Py_ssize_t i = 0; i < dims; i++) {
+        long side = PyLong_AsLong(PyTuple_GetItem(shape, i));
+        if (side == -1 && PyErr_Occurred())
+            return -1;
+        column->shape[i] = side < 0 || side > INT32_MAX ? 0 : (int)side;
+    }
+    return 0;
+}
+
+/* Takes (name, dtype, role, shape, data). values: for each row and for each sample. */
+static int take_column(struct given *given, PyObject *tuple, const uint64_t values[2])
+{
+    struct hr_column *column = &given->column[given->count];
+    Py_buffer *view = &given->view[given->count];
+    const char *dtype, *role;
+    PyObject *shape, *data;
+    if (!PyArg_ParseTuple(tuple, "sssO!O", &column->name, &dtype, &role, &PyTuple_Type, &shape,
+                          &data))
+        return -1;
+    int type = find_word(dtype, dtype_names, sizeof dtype_names / sizeof *dtype_names, "type");
+    int kind =
+        type < 0 ? -1 : find_word(role, role_names, sizeof role_names / sizeof *role_names, "role");
+    if (kind < 0 || take_shape(column, shape) < 0)
+        return -1;
+    column->dtype = (enum hr_dtype)type;
+    column->role = (enum hr_column_role)kind;
+    if (PyObject_GetBuffer(data, view, PyBUF_C_CONTIGUOUS) < 0)
+        return -1;
+    given->data[given->count++] = view->buf;
+    size_t bytes = hr_dtype_bytes(column->dtype), wanted;
+    for (int i = 0; i < column->dims && bytes <= HR_COLUMN_BYTES_MAX; i++)
+        bytes *= (size_t)column->shape[i];
+    if (__builtin_mul_overflow(bytes, values[kind == HR_COLUMN_SAMPLE], &wanted) ||
+        wanted != (size_t)view->len) {
+        PyErr_Format(PyExc_ValueError,
+                     "column %s has %zd bytes of data, which is another number "
+                     "of values than there are %s",
+                     column->name, view->len, kind == HR_COLUMN_SAMPLE ? "samples" : "rows");
+        return -1;
+    }
+    return 0;
+}
+
+static int take_columns(struct given *given, PyObject *list, const uint64_t values[2])
+{
+    Py_ssize_t count = PyList_Size(list);
+    if (count > HR_COLUMNS_MAX) {
+        PyErr_Format(PyExc_ValueError, "%zd columns are too many: at most %d", count,
+                     HR_COLUMNS_MAX);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (take_column(given, PyList_GetItem(list, i), values) < 0)
+            return -1;
+    return 0;
+}
+
+PyObject *core_dataset_with_rows(PyObject *object, PyObject *args)
+{
+    struct core_state *state = core_state_of(object);
+    struct hr_dataset *parent = core_dataset_handle(object), *handle = NULL;
+    struct hr_error error = {0};
+    PyObject *list, *numbers, *result = NULL;
+    Py_buffer offsets;
+    if (!PyArg_ParseTuple(args, "O!O", &PyList_Type, &list, &numbers) ||
+        core_get_int64(numbers, "offsets", &offsets) < 0)
+        return NULL;
+    struct given *given = calloc(1, sizeof *given);
+    uint64_t samples = hr_dataset_count(parent);
+    if (!given) {
+        PyErr_NoMemory();
+    } else if ((uint64_t)offsets.len / 8 != samples + 1) {
+        PyErr_Format(PyExc_ValueError, "there are %zd offsets for %llu samples: one more is needed",
+                     offsets.len / 8, (unsigned long long)samples);
+    } else {
+        const uint64_t *at = offsets.buf;
+        const uint64_t values[2] = {at[samples], samples};
+        if (!take_columns(given, list, values)) {
+            int r;
+            Py_BEGIN_ALLOW_THREADS
+                r = hr_dataset_with_rows(&handle, parent, given->column, given->count, at,
+                                         given->data, &error);
+            Py_END_ALLOW_THREADS
+            result = r ? core_raise(state, r, &error, NULL) : core_dataset_wrap(state, handle);
+        }
+    }
+    for (size_t i = 0; given && i < given->count; i++)
+        PyBuffer_Release(&given->view[i]);
+    free(given);
+    PyBuffer_Release(&offsets);
+    return result;
+}
+
+PyObject *core_dataset_columns(PyObject *object, PyObject *none)
+{
+    const struct hr_dataset *handle = core_dataset_handle(object);
+    PyObject *list = PyList_New(0);
+    for (size_t c = 0; list && c < hr_dataset_column_count(handle); c++) {
+        struct hr_column column;
+        hr_dataset_column(handle, c, &column);
+        PyObject *shape = PyTuple_New(column.dims);
+        for (int i = 0; shape && i < column.dims; i++)
+            if (PyTuple_SetItem(shape, i, PyLong_FromLong(column.shape[i])) < 0)
+                Py_CLEAR(shape);
+        PyObject *name = core_text(column.name);
+        PyObject *entry = shape && name ? Py_BuildValue("(OssO)", name, dtype_names[column.dtype],
+                                                        role_names[column.role], shape)
+                                        : NULL;
+        Py_XDECREF(name);
+        Py_XDECREF(shape);
+        if (!entry || PyList_Append(list, entry) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(entry);
+    }
+    return list;
+}
+
+/* Returns a new array of `dims` dimensions with a copy of `data`. */
+static PyObject *copy_array(struct core_state *state, const void *data, enum hr_dtype dtype,
+                            int dims, const Py_ssize_t *shape)
+{
+    size_t bytes = hr_dtype_bytes(dtype);
+    void *copy;
+    for (int i = 0; i < dims; i++)
+        bytes *= (size_t)shape[i];
+    struct core_memory *memory = core_memory_of_block(bytes, &copy);
+    if (!memory)
+        return PyErr_NoMemory();
+    if (bytes)
+        memcpy(copy, data, bytes);
+    return core_array_new(state, memory, copy, core_dtype_of(dtype), dims, shape);
+}
+
+PyObject *core_dataset_rows(PyObject *object, PyObject *number)
+{
+    const struct hr_dataset *handle = core_dataset_handle(object);
+    Py_ssize_t index = PyNumber_AsSsize_t(number, PyExc_IndexError);
+    if (index == -1 && PyErr_Occurred())
+        return NULL;
+    if (index < 0 || (size_t)index >= hr_dataset_count(handle))
+        return PyErr_Format(PyExc_IndexError, "sample %zd of %zu", index, hr_dataset_count(handle));
+    PyObject *dict = PyDict_New();
+    for (size_t c = 0; dict && c < hr_dataset_column_count(handle); c++) {
+        struct hr_column column;
+        Py_ssize_t shape[1 + HR_COLUMN_DIMS_MAX];
+        size_t count;
+        hr_dataset_column(handle, c, &column);
+        const void *data = hr_dataset_rows(handle, (size_t)index, c, &count);
+        int first = column.role != HR_COLUMN_SAMPLE;
+        shape[0] = (Py_ssize_t)count;
+        for (int i = 0; i < column.dims; i++)
+            shape[first + i] = column.shape[i];
+        PyObject *array =
+            copy_array(core_state_of(object), data, column.dtype, first + column.dims, shape);
+        if (core_put(dict, column.name, array) < 0)
+            Py_CLEAR(dict);
+    }
+    return dict;
+}
+
+/* Returns (name, array, whether it has rows). */
+static PyObject *field_entry(struct core_state *state, const struct hr_field *field)
+{
+    Py_ssize_t shape[5];
+    for (int i = 0; i < field->dims; i++)
+        shape[i] = (Py_ssize_t)field->shape[i];
+    PyObject *array = copy_array(state, field->data, field->dtype, field->dims, shape);
+    PyObject *name = core_text(field->name);
+    PyObject *entry = array && name ? PyTuple_New(3) : NULL;
+    if (!entry) {
+        Py_XDECREF(array);
+        Py_XDECREF(name);
+        return NULL;
+    }
+    PyTuple_SetItem(entry, 0, name);
+    PyTuple_SetItem(entry, 1, array);
+    PyTuple_SetItem(entry, 2, PyBool_FromLong(field->offsets != NULL));
+    return entry;
+}
+
+PyObject *core_batch_rows(struct core_state *state, const struct hr_batch *batch)
+{
+    struct hr_field field;
+    struct hr_batch_view view;
+    size_t i = 0;
+    hr_batch_get(batch, &view);
+    while (!hr_batch_field(batch, i, &field) && strcmp(field.name, "indices"))
+        i++;
+    PyObject *list = PyList_New(0), *offsets = NULL;
+    while (list && !hr_batch_field(batch, ++i, &field)) {
+        const Py_ssize_t count = (Py_ssize_t)view.count + 1;
+        if (field.offsets && !offsets)
+            offsets = copy_array(state, field.offsets, HR_INT64, 1, &count);
+        PyObject *entry = field.offsets && !offsets ? NULL : field_entry(state, &field);
+        if (!entry || PyList_Append(list, entry) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(entry);
+    }
+    PyObject *result = list ? Py_BuildValue("(OO)", list, offsets ? offsets : Py_None) : NULL;
+    Py_XDECREF(list);
+    Py_XDECREF(offsets);
+    return result;
+}
+
+int core_columns_make(struct core_columns *columns, const struct hr_dataset *dataset)
+{
+    memset(columns, 0, sizeof *columns);
+    for (size_t c = 0; c < hr_dataset_column_count(dataset); c++) {
+        struct hr_column column;
+        hr_dataset_column(dataset, c, &column);
+        size_t bytes = hr_dtype_bytes(column.dtype), most = hr_dataset_most_rows(dataset);
+        for (int i = 0; i < column.dims; i++)
+            bytes *= (size_t)column.shape[i];
+        columns->memory[c] = core_memory_of_block((most + 1) * bytes, &columns->data[c]);
+        if (!columns->memory[c]) {
+            core_columns_free(columns);
+            PyErr_NoMemory();
+            return -1;
+        }
+    }
+    return 0;
+}
+
+void core_columns_free(struct core_columns *columns)
+{
+    for (size_t c = 0; c < HR_COLUMNS_MAX; c++)
+        if (columns->memory[c])
+            core_memory_unref(columns->memory[c]);
+}
+
+PyObject *core_columns_wrap(struct core_state *state, struct core_columns *columns,
+                            const struct hr_dataset *dataset, size_t rows)
+{
+    PyObject *dict = PyDict_New();
+    for (size_t c = 0; dict && c < hr_dataset_column_count(dataset); c++) {
+        struct hr_column column;
+        Py_ssize_t shape[1 + HR_COLUMN_DIMS_MAX] = {(Py_ssize_t)rows};
+        hr_dataset_column(dataset, c, &column);
+        int first = column.role != HR_COLUMN_SAMPLE;
+        for (int i = 0; i < column.dims; i++)
+            shape[first + i] = column.shape[i];
+        struct core_memory *memory = columns->memory[c];
+        columns->memory[c] = NULL;
+        if (core_put(dict, column.name,
+                     core_array_new(state, memory, columns->data[c], core_dtype_of(column.dtype),
+                                    first + column.dims, shape)) < 0)
+            Py_CLEAR(dict);
+    }
+    core_columns_free(columns);
+    return dict;
+}

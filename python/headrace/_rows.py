@@ -1,0 +1,184 @@
+"""Rows: what a dataset knows of its samples besides their bytes, from Python's values to columns."""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from . import _core
+
+# Columns with these names hold geometry, which transforms move with the pixels.
+_BOXES, _POINTS = "boxes", "keypoints"
+_TYPES = ("uint8", "float16", "float32", "int64", "int32", "float64", "bool")
+# A column as the C library takes it: name, type, role, shape of a value, buffer.
+_Column = tuple[str, str, str, tuple[int, ...], Any]
+
+
+def with_rows(dataset: _core.Dataset, rows: Iterable[Mapping[str, Any]]) -> _core.Dataset:
+    """Returns the dataset with the rows of its samples: one mapping for each, of equal keys.
+
+    A number is one value for the sample. Anything else has one entry for each of its rows, and all of
+    a sample's have equally many: lists, NumPy arrays, tensors.
+    """
+    columns, offsets = columns_of(list(rows), len(dataset))
+    return dataset.with_rows(columns, offsets)
+
+
+def columns_of(
+    rows: Sequence[Mapping[str, Any]], samples: int
+) -> tuple[list[_Column], array.array[int]]:
+    """Returns the columns of mappings, and where each sample's rows begin."""
+    import numpy
+
+    if len(rows) != samples:
+        raise ValueError(f"rows has {len(rows)} entries for {samples} samples: give one for each")
+    names = tuple(rows[0]) if rows else ()
+    offsets = array.array("q", [0])
+    parts: dict[str, list[Any]] = {name: [] for name in names}
+    are_rows: dict[str, bool] = {}
+    for i, one in enumerate(rows):
+        if not isinstance(one, Mapping) or set(one) != set(names):
+            raise ValueError(
+                f"the rows of sample {i} must be a dict with the keys of the others: {list(names)}"
+            )
+        count = None
+        for name in names:
+            value = _array(one[name], name, i)
+            if are_rows.setdefault(name, value.ndim > 0) != (value.ndim > 0):
+                raise ValueError(
+                    f"{name!r} of sample {i} is a number and others are lists, or the reverse"
+                )
+            parts[name].append(value)
+            if value.ndim and count is not None and len(value) != count:
+                raise ValueError(
+                    f"sample {i} has {count} rows by one key and {len(value)} by {name!r}"
+                )
+            count = len(value) if value.ndim else count
+        offsets.append(offsets[-1] + (count or 0))
+    columns = [_column(numpy, name, parts[name], are_rows[name]) for name in names]
+    return columns, offsets
+
+
+def _array(value: Any, name: str, sample: int) -> Any:
+    import numpy
+
+    own = not hasattr(value, "dtype")
+    try:
+        out = numpy.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name!r} of sample {sample}: {error}") from None
+    if own and out.dtype == numpy.float64:
+        return out.astype(numpy.float32)  # as torch takes Python's floats
+    if str(out.dtype) not in _TYPES:
+        raise ValueError(
+            f"{name!r} of sample {sample} has the type {out.dtype}: use one of {', '.join(_TYPES)}"
+        )
+    return out
+
+
+def _column(numpy: Any, name: str, values: list[Any], has_rows: bool) -> _Column:
+    """Returns the column of one array for each sample. An empty list has no type of its own."""
+    typed = [value for value in values if value.size] or values
+    dtype = numpy.result_type(*{value.dtype for value in typed})
+    shape = typed[0].shape[1:] if has_rows else ()
+    if name == _BOXES:
+        dtype, shape = numpy.dtype("float32"), (4,)
+    elif name == _POINTS:
+        dtype = numpy.dtype("float32")
+    elif name == "labels" and not typed[0].size:
+        dtype = numpy.dtype("int64")  # no sample has a row
+    for i, value in enumerate(values):
+        if has_rows and value.size and value.shape[1:] != shape:
+            raise ValueError(
+                f"{name!r} of sample {i} has rows of the shape {value.shape[1:]}, and others of "
+                f"{shape}"
+            )
+    flat = [value.reshape(-1, *shape) for value in values if value.size or len(shape) == 0]
+    data = numpy.concatenate(flat) if flat else numpy.empty((0, *shape))
+    role = {_BOXES: "box", _POINTS: "points"}.get(name, "value") if has_rows else "sample"
+    data = numpy.ascontiguousarray(data, dtype=dtype)
+    return name, str(dtype), role, tuple(int(side) for side in shape), data
+
+
+def with_labels(dataset: _core.Dataset, labels: Sequence[Any]) -> _core.Dataset:
+    """Returns the dataset with labels of any type and one shape: numbers, vectors, matrices."""
+    import numpy
+
+    parts = [_array(label, "label", i) for i, label in enumerate(labels)]
+    shapes = {part.shape for part in parts}
+    if len(shapes) > 1:
+        raise ValueError(
+            f"labels have different shapes, {sorted(shapes)[0]} and {sorted(shapes)[-1]}: give "
+            "those of any number as rows="
+        )
+    data = numpy.ascontiguousarray(numpy.stack(parts))
+    column = ("labels", str(data.dtype), "sample", tuple(data.shape[1:]), data)
+    return dataset.with_rows([column], array.array("q", [0] * (len(parts) + 1)))
+
+
+def table_of(dataset: _core.Dataset) -> tuple[list[_Column], array.array[int]] | None:
+    """Returns the columns of a dataset's rows, for making them again; None: it has none."""
+    import numpy
+
+    columns = dataset.columns()
+    if not columns:
+        return None
+    offsets = array.array("q", [0])
+    parts: dict[str, list[Any]] = {name: [] for name, *_ in columns}
+    for i in range(len(dataset)):
+        count = 0
+        for (name, _, role, _), value in zip(columns, dataset.rows(i).values()):
+            parts[name].append(numpy.asarray(value) if role != "sample" else numpy.asarray(value)[None])
+            count = count if role == "sample" else len(value)
+        offsets.append(offsets[-1] + count)
+    out = [(*column, numpy.concatenate(parts[column[0]] or [numpy.empty(0)])) for column in columns]
+    return out, offsets
+
+
+def target_of(
+    dataset: _core.Dataset, index: int, rows: Mapping[str, _core.Array] | None = None
+) -> Any:
+    """Returns what a sample of a dataset with rows has beside its image, as NumPy arrays, copies: a
+    dict, or its label alone. ``rows``: what is left of them after a recipe; None: all, as they are
+    stored."""
+    import numpy
+
+    found = dataset.rows(index) if rows is None else rows
+    arrays = {name: numpy.asarray(value) for name, value in found.items()}
+    return arrays["labels"] if is_label(dataset) else arrays
+
+
+def has_labels(dataset: _core.Dataset) -> bool:
+    """Returns whether the rows have a column "labels", in the place of the dataset's own labels."""
+    return any(name == "labels" for name, *_ in dataset.columns())
+
+
+def label_of(dataset: _core.Dataset, index: int) -> Any:
+    """Returns a sample's label: a whole number, or what the rows have in its place."""
+    if not has_labels(dataset):
+        return dataset.label(index)
+    import numpy
+
+    return numpy.asarray(dataset.rows(index)["labels"])[()]
+
+
+def is_label(dataset: _core.Dataset) -> bool:
+    """Returns whether all that a dataset with rows has is one label for each sample."""
+    columns = dataset.columns()
+    return len(columns) == 1 and columns[0][0] == "labels" and columns[0][2] == "sample"
+
+
+def refuse_tail(dataset: _core.Dataset) -> None:
+    """Raises NotImplementedError where Python transforms would move pixels and not the boxes."""
+    moved = moves(dataset)
+    if moved:
+        raise NotImplementedError(
+            f"{', '.join(moved)} have to move with the pixels, which only native transforms do: "
+            "leave the others out, or set transform to None"
+        )
+
+
+def moves(dataset: _core.Dataset) -> list[str]:
+    """Returns the names of columns that transforms have to move with the pixels."""
+    return [name for name, _, role, _ in dataset.columns() if role in ("box", "points")]

@@ -1,0 +1,94 @@
+"""Datasets of sounds: folders and lists of WAV, FLAC, MP3 and Vorbis files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+from . import _core
+from .datasets import _INDEX, ImageFolder, ImageList, _position
+
+__all__ = ["AudioFolder", "AudioList"]
+
+
+class _Sounds:
+    """What datasets of sounds share: a sample without a transform is all of its waveform."""
+
+    def _decode(self, preparer: _core.Preparer, data: bytes) -> Any:
+        import numpy
+
+        info = preparer.sound_info(data)
+        whole = preparer.sound_decode(data, 0, info["frames"], info["channels"])
+        return numpy.asarray(whole)
+
+    def info(self, index: int) -> dict[str, Any]:
+        """Returns ``format``, ``rate``, ``channels``, ``frames`` and ``seconds`` of a sample."""
+        at = _position(index, len(self))  # type: ignore[arg-type]
+        found = _core.Preparer().sound_info(self._dataset.read(at))  # type: ignore[attr-defined]
+        return {**found, "seconds": found["frames"] / found["rate"]}
+
+
+class AudioFolder(_Sounds, ImageFolder):
+    """Sounds in one directory per class: ``root/class/.../clip.flac``.
+
+    Indexing returns (waveform, label): without a transform all of the clip, float32 of (channels,
+    frames) at its own rate; with one, what it makes.
+
+    Args:
+        root: the directory.
+        transform: transforms of sounds, from :mod:`headrace.transforms`. A DataLoader can override
+            it.
+        target_transform: a function of the label, which runs in Python.
+        allow_empty: keep classes without sounds instead of failing.
+        index: location of the index file, as of :class:`ImageFolder`.
+        threads: threads that list directories; 0: 16, or the number of cores if larger.
+
+    Raises:
+        FileNotFoundError: the directory does not exist, has no classes, or a class is empty.
+        NotADirectoryError, PermissionError: ``root`` cannot be listed.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        transform: Any = None,
+        target_transform: Callable[[int], Any] | None = None,
+        allow_empty: bool = False,
+        *,
+        index: Literal["user", "beside", "none"] | None = "user",
+        threads: int = 0,
+    ) -> None:
+        super().__init__(
+            root, transform, target_transform, None, None, allow_empty, index=index, threads=threads
+        )
+
+    def _opened(self) -> _core.Dataset:
+        return _core.Dataset.open_folder(
+            self.root,
+            index=_INDEX[self.index],
+            threads=self._threads,
+            allow_empty=self.allow_empty,
+            sounds=True,
+        )
+
+
+class AudioList(_Sounds, ImageList):
+    """Sounds from an explicit list.
+
+    Args:
+        source: a list file, one sample per line, ``path label`` (paths relative to the file), or an
+            iterable of (path, label).
+        transform: as of :class:`AudioFolder`.
+
+    Raises:
+        ValueError: a line or entry is not a path and a label.
+        FileNotFoundError: the list file does not exist.
+    """
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str] | Iterable[tuple[str | os.PathLike[str], int]],
+        transform: Any = None,
+    ) -> None:
+        super().__init__(source, transform)

@@ -1,0 +1,259 @@
+/*
+ * The decoder of sound files: recognises the format by the first bytes and keeps one state per
+ * format. It never uses file names. Errors name known formats that it does not decode.
+ */
+#include "codec/sound.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "codec/sound_format.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SOUND_FORMATS = HR_SOUND_VORBIS + 1 };
+
+static const struct {
+    const char *name;
+    const struct hr__sound_class *class;
+} sound_formats[SOUND_FORMATS] = {
+    [HR_SOUND_WAV] = {"WAV", &hr__sound_wav},
+    [HR_SOUND_FLAC] = {"FLAC", &hr__sound_flac},
+    [HR_SOUND_MP3] = {"MP3", &hr__sound_mp3},
+    [HR_SOUND_VORBIS] = {"Vorbis", &hr__sound_vorbis},
+};
+
+struct hr__sound {
+    void *state[SOUND_FORMATS];
+    struct hr_sound_info info; /* of the open file */
+};
+
+const char *hr_sound_format_name(enum hr_sound_format format)
+{
+    return (unsigned)format < SOUND_FORMATS ? sound_formats[format].name : NULL;
+}
+
+int hr_sound_format_is_built(enum hr_sound_format format)
+{
+    return hr_sound_format_name(format) && sound_formats[format].class->open;
+}
+
+int hr__sound_create(struct hr__sound **out, struct hr_error *error)
+{
+    *out = hr__alloc(HR__TAG_CODEC, 1, sizeof **out);
+    return *out ? 0 : hr__fail(error, -ENOMEM, "out of memory for a decoder");
+}
+
+void hr__sound_destroy(struct hr__sound **sound)
+{
+    struct hr__sound *s = *sound;
+    *sound = NULL;
+    if (!s)
+        return;
+    for (int i = 1; i < SOUND_FORMATS; i++)
+        if (s->state[i])
+            sound_formats[i].class->destroy(s->state[i]);
+    hr__free(s);
+}
+
+size_t hr__sound_memory(const struct hr__sound *sound)
+{
+    return sizeof *sound;
+}
+
+/* Formats in Ogg, by the beginning of the first packet. */
+static const struct {
+    const char *start, *name;
+} ogg_packets[] = {{"OpusHead", "Opus"},
+                   {"Speex   ", "Speex"},
+                   {"\x7F"
+                    "FLAC",
+                    "FLAC in Ogg"},
+                   {"\x80theora", "a video"},
+                   {"fishead", "a video"}};
+
+/* Other formats common in folders of sounds. */
+static const struct {
+    size_t offset;
+    const char *start, *name;
+} other_sounds[] = {
+    {4, "ftypM4A", "AAC (M4A)"},
+    {0, "ADIF", "AAC"},
+    {0, "FORM", "AIFF"},
+    {0, "caff", "Apple CAF"},
+    {0, ".snd", "Sun AU"},
+    {0, "wvpk", "WavPack"},
+    {0, "MAC ", "Monkey's Audio"},
+    {0, "#!AMR", "AMR"},
+    {0, "MThd", "MIDI"},
+    {0, "\x1A\x45\xDF\xA3", "Matroska or WebM"},
+    {0, "\x30\x26\xB2\x75", "Windows Media"},
+};
+
+static int begins(const struct hr__sound_file *f, size_t offset, const char *start)
+{
+    size_t n = strlen(start);
+    return f->length >= offset + n && !memcmp(f->bytes + offset, start, n);
+}
+
+/* Returns the first byte after ID3v2 tags, which may stand before any format. */
+static size_t after_tags(const struct hr__sound_file *f)
+{
+    size_t at = 0;
+    while (f->length - at >= 10 && !memcmp(f->bytes + at, "ID3", 3)) {
+        const uint8_t *t = f->bytes + at;
+        size_t size = (size_t)(t[6] & 127) << 21 | (size_t)(t[7] & 127) << 14 |
+                      (size_t)(t[8] & 127) << 7 | (size_t)(t[9] & 127);
+        size += 10 + (t[5] & 0x10 ? 10 : 0);
+        if (size > f->length - at)
+            return f->length;
+        at += size;
+    }
+    return at;
+}
+
+/* Returns non-zero for the header of a frame of MPEG audio, layers 1 to 3; 3 for layer 3. */
+static int mpeg_layer(const uint8_t *h)
+{
+    int layer = 4 - (h[1] >> 1 & 3);
+    int is_header = h[0] == 0xFF && (h[1] & 0xE0) == 0xE0 && (h[1] >> 3 & 3) != 1 && layer != 4 &&
+                    h[2] >> 4 != 15 && (h[2] >> 2 & 3) != 3;
+    return is_header ? layer : 0;
+}
+
+/* Recognises a file. Sets *name for a known format that is not decoded, and *inside to the file
+ * without tags at its beginning. */
+static enum hr_sound_format recognise(const struct hr__sound_file *whole,
+                                      struct hr__sound_file *inside, const char **name)
+{
+    size_t at = after_tags(whole);
+    struct hr__sound_file f = {whole->bytes + at, whole->length - at};
+    *inside = f;
+    *name = NULL;
+    if ((begins(&f, 0, "RIFF") || begins(&f, 0, "RF64")) && begins(&f, 8, "WAVE"))
+        return HR_SOUND_WAV;
+    if (begins(&f, 0, "fLaC"))
+        return HR_SOUND_FLAC;
+    if (begins(&f, 0, "OggS")) {
+        struct hr__sound_file packet = {f.bytes + 28, f.length > 28 ? f.length - 28 : 0};
+        if (packet.length && f.bytes[26] == 1 && begins(&packet, 0, "\1vorbis"))
+            return HR_SOUND_VORBIS;
+        *name = "an unknown format in Ogg";
+        for (size_t i = 0; packet.length && i < sizeof ogg_packets / sizeof *ogg_packets; i++)
+            if (begins(&packet, 0, ogg_packets[i].start))
+                *name = ogg_packets[i].name;
+        return HR_SOUND_UNKNOWN;
+    }
+    if (f.length >= 4 && mpeg_layer(f.bytes)) {
+        if (mpeg_layer(f.bytes) == 3)
+            return HR_SOUND_MP3;
+        *name = "MPEG audio of layer 1 or 2";
+        return HR_SOUND_UNKNOWN;
+    }
+    if (f.length >= 4 && f.bytes[0] == 0xFF && (f.bytes[1] & 0xF6) == 0xF0)
+        *name = "AAC";
+    for (size_t i = 0; i < sizeof other_sounds / sizeof *other_sounds; i++)
+        if (begins(&f, other_sounds[i].offset, other_sounds[i].start))
+            *name = other_sounds[i].name;
+    /* Some MP3 files have zeros between tag and first frame. */
+    return at && !*name ? HR_SOUND_MP3 : HR_SOUND_UNKNOWN;
+}
+
+int hr_sound_recognise(const void *bytes, size_t length)
+{
+    struct hr__sound_file file = {bytes, length}, inside;
+    const char *name;
+    return recognise(&file, &inside, &name) != HR_SOUND_UNKNOWN || name;
+}
+
+static int refuse(const struct hr__sound_file *f, const char *name, struct hr_error *error)
+{
+    size_t zeros = 0;
+    if (!f->length)
+        return hr__fail(error, -EBADMSG, "the file is empty (0 bytes); restore or remove it");
+    if (name)
+        return hr__fail(error, -ENOTSUP, "this is %s; convert it to FLAC, WAV, MP3 or Vorbis",
+                        name);
+    while (zeros < f->length && zeros < 64 && !f->bytes[zeros])
+        zeros++;
+    if (zeros == f->length || zeros == 64)
+        return hr__fail(error, -EBADMSG,
+                        "the file begins with zero bytes, as after an interrupted copy; "
+                        "restore or remove it");
+    char start[3 * 8 + 1] = "";
+    for (size_t i = 0; i < f->length && i < 8; i++)
+        snprintf(start + 3 * i, 4, "%02x ", f->bytes[i]);
+    start[strlen(start) - 1] = 0;
+    return hr__fail(error, -ENOTSUP,
+                    "not a sound format known here (it begins with %s); WAV, FLAC, MP3 and Vorbis "
+                    "are decoded",
+                    start);
+}
+
+static int check_info(const struct hr_sound_info *info, struct hr_error *error)
+{
+    if (info->channels < 1 || info->channels > HR_SOUND_MAX_CHANNELS)
+        return hr__fail(error, -ENOTSUP, "it has %d channels, and 1 to %d are decoded",
+                        info->channels, HR_SOUND_MAX_CHANNELS);
+    if (info->rate < HR_SOUND_MIN_RATE || info->rate > HR_SOUND_MAX_RATE)
+        return hr__fail(error, -ENOTSUP, "its rate is %d Hz, and %d to %d Hz are decoded",
+                        info->rate, HR_SOUND_MIN_RATE, HR_SOUND_MAX_RATE);
+    if (!info->frames)
+        return hr__fail(error, -EBADMSG, "the sound has no frames (0 s); remove the file");
+    /* Positions in it, and at other rates, are exact in double and fit into 64 bits. */
+    if (info->frames > UINT64_C(1) << 36)
+        return hr__fail(error, -EBADMSG, "it declares %" PRIu64 " frames; restore or remove it",
+                        info->frames);
+    return 0;
+}
+
+int hr__sound_check_bytes(size_t length, uint64_t most, struct hr_error *error)
+{
+    if (length <= most)
+        return 0;
+    return hr__fail(error, -EFBIG,
+                    "the file has %zu bytes, more than max_source_bytes of %" PRIu64
+                    "; cut the recording, or raise the limit",
+                    length, most);
+}
+
+int hr__sound_open(struct hr__sound *sound, const void *bytes, size_t length,
+                   struct hr_sound_info *info, struct hr_error *error)
+{
+    struct hr__sound_file file = {bytes, length}, inside;
+    const char *name;
+    enum hr_sound_format format = recognise(&file, &inside, &name);
+    sound->info = (struct hr_sound_info){0};
+    if (!format)
+        return refuse(&file, name, error);
+    const struct hr__sound_class *class = sound_formats[format].class;
+    if (!class->open)
+        return hr__fail(error, -ENOTSUP,
+                        "this is %s, and this build of Headrace has no decoder for it; convert it "
+                        "to WAV or use another build",
+                        sound_formats[format].name);
+    *info = (struct hr_sound_info){.format = format};
+    int r = class->open(&sound->state[format], &inside, info, error);
+    if (!r)
+        r = check_info(info, error);
+    if (!r)
+        sound->info = *info;
+    return r;
+}
+
+int hr__sound_read(struct hr__sound *sound, uint64_t first, uint64_t count, float *const *planes,
+                   struct hr_error *error)
+{
+    const struct hr_sound_info *info = &sound->info;
+    struct hr__sound_window window = {first, count, planes};
+    if (first > info->frames || count > info->frames - first)
+        return hr__fail(error, -ERANGE,
+                        "frames %" PRIu64 " to %" PRIu64 " are not in the sound of %" PRIu64
+                        " frames",
+                        first, first + count, info->frames);
+    return count
+               ? sound_formats[info->format].class->read(sound->state[info->format], &window, error)
+               : 0;
+}

@@ -1,0 +1,371 @@
+/*
+ * See sound.h: checking a recipe of sounds, and planning and running it for one sample.
+ */
+#include "recipe/sound.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "recipe/tensor.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* Longest waveform and most columns of features that a recipe may produce. */
+#define SOUND_MAX_FRAMES (1 << 28)
+
+int hr__sound_place(const struct hr__bound *bound, const struct hr__sound_state *state,
+                    int is_for_features, struct hr_error *error)
+{
+    if (!is_for_features == !state->bands)
+        return 0;
+    return hr__refuse(error, bound,
+                      is_for_features
+                          ? "it changes features: put a MelSpectrogram or LogMel before "
+                            "it"
+                          : "it changes waveforms: put it before the operation that "
+                            "makes features");
+}
+
+/* The length of the pending window at a rate. */
+static int64_t frames_of(double seconds, int rate)
+{
+    return llround(seconds * rate);
+}
+
+int hr__sound_set_rate(const struct hr__bound *bound, struct hr__sound_state *state, int rate,
+                       struct hr_error *error)
+{
+    if (rate < HR_SOUND_MIN_RATE || rate > HR_SOUND_MAX_RATE)
+        return hr__refuse(error, bound, "a rate of %d Hz is not possible: %d to %d", rate,
+                          HR_SOUND_MIN_RATE, HR_SOUND_MAX_RATE);
+    state->rate = rate;
+    if (state->seconds > 0) {
+        state->frames = frames_of(state->seconds, rate);
+        state->seconds = 0;
+    }
+    return 0;
+}
+
+static int set_sound_output(struct hr_recipe *recipe, const struct hr__sound_state *state,
+                            struct hr_error *error)
+{
+    if (state->seconds > 0)
+        return hr__fail(error, -EINVAL,
+                        "the recipe's output has no fixed length: its window is in seconds, and "
+                        "clips may have any rate; add a Resample");
+    if (!state->frames)
+        return hr__fail(error, -EINVAL,
+                        "the recipe's output has no fixed length: it needs a RandomWindow, "
+                        "CenterWindow or PadOrTrim");
+    if (!state->channels)
+        return hr__fail(error, -EINVAL,
+                        "the recipe's output has no fixed number of channels: add Mono, or "
+                        "Channels with their number");
+    if (recipe->options.layout != HR_NCHW)
+        return hr__fail(error, -EINVAL, "sounds have no layout NHWC: leave it out");
+    if (recipe->options.inexact)
+        return hr__fail(error, -EINVAL,
+                        "scaled decoding (exact=False; in C, inexact) is of images: leave it out");
+    recipe->spec.dtype = HR_FLOAT32;
+    recipe->spec.layout = HR_NCHW;
+    hr__tensor_matrix(&recipe->spec, state->bands ? state->bands : state->channels,
+                      (int)state->frames);
+    recipe->sound_rate = state->rate;
+    return 0;
+}
+
+int hr__sound_recipe(struct hr_recipe *recipe, struct hr_error *error)
+{
+    struct hr__sound_state state = {.recipe = recipe};
+    recipe->is_sound = 1;
+    for (int i = 0; i < recipe->count; i++) {
+        struct hr__bound *bound = &recipe->operation[i];
+        int r = bound->class->sound->check(bound, &state, error);
+        if (r)
+            return r;
+        if (state.frames > SOUND_MAX_FRAMES || state.seconds * HR_SOUND_MAX_RATE > SOUND_MAX_FRAMES)
+            return hr__refuse(error, bound, "the sound would be too long: at most %d frames",
+                              SOUND_MAX_FRAMES);
+    }
+    return set_sound_output(recipe, &state, error);
+}
+
+struct hr__sound_step *hr__sound_append(struct hr__sound_plan *plan, enum hr__sound_step_kind kind)
+{
+    struct hr__sound_step *step = &plan->step[plan->count++];
+    *step =
+        (struct hr__sound_step){.kind = kind, .channels = plan->channels, .total = plan->frames};
+    return step;
+}
+
+void hr__sound_append_cut(struct hr__sound_plan *plan, int64_t first, int64_t frames)
+{
+    hr__sound_append(plan, HR__SOUND_CUT)->first = first;
+    plan->frames = frames;
+}
+
+int hr__sound_cut_now(struct hr__sound_plan *plan, struct hr_error *error)
+{
+    struct hr__sound_cut *cut = &plan->cut;
+    if (!cut->is_pending)
+        return 0;
+    int64_t frames = frames_of(cut->seconds, plan->rate), left = plan->frames - frames;
+    cut->is_pending = 0;
+    if (left < 0 && !cut->pad)
+        return hr__fail(error, -EBADMSG,
+                        "the clip of %.3f s is shorter than the window of %.3f s; remove it, or "
+                        "let %s pad it (pad=True)",
+                        (double)plan->frames / plan->rate, cut->seconds, cut->bound->class->name);
+    int64_t first = left > 0 ? (int64_t)(cut->at * (double)(left + 1)) : 0;
+    hr__sound_append_cut(plan, first < left ? first : left > 0 ? left : 0, frames);
+    return 0;
+}
+
+static void init_random(struct hr__random *random, const struct hr_draw_key *key, int position)
+{
+    uint64_t purpose = HR__PURPOSE_OPERATION + ((uint64_t)position << 8);
+    hr__random_init(random, key->seed, purpose, key->epoch, key->index);
+}
+
+/* Plans all steps forwards. */
+static int plan_steps(const struct hr_recipe *recipe, struct hr__sound_scratch *s,
+                      const struct hr_draw_key *key, struct hr_error *error)
+{
+    struct hr__sound_plan *plan = &s->plan;
+    int r = 0;
+    plan->count = 0;
+    plan->cut.is_pending = 0;
+    plan->channels = plan->info.channels;
+    plan->rate = plan->info.rate;
+    plan->frames = (int64_t)plan->info.frames;
+    for (int i = 0; i < recipe->count && !r; i++) {
+        const struct hr__bound *bound = &recipe->operation[i];
+        struct hr__random random;
+        init_random(&random, key, bound->position);
+        if (bound->class->sound->plan)
+            r = bound->class->sound->plan(bound, &random, s, error);
+    }
+    if (!r && recipe->sound_rate && plan->rate != recipe->sound_rate)
+        return hr__fail(error, -EBADMSG,
+                        "the clip has %d Hz and the recipe needs %d: add a Resample before the "
+                        "features",
+                        plan->rate, recipe->sound_rate);
+    r = r ? r : hr__sound_cut_now(plan, error);
+    if (!r && !recipe->mel &&
+        (plan->frames != recipe->spec.width || plan->channels != recipe->spec.height))
+        r = hr__fail(error, -EINVAL, "the clip does not give the output that the recipe has");
+    return r;
+}
+
+/* The input frame of the first tap of an output frame. */
+static int64_t first_tap(const struct hr__resampler *r, int64_t frame)
+{
+    return frame / r->to * r->from + r->first[frame % r->to];
+}
+
+static int64_t within(int64_t v, int64_t low, int64_t high)
+{
+    return v < low ? low : v > high ? high : v;
+}
+
+/* Finds, backwards, the frames that each step needs. A step has memory for all of them, also for
+ * those outside the sound. */
+static void trace_back(struct hr__sound_plan *plan)
+{
+    int64_t low = 0, end = plan->frames;
+    struct hr__sound_step *last = hr__sound_append(plan, HR__SOUND_CUT);
+    last->end = end;
+    for (int i = plan->count - 2; i >= 0; i--) {
+        struct hr__sound_step *step = &plan->step[i];
+        if (step->kind == HR__SOUND_CUT) {
+            low += step->first;
+            end += step->first;
+        } else if (step->kind == HR__SOUND_RESAMPLE) {
+            /* Frames outside the sound are 0, not filtered. */
+            int64_t from = within(low, 0, step[1].total), to = within(end, from, step[1].total);
+            low = end = 0;
+            if (from < to) {
+                low = first_tap(step->resampler, from);
+                end = first_tap(step->resampler, to - 1) + step->resampler->taps;
+            }
+        }
+        step->low = low;
+        step->end = end;
+    }
+}
+
+/* Planes of floats of a step's frames. */
+struct wave {
+    float *plane[HR_SOUND_MAX_CHANNELS];
+};
+
+/* Sets the planes in a buffer. A vector may be read past the end. */
+static int reserve_wave(struct hr__buffer *buffer, const struct hr__sound_step *step,
+                        struct wave *out, struct hr_error *error)
+{
+    size_t row = ((size_t)(step->end - step->low) + 15) / 16 * 16;
+    int r = hr__buffer_reserve(buffer, (row * (size_t)step->channels + 16) * sizeof(float), error);
+    for (int c = 0; c < step->channels && !r; c++)
+        out->plane[c] = (float *)buffer->bytes + (size_t)c * row;
+    return r;
+}
+
+/* Sets the frames of a step that lie outside the sound to 0. Returns those inside as [*from, *to).
+ */
+static void clear_outside(const struct hr__sound_step *step, const struct wave *wave, int64_t *from,
+                          int64_t *to)
+{
+    *from = within(0, step->low, step->end);
+    *to = within(step->total, *from, step->end);
+    for (int c = 0; c < step->channels; c++) {
+        memset(wave->plane[c], 0, (size_t)(*from - step->low) * sizeof(float));
+        memset(wave->plane[c] + (*to - step->low), 0, (size_t)(step->end - *to) * sizeof(float));
+    }
+}
+
+static void mix(const struct hr__sound_step *step, const struct wave *wave)
+{
+    float *sum = wave->plane[0];
+    float channels = (float)step->channels;
+    for (int c = 1; c < step->channels; c++)
+        for (int64_t i = 0; i < step->end - step->low; i++)
+            sum[i] += wave->plane[c][i];
+    for (int64_t i = 0; step->channels > 1 && i < step->end - step->low; i++)
+        sum[i] /= channels;
+}
+
+static void amplify(const struct hr__sound_step *step, const struct wave *wave)
+{
+    for (int c = 0; c < step->channels; c++)
+        for (int64_t i = 0; i < step->end - step->low; i++)
+            wave->plane[c][i] *= step->factor;
+}
+
+/* Runs a resampling step from one buffer into the other. */
+static int run_resampler(const struct hr__sound_step *step, struct hr__buffer *buffer,
+                         struct wave *wave, struct hr_error *error)
+{
+    const struct hr__sound_step *next = step + 1;
+    struct wave out;
+    int64_t from, to;
+    int r = reserve_wave(buffer, next, &out, error);
+    if (r)
+        return r;
+    clear_outside(next, &out, &from, &to);
+    for (int c = 0; c < step->channels && from < to; c++)
+        hr__sound_kernels(hr__isa())->resample(step->resampler, wave->plane[c], step->low, from,
+                                               to - from, out.plane[c] + (from - next->low));
+    *wave = out;
+    return 0;
+}
+
+/* Decodes what the first step needs, and runs all steps. The last one's frames are in *wave. */
+static int run_steps(struct hr__sound_scratch *s, struct wave *wave, struct hr_error *error)
+{
+    struct hr__sound_plan *plan = &s->plan;
+    int which = 0;
+    int64_t from, to;
+    struct wave inside;
+    int r = reserve_wave(&s->waves[0], &plan->step[0], wave, error);
+    if (r)
+        return r;
+    clear_outside(&plan->step[0], wave, &from, &to);
+    for (int c = 0; c < plan->info.channels; c++)
+        inside.plane[c] = wave->plane[c] + (from - plan->step[0].low);
+    r = hr__sound_read(s->decoder, (uint64_t)from, (uint64_t)(to - from), inside.plane, error);
+    for (int i = 0; i < plan->count - 1 && !r; i++) {
+        const struct hr__sound_step *step = &plan->step[i];
+        if (step->kind == HR__SOUND_MIX)
+            mix(step, wave);
+        else if (step->kind == HR__SOUND_GAIN)
+            amplify(step, wave);
+        else if (step->kind == HR__SOUND_RESAMPLE)
+            r = run_resampler(step, &s->waves[which = !which], wave, error);
+        else
+            clear_outside(step + 1, wave, &from, &to); /* the sound goes on there */
+    }
+    return r;
+}
+
+/* Makes the features of a waveform of one channel. */
+static int run_features(const struct hr_recipe *recipe, struct hr__sound_scratch *s,
+                        const struct wave *wave, float *out, struct hr_error *error)
+{
+    const struct hr__mel *mel = recipe->mel;
+    int columns = recipe->spec.width;
+    int r = hr__buffer_reserve(&s->work, hr__mel_work(mel) * sizeof(double), error);
+    for (int t = 0; t < columns && !r; t += HR__SOUND_LANES)
+        hr__sound_kernels(hr__isa())->mel(mel, wave->plane[0], s->plan.frames, t, columns,
+                                          s->work.bytes, out);
+    return r;
+}
+
+int hr__sound_run(const struct hr_recipe *recipe, struct hr__sound_scratch **scratch,
+                  const struct hr_item *item, const struct hr_draw_key *key, float *out,
+                  struct hr_error *error)
+{
+    struct wave wave;
+    int r = hr__sound_scratch_get(scratch, error);
+    if (r)
+        return r;
+    struct hr__sound_scratch *s = *scratch;
+    r = hr__sound_check_bytes(item->length, recipe->options.max_source_bytes, error);
+    if (!r)
+        r = hr__sound_open(s->decoder, item->bytes, item->length, &s->plan.info, error);
+    if (!r)
+        r = plan_steps(recipe, s, key, error);
+    if (r)
+        return r;
+    trace_back(&s->plan);
+    r = run_steps(s, &wave, error);
+    if (!r && recipe->mel)
+        r = run_features(recipe, s, &wave, out, error);
+    for (int c = 0; !r && !recipe->mel && c < s->plan.channels; c++)
+        memcpy(out + c * s->plan.frames, wave.plane[c], (size_t)s->plan.frames * sizeof *out);
+    for (int i = 0; i < recipe->count && !r; i++) {
+        const struct hr__bound *bound = &recipe->operation[i];
+        struct hr__random random;
+        init_random(&random, key, bound->position);
+        if (bound->class->sound->apply)
+            bound->class->sound->apply(bound, &random, out, recipe->spec.height,
+                                       recipe->spec.width);
+    }
+    return r;
+}
+
+int hr__sound_scratch_get(struct hr__sound_scratch **scratch, struct hr_error *error)
+{
+    if (*scratch)
+        return 0;
+    struct hr__sound_scratch *s = hr__alloc(HR__TAG_RECIPE, 1, sizeof *s);
+    if (!s)
+        return hr__fail(error, -ENOMEM, "out of memory for sounds");
+    int r = hr__sound_create(&s->decoder, error);
+    if (r)
+        hr__sound_scratch_destroy(&s);
+    *scratch = s;
+    return r;
+}
+
+void hr__sound_scratch_destroy(struct hr__sound_scratch **scratch)
+{
+    struct hr__sound_scratch *s = *scratch;
+    *scratch = NULL;
+    if (!s)
+        return;
+    hr__sound_destroy(&s->decoder);
+    hr__resampler_free_all(&s->resamplers);
+    hr__free(s->waves[0].bytes);
+    hr__free(s->waves[1].bytes);
+    hr__free(s->work.bytes);
+    hr__free(s);
+}
+
+size_t hr__sound_scratch_memory(const struct hr__sound_scratch *scratch)
+{
+    return scratch ? sizeof *scratch + hr__sound_memory(scratch->decoder) + scratch->waves[0].size +
+                         scratch->waves[1].size + scratch->work.size
+                   : 0;
+}

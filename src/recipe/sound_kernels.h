@@ -1,0 +1,80 @@
+/*
+ * The kernels of recipes for sounds, one table per instruction set. They work on eight numbers at a
+ * time in a fixed order of sums, so all versions give the same bits.
+ */
+#ifndef HR_RECIPE_SOUND_KERNELS_H
+#define HR_RECIPE_SOUND_KERNELS_H
+
+#include "base/cpu.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Numbers of a vector. */
+#define HR__SOUND_LANES 8
+
+/* A filter that changes a sound's rate from `from` to `to`, which have no common factor. */
+struct hr__resampler {
+    int from, to;
+    int taps; /* of each phase, a multiple of HR__SOUND_LANES */
+    int64_t
+        *first;    /* `to` of them: the input frame of the first tap, for the output frames 0 ... */
+    float *kernel; /* `to` rows of `taps` */
+};
+
+/* A complex Fourier transform of `n` points: its factors and roots of unity. */
+struct hr__fft {
+    int n, factors;
+    int factor[32];
+    double *root; /* exp(-2 pi i k / n): n pairs */
+};
+
+/* From a waveform to mel bands. */
+struct hr__mel {
+    int frame, hop;   /* frames of the sound that a column is made of, and from one to the next */
+    int points;       /* of the transform: `frame`, and zeros */
+    int center;       /* columns are centred on their frame, the sound is mirrored at its ends */
+    int is_kaldi;     /* the mean is removed and high frequencies raised first */
+    int is_amplitude; /* bands sum amplitudes instead of powers */
+    double *window;   /* `frame` */
+    struct hr__fft half; /* of points / 2 */
+    double *root;        /* exp(-2 pi i k / points): points / 2 + 1 pairs */
+    int bands;
+    int *low, *count; /* of each band: the first bin and how many */
+    double **weight;  /* of each band: of its bins */
+    int logarithm;    /* 0: none; 10 or 1: the decimal or natural one, of at least `least` */
+    float least;
+};
+
+struct hr__sound_kernels {
+    /* Computes the output frames [first, first + count). in[0] is the input frame `at`; all that
+     * the taps need must be there. */
+    void (*resample)(const struct hr__resampler *r, const float *in, int64_t at, int64_t first,
+                     int64_t count, float *out);
+    /* Computes the columns [column, column + 8) of `columns`, which are rows of `out`. `work` has
+     * room for hr__mel_work() doubles, 64-byte aligned. */
+    void (*mel)(const struct hr__mel *mel, const float *wave, int64_t length, int column,
+                int columns, double *work, float *out);
+    /* v = least-bounded decimal logarithm of each number, times `scale`. */
+    void (*decibels)(float *values, size_t count, float scale, float least);
+};
+
+/* Doubles of `work`. */
+static inline size_t hr__mel_work(const struct hr__mel *mel)
+{
+    return (size_t)HR__SOUND_LANES * (size_t)(4 * mel->points + 8);
+}
+
+extern const struct hr__sound_kernels hr__sound_kernels_portable;
+extern const struct hr__sound_kernels hr__sound_kernels_avx2;
+
+static inline const struct hr__sound_kernels *hr__sound_kernels(enum hr__isa isa)
+{
+#ifdef __x86_64__
+    return isa >= HR__ISA_AVX2 ? &hr__sound_kernels_avx2 : &hr__sound_kernels_portable;
+#else
+    return &hr__sound_kernels_portable;
+#endif
+}
+
+#endif

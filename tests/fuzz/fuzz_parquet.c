@@ -1,0 +1,17 @@
+/* Parquet files of any bytes, with each way to name columns; see shard_index.h. */
+#include "dataset/parquet.h"
+
+#include "shard_index.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const struct hr__shard_source names[] = {{.label = NULL},
+                                                    {.label = "number"},
+                                                    {.label = "none"},
+                                                    {.label = "none", .image = "left"}};
+    struct shard_input file = shard_input_make(data, size);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        shard_input_index(&file, hr__parquet_index, names[i], 0);
+    close(file.fd);
+    return 0;
+}

@@ -1,0 +1,333 @@
+"""Datasets of images with boxes, and what becomes of the boxes: against torchvision's transforms."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import headrace
+import headrace.transforms as T
+from headrace.torch import DataLoader
+
+SIZES = [(60, 80), (75, 50), (64, 64), (40, 99)]  # height, width
+
+
+def picture(path, height, width, orientation=1):
+    noise = np.random.default_rng(height * width).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    image = Image.fromarray(noise)
+    exif = image.getexif()
+    exif[0x0112] = orientation
+    image.save(path, exif=exif)
+
+
+@pytest.fixture
+def coco(tmp_path):
+    """A folder of images and a file of annotations; one image has no box."""
+    rng = np.random.default_rng(4)
+    images, annotations = [], []
+    for n, (height, width) in enumerate(SIZES):
+        picture(tmp_path / f"{n}.png", height, width)
+        images.append({"id": 40 - n, "file_name": f"{n}.png", "height": height, "width": width})
+        for _ in range(3 * n):
+            x, y = rng.uniform(-3, width - 5), rng.uniform(0, height - 5)
+            box = [x, y, rng.uniform(0, width - x), rng.uniform(0, height - y)]
+            annotations.append(
+                {
+                    "id": len(annotations) + 1,
+                    "image_id": 40 - n,
+                    "category_id": int(rng.integers(1, 4)),
+                    "bbox": [round(float(v), 2) for v in box],
+                    "area": 7.5,
+                    "iscrowd": int(rng.integers(0, 2)),
+                    "keypoints": [float(x), float(y), 2, 0, 0, 0],
+                }
+            )
+    categories = [{"id": i, "name": f"kind {i}"} for i in (3, 1, 2)]
+    whole = {"images": images, "annotations": annotations, "categories": categories}
+    (tmp_path / "instances.json").write_text(json.dumps(whole))
+    return tmp_path, whole
+
+
+def opened(coco, transform=None, **options):
+    return headrace.CocoDetection(coco[0], coco[0] / "instances.json", transform, **options)
+
+
+def samples(dataset, transform, **options):
+    """All samples of an epoch in their order: image, target."""
+    loader = DataLoader(dataset, 2, transform=transform, **options)
+    return [(image, target) for images, targets in loader for image, target in zip(images, targets)]
+
+
+def expected_rows(whole, image_id):
+    """Boxes as torchvision's wrap_dataset_for_transforms_v2 makes them, and labels."""
+    from torchvision import tv_tensors
+    from torchvision.transforms.v2 import functional
+
+    found = [a for a in whole["annotations"] if a["image_id"] == image_id]
+    image = next(i for i in whole["images"] if i["id"] == image_id)
+    boxes = tv_tensors.BoundingBoxes(
+        torch.tensor([a["bbox"] for a in found]).reshape(-1, 4),
+        format="XYWH",
+        canvas_size=(image["height"], image["width"]),
+    )
+    labels = torch.tensor([a["category_id"] for a in found], dtype=torch.int64)
+    return functional.convert_bounding_box_format(boxes, new_format="XYXY"), labels
+
+
+def test_coco_gives_torchvisions_targets(coco, v2):
+    dataset = opened(coco)
+    assert dataset.classes == ["", "kind 1", "kind 2", "kind 3"]
+    assert dataset.class_to_idx == {"kind 1": 1, "kind 2": 2, "kind 3": 3}
+    for n, (_, target) in enumerate(samples(dataset, T.CenterCrop(300))):
+        assert target["image_id"].item() == 37 + n
+        boxes, labels = expected_rows(coco[1], 37 + n)
+        assert torch.equal(target["labels"], labels)
+        assert len(target["boxes"]) == len(boxes) == len(target["area"]) == len(target["iscrowd"])
+    # what a single sample has, unmoved
+    for n in range(4):
+        target = dataset[n][1]
+        assert np.array_equal(target["boxes"], expected_rows(coco[1], 37 + n)[0])
+    again = pickle.loads(pickle.dumps(dataset))
+    assert np.array_equal(again[1][1]["boxes"], dataset[1][1]["boxes"])
+
+
+def test_coco_options(coco):
+    contiguous = opened(coco, labels="contiguous", keypoints=True)
+    assert contiguous.classes == ["kind 1", "kind 2", "kind 3"]
+    assert contiguous[0][1]["labels"].tolist() == [
+        a["category_id"] - 1 for a in coco[1]["annotations"] if a["image_id"] == 37
+    ]
+    assert contiguous[0][1]["keypoints"].shape == (9, 2, 3)
+    assert len(opened(coco, skip_empty=True)) == 3
+    crowds = sum(len(target["labels"]) for _, target in samples(opened(coco), T.CenterCrop(9)))
+    kept = samples(opened(coco, skip_crowds=True), T.CenterCrop(9))
+    left = sum(len(target["labels"]) for _, target in kept)
+    assert left == crowds - sum(a["iscrowd"] for a in coco[1]["annotations"])
+
+
+RECIPES = {
+    "flips": lambda m: [m.RandomHorizontalFlip(1), m.RandomVerticalFlip(1), m.Resize((30, 70))],
+    "resize": lambda m: [m.Resize((33, 41)), m.Resize(50, max_size=77), m.CenterCrop(20)],
+    "crop": lambda m: [m.CenterCrop((36, 44)), m.RandomHorizontalFlip(1)],
+    "pad": lambda m: [m.Pad((3, 5, 7, 9)), m.Resize((50, 50)), m.SanitizeBoundingBoxes(6, 50)],
+    "whole": lambda m: [m.RandomShortestSize(31, 40), m.ClampBoundingBoxes(), m.CenterCrop(25)],
+    "colours": lambda m: [m.RandomPhotometricDistort(), m.RandomVerticalFlip(1), m.CenterCrop(30)],
+    "dropped": lambda m: [m.CenterCrop(30), m.SanitizeBoundingBoxes(), m.RandomHorizontalFlip(1)],
+}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_boxes_move_as_torchvisions(coco, v2, recipe):
+    dataset = opened(coco)
+    theirs = v2.Compose(RECIPES[recipe](v2))
+    for n, (_, target) in enumerate(samples(dataset, T.Compose(RECIPES[recipe](T)))):
+        boxes, labels = expected_rows(coco[1], 37 + n)
+        image = torch.zeros((3, *boxes.canvas_size), dtype=torch.uint8)
+        _, expected = theirs(image, {"boxes": boxes, "labels": labels})
+        assert torch.equal(target["labels"], expected["labels"])
+        assert torch.equal(target["boxes"], expected["boxes"].as_subclass(torch.Tensor))
+
+
+def test_iou_crop_draws_as_torchvisions(coco, v2):
+    from torchvision import tv_tensors
+
+    runs = 250
+    boxes, _ = expected_rows(coco[1], 37)
+    height, width = boxes.canvas_size
+    rows = {"boxes": boxes, "labels": torch.arange(9)}
+    dataset = headrace.ImageList([(coco[0] / "3.png", 0)] * runs, rows=[rows] * runs)
+    transform = T.Compose([T.RandomIoUCrop(), T.SanitizeBoundingBoxes(), T.Resize((10, 10))])
+    ours = [len(target["labels"]) for _, target in samples(dataset, transform)]
+    theirs = []
+    crop, sanitize = v2.RandomIoUCrop(), v2.SanitizeBoundingBoxes()
+    image = torch.zeros((3, height, width), dtype=torch.uint8)
+    torch.manual_seed(1)
+    for _ in range(runs):
+        target = {"boxes": tv_tensors.wrap(boxes.clone(), like=boxes), "labels": torch.arange(9)}
+        theirs.append(len(sanitize(crop(image, target))[1]["labels"]))
+    mine, other = np.array(ours, float), np.array(theirs, float)
+    spread = np.sqrt((mine.var() + other.var()) / runs)
+    assert abs(mine.mean() - other.mean()) < 5 * spread
+    assert abs((mine == 9).mean() - (other == 9).mean()) < 5 * np.sqrt(0.5 / runs)
+
+
+def test_the_ssd_preset_runs_natively(coco, v2):
+    preset = v2.Compose(
+        [
+            v2.ToImage(),
+            v2.RandomPhotometricDistort(),
+            v2.RandomZoomOut(fill=[123.0, 117.0, 104.0]),
+            v2.RandomIoUCrop(),
+            v2.RandomHorizontalFlip(0.5),
+            v2.Resize((50, 60), antialias=False),
+            v2.ToDtype(torch.float32, scale=True),
+            v2.ConvertBoundingBoxFormat("XYXY"),
+            v2.SanitizeBoundingBoxes(),
+            v2.ToPureTensor(),
+        ]
+    )
+    loader = DataLoader(opened(coco), 4, shuffle=True, transform=preset)
+    rows = 0
+    for epoch in range(20):
+        loader.set_epoch(epoch)
+        for images, targets in loader:
+            assert images.shape == (4, 3, 50, 60) and images.dtype == torch.float32
+            for target in targets:
+                boxes = target["boxes"]
+                rows += len(boxes)
+                assert len(boxes) == len(target["labels"]) == len(target["area"])
+                assert (boxes >= 0).all() and (boxes[:, 2] <= 60).all() and (boxes[:, 3] <= 50).all()
+                assert (boxes[:, 2:] - boxes[:, :2] >= 1).all()
+    assert rows
+
+
+def test_what_cannot_move_boxes_is_refused(coco):
+    for transform, words in [
+        (T.ElasticTransform(), "ElasticTransform"),
+        (T.RandAugment(), "RandAugment"),
+        (T.Pad(2, padding_mode="edge"), "padding that repeats pixels"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            list(DataLoader(opened(coco), 2, transform=T.Compose([transform, T.CenterCrop(9)])))
+    images = headrace.ImageList([(coco[0] / "0.png", 0)])
+    with pytest.raises(ValueError, match="RandomIoUCrop.*has no boxes"):
+        list(DataLoader(images, 1, transform=T.Compose([T.RandomIoUCrop(), T.Resize((9, 9))])))
+
+
+def test_bad_annotations_are_named(coco):
+    whole = dict(coco[1])
+    whole["annotations"] = [dict(whole["annotations"][0], id=7, bbox=[1, 2, float("nan"), 4])]
+    (coco[0] / "instances.json").write_text(json.dumps(whole))
+    with pytest.raises(ValueError, match=r"annotation 7 of image 39: its bbox \(1, 2, nan, 4\)"):
+        opened(coco)
+    (coco[0] / "instances.json").write_text(json.dumps(coco[1])[:-20])
+    with pytest.raises(ValueError, match="instances.json: at byte"):
+        opened(coco)
+    with pytest.raises(ValueError, match="target_transform is not supported"):
+        opened(coco, target_transform=len)
+    with pytest.raises(ValueError, match="labels must be"):
+        opened(coco, labels="raw")
+
+
+XML = """<annotation><filename>1.jpg</filename><size><width>9</width></size>
+<object><name>person</name><difficult>1</difficult><bndbox><xmin>3</xmin><ymin>4.5</ymin>
+<xmax>20</xmax><ymax>30</ymax></bndbox>
+<part><name>head</name><bndbox><xmin>5</xmin><ymin>5</ymin><xmax>6</xmax><ymax>6</ymax></bndbox></part>
+</object><object><name>aeroplane</name><truncated>1</truncated><pose>Left</pose>
+<bndbox><xmax>8</xmax><xmin>1</xmin><ymin>2</ymin><ymax>9</ymax></bndbox></object></annotation>"""
+
+
+@pytest.fixture
+def voc(tmp_path):
+    place = tmp_path / "VOCdevkit" / "VOC2012"
+    for folder in ("ImageSets/Main", "Annotations", "JPEGImages"):
+        (place / folder).mkdir(parents=True)
+    (place / "ImageSets/Main/train.txt").write_text("a\nb -1\n")
+    for name in "ab":
+        picture(place / f"JPEGImages/{name}.jpg", 40, 50)
+    (place / "Annotations/a.xml").write_text(XML)
+    (place / "Annotations/b.xml").write_text("<annotation></annotation>")
+    return tmp_path
+
+
+def test_voc(voc):
+    dataset = headrace.VOCDetection(voc, transform=T.Resize((40, 50)))
+    (_, first), (_, second) = samples(dataset, None)
+    assert first["boxes"].tolist() == [[3, 4.5, 20, 30], [1, 2, 8, 9]]
+    assert first["labels"].tolist() == [15, 1]
+    assert first["difficult"].tolist() == [1, 0] and first["truncated"].tolist() == [0, 1]
+    assert second["boxes"].shape == (0, 4)
+    assert dataset.classes[15] == "person"
+    assert len(pickle.loads(pickle.dumps(dataset))) == 2
+
+
+def test_voc_refuses(voc):
+    file = voc / "VOCdevkit/VOC2012/Annotations/b.xml"
+    for text, words in [
+        ('<!DOCTYPE a [<!ENTITY x "y">]><annotation>&x;</annotation>', "declares a document type"),
+        ("<annotation><object>", "no element found"),
+        (XML.replace("aeroplane", "kite"), "b.xml: object 2: 'kite' is none of the classes"),
+        (XML.replace("<xmin>1</xmin>", ""), "object 2 has no xmin"),
+        (XML.replace("<xmin>1</xmin>", "<xmin>9</xmin>"), "object 2: the box .* is inverted"),
+        (XML.replace("<xmin>1</xmin>", "<xmin>nan</xmin>"), "inverted or not finite"),
+        (XML.replace("<xmin>1</xmin>", "<xmin>one</xmin>"), "object 2: could not convert"),
+    ]:
+        file.write_text(text)
+        with pytest.raises(ValueError, match=words):
+            headrace.VOCDetection(voc)
+    file.unlink()
+    with pytest.raises(FileNotFoundError):
+        headrace.VOCDetection(voc)
+    with pytest.raises(ValueError, match="download is not supported"):
+        headrace.VOCDetection(voc, download=True)
+
+
+def test_yolo(tmp_path):
+    (tmp_path / "images/train/more").mkdir(parents=True)
+    (tmp_path / "labels/train/more").mkdir(parents=True)
+    picture(tmp_path / "images/train/b.jpg", 40, 80)
+    picture(tmp_path / "images/train/a.jpg", 40, 80)
+    picture(tmp_path / "images/train/more/turned.jpg", 40, 80, orientation=6)
+    (tmp_path / "labels/train/b.txt").write_text("1 0.5 0.5 0.25 0.5\n\n0 0.125 0.25 0.25 0.5\n")
+    (tmp_path / "labels/train/more/turned.txt").write_text("1 0.25 0.125 0.5 0.25\n")
+    dataset = headrace.YoloDetection(tmp_path / "images/train", classes=["cat", "dog"])
+    found = [target for _, target in samples(dataset, T.Resize((40, 80)))]
+    assert [len(target["boxes"]) for target in found] == [0, 2, 1]
+    assert found[1]["boxes"].tolist() == [[30, 10, 50, 30], [0, 0, 20, 20]]
+    assert found[1]["labels"].tolist() == [1, 0]
+    # displayed, it is 40 wide and 80 high, and the box in its upper left corner: 0, 0, 20, 20
+    assert found[2]["boxes"].tolist() == [[0, 20, 20, 40]]
+    shown = DataLoader(
+        dataset, 3, transform=T.Resize((80, 40)), sampler=[2], apply_exif_orientation=True
+    )
+    assert next(iter(shown))[1][0]["boxes"].tolist() == [[0, 0, 20, 20]]
+    assert len(pickle.loads(pickle.dumps(dataset))) == 3
+    (tmp_path / "images/train/more/up").symlink_to("..")  # a loop of links, which is not followed
+    assert len(headrace.YoloDetection(tmp_path / "images/train")) == 3
+    for text, words in [
+        ("1e30 0.5 0.5 0.1 0.1", "line 1: 1e30 is no class"),
+        ("\xff", "line 1: it must be class x y width height"),
+        ("1 0.5 0.5 0.1", "line 1: it must be class x y width height"),
+        ("0 1 2 3 4\n2 0.5 0.5 0.1 0.1", "line 2: class 2 of 2"),
+        ("1 0.5 0.5 -0.1 0.1", "line 1: the box .* is inverted"),
+        ("1 nan 0.5 0.1 0.1", "not finite"),
+        ("1.5 0.5 0.5 0.1 0.1", "1.5 is no class"),
+    ]:
+        (tmp_path / "labels/train/b.txt").write_bytes(text.encode("latin1"))
+        with pytest.raises(ValueError, match=words):
+            headrace.YoloDetection(tmp_path / "images/train", classes=["cat", "dog"])
+    with pytest.raises(FileNotFoundError):
+        headrace.YoloDetection(tmp_path / "nothing/images")
+    with pytest.raises(FileNotFoundError, match="give labels="):
+        headrace.YoloDetection(tmp_path / "images/train", tmp_path / "other")
+
+
+def test_open_images(tmp_path):
+    picture(tmp_path / "b0.jpg", 40, 80)
+    picture(tmp_path / "a1.jpg", 20, 10)
+    head = "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,IsOccluded,IsTruncated,IsGroupOf"
+    lines = ["b0,x,m2,1,0.25,0.5,0,0.5,0,0,1", "a1,x,m1,1,0,1,0,1,0,0,0"]
+    lines += ["b0,x,m1,1,0,0.125,0.5,1,0,0,0"]
+    file = tmp_path / "boxes.csv"
+    file.write_text("\n".join([head, *lines]))
+    dataset = headrace.OpenImagesDetection(tmp_path, file)
+    assert dataset.classes == ["m1", "m2"]
+    (_, first), (_, second) = samples(dataset, T.Compose([T.CenterCrop((40, 80))]))
+    assert second["boxes"].tolist() == [[20, 0, 40, 20], [0, 20, 10, 40]]
+    assert second["labels"].tolist() == [1, 0] and second["is_group_of"].tolist() == [1, 0]
+    assert len(first["boxes"]) == 1
+    (tmp_path / "names.csv").write_text("LabelName,DisplayName\nm2,Dog\nm1,Cat\n")
+    named = headrace.OpenImagesDetection(tmp_path, file, classes=tmp_path / "names.csv")
+    assert named.classes == ["Dog", "Cat"] and named[1][1]["labels"].tolist() == [0, 1]
+    for text, words in [
+        ("ImageID,XMin\n", "no column LabelName"),
+        (head + "\nb0,x,m2,1,0.25,zero,0,0.5,0,0,1", "line 2: a number is missing or damaged"),
+        (head + "\nb0,x,m2,1,0.5,0.25,0,0.5,0,0,1", "line 2: the box .* is inverted"),
+        (head + "\nb0,x,m3,1,0.2,0.25,0,0.5,0,0,1", "line 2: m3 is none of the classes"),
+    ]:
+        file.write_text(text)
+        with pytest.raises(ValueError, match=words):
+            headrace.OpenImagesDetection(tmp_path, file, classes=tmp_path / "names.csv")

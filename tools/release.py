@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Prepares a release: `make release VERSION=0.2.0`.
+
+Writes the version everywhere it stands, gives the changes since the last release their heading, runs
+the checks and tests, builds the archive, the wheels and the Debian package, tries the wheel, and
+prints what is left to do by hand. Commits, tags and uploads nothing. Started again after a failure,
+it goes on with the version that is written already.
+"""
+
+import re
+import subprocess
+import sys
+import time
+from email.utils import formatdate
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+from check_packaging import VERSIONS, first  # noqa: E402
+
+STEPS = [
+    ("the version is the same everywhere", ["tools/check_packaging.py"]),
+    ("the repository's own rules hold", ["tools/check.sh"]),
+    ("tests", ["make", "-s", "test"]),
+    ("the archive of the C library", ["make", "-s", "dist"]),
+    ("the Debian package", ["make", "-s", "deb"]),
+    ("wheels and the source distribution", ["make", "-s", "wheels", "WHEELS=x86_64 aarch64 sdist"]),
+    ("the wheel in empty environments", ["tools/wheels/try.sh"]),
+]
+BY_HAND = """
+{version} is ready in dist/. What is left:
+  1. read `git diff`, and CHANGELOG.md as its reader will
+  2. git commit -am 'all: release {version}'
+  3. git tag -a v{version} -m 'Headrace {version}' && git push --follow-tags
+  4. twine upload dist/headrace-{version}*.whl dist/headrace-{version}.tar.gz
+  5. put dist/headrace-{version}.tar.xz, its .sha256sum and the .deb files to the tag's page;
+     before that put an address that is read into debian/control and debian/changelog, and `make deb`
+"""
+
+
+def stop(message):
+    print(f"release: {message}", file=sys.stderr)
+    sys.exit(1)
+
+
+def numbers(version):
+    return tuple(map(int, version.split(".")))
+
+
+def replaced(name, pattern, new):
+    """Replaces the first group of each match."""
+    path = ROOT / name
+    text = path.read_text(encoding="utf-8")
+    path.write_text(re.sub(pattern, lambda m: m.group(0).replace(m.group(1), new), text,
+                           flags=re.MULTILINE), encoding="utf-8")
+
+
+def write_changes(version):
+    path = ROOT / "CHANGELOG.md"
+    text = path.read_text(encoding="utf-8")
+    changes = re.search(r"^## Unreleased\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL)
+    if not changes or not changes.group(1).strip():
+        stop("CHANGELOG.md has nothing under Unreleased: write what changes for users")
+    path.write_text(text.replace("## Unreleased\n", f"## Unreleased\n\n## {version}\n", 1),
+                    encoding="utf-8")
+    path = ROOT / "debian" / "changelog"
+    old = path.read_text(encoding="utf-8")
+    owner = re.search(r"^ -- (.*?)  ", old, re.MULTILINE).group(1)
+    path.write_text(f"headrace ({version}-1) unstable; urgency=medium\n\n"
+                    f"  * New release; see CHANGELOG.md.\n\n -- {owner}  {formatdate()}\n\n{old}",
+                    encoding="utf-8")
+
+
+def write_version(version, old):
+    changed = subprocess.run(["git", "status", "--porcelain", "-uno"], cwd=ROOT, check=True,
+                             stdout=subprocess.PIPE, text=True).stdout
+    if changed:
+        stop(f"commit or undo these changes first:\n{changed}")
+    if numbers(version) <= numbers(old):
+        stop(f"{version} is not newer than {old}")
+    write_changes(version)
+    for name, pattern in VERSIONS.items():
+        if name not in ("CHANGELOG.md", "debian/changelog"):
+            replaced(name, pattern, version)
+    month = time.strftime("%Y-%m")
+    for page in (ROOT / "docs" / "man").glob("*.1"):
+        replaced(page.relative_to(ROOT), r"^\.TH \S+ 1 (\d{4}-\d\d) ", month)
+
+
+def main():
+    version = sys.argv[1] if len(sys.argv) == 2 else ""
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        stop("name the version: make release VERSION=0.2.0")
+    old = first("meson.build", VERSIONS["meson.build"])
+    if version != old:
+        write_version(version, old)
+    for what, command in STEPS:
+        print(f"release: {what}: {' '.join(command)}", flush=True)
+        if subprocess.run(command, cwd=ROOT).returncode:
+            stop(f"{what}: failed; repair it and run the same command again")
+    print(BY_HAND.format(version=version))
+
+
+if __name__ == "__main__":
+    main()
