@@ -263,8 +263,8 @@ struct hr_field {
     int64_t
         shape[5]; /* the first `dims` are used; the first is the number of samples, or of rows */
     void *data;   /* elements without gaps */
-    const int64_t *extents; /* NULL: each sample fills its place, as always in this version.
-                               Otherwise how much of it is used: dims - 1 numbers for each sample;
+    const int64_t *extents; /* NULL: each sample fills its place. Otherwise (the recipe's option
+                               `padded`) how much of it is used: dims - 1 numbers for each sample;
                                the rest is zero */
     const int64_t *offsets; /* NULL: one value for each sample. Otherwise sample i has the rows
                                offsets[i] to offsets[i + 1] - 1 */

@@ -78,6 +78,24 @@ static PyObject *batch_integers(PyObject *object, void *closure)
     return core_array_new(core_state_of(object), memory, data, CORE_INT64, 1, &count);
 }
 
+/* How much of each sample's place its image takes, or None. */
+static PyObject *batch_extents(PyObject *object, void *closure)
+{
+    struct batch *self = (struct batch *)object;
+    struct hr_field field;
+    int r = hr_batch_field(self->handle, 0, &field);
+    if (r || !field.extents)
+        Py_RETURN_NONE;
+    const Py_ssize_t shape[2] = {(Py_ssize_t)self->view.count, field.dims - 1};
+    size_t bytes = (size_t)(shape[0] * shape[1]) * sizeof *field.extents;
+    void *data;
+    struct core_memory *memory = core_memory_of_block(bytes, &data);
+    if (!memory)
+        return PyErr_NoMemory();
+    memcpy(data, field.extents, bytes);
+    return core_array_new(core_state_of(object), memory, data, CORE_INT64, 2, shape);
+}
+
 static PyObject *batch_rows(PyObject *object, void *closure)
 {
     return core_batch_rows(core_state_of(object), ((struct batch *)object)->handle);
@@ -125,6 +143,10 @@ static PyGetSetDef batch_getset[] = {
     {"indices", batch_integers, NULL,
      PyDoc_STR("Array of int64, a copy: the samples really used, stand-ins for bad ones too."),
      (void *)(uintptr_t)1},
+    {"extents", batch_extents, NULL,
+     PyDoc_STR("Array of int64, a copy: the shape of each sample, whose place in `images` has the\n"
+               "largest shape and zeros elsewhere. None: samples fill their places."),
+     NULL},
     {"rows", batch_rows, NULL,
      PyDoc_STR(
          "The columns of the dataset's rows: ([(name, array, has_rows), ...], offsets), all\n"

@@ -212,6 +212,7 @@ class Batch:
     number: Final[int]
     padding: Final[int]
     replaced: Final[int]
+    extents: Final[Any]  # an Array of int64, or None: samples fill their places
     rows: Final[tuple[list[tuple[str, Array, bool]], Array | None]]
     mix: Final[float]
     def __len__(self) -> int: ...
@@ -296,6 +297,9 @@ class Recipe:
         damaged: int = 0,
         exact: bool = True,
         max_source_bytes: int = 67108864,
+        padded: bool = False,
+        max_height: int = 0,
+        max_width: int = 0,
     ) -> Recipe: ...
     @classmethod
     def of_views(cls, recipes: tuple[Recipe, ...], /) -> Recipe: ...

@@ -14,6 +14,7 @@
 #include "loader/schedule.h"
 #include "metrics/endpoint.h"
 #include "metrics/meter.h"
+#include "recipe/recipe.h"
 #include "recipe/rows.h"
 
 #include <errno.h>
@@ -109,6 +110,23 @@ static int check_data(const struct hr_loader *l, struct hr_error *error)
     return 0;
 }
 
+/* Refuses what cannot be combined with samples of several sizes. */
+static int check_padded(const struct hr_loader *l, struct hr_error *error)
+{
+    if (!hr__recipe_options(l->recipe)->padded)
+        return 0;
+    if (hr__mix_is_on(&l->options))
+        return hr__fail(error, -EINVAL,
+                        "MixUp and CutMix need images of one size, and the recipe is padded "
+                        "(collate): leave one of them out");
+    if (hr__remote_is_wanted(&l->options))
+        return hr__fail(
+            error, -ENOTSUP,
+            "an agent's samples have one size, and the recipe is padded (collate): end "
+            "the recipe with a fixed size, such as a LetterBox, or leave the agent out");
+    return 0;
+}
+
 /* Refuses what cannot be combined with rows. */
 static int check_rows(const struct hr_loader *l, struct hr_error *error)
 {
@@ -186,6 +204,8 @@ int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct h
                      "an agent prepares one view of a sample, and the recipe has %zu: leave the "
                      "agent out",
                      hr_recipe_views(recipe));
+    if (!r)
+        r = check_padded(l, error);
     if (!r)
         r = check_rows(l, error);
     if (r) {

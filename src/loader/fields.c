@@ -22,7 +22,8 @@ static void images_field(const struct hr_batch *batch, size_t view, struct hr_fi
                                .dtype = spec.dtype,
                                .dims = 1 + (int)spec.dims,
                                .shape = {(int64_t)batch->count},
-                               .data = images};
+                               .data = images,
+                               .extents = batch->extents};
     for (size_t d = 0; d < spec.dims; d++)
         field->shape[1 + d] = spec.shape[d];
 }

@@ -13,6 +13,7 @@
 #include "base/round.h"
 #include "loader/attach.h"
 #include "loader/batch_rows.h"
+#include "recipe/recipe.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -38,6 +39,7 @@ struct hr__ring {
     struct hr__row_table *rows; /* of the samples, a reference; NULL: they have none */
     struct hr__ring_view view[HR_RECIPE_MAX_VIEWS];
     size_t views;
+    int padded; /* samples may differ in size */
     const struct hr__accelerator *accelerator;
     void *accelerator_state;
     int whole_pages;
@@ -74,6 +76,7 @@ static void free_memory(struct hr_batch *batch)
     hr__free(batch->labels);
     hr__free(batch->indices);
     hr__free(batch->positions);
+    hr__free(batch->extents);
     hr__batch_rows_destroy(&batch->rows);
     hr__free(batch);
 }
@@ -108,6 +111,18 @@ static int make_images(struct hr__ring *ring, struct hr_batch *batch)
     return 0;
 }
 
+/* Makes the extents of a padded slot, whose fresh memory may hold anything. */
+static int make_extents(const struct hr__ring *ring, struct hr_batch *batch)
+{
+    batch->extents =
+        hr__alloc(HR__TAG_SLOT, ring->batch_size * batch->spec->dims, sizeof *batch->extents);
+    if (!batch->extents)
+        return -ENOMEM;
+    for (size_t i = 0; i < ring->batch_size * batch->spec->dims; i++)
+        batch->extents[i] = batch->spec->shape[i % batch->spec->dims];
+    return 0;
+}
+
 static void release_slot(struct hr_batch *batch);
 
 static const struct hr__batch_owner slot_owner = {.release = release_slot,
@@ -126,6 +141,8 @@ static int make_slot(struct hr__ring *ring, struct hr_batch **out, struct hr_err
     batch->indices = hr__alloc(HR__TAG_SLOT, ring->batch_size, sizeof *batch->indices);
     batch->positions = hr__alloc(HR__TAG_LOADER, ring->batch_size, sizeof *batch->positions);
     if (!batch->labels || !batch->indices || !batch->positions || make_images(ring, batch))
+        goto fail;
+    if (ring->padded && make_extents(ring, batch))
         goto fail;
     r = ring->rows ? hr__batch_rows_create(&batch->rows, ring->rows, ring->batch_size, error) : 0;
     if (!r)
@@ -150,6 +167,7 @@ static int lay_out(struct hr__ring *ring, const struct hr__ring_options *options
                    struct hr_error *error)
 {
     ring->views = hr_recipe_views(options->recipe);
+    ring->padded = hr__recipe_options(options->recipe)->padded;
     for (size_t v = 0; v < ring->views; v++) {
         struct hr__ring_view *view = &ring->view[v];
         size_t bytes;
@@ -457,6 +475,8 @@ void hr__ring_counts(const struct hr__ring *ring, struct hr__ring_counts *counts
     counts->grown = r->grown;
     pthread_mutex_unlock(&r->lock);
     counts->slot_bytes = r->image_bytes + r->batch_size * 2 * sizeof(int64_t);
+    if (r->padded)
+        counts->slot_bytes += r->batch_size * r->view[0].spec.dims * sizeof(int64_t);
     if (r->rows)
         counts->slot_bytes += hr__batch_rows_bytes(r->rows, r->batch_size);
 }

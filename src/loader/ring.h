@@ -48,6 +48,8 @@ struct hr_batch {
     int64_t *indices;            /* batch_size: indices in the dataset */
     uint64_t *positions;         /* batch_size: positions in the epoch's order */
     struct hr__batch_rows *rows; /* NULL: the dataset has none */
+    int64_t *extents; /* of a padded recipe: spec->dims for each sample, the shape of what may be
+                         other than zero in its place; NULL: places are full */
 
     struct hr__fence fence; /* covers copies from the images */
     int recorded;           /* non-zero: the fence covers the last use */

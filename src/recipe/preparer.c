@@ -4,10 +4,11 @@
  */
 #include "base/error.h"
 #include "base/memory.h"
-#include "recipe/plan.h"
+#include "recipe/operation.h"
 #include "recipe/recipe.h"
 #include "recipe/rows.h"
 #include "recipe/sound.h"
+#include "recipe/tensor.h"
 
 #include <errno.h>
 #include <string.h>
@@ -15,9 +16,10 @@
 struct hr_preparer {
     struct hr__decoder *decoder;
     struct hr__scratch *scratch;
-    struct hr__sound_scratch *sound; /* NULL: no sound was prepared yet */
-    int scale;                       /* see hr_preparer_scale */
-    hr__help_fn help;                /* NULL: none */
+    struct hr__sound_scratch *sound;     /* NULL: no sound was prepared yet */
+    int scale;                           /* see hr_preparer_scale */
+    int64_t extents[HR_TENSOR_MAX_DIMS]; /* of the last result */
+    hr__help_fn help;                    /* NULL: none */
     void *help_arg;
 };
 
@@ -172,6 +174,19 @@ static int decode_region(struct hr_preparer *p, const struct encoded_source *s,
                               error);
 }
 
+/* Runs the plan of a padded recipe. */
+static int run_padded(struct hr_preparer *p, const struct hr_recipe *recipe,
+                      const struct hr__prepare_plan *plan, const struct hr__planar *pixels,
+                      void *out, struct hr_error *error)
+{
+    int width = hr__plan_width(plan), height = hr__plan_height(plan);
+    hr__tensor_widen(&recipe->spec, width, height, p->extents);
+    int r = hr__recipe_run(recipe, p->scratch, plan, pixels, out, error);
+    if (!r)
+        hr__tensor_clear(&recipe->spec, out, width, height, p->extents);
+    return r;
+}
+
 static int run_one(struct hr_preparer *p, const struct hr_recipe *recipe,
                    const struct encoded_source *s, void *out, struct hr_error *error)
 {
@@ -185,7 +200,8 @@ static int run_one(struct hr_preparer *p, const struct hr_recipe *recipe,
     r = decode_region(p, s, &region, &pixels, error);
     hr__decoder_halve(p->decoder, 0);
     if (!r)
-        r = hr__recipe_run(recipe, p->scratch, plan, &pixels, out, error);
+        r = recipe->options.padded ? run_padded(p, recipe, plan, &pixels, out, error)
+                                   : hr__recipe_run(recipe, p->scratch, plan, &pixels, out, error);
     if (!r)
         p->scale = 1 << plan->halvings;
     return r;
@@ -297,6 +313,7 @@ int hr__preparer_run_rows(struct hr_preparer *preparer, const struct hr_recipe *
 {
     struct encoded_source source = {.item = {item->bytes, item->length, 0}, .key = key};
     preparer->scale = 1;
+    memcpy(preparer->extents, recipe->spec.shape, sizeof preparer->extents);
     size_t raw = hr__recipe_raw_bytes(recipe);
     if (raw) {
         if (item->length != raw)
@@ -308,8 +325,12 @@ int hr__preparer_run_rows(struct hr_preparer *preparer, const struct hr_recipe *
     }
     hr__decoder_accept(preparer->decoder, hr__recipe_options(recipe)->damaged);
     hr__scratch_set_rows(preparer->scratch, prepared->in);
+    if (prepared->extents)
+        memcpy(preparer->extents, prepared->extents, recipe->spec.dims * sizeof(int64_t));
     int r = run_recipe(preparer, recipe, &source, prepared, error);
     hr__scratch_set_rows(preparer->scratch, NULL);
+    if (prepared->extents)
+        memcpy(prepared->extents, preparer->extents, recipe->spec.dims * sizeof(int64_t));
     if (r)
         hr__decoder_accept(preparer->decoder, HR_DAMAGED_REFUSE); /* the sample was not used */
     return r;
@@ -351,6 +372,14 @@ int hr_preparer_sound_decode(struct hr_preparer *preparer, const void *bytes, si
     for (int c = 0; c < info.channels && !r; c++)
         planes[c] = out + (size_t)c * count;
     return r ? r : hr__sound_read(preparer->sound->decoder, first, count, planes, error);
+}
+
+size_t hr_preparer_extents(const struct hr_preparer *preparer, int64_t extents[HR_TENSOR_MAX_DIMS])
+{
+    size_t dims = 0;
+    for (; dims < HR_TENSOR_MAX_DIMS && preparer->extents[dims]; dims++)
+        extents[dims] = preparer->extents[dims];
+    return dims;
 }
 
 int hr_preparer_scale(const struct hr_preparer *preparer)

@@ -31,6 +31,8 @@ struct hr__prepared {
     void *const *outs;                /* where the tensor of each view goes */
     const struct hr__sample_rows *in; /* NULL: the sample has no rows */
     struct hr__row_record *record;    /* where its rows go; NULL: nowhere */
+    int64_t *extents; /* of a padded recipe: the part of the tensor that may be other than zero;
+                         becomes the result's shape. NULL: all of it may */
 };
 
 /* Refuses a recipe that cannot treat rows of this layout (NULL: the dataset has none) as they have

@@ -36,6 +36,8 @@ _NATIVE_ONLY: dict[str, tuple[Any, str]] = {
     "metrics": (None, "its figures are in stats(), which examples/log_figures.py logs"),
     "mix": (None, "call it in a collate_fn, on default_collate(samples)"),
     "layout": ("NCHW", "let the transform or collate_fn permute"),
+    "collate": (None, "give a collate_fn that pads or lists the images"),
+    "max_size": (None, "let the transform limit the images"),
 }
 # Options of an agent, which prepares map-style datasets only.
 _MAP_ONLY = ("agent", "stream", "window")
