@@ -22,7 +22,7 @@ static int check(struct hr__bound *bound, struct hr__state *state, struct hr_err
     if (!isfinite(o->u.random_rotation.center[0]) || !isfinite(o->u.random_rotation.center[1]))
         return hr__refuse(error, bound, "the center is not a finite number");
     if (o->u.random_rotation.expand)
-        state->width = state->height = 0;
+        hr__state_vary(state, 0, 0);
     return hr__check_warp(bound, state, o->u.random_rotation.interpolation,
                           o->u.random_rotation.fill, error);
 }

@@ -36,6 +36,8 @@ _NATIVE_ONLY: dict[str, tuple[Any, str]] = {
     "metrics": (None, "its figures are in stats(), which examples/log_figures.py logs"),
     "mix": (None, "call it in a collate_fn, on default_collate(samples)"),
     "layout": ("NCHW", "let the transform or collate_fn permute"),
+    "collate": (None, "give a collate_fn that pads or lists the images"),
+    "max_size": (None, "let the transform limit the images"),
 }
 # Options of an agent, which prepares map-style datasets only.
 _MAP_ONLY = ("agent", "stream", "window")
@@ -166,7 +168,7 @@ def choose(
         return Choice(dataset, own, samples=own, why=[str(error), *why])
     if found.target_transform is not None:
         why.append(f"target_transform ({class_name(found.target_transform)})")
-    has_rows = bool(found.source.columns())
+    has_rows = bool(found.source.columns()) or found.source.masks is not None
     if has_rows and collates:
         del why[0]  # rows are too small to be worth a process
     choice = _of_images(dataset, found, transform, why, recipe, worker_init_fn, timeout)
