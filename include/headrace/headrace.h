@@ -13,6 +13,7 @@
 #include <headrace/form.h>
 #include <headrace/loader.h>
 #include <headrace/memory.h>
+#include <headrace/meter.h>
 #include <headrace/order.h>
 #include <headrace/pack.h>
 #include <headrace/prepare.h>
