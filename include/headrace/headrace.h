@@ -14,6 +14,7 @@
 #include <headrace/loader.h>
 #include <headrace/masks.h>
 #include <headrace/memory.h>
+#include <headrace/meter.h>
 #include <headrace/order.h>
 #include <headrace/pack.h>
 #include <headrace/prepare.h>

@@ -301,7 +301,7 @@ static void free_jobs(struct hr_loader *l)
 
 static void free_shared(struct hr_loader *l)
 {
-    hr__meter_end(&l->publication.meter);
+    hr_meter_end(&l->publication.meter);
     hr__remote_free_texts(l);
     hr__free(l->metrics);
     hr_dataset_unref(&l->dataset);

@@ -116,8 +116,8 @@ def test_epochs(dataset, port):
 def test_refusals(dataset, port, monkeypatch, caplog):
     with pytest.raises(ValueError, match="ADDRESS:PORT"):
         DataLoader(dataset, 4, metrics="nonsense")
-    with pytest.raises(ValueError, match="metrics=.*log_figures"):
-        DataLoader([1, 2, 3], 2, metrics=f":{port}")
+    with pytest.raises(ValueError, match="ADDRESS:PORT"):
+        DataLoader([1, 2, 3], 2, metrics="nonsense")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port))
         taken.listen()
@@ -207,7 +207,95 @@ def test_fork(dataset, port):
         os.kill(os.getpid(), 0)
 
 
+# ---- of samples that Python makes ----
+
+
+class Slow(torch.utils.data.Dataset):
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        time.sleep(0.01)
+        return torch.tensor(index)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_python_samples(port, workers):
+    with DataLoader(Slow(), 4, num_workers=workers, shuffle=True, metrics=f":{port}") as loader:
+        batches = first_epoch(loader)
+        at = '{rank="0",loader="0"}'
+        before = scrape(port)
+        assert before["headrace_loader_running" + at] == 1
+        assert before["headrace_loader_epoch_samples" + at] == 12
+        assert sum(1 for _ in batches) == 3
+        after = scrape(port)
+        assert after["headrace_loader_running" + at] == 0
+        assert after["headrace_loader_position_samples" + at] == 12
+        assert after["headrace_loader_prepared_samples_total" + at] == 12
+        assert after["headrace_loader_batches_total" + at] == 3
+        assert after["headrace_loader_prepare_seconds_total" + at] >= 0.12
+        assert after["headrace_loader_wait_seconds_total" + at] > 0
+        assert after["headrace_loader_threads" + at] == workers
+        [info] = [series for series in after if series.startswith("headrace_loader_info")]
+        assert "Slow" in info and 'prepared_by="python"' in info
+        list(loader)
+        assert scrape(port)["headrace_loader_epoch" + at] == 1
+    with pytest.raises(OSError):
+        scrape(port)
+
+
+def test_python_samples_beside_native_ones(dataset, port, monkeypatch):
+    """Loaders of both kinds have one address; each rank's is its own."""
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    more = {"rank": 3, "world_size": 4, "metrics": f":{port}"}
+    with DataLoader(dataset, 2, **more) as native:
+        list(first_epoch(native))
+        with DataLoader(Slow(), 1, num_workers=0, sampler=[3, 4], **more) as loader:
+            list(loader)
+            found = scrape(port + 1)
+            assert found['headrace_loader_position_samples{rank="3",loader="1"}'] == 2
+            assert 'headrace_loader_epoch_samples{rank="3",loader="1"}' not in found
+            assert 'headrace_loader_running{rank="3",loader="0"}' in found
+            with pytest.raises(ValueError, match="has one address for all"):
+                iter(DataLoader([1, 2], 2, metrics=f":{port + 9}"))
+
+
+def test_an_end_with_an_error(port):
+    def stream():
+        yield 1
+        raise OSError("gone")
+
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return stream()
+
+    with DataLoader(Stream(), 1, num_workers=0, metrics=f":{port}") as loader:
+        batches = first_epoch(loader)
+        next(batches)
+        with pytest.raises(OSError, match="gone"):
+            next(batches)
+        found = scrape(port)
+        assert found['headrace_loader_running{rank="0",loader="0"}'] == 0
+        assert found['headrace_loader_batches_total{rank="0",loader="0"}'] == 1
+
+
 # ---- headrace top ----
+
+
+def test_top_of_python_samples():
+    with DataLoader(Slow(), 4, num_workers=1) as loader:
+        batches = iter(loader)
+        next(batches)
+        time.sleep(0.6)
+        next(batches)
+        one = [one for one in top() if one["pid"] == os.getpid()][-1]
+        assert one["running"] is True and one["step_s"] >= 0.5 and one["samples"] == 12
+        assert one["position"] == 8 and one["prepared_by"] == "python"
+        assert one["dataset"].endswith("Slow") and "pytest" in one["program"]
+        command = [sys.executable, "-m", "headrace", "top", "--once", "--interval", "0.1"]
+        shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert "Slow" in shown
+    assert one["loader"] not in [o["loader"] for o in top() if o["pid"] == os.getpid()]
 
 
 def test_top(dataset):

@@ -33,7 +33,6 @@ _NATIVE_ONLY: dict[str, tuple[Any, str]] = {
     "direct_io": (False, _PYTHON),
     "io_uring": (True, _PYTHON),
     "staging_bytes": (None, _PYTHON),
-    "metrics": (None, "its figures are in stats(), which examples/log_figures.py logs"),
     "mix": (None, "call it in a collate_fn, on default_collate(samples)"),
     "layout": ("NCHW", "let the transform or collate_fn permute"),
     "collate": (None, "give a collate_fn that pads or lists the images"),

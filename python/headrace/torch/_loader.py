@@ -20,6 +20,7 @@ import torch.utils.data
 from torch.utils.dlpack import from_dlpack
 
 from .. import _core
+from .._walk import class_name
 from . import _accelerate, _arguments as arguments, _sizes as sizes
 from ._adaptable import Adaptable
 from ._choice import choose, is_usual, native_recipe
@@ -31,6 +32,7 @@ from ._hosts import Exchange, Gather, figures, is_hosts, say_local, stats_of_ran
 from ._iteration import Iteration
 from ._mix import Mix
 from ._order import Dealt, InOrder, Order, adopt
+from ._publication import Publication
 from ._shared import Shared
 from ._stats import SkippedSample, add_stats
 from ._surroundings import Part, local_ranks
@@ -728,6 +730,12 @@ class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
             worker_init_fn=self.worker_init_fn,
             batched=is_batched,
             torch_options=self._torch_options,
+            publication=Publication(
+                str(getattr(self.dataset, "root", "") or class_name(self.dataset)),
+                options.get("metrics"),
+                self.rank,
+                options["local_world_size"],
+            ),
             **{name: options[name] for name in _WORKERS},
         )
 
