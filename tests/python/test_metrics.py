@@ -19,6 +19,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import forked  # noqa: E402
 import headrace  # noqa: E402
 from conftest import COUNT  # noqa: E402
 from headrace import transforms as T  # noqa: E402
@@ -324,7 +325,7 @@ next(iter(loader))
 print("ready", flush=True)
 time.sleep(600)
 """
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    process = forked.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == "ready\n"
         assert process.pid in [one["pid"] for one in top()]
@@ -455,13 +456,16 @@ dist.destroy_process_group()
 
 def test_ranks(folder, tmp_path):
     """Rank 0 prints for both; where only it has verbose, nobody waits for the other for ever."""
-    command = [sys.executable, "-W", "ignore", "-c", RANKS]
-    processes = [
-        subprocess.Popen([*command, str(rank), str(tmp_path / "store"), str(folder)],
-                         stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-        for rank in range(2)
-    ]  # fmt: skip
-    errors = [process.communicate(timeout=600)[1] for process in processes]
+    command = [sys.executable, "-c", RANKS]
+    logs = [tmp_path / str(rank) for rank in range(2)]
+    processes = []
+    for rank, log in enumerate(logs):
+        words = [str(rank), str(tmp_path / "store"), str(folder)]
+        with open(log, "w") as stderr:
+            processes.append(forked.Popen([*command, *words], stderr=stderr))
+    for process in processes:
+        process.wait(600)
+    errors = [log.read_text() for log in logs]
     assert [process.returncode for process in processes] == [0, 0], errors
     printed = [[l for l in error.splitlines() if "headrace: epoch" in l] for error in errors]
     assert len(printed[0]) == 4 and not printed[1]
