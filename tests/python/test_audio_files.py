@@ -185,7 +185,7 @@ def bad_files(folder):
     with open(folder / "hour.wav", "wb") as file:
         file.write(head(rate=16000, data=b"")[:-4] + (115_200_000).to_bytes(4, "little"))
         file.truncate(115_200_044)
-    bad[folder / "hour.wav"] = ("115200044 bytes, more than max_source_bytes of 67108864", "cut")
+    bad[folder / "hour.wav"] = ("than max_source_bytes of 67108864", "cut the recording")
     return bad
 
 
@@ -249,6 +249,11 @@ def test_limit_of_a_file(good):
     assert len(list(loaders.DataLoader(listed, 1, max_source_bytes=size))) == 1
     with pytest.raises(headrace.SampleError, match=f"max_source_bytes of {size - 1}; cut the rec"):
         list(loaders.DataLoader(listed, 1, max_source_bytes=size - 1))
+    # no byte of a larger file is read
+    loader = loaders.DataLoader(listed, 1, max_source_bytes=9, on_error="skip", max_bad_share=1.0)
+    with pytest.raises(headrace.SampleError, match="larger than max_source_bytes of 9"):
+        list(loader)
+    assert loader.stats()["bytes_read"] == 0
     with pytest.raises(ValueError, match="max_source_bytes must be"):
         loaders.DataLoader(listed, 1, max_source_bytes=0)
 
