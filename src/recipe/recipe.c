@@ -267,6 +267,11 @@ const struct hr_recipe_options *hr__recipe_options(const struct hr_recipe *recip
     return &recipe->options;
 }
 
+uint64_t hr__recipe_max_source(const struct hr_recipe *recipe)
+{
+    return recipe->is_sound ? recipe->options.max_source_bytes : 0;
+}
+
 int hr__recipe_cache_form(const struct hr_recipe *recipe, int *form, struct hr_error *error)
 {
     if (recipe->is_sound) {

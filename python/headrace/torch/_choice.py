@@ -45,6 +45,7 @@ _HEAD_ONLY: dict[str, Any] = {
     "dtype": None,
     "apply_exif_orientation": False,
     "max_pixels": None,
+    "max_source_bytes": None,
     "damaged": "refuse",
     "exact": True,
 }

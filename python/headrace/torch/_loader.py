@@ -45,7 +45,7 @@ _FIXED = frozenset(
     ("batch_sampler", "batch_size", "dataset", "drop_last", "layout", "num_workers", "pin_memory")
     + ("prefetch_factor", "rank", "sampler", "world_size")
 )
-_RECIPE = ("dtype", "apply_exif_orientation", "max_pixels", "damaged", "exact", "max_size")
+_RECIPE = ("dtype", "apply_exif_orientation", "max_pixels", "max_source_bytes", "damaged", "exact", "max_size")
 _TORCH = (
     ("num_workers", "pin_memory", "timeout", "multiprocessing_context", "prefetch_factor")
     + ("persistent_workers", "pin_memory_device")
@@ -182,6 +182,7 @@ class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
             never, and all hosts count as equally fast.
         apply_exif_orientation: rotate images by their EXIF tag; torchvision ignores it.
         max_pixels: larger images are bad samples; Pillow's limit if ``None``.
+        max_source_bytes: larger files of sounds are bad samples; 64 MiB if ``None``.
         damaged: ``"refuse"``: damaged images are bad samples. ``"accept"``: accept those that
             Pillow decodes by default, with pixels guessed by the decoder; they are counted
             and listed, see :meth:`damaged`.
@@ -271,6 +272,7 @@ class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
         gather: Gather = None,
         apply_exif_orientation: bool = False,
         max_pixels: int | None = None,
+        max_source_bytes: int | None = None,
         damaged: Literal["refuse", "accept"] = "refuse",
         exact: bool = True,
         names: Sequence[str] | None = None,
