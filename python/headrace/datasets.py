@@ -197,7 +197,8 @@ class _ImageDataset:
         return self._dataset.sample_bytes(_position(index, len(self)))
 
     def with_rows(self, rows: Iterable[Mapping[str, Any]]) -> Self:
-        """Returns a copy of this dataset whose samples have rows beside their images.
+        """Returns a copy of this dataset whose samples have rows beside their images, in place of
+        those that they had.
 
         A DataLoader then yields ``(images, targets)``: ``targets[i]`` is a dict of tensors.
 

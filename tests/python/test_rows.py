@@ -365,13 +365,31 @@ def test_empty_rows(pairs):
     with DataLoader(dataset, 4) as loader:
         _, targets = next(iter(loader))
     assert targets[0]["boxes"].shape == (0, 4) and targets[0]["labels"].dtype == torch.int64
-    with pytest.raises(ValueError, match="rows already"):
-        dataset.with_rows([{"a": 1}] * COUNT)
+    replaced = dataset.with_rows([{"a": 1}] * COUNT)
+    assert [name for name, *_ in replaced._dataset.columns()] == ["a"]
+
+
+def test_types_of_empty_columns(pairs):
+    """An empty list takes the type of the others, an empty array brings its own."""
+    rows = [{"a": [], "b": np.zeros(0, np.int32)}] * (COUNT - 1)
+    last = [{"a": np.zeros(0, np.bool_), "b": []}]
+    types = [dtype for _, dtype, *_ in headrace.ImageList(pairs, rows=rows + last)._dataset.columns()]
+    assert types == ["bool", "int32"]
+
+
+def test_boxes_may_be_part_of_a_graph(pairs):
+    rows = [{"boxes": torch.ones(1, 4, requires_grad=True)}] * COUNT
+    dataset = headrace.ImageList(pairs, RECIPE, rows=rows)
+    assert dataset[0][1]["boxes"].shape == (1, 4)
+    with pytest.raises(ValueError, match="use batch_size=1"):
+        DataLoader(dataset, batch_size=None)
 
 
 def test_paths_are_enough_with_rows(pairs):
     rows = [{"boxes": [], "labels": []} for _ in pairs]
     dataset = headrace.ImageList([path for path, _ in pairs], RECIPE, rows=rows)
+    "images_2": [{"images_2": 1}] * COUNT,
+    "its type is not known": [{"a": []}] * COUNT,
     with DataLoader(dataset, 4) as loader:
         _, targets = next(iter(loader))
     assert targets.flat["boxes"].shape == (0, 4)
