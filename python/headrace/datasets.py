@@ -100,6 +100,7 @@ class _ImageDataset:
     _dataset: _core.Dataset
     transform: Any
     target_transform: Any = None
+    _rows_are_given = True  # False: opening the dataset again finds its rows
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -221,7 +222,8 @@ class _ImageDataset:
         return self._dataset.sample_bytes(_position(index, len(self)))
 
     def with_rows(self, rows: Iterable[Mapping[str, Any]]) -> Self:
-        """Returns a copy of this dataset whose samples have rows beside their images.
+        """Returns a copy of this dataset whose samples have rows beside their images, in place of
+        those that they had.
 
         A DataLoader then yields ``(images, targets)``: ``targets[i]`` is a dict of tensors.
 
@@ -240,6 +242,7 @@ class _ImageDataset:
         out.__dict__.update(self.__dict__)
         out.__dict__.pop("_local", None)
         out._dataset = _rows.with_rows(self._dataset, rows)
+        out._rows_are_given = True
         return out
 
     def with_masks(self, masks: Iterable[str | os.PathLike[str]]) -> Self:
@@ -272,7 +275,7 @@ class _ImageDataset:
         masks = self._dataset.masks
         if masks is not None:
             return {**state, "_masks": [masks.path(i) for i in range(len(masks))]}
-        table = _rows.table_of(self._dataset)
+        table = _rows.table_of(self._dataset) if self._rows_are_given else None
         return state if table is None else {**state, "_table": table}
 
     def _adopt(self, dataset: _core.Dataset) -> None:
@@ -294,6 +297,7 @@ class _Opened(_ImageDataset):
     classes: list[str]
     class_to_idx: dict[str, int]
     _has = "changed"  # verb for the error if unpickling finds a different dataset
+    _rows_are_given = False
 
     def _opened(self) -> _core.Dataset:
         raise NotImplementedError

@@ -192,6 +192,12 @@ def _check_rows(choice: Choice, source: _core.Dataset, collate_fn: Any, batched:
     if choice.is_native:
         return
     moved = _rows.moves(source)
+    if moved and not batched:
+        raise ValueError(
+            f"the dataset has {', '.join(moved)}, which move with the pixels, but with "
+            "batch_size=None Python makes the samples: use batch_size=1, and images[0] and "
+            "targets[0] of each batch"
+        )
     if moved:
         raise ValueError(
             f"the dataset has {', '.join(moved)}, which move with the pixels, but Python makes the "
