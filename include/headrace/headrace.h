@@ -12,6 +12,7 @@
 #include <headrace/dataset.h>
 #include <headrace/form.h>
 #include <headrace/loader.h>
+#include <headrace/masks.h>
 #include <headrace/memory.h>
 #include <headrace/order.h>
 #include <headrace/pack.h>

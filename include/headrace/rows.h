@@ -82,6 +82,9 @@ struct hr_sample {
     size_t index;
     const void *bytes;
     size_t length;
+    const void *mask; /* of a dataset with masks (headrace/masks.h): the mask's bytes; NULL: prepare
+                         the image alone */
+    size_t mask_length;
 };
 
 /* Where a prepared sample goes. */
@@ -90,6 +93,7 @@ struct hr_sample_room {
     void *const *columns; /* of each column: room for hr_dataset_most_rows values, or for one if it
                              has the role HR_COLUMN_SAMPLE; unused without rows */
     size_t *rows;         /* set to the number of rows that are left */
+    uint8_t *mask;        /* height x width; unused without masks */
 };
 
 /* Runs `recipe` on one sample as hr_preparer_run_views does, and on its rows. Errors: also those

@@ -212,6 +212,7 @@ class Batch:
     number: Final[int]
     padding: Final[int]
     replaced: Final[int]
+    masks: Final[Array | None]
     extents: Final[Any]  # an Array of int64, or None: samples fill their places
     rows: Final[tuple[list[tuple[str, Array, bool]], Array | None]]
     mix: Final[float]
@@ -269,6 +270,8 @@ class Dataset:
         offsets: Buffer,
         /,
     ) -> Dataset: ...
+    def with_masks(self, masks: Dataset, /) -> Dataset: ...
+    masks: Final[Dataset | None]
     def columns(self) -> list[tuple[str, str, str, tuple[int, ...]]]: ...
     def rows(self, index: int) -> dict[str, Array]: ...
     def path(self, index: int) -> str: ...
@@ -336,6 +339,7 @@ class Preparer:
         epoch: int = 0,
         index: int = 0,
         dataset: Dataset = ...,
+        mask: Buffer = ...,
     ) -> Any: ...  # an Array, or a tuple of them; with a dataset: that, and a dict of Arrays
     def sound_info(self, data: Buffer, /) -> _SoundInfo: ...
     def sound_decode(self, data: Buffer, first: int, count: int, channels: int, /) -> Array: ...

@@ -180,5 +180,6 @@ def refuse_tail(dataset: _core.Dataset) -> None:
 
 
 def moves(dataset: _core.Dataset) -> list[str]:
-    """Returns the names of columns that transforms have to move with the pixels."""
-    return [name for name, _, role, _ in dataset.columns() if role in ("box", "points")]
+    """Returns the names of what transforms have to move with the pixels."""
+    moved = [name for name, _, role, _ in dataset.columns() if role in ("box", "points")]
+    return moved if dataset.masks is None else ["masks"]

@@ -17,6 +17,7 @@
 #include "dataset/dataset.h"
 #include "dataset/progress.h"
 
+#include <headrace/masks.h>
 #include <headrace/rows.h>
 
 #include <errno.h>
@@ -375,6 +376,11 @@ int hr_pack_write(struct hr_dataset *dataset, const char *path,
     if (!r && dataset->produced)
         r = hr__fail(error, -ENOTSUP, "the samples of %s come from producers, and are no images",
                      hr_dataset_root(dataset));
+    if (!r && hr_dataset_masks(dataset))
+        r = hr__fail(error, -ENOTSUP,
+                     "a pack holds images and labels, and the dataset has masks: pack it without "
+                     "them, and give them to the pack (hr_dataset_with_masks, in Python "
+                     "Pack(...).with_masks)");
     if (!r && hr_dataset_column_count(dataset))
         r = hr__fail(error, -ENOTSUP,
                      "a pack holds images and labels, and the dataset has rows: pack it without "

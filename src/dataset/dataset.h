@@ -71,6 +71,7 @@ struct hr_dataset {
     int64_t *indices;                  /* subsets: indices in the parent; NULL: all, in order */
     struct hr__row_table *rows;        /* NULL: none; a reference */
     int64_t *row_of;                   /* subsets: samples in the table; NULL: all, in order */
+    struct hr_dataset *masks;          /* sample i's is sample i; NULL: none; a reference */
     size_t count;                      /* number of samples */
     int is_folder;                     /* non-zero: the catalog has classes */
     int from_index;                    /* non-zero: the catalog was read from an index */

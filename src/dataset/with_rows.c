@@ -18,6 +18,10 @@ int hr_dataset_with_rows(struct hr_dataset **out, struct hr_dataset *parent,
     if (parent->rows)
         return hr__fail(error, -EINVAL,
                         "the dataset has rows already: give it all columns at once");
+    if (parent->masks)
+        return hr__fail(error, -EINVAL,
+                        "the dataset has masks, and a dataset has masks or rows: give the rows to "
+                        "one without masks");
     if (!count)
         return hr__fail(error, -EINVAL, "no columns were given: a table of rows has at least one");
     const struct hr__row_source from = {columns, count, offsets, data};

@@ -14,6 +14,7 @@
 #include "loader/schedule.h"
 #include "metrics/endpoint.h"
 #include "metrics/meter.h"
+#include "recipe/mask.h"
 #include "recipe/recipe.h"
 #include "recipe/rows.h"
 
@@ -127,6 +128,22 @@ static int check_padded(const struct hr_loader *l, struct hr_error *error)
     return 0;
 }
 
+/* Refuses what cannot be combined with masks. */
+static int check_masks(const struct hr_loader *l, struct hr_error *error)
+{
+    if (!l->dataset->masks)
+        return 0;
+    if (hr__mix_is_on(&l->options))
+        return hr__fail(error, -EINVAL,
+                        "MixUp and CutMix mix images and labels, but the dataset has masks, which "
+                        "they cannot mix: leave one of them out");
+    if (hr__remote_is_wanted(&l->options))
+        return hr__fail(
+            error, -ENOTSUP,
+            "an agent prepares no masks, and the dataset has some: leave the agent out");
+    return hr__recipe_check_masks(l->recipe, error);
+}
+
 /* Refuses what cannot be combined with rows. */
 static int check_rows(const struct hr_loader *l, struct hr_error *error)
 {
@@ -152,6 +169,7 @@ static int make_ring(struct hr_loader *l, struct hr_error *error)
     struct hr__ring_options options = {
         .recipe = l->recipe,
         .rows = l->dataset->rows,
+        .masks = l->dataset->masks != NULL,
         .batch_size = (size_t)l->options.batch_size,
         .planned = (size_t)l->options.batches_ahead + 2 + copying,
         .pinned = l->options.pinned,
@@ -206,6 +224,8 @@ int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct h
                      hr_recipe_views(recipe));
     if (!r)
         r = check_padded(l, error);
+    if (!r)
+        r = check_masks(l, error);
     if (!r)
         r = check_rows(l, error);
     if (r) {

@@ -4,6 +4,7 @@
  */
 #include "base/error.h"
 #include "base/memory.h"
+#include "recipe/mask.h"
 #include "recipe/operation.h"
 #include "recipe/recipe.h"
 #include "recipe/rows.h"
@@ -15,6 +16,7 @@
 
 struct hr_preparer {
     struct hr__decoder *decoder;
+    struct hr__decoder *masks; /* their decoder; NULL: no mask was prepared yet */
     struct hr__scratch *scratch;
     struct hr__sound_scratch *sound;     /* NULL: no sound was prepared yet */
     int scale;                           /* see hr_preparer_scale */
@@ -47,6 +49,7 @@ void hr_preparer_destroy(struct hr_preparer **preparer)
     if (!p)
         return;
     hr__decoder_destroy(&p->decoder);
+    hr__decoder_destroy(&p->masks);
     hr__scratch_destroy(&p->scratch);
     hr__sound_scratch_destroy(&p->sound);
     hr__free(p);
@@ -295,6 +298,18 @@ static int run_sound(struct hr_preparer *p, const struct hr_recipe *recipe,
     return r ? r : hr__sound_run(recipe, &p->sound, &s->item, s->key, out, error);
 }
 
+/* Makes the mask of the image that was run. Masks have a decoder of their own, because the image's
+ * keeps what is asked about it afterwards. */
+static int run_mask(struct hr_preparer *p, const struct hr_recipe *recipe,
+                    const struct hr__mask *mask, struct hr_error *error)
+{
+    int r = p->masks ? 0 : hr__decoder_create(&p->masks, error);
+    if (r)
+        return r;
+    hr__decoder_want_indices(p->masks, 1);
+    return hr__mask_run(recipe, p->scratch, p->masks, mask, error);
+}
+
 /* Runs the recipe on an encoded image or sound; the scratch has the sample's rows. */
 static int run_recipe(struct hr_preparer *p, const struct hr_recipe *recipe,
                       struct encoded_source *source, const struct hr__prepared *prepared,
@@ -304,6 +319,8 @@ static int run_recipe(struct hr_preparer *p, const struct hr_recipe *recipe,
                              : run_images(p, recipe, source, prepared->outs, error);
     if (!r && prepared->in)
         r = hr__rows_finish(p->scratch, prepared->record, error);
+    if (!r && prepared->mask)
+        r = run_mask(p, recipe, prepared->mask, error);
     return r;
 }
 
@@ -390,5 +407,6 @@ int hr_preparer_scale(const struct hr_preparer *preparer)
 size_t hr_preparer_memory(const struct hr_preparer *preparer)
 {
     return sizeof *preparer + hr__decoder_memory(preparer->decoder) +
+           (preparer->masks ? hr__decoder_memory(preparer->masks) : 0) +
            hr__scratch_memory(preparer->scratch) + hr__sound_scratch_memory(preparer->sound);
 }

@@ -168,7 +168,7 @@ def choose(
         return Choice(dataset, own, samples=own, why=[str(error), *why])
     if found.target_transform is not None:
         why.append(f"target_transform ({class_name(found.target_transform)})")
-    has_rows = bool(found.source.columns())
+    has_rows = bool(found.source.columns()) or found.source.masks is not None
     if has_rows and collates:
         del why[0]  # rows are too small to be worth a process
     choice = _of_images(dataset, found, transform, why, recipe, worker_init_fn, timeout)

@@ -69,7 +69,8 @@ class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
     width) with the transform's element type, ``labels`` int64; then ``index``
     (int64, positions in ``dataset``) with ``return_index`` and a list of paths with
     ``return_path``. Of a dataset with rows, ``labels`` are :class:`Targets`: a dict for each
-    sample. You may keep and modify the tensors. Images lie in the loader's
+    sample; of one with masks, uint8 masks of shape (samples, height, width). You may keep and
+    modify the tensors. Images and masks lie in the loader's
     memory, which it reuses when the last view of them is freed. Labels and indices
     are copies, so that keeping them for every batch does not keep the images. Batches of Python's
     are what ``collate_fn`` returns, a list by default.
@@ -787,9 +788,7 @@ class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
     def _collated(self, fields: tuple[Any, ...]) -> Any:
         """Passes a batch's samples to the user's collate_fn."""
         images = fields[0]
-        if self.collate == "pad":
-            images = images.unpadded()
-        elif self.collate is None and isinstance(images, list):  # of views
+        if self.collate is None and isinstance(images, list):  # of views
             images = list(zip(*images))
         made = self.collate_fn(list(zip(images, fields[1])))
         names = ["index"] * self.return_index + ["path"] * self.return_path
@@ -809,13 +808,16 @@ class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
         if self.layout == "channels_last":
             views = [images.permute(0, 3, 1, 2) for images in views]
         if self.collate is not None:
-            images = sizes.collated(
-                self.collate, self.layout, views[0], batch.extents, pin=self._pin_by_copy
-            )
+            how = "list" if self._choice.collates else self.collate
+            images, masks = sizes.collated(how, self.layout, views[0], batch, pin=self._pin_by_copy)
         else:
+            masks = None if batch.masks is None else from_dlpack(batch.masks)
             if self._pin_by_copy:
                 views = [images.pin_memory() for images in views]
+                masks = None if masks is None else masks.pin_memory()
             images = views[0] if len(views) == 1 else views
+        if masks is not None:
+            labels = masks
         out: tuple[Any, ...] = (images, labels)
         if self.return_index or self.return_path:
             index = from_dlpack(batch.indices)

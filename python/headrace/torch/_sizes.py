@@ -66,12 +66,22 @@ def check(collate: Any, max_size: Any, layout: Any) -> bool:
     return collate is not None
 
 
-def collated(collate: str, layout: str, images: torch.Tensor, extents: _core.Array, *, pin: bool) -> Any:
-    """Returns a batch's images as ``collate`` says. images: (samples, 3, height, width), all of each
-    place; extents: of each sample the used shape in ``layout``; pin: in page-locked memory."""
-    shapes = from_dlpack(extents)
+def collated(
+    collate: str, layout: str, images: torch.Tensor, batch: _core.Batch, *, pin: bool
+) -> tuple[Any, Any]:
+    """Returns a batch's images and masks as ``collate`` says; masks: None if it has none. images:
+    (samples, 3, height, width), all of each place, in ``layout``; pin: in page-locked memory."""
+    shapes = from_dlpack(batch.extents)
     sizes = (shapes[:, 1:] if layout == "NCHW" else shapes[:, :2]).contiguous()
     height, width = sizes.amax(0).tolist()
-    images = images[:, :, :height, :width]
-    found = Padded(images.pin_memory() if pin else images, sizes.pin_memory() if pin else sizes)
-    return found if collate == "pad" else found.unpadded()
+    parts = [images[:, :, :height, :width], sizes]
+    if batch.masks is not None:
+        parts.append(from_dlpack(batch.masks)[:, :height, :width])
+    if pin:
+        parts = [part.pin_memory() for part in parts]
+    found, masks = Padded(parts[0], parts[1]), parts[2] if len(parts) > 2 else None
+    if collate == "pad":
+        return found, masks
+    if masks is not None:
+        masks = [mask[:h, :w] for mask, (h, w) in zip(masks, sizes.tolist())]
+    return found.unpadded(), masks
