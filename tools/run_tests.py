@@ -2,15 +2,14 @@
 """Runs the tests for `make test` and `make test-long`, and prints the totals.
 
 Tests mostly wait, so all parts run in parallel: the C and command tests in Meson, those of tools and
-examples in pytest, and those of the Python package in several processes that one pytest forks and
-that split its files (pytest_share.py). More of these start when the C tests have ended. Each part
-writes its record to BUILD: meson-logs/testlog.json, pytest-tools.xml and pytest.xml. With --long
-only the package's tests marked `long` run, with the record pytest-long.xml; with --package only its
-other tests, of the package that is installed, and BUILD may be empty. The output of pytest goes to a
-log beside the record, and is printed if a test failed. Tests marked `measures` (a mark in pytest, a
-suite in Meson) measure real training, which other tests disturb: if one fails, it runs once more
-after everything else has ended, and the summary names it. The exit status is 0 only if no other test
-failed and each part ran at least one.
+examples, and those of the Python package in several processes that one pytest forks and that split
+its files (pytest_share.py, which also ends a test that hangs). More of these start when the C tests
+have ended. Each part writes its record to BUILD: meson-logs/testlog.json, pytest-tools.xml and
+pytest.xml. With --long only tests of Python marked `long` run, with the record pytest-long.xml; with
+--package only the others of the package, as it is installed, and BUILD may be empty. The output of pytest goes to a log beside the record, and is printed if a test failed. Tests marked
+`measures` (a mark in pytest, a suite in Meson) measure real training, which other tests disturb: if
+one fails, it runs once more after everything else has ended, and the summary names it. The exit
+status is 0 only if no other test failed and each part ran at least one.
 """
 
 import argparse
@@ -213,22 +212,20 @@ def start_pytest(part, paths, environment, record, marks, *options, **more):
                environment, record.with_suffix(".log"), **more)
 
 
-class PythonTests(Part):
-    """The tests of the Python package: processes that share its files can join at any time."""
+class Shared(Part):
+    """Tests that pytest collects once: processes that share their files can join at any time."""
 
-    def __init__(self, build, environment, claims, is_long):
-        super().__init__("Python package", build / f"{'pytest-long' if is_long else 'pytest'}.xml",
-                         pytest_totals)
-        self.claims = claims
-        self.files = [file for file in sorted((ROOT / "tests" / "python").glob("test_*.py"), key=place_of)
-                      if not is_long or "mark.long" in file.read_text()]
+    def __init__(self, title, record, files, environment, marks="not long"):
+        super().__init__(title, record, pytest_totals)
+        self.files = files
+        self.claims = tempfile.TemporaryDirectory()
         names, self.names = os.pipe()
-        start_pytest(self, self.files, {**environment, "HEADRACE_TEST_CLAIMS": claims}, self.record,
-                     "long" if is_long else "not long", f"--forks={names}", pass_fds=[names])
+        start_pytest(self, files, {**environment, "HEADRACE_TEST_CLAIMS": self.claims.name}, record,
+                     marks, f"--forks={names}", pass_fds=[names])
         os.close(names)
 
     def has_files_left(self):
-        return len(os.listdir(self.claims)) < len(self.files)
+        return len(os.listdir(self.claims.name)) < len(self.files)
 
     def join(self, processes):
         for _ in range(processes):
@@ -245,6 +242,18 @@ class PythonTests(Part):
     def wait(self):
         os.close(self.names)
         super().wait()
+        self.claims.cleanup()
+
+
+def package_tests(build, environment, is_long):
+    """Starts collecting the tests of the Python package."""
+    rooms = ["python", "tools"] if is_long else ["python"]
+    files = [file for room in rooms for file in (ROOT / "tests" / room).glob("test_*.py")]
+    if is_long:
+        files = [file for file in files if "mark.long" in file.read_text()]
+    files.sort(key=place_of)
+    return Shared("Python package", build / f"{'pytest-long' if is_long else 'pytest'}.xml", files,
+                  environment, "long" if is_long else "not long")
 
 
 def place_of(file):
@@ -253,18 +262,12 @@ def place_of(file):
     return LONGEST.index(name) if name in LONGEST else len(LONGEST), -file.stat().st_size
 
 
-def start_tools(build, environment):
-    part = Part("tools, examples", build / "pytest-tools.xml", pytest_totals)
-    start_pytest(part, ["tests/tools"], environment, part.record, "not long")
-    return part
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", type=Path, required=True, help="Meson's build folder")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)),
                         help="processes of the C tests, and of the Python package's")
-    parser.add_argument("--long", action="store_true", help="the tests of the package that are marked `long`, alone")
+    parser.add_argument("--long", action="store_true", help="the tests of Python that are marked `long`, alone")
     parser.add_argument("--package", action="store_true",
                         help="the tests of the installed package alone, without the build folder's")
     parser.add_argument("--c-tests", nargs="+", default=[], metavar="NAME",
@@ -278,28 +281,29 @@ def main():
     # A shell's background jobs ignore it, and so would what tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     parts, lines, good = [], [], True
-    with tempfile.TemporaryDirectory() as claims:
-        try:
-            is_whole = not arguments.long and not arguments.package
+    try:
+        is_whole = not arguments.long and not arguments.package
+        if is_whole:
+            parts.append(start_meson(build, jobs, *arguments.c_tests))
+        if not arguments.c_tests:
+            python = package_tests(build, environment, arguments.long)
+            parts.append(python)
+            python.join(jobs)
             if is_whole:
-                parts.append(start_meson(build, jobs, *arguments.c_tests))
-            if not arguments.c_tests:
-                python = PythonTests(build, environment, claims, arguments.long)
-                parts.append(python)
+                files = sorted((ROOT / "tests" / "tools").glob("test_*.py"))
+                parts.append(Shared("tools, examples", build / "pytest-tools.xml", files, environment))
+                parts[-1].join(1)
+                parts[0].wait()
+            if not arguments.package and python.has_files_left():
                 python.join(jobs)
-                if is_whole:
-                    parts.append(start_tools(build, environment))
-                    parts[0].wait()
-                if not arguments.package and python.has_files_left():
-                    python.join(jobs)
-            for part in parts:
-                part.wait()
-        except KeyboardInterrupt:
-            for process in (process for part in parts for process in part.processes):
-                process.terminate()
-                process.wait()
-            print("interrupted", file=sys.stderr)
-            return 130
+        for part in parts:
+            part.wait()
+    except KeyboardInterrupt:
+        for process in (process for part in parts for process in part.processes):
+            process.terminate()
+            process.wait()
+        print("interrupted", file=sys.stderr)
+        return 130
     for part in parts:
         repeated = part.again(environment)
         summary, is_good = part.report()

@@ -100,7 +100,7 @@ class _ImageDataset:
     _dataset: _core.Dataset
     transform: Any
     target_transform: Any = None
-    _rows_are_given = True  # False: opening the dataset again finds its rows
+    _fields_are_given = True  # False: opening the dataset again finds rows and masks
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -242,7 +242,7 @@ class _ImageDataset:
         out.__dict__.update(self.__dict__)
         out.__dict__.pop("_local", None)
         out._dataset = _rows.with_rows(self._dataset, rows)
-        out._rows_are_given = True
+        out._fields_are_given = True
         return out
 
     def with_masks(self, masks: Iterable[str | os.PathLike[str]]) -> Self:
@@ -258,6 +258,7 @@ class _ImageDataset:
         out.__dict__.update(self.__dict__)
         out.__dict__.pop("_local", None)
         out._dataset = self._dataset.with_masks(_of_masks(masks))
+        out._fields_are_given = True
         return out
 
     def verify(self, threads: int = 0) -> list[BadSample]:
@@ -272,10 +273,12 @@ class _ImageDataset:
         state = self.__dict__.copy()
         state.pop("_dataset", None)
         state.pop("_local", None)
+        if not self._fields_are_given:
+            return state
         masks = self._dataset.masks
         if masks is not None:
             return {**state, "_masks": [masks.path(i) for i in range(len(masks))]}
-        table = _rows.table_of(self._dataset) if self._rows_are_given else None
+        table = _rows.table_of(self._dataset)
         return state if table is None else {**state, "_table": table}
 
     def _adopt(self, dataset: _core.Dataset) -> None:
@@ -297,7 +300,7 @@ class _Opened(_ImageDataset):
     classes: list[str]
     class_to_idx: dict[str, int]
     _has = "changed"  # verb for the error if unpickling finds a different dataset
-    _rows_are_given = False
+    _fields_are_given = False
 
     def _opened(self) -> _core.Dataset:
         raise NotImplementedError

@@ -18,10 +18,12 @@ int hr__recipe_check_masks(const struct hr_recipe *recipe, struct hr_error *erro
                         "the recipe has %d views, and the dataset's masks can follow only one: use "
                         "one view",
                         recipe->views);
-    for (int i = 0; i < recipe->count; i++)
-        if (recipe->operation[i].class->rows == HR__ROWS_LOST)
+    for (int i = 0; i < recipe->count; i++) {
+        enum hr__rows_effect effect = recipe->operation[i].class->rows;
+        if (effect == HR__ROWS_LOST || effect == HR__ROWS_WARPED)
             return hr__refuse(error, &recipe->operation[i],
                               "it does not move the dataset's masks with the pixels: leave it out");
+    }
     return 0;
 }
 

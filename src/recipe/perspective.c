@@ -153,4 +153,5 @@ const struct hr__operation_class hr__class_random_perspective = {
     .defaults = defaults,
     .check = check,
     .draw = draw,
+    .rows = HR__ROWS_WARPED,
 };

@@ -10,6 +10,7 @@ import importlib
 import io
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,9 @@ import pytest
 from PIL import Image
 
 import forked
+
+# A shell's background jobs ignore it, and so would what tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 

@@ -524,19 +524,22 @@ def test_ctrl_c_ends_the_wait(numbers, kept):
 
         cached.dataset = Slow(numbers.log)
         maker = threading.Thread(target=cached.__getitem__, args=(3,))
-        maker.start()
-        assert entered.wait(600)
         code = """
+print("ready", flush=True)
+sys.stdin.readline()
 try:
-    print("waits", flush=True)
     cached[3]
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
         worker = start(code, numbers.log, kept)
         try:
-            assert worker.stdout.readline() == "waits\n"
-            time.sleep(0.1)
+            assert worker.stdout.readline() == "ready\n"
+            maker.start()  # only now: a process that makes nothing for two seconds is not waited for
+            assert entered.wait(600)
+            worker.stdin.write("\n")
+            worker.stdin.flush()
+            time.sleep(0.2)
             worker.send_signal(signal.SIGINT)
             assert finish(worker) == (0, "interrupted\n")
         finally:

@@ -157,7 +157,7 @@ def test_segments_outlast_what_is_read_ahead(tmp_path):
             for x, y in loader:
                 training.step(x, y)
         """,
-        time_s=10.0,
+        time_s=60.0,  # it ends when it is precise; a busy machine needs longer
     ).record
     assert record["loader"]["batches_ahead"] == 8
     assert not any("of --time" in note for note in record["notes"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
+import types
 
 import pytest
 
@@ -22,7 +23,7 @@ from torch.utils.data import (  # noqa: E402
     WeightedRandomSampler,
 )
 
-from headrace.stalls import counters, work  # noqa: E402
+from headrace.stalls import counters, sources, work  # noqa: E402
 from headrace.stalls.sources import (  # noqa: E402
     Headrace,
     Other,
@@ -325,6 +326,25 @@ def test_any_other_iterable():
     assert loader.resets == 2
     nothing = Other([], iter([]), iter, None)
     assert list(nothing.open(nothing.plan(3))) == []
+
+
+@pytest.mark.parametrize(("prepared", "found"), [(0, 3), (6, 6), (16, 16), (40, 3)])
+def test_batches_that_another_loader_prepares_ahead(monkeypatch, prepared, found):
+    """After a pause they arrive at once. Too few or too many to detect are assumed to be three."""
+    clock = types.SimpleNamespace(now=0.0)
+
+    class Loader:
+        def __iter__(self):
+            for number in itertools.count():
+                clock.now += 0.0001 if number <= prepared else 0.016
+                yield number
+
+    loader = Loader()
+    source = Other(loader, iter(loader), iter, None)
+    monkeypatch.setattr(sources.time, "perf_counter", lambda: clock.now)
+    monkeypatch.setattr(sources.time, "sleep", lambda seconds: None)
+    source.learn_ahead(0.016)
+    assert source.ahead == found
 
 
 # Detecting a dataset's files

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -145,11 +146,46 @@ def test_pytest_ends_while_the_c_tests_run(tmp_path, monkeypatch):
     (tmp_path / "tests/python/conftest.py").write_text("raise OSError('no disk')\n")
     monkeypatch.setattr(run_tests, "ROOT", tmp_path)
     environment = {**os.environ, "PYTHONPATH": str(Path(run_tests.__file__).parent)}
-    python = run_tests.PythonTests(tmp_path, environment, str(tmp_path), is_long=False)
+    python = run_tests.package_tests(tmp_path, environment, is_long=False)
     python.processes[0].wait()
     python.join(2)
     python.wait()
     assert python.report() == (["Python package:   did not run (exit status 4)"], False)
+
+
+def test_a_test_that_hangs_is_ended_and_named(tmp_path, monkeypatch):
+    """With what it has started; the other processes run the other files."""
+    (tmp_path / "test_a.py").write_text("""
+import subprocess
+import time
+
+def test_before():
+    pass
+
+def test_waits():
+    child = subprocess.Popen(["sleep", "1000"])
+    with open("child", "w") as file:
+        file.write(str(child.pid))
+    time.sleep(1000)
+""")
+    (tmp_path / "test_b.py").write_text("def test_one():\n    pass\n")
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    environment = {**os.environ, "HEADRACE_TEST_LIMIT_S": "2",
+                   "PYTHONPATH": str(Path(run_tests.__file__).parent)}
+    files = sorted(tmp_path.glob("test_*.py"))
+    part = run_tests.Shared("Python", tmp_path / "log.xml", files, environment)
+    part.join(2)
+    part.wait()
+    lines, good = part.report()
+    assert not good and lines == ["Python:           1 passed, 1 failed, 0 skipped",
+                                  "    failed: test_a::test_waits"]
+    child = Path("/proc", (tmp_path / "child").read_text(), "cmdline")
+    while child.exists() and child.read_text():  # a zombie has none
+        time.sleep(0.05)
+    log = (tmp_path / "log-1.log").read_text() + (tmp_path / "log-2.log").read_text()
+    assert "test_a.py::test_waits did not end within 2 s" in log
+    assert "in test_waits" in log, "where it waits"
+    assert not list(tmp_path.glob("*.running"))
 
 
 def test_longest_files_begin_first():
