@@ -20,7 +20,7 @@ import headrace
 import headrace.transforms as t
 from headrace import _core
 
-DRAWS = 4
+DRAWS = 8
 
 args = of.arguments()
 torch.manual_seed(args.seed)
@@ -30,8 +30,8 @@ recipe = t.make_recipe([*of.geometry(t), t.Resize(size, antialias=False), t.Sani
 theirs = v2.Compose([*of.geometry(v2), v2.Resize(size, antialias=False),
                      v2.SanitizeBoundingBoxes(labels_getter=None)])
 preparer = _core.Preparer()
-# that of Headrace runs on the images; torchvision's boxes depend only on their size
-pixels = {size: tv_tensors.Image(torch.zeros(3, *size, dtype=torch.uint8))
+# torchvision's boxes depend only on the images' sizes: its images have no pixels
+pixels = {size: tv_tensors.Image(torch.empty(3, *size, device="meta"))
           for size in ((375, 500), (500, 375))}
 found = {name: ([], []) for name in ("kept", "width", "height", "x", "y")}
 
