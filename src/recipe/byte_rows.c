@@ -134,15 +134,30 @@ static inline uint8_t unit_to_byte(float v)
     return (uint8_t)(int32_t)(v * 255.999f);
 }
 
-/* The hue in turns, 0..1, from the channels' distances to the largest, over their range. */
+/* The hue in turns, 0..1, from two of the channels' distances to the largest, over their range:
+ * that of the largest itself is 0. */
 static inline float hue_of(float r, float g, float b, float high, float divisor)
 {
-    float red = (high - r) / divisor, green = (high - g) / divisor, blue = (high - b) / divisor;
-    float h = (green + 4.0f) - red;
-    h = high == g ? (red + 2.0f) - blue : h;
-    h = high == r ? blue - green : h;
+    float plus = high - r, minus = high - b, sixths = 2.0f;
+    plus = high == g ? plus : high - g;
+    minus = high == g ? minus : high - r;
+    sixths = high == g ? sixths : 4.0f;
+    plus = high == r ? high - b : plus;
+    minus = high == r ? high - g : minus;
+    sixths = high == r ? 0.0f : sixths;
+    float h = (plus / divisor + sixths) - minus / divisor;
     h = h * (float)(1.0 / 6.0) + 1.0f;
     return h >= 1.0f ? h - 1.0f : h;
+}
+
+/* Each channel has one value in two neighbouring sectors, whose middle is `centre`, another in the
+ * sectors beside them, and the third in the two opposite ones. */
+static inline uint8_t in_sector(float sector, float centre, float near, float beside,
+                                float opposite)
+{
+    float apart = fabsf(sector - centre);
+    float v = apart < 2.0f ? beside : opposite;
+    return unit_to_byte(apart < 1.0f ? near : v);
 }
 
 static void hue_row(uint8_t *restrict r, uint8_t *restrict g, uint8_t *restrict b, int n,
@@ -160,26 +175,14 @@ static void hue_row(uint8_t *restrict r, uint8_t *restrict g, uint8_t *restrict 
         float h6 = h * 6.0f;
         float sector = (float)(int32_t)h6;
         float sf = s * (h6 - sector), rest = 1.0f - s;
+        float half = sector * 0.5f;
+        float part = (float)(int32_t)half == half ? sf + rest : 1.0f - sf;
         sector = sector == 6.0f ? 0.0f : sector;
-        float q = (1.0f - sf) * v, t = (sf + rest) * v, p = rest * v;
-        q = smaller(larger(q, 0.0f), 1.0f);
-        t = smaller(larger(t, 0.0f), 1.0f);
-        p = smaller(larger(p, 0.0f), 1.0f);
-        red = sector == 1.0f ? q : v;
-        red = sector == 2.0f ? p : red;
-        red = sector == 3.0f ? p : red;
-        red = sector == 4.0f ? t : red;
-        green = sector == 0.0f ? t : p;
-        green = sector == 1.0f ? v : green;
-        green = sector == 2.0f ? v : green;
-        green = sector == 3.0f ? q : green;
-        blue = sector == 2.0f ? t : p;
-        blue = sector == 3.0f ? v : blue;
-        blue = sector == 4.0f ? v : blue;
-        blue = sector == 5.0f ? q : blue;
-        r[i] = unit_to_byte(red);
-        g[i] = unit_to_byte(green);
-        b[i] = unit_to_byte(blue);
+        float middle = smaller(larger(part * v, 0.0f), 1.0f);
+        float least = smaller(larger(rest * v, 0.0f), 1.0f);
+        r[i] = in_sector(sector, 2.5f, least, middle, v);
+        g[i] = in_sector(sector, 1.5f, v, middle, least);
+        b[i] = in_sector(sector, 3.5f, v, middle, least);
     }
 }
 

@@ -1,8 +1,8 @@
 /*
  * Padding for detectors' operations, whose canvas may be much larger than the image. Where
- * torchvision would have bytes, it is a filter: a fill and a copy of what is needed of the canvas,
- * after which the fused pass can go on. The fill is truncated to a byte, as torchvision's is.
- * Elsewhere it is a step of padding, on floats.
+ * torchvision would have bytes, it is a filter, of which the fused pass makes only rows where it
+ * can (plan.h); else a fill and a copy of what is needed of the canvas. The fill is truncated to a
+ * byte, as torchvision's is. Elsewhere it is a step of padding, on floats.
  */
 #include "recipe/canvas.h"
 
@@ -63,7 +63,7 @@ static int canvas_run(struct hr__scratch *scratch, const struct hr__step *step,
 }
 
 static const struct hr__filter canvas = {
-    .name = "canvas", .source = canvas_source, .run = canvas_run};
+    .name = "canvas", .pads = 1, .source = canvas_source, .run = canvas_run};
 
 int hr__step_is_canvas(const struct hr__step *step, int *left, int *top)
 {

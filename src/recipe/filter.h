@@ -25,6 +25,8 @@ struct hr__window {
 
 struct hr__filter {
     const char *name;
+    int pads; /* non-zero: places the input at (word[0], word[1]) of the result; all else has the
+                 fill value[0..2]. The fused pass can do so instead of `run`. */
     /* Returns the part of an input of width x height pixels that the filter reads for `need` of its
      * result. NULL: the same pixels. */
     struct hr_region (*source)(const struct hr__step *step, int width, int height,

@@ -143,6 +143,18 @@ struct hr_region hr__fold_source(const struct hr__fold *fold)
     return source;
 }
 
+/* Returns what a step that pads puts around the window of its input. */
+static struct hr__surround surround_of(const struct hr__step *step, const struct hr__window *window)
+{
+    struct hr__surround around = {.x = window->x + step->u.filter.word[0] - step->need.x,
+                                  .y = window->y + step->u.filter.word[1] - step->need.y,
+                                  .width = step->need.width,
+                                  .height = step->need.height};
+    for (int c = 0; c < 3; c++)
+        around.fill[c] = (uint8_t)step->u.filter.value[c];
+    return around;
+}
+
 int hr__fold_run(struct hr__scratch *scratch, const struct hr__fold *fold,
                  const struct hr__window *window, struct hr__fused_job *job, struct hr_error *error)
 {
@@ -150,11 +162,16 @@ int hr__fold_run(struct hr__scratch *scratch, const struct hr__fold *fold,
                                 .stride = window->stride,
                                 .width = window->width,
                                 .height = window->height};
+    struct hr__surround around;
     job->pixels = &pixels;
     job->x = fold->x;
     job->y = fold->y;
-    job->x.origin -= window->x;
-    job->y.origin -= window->y;
+    job->x.origin -= fold->canvas ? fold->canvas->need.x : window->x;
+    job->y.origin -= fold->canvas ? fold->canvas->need.y : window->y;
+    if (fold->canvas) {
+        around = surround_of(fold->canvas, window);
+        job->around = &around;
+    }
     job->interpolation = fold->interpolation;
     job->antialias = fold->antialias;
     return hr__fused_run(scratch->fused, job, error);

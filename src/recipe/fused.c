@@ -55,6 +55,7 @@ struct hr__fused {
     struct block ring;                 /* float [NHWC: 3][y.taps][padded]; or a mirrored row */
     struct block rows;                 /* float *[NHWC: 3][2 x y.taps]: pointers into the ring */
     struct block staged;               /* one output row; NHWC: also its channels */
+    struct block placed;               /* of a surround: see struct pass */
 };
 
 int hr__fused_create(struct hr__fused **out, struct hr_error *error)
@@ -67,21 +68,21 @@ int hr__fused_create(struct hr__fused **out, struct hr_error *error)
     return 0;
 }
 
-static void each_block(struct hr__fused *f, struct block *blocks[8])
+static void each_block(struct hr__fused *f, struct block *blocks[9])
 {
-    struct block *all[] = {&f->begin,  &f->weight, &f->table, &f->column,
-                           &f->extent, &f->ring,   &f->rows,  &f->staged};
+    struct block *all[] = {&f->begin, &f->weight, &f->table,  &f->column, &f->extent,
+                           &f->ring,  &f->rows,   &f->staged, &f->placed};
     memcpy(blocks, all, sizeof all);
 }
 
 void hr__fused_destroy(struct hr__fused **fused)
 {
     struct hr__fused *f = *fused;
-    struct block *blocks[8];
+    struct block *blocks[9];
     if (!f)
         return;
     each_block(f, blocks);
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 9; i++)
         hr__free(blocks[i]->at);
     hr__taps_free(&f->x);
     hr__taps_free(&f->y);
@@ -92,10 +93,10 @@ void hr__fused_destroy(struct hr__fused **fused)
 size_t hr__fused_memory(const struct hr__fused *fused)
 {
     struct hr__fused copy = *fused;
-    struct block *blocks[8];
+    struct block *blocks[9];
     size_t bytes = sizeof copy + copy.x.capacity_bytes + copy.y.capacity_bytes;
     each_block(&copy, blocks);
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 9; i++)
         bytes += blocks[i]->bytes;
     return bytes;
 }
@@ -177,8 +178,8 @@ static void quantise(const struct hr__taps *taps, int sum, int pitch, int16_t *w
 static int horizontal_tables(struct hr__fused *f, const struct hr__fused_job *job,
                              struct hr_error *error)
 {
-    struct horizontal_key key = {job->x, job->pixels->width, (int)job->interpolation,
-                                 !!job->antialias};
+    int width = job->around ? job->around->width : job->pixels->width;
+    struct horizontal_key key = {job->x, width, (int)job->interpolation, !!job->antialias};
     if (!memcmp(&key, &f->x_key, sizeof key))
         return 0;
     f->x_key.axis.in = 0;
@@ -190,7 +191,7 @@ static int horizontal_tables(struct hr__fused *f, const struct hr__fused_job *jo
     h->padded = (int)f->x.stride;
     h->taps = f->x.taps;
     h->pitch = (h->taps + HR__FUSED_PITCH - 1) / HR__FUSED_PITCH * HR__FUSED_PITCH;
-    h->width = job->pixels->width;
+    h->width = width;
     f->sum = h->taps == 1 ? 1 : job->interpolation == HR_BICUBIC ? SUM_BICUBIC : SUM_BILINEAR;
     h->ceiling = job->interpolation == HR_BICUBIC && job->antialias ? 255 * f->sum : 0;
     size_t padded = (size_t)h->padded;
@@ -281,28 +282,63 @@ struct pass {
     const struct hr__fused *fused;
     const struct hr__fused_job *job;
     int channel;
-    int copies;   /* only converts: rows, next and slot are unused */
-    float **rows; /* [2 x y.taps]: the ring's rows, listed twice, so that the rows from any one on
-                   * are consecutive */
+    int copies;   /* only converts: ring, rows, next and slot are unused */
+    float *ring;  /* [y.taps][padded] */
+    float **rows; /* [2 x y.taps]: the filtered rows by slot, listed twice, so that the rows from
+                   * any one on are consecutive */
     int next;     /* first row of the crop that is not in the ring yet */
     int slot;     /* slot of the ring for it */
+    /* With a surround, rows of its image: of fill into which pixels are put, and of fill only; and
+     * what the filter makes of the latter. */
+    uint8_t *placed, *fill;
+    float *filled;
 };
 
 /* How many rows to prefetch ahead of the one being filtered. */
 #define ROWS_AHEAD 5
 
+/* Returns row `at` of the image. */
+static const uint8_t *row_at(const struct pass *p, int at)
+{
+    const struct hr__planar *pixels = p->job->pixels;
+    const struct hr__surround *around = p->job->around;
+    int row = around ? at - around->y : at;
+    assert(around || (row >= 0 && row < pixels->height));
+    if (row < 0 || row >= pixels->height)
+        return p->fill;
+    const uint8_t *from = pixels->plane[p->channel] + row * pixels->stride;
+    if (!around)
+        return from;
+    int begin = around->x > 0 ? around->x : 0, end = around->x + pixels->width;
+    end = end < around->width ? end : around->width;
+    if (begin < end)
+        memcpy(p->placed + begin, from + (begin - around->x), (size_t)(end - begin));
+    return p->placed;
+}
+
+static void prefetch(const struct pass *p, int at)
+{
+    const struct hr__planar *pixels = p->job->pixels;
+    int ahead = at + ROWS_AHEAD < pixels->height ? at + ROWS_AHEAD : pixels->height - 1;
+    const uint8_t *row = pixels->plane[p->channel] + ahead * pixels->stride;
+    for (int i = p->fused->first; i < p->fused->last; i += 64)
+        __builtin_prefetch(row + i);
+}
+
 /* Filters one row of the crop into the ring. */
 static void feed(struct pass *p)
 {
-    const struct hr__planar *pixels = p->job->pixels;
     const struct hr__horizontal *h = &p->fused->horizontal;
-    const uint8_t *plane = pixels->plane[p->channel];
     int at = p->next + p->job->y.origin;
-    int ahead = at + ROWS_AHEAD < pixels->height ? at + ROWS_AHEAD : pixels->height - 1;
-    assert(at >= 0 && at < pixels->height);
-    for (int i = p->fused->first; i < p->fused->last; i += 64)
-        __builtin_prefetch(plane + ahead * pixels->stride + i);
-    h->run(h, plane + at * pixels->stride, p->rows[p->slot]);
+    if (!p->job->around)
+        prefetch(p, at);
+    const uint8_t *row = row_at(p, at);
+    float *to = p->filled;
+    if (row != p->fill) {
+        to = p->ring + (ptrdiff_t)p->slot * h->padded;
+        h->run(h, row, to);
+    }
+    p->rows[p->slot] = p->rows[p->slot + p->fused->y.taps] = to;
     p->next++;
     p->slot = p->slot + 1 < p->fused->y.taps ? p->slot + 1 : 0;
 }
@@ -314,9 +350,7 @@ static void convert(struct pass *p, int j, void *out, int stream)
     const struct hr__fused_job *job = p->job;
     const struct hr__axis *x = &job->x, *y = &job->y;
     int at = y->origin + y->first + (y->flip ? y->count - 1 - j : j);
-    assert(at >= 0 && at < job->pixels->height);
-    const uint8_t *row =
-        job->pixels->plane[p->channel] + at * job->pixels->stride + x->origin + x->first;
+    const uint8_t *row = row_at(p, at) + x->origin + x->first;
     if (x->flip) {
         hr__byte_rows(hr__isa())->reverse(row, x->count, f->ring.at);
         row = f->ring.at;
@@ -453,6 +487,30 @@ static void run_interleaved(struct pass pass[3])
     }
 }
 
+/* Makes the rows that surround each channel's pixels. */
+static int surround(struct hr__fused *fused, struct pass pass[3], struct hr_error *error)
+{
+    const struct hr__surround *around = pass->job->around;
+    if (!around)
+        return 0;
+    size_t row = (size_t)around->width + HR__PIXEL_SLACK;
+    size_t filled = pass->copies ? 0 : (size_t)fused->horizontal.padded * sizeof(float);
+    int result = need(&fused->placed, 3 * (filled + 2 * row), error);
+    if (result < 0)
+        return result;
+    uint8_t *bytes = (uint8_t *)fused->placed.at + 3 * filled;
+    for (size_t c = 0; c < 3; c++) {
+        pass[c].placed = bytes + 2 * c * row;
+        pass[c].fill = pass[c].placed + row;
+        memset(pass[c].placed, around->fill[c], 2 * row);
+        if (pass->copies)
+            continue;
+        pass[c].filled = (float *)fused->placed.at + c * (size_t)fused->horizontal.padded;
+        fused->horizontal.run(&fused->horizontal, pass[c].fill, pass[c].filled);
+    }
+    return 0;
+}
+
 /* Prepares passes that filter. */
 static int start_filter(struct hr__fused *fused, const struct hr__fused_job *job,
                         struct pass pass[3], struct hr_error *error)
@@ -467,13 +525,14 @@ static int start_filter(struct hr__fused *fused, const struct hr__fused_job *job
     for (int c = 0; c < 3; c++) {
         /* Planar output finishes one channel before the next begins, so they share a ring. */
         int apart = job->layout == HR_NHWC ? c : 0, taps = fused->y.taps;
-        float **rows = (float **)fused->rows.at + (ptrdiff_t)apart * 2 * taps;
-        pass[c] = (struct pass){.fused = fused, .job = job, .channel = c, .rows = rows};
-        for (int t = 0; t < 2 * taps; t++)
-            rows[t] = (float *)fused->ring.at +
-                      (ptrdiff_t)(apart * taps + t % taps) * fused->horizontal.padded;
+        pass[c] = (struct pass){.fused = fused,
+                                .job = job,
+                                .channel = c,
+                                .ring = (float *)fused->ring.at +
+                                        (ptrdiff_t)apart * taps * fused->horizontal.padded,
+                                .rows = (float **)fused->rows.at + (ptrdiff_t)apart * 2 * taps};
     }
-    return 0;
+    return surround(fused, pass, error);
 }
 
 /* Prepares passes that only convert. */
@@ -484,9 +543,11 @@ static int start_copy(struct hr__fused *fused, const struct hr__fused_job *job, 
     int result = need(&fused->ring, width, error);
     if (!result)
         result = need(&fused->staged, 6 * width * sizeof(float), error);
+    if (result < 0)
+        return result;
     for (int c = 0; c < 3; c++)
         pass[c] = (struct pass){.fused = fused, .job = job, .channel = c, .copies = 1};
-    return result;
+    return surround(fused, pass, error);
 }
 
 int hr__fused_run(struct hr__fused *fused, const struct hr__fused_job *job, struct hr_error *error)

@@ -13,6 +13,8 @@
  *
  * Where neither axis is resized, as before and after filters, it only converts rows of bytes: the
  * same bits.
+ *
+ * Pixels that lie on a larger canvas are placed there row by row: the canvas is never in memory.
  */
 #ifndef HR_RECIPE_FUSED_H
 #define HR_RECIPE_FUSED_H
@@ -28,8 +30,17 @@
  * exact ones by 0.02 in the mean. */
 #define HR__FUSED_MAX_TAPS 128
 
+/* A larger image of which a job's pixels are a part; all else is fill. The axes' origins, and what
+ * outputs read, then refer to it. */
+struct hr__surround {
+    int x, y; /* of the first pixel; the pixels may lie beyond the image's edges */
+    int width, height;
+    uint8_t fill[3];
+};
+
 struct hr__fused_job {
     const struct hr__planar *pixels;
+    const struct hr__surround *around; /* NULL: the pixels are the image */
     struct hr__axis x, y;
     enum hr_interpolation interpolation;
     int antialias;

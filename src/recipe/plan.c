@@ -260,6 +260,17 @@ static struct hr_region choose_pass(struct hr__prepare_plan *plan, struct hr__fo
     return hr__fold_source(fold);
 }
 
+/* Lets the fused pass run the last filter, of whose result `need` is needed, if that pads. Returns
+ * what is read. */
+static struct hr_region take_canvas(struct hr__prepare_plan *plan, struct hr_region need)
+{
+    struct hr__step *step = plan->bytes ? &plan->step[plan->bytes - 1] : NULL;
+    if (!step || !plan->rest.fused || !step->u.filter.filter->pads)
+        return need;
+    plan->rest.canvas = step;
+    return walk_backwards(plan, plan->bytes - 1, plan->bytes, need);
+}
+
 /* Plans what happens after the last filter. Returns what it reads. */
 static struct hr_region plan_rest(struct hr__prepare_plan *plan, enum hr_image_format halves)
 {
@@ -268,8 +279,10 @@ static struct hr_region plan_rest(struct hr__prepare_plan *plan, enum hr_image_f
     rest->first = plan->bytes;
     rest->last = plan->count;
     rest->fused = hr__fold_steps(plan, rest) == rest->last;
+    rest->canvas = NULL;
     struct hr_region source = walk_backwards(plan, rest->first, rest->last, all);
-    return choose_pass(plan, rest, halves, source);
+    source = choose_pass(plan, rest, halves, source);
+    return take_canvas(plan, source);
 }
 
 /* Plans the steps up to the last filter, of whose result `need` is needed. Returns what they
@@ -279,6 +292,7 @@ static struct hr_region plan_bytes(struct hr__prepare_plan *plan, enum hr_image_
 {
     struct hr__fold *head = &plan->head;
     head->first = 0;
+    head->canvas = NULL;
     head->last = plan->bytes;
     head->last = hr__fold_steps(plan, head);
     need = walk_backwards(plan, head->last, plan->bytes, need);
@@ -293,6 +307,7 @@ static int finish(struct hr__prepare_plan *plan, const struct hr_recipe *recipe,
 {
     enum hr_image_format halves = recipe->options.inexact ? info->format : (enum hr_image_format)0;
     plan->source = plan_rest(plan, plan->bytes ? (enum hr_image_format)0 : halves);
+    plan->bytes -= plan->rest.canvas != NULL;
     if (plan->bytes)
         plan->source = plan_bytes(plan, halves, plan->source);
     if (plan->bytes || !plan->rest.fused) {

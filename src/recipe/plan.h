@@ -8,7 +8,8 @@
  * and flips, then colours, are also folded into one axis per direction for the fused pass (fold.h).
  *
  * A plan with filters has three parts: `head`, which is folded, then steps on bytes up to the last
- * filter (filter.h), then `rest`, which makes the tensor as if those bytes were the image.
+ * filter (filter.h), then `rest`, which makes the tensor as if those bytes were the image. If the
+ * last filter is a canvas (canvas.h) and `rest` is fused, the canvas belongs to `rest`, too.
  *
  * All coordinates refer to the image after EXIF orientation, where that is applied; only `region`
  * refers to the image as stored.
@@ -92,7 +93,9 @@ struct hr__fold {
     struct hr__axis x, y; /* origin: of the crop, in the image before step `first` */
     enum hr_interpolation interpolation;
     int antialias;
-    int colors; /* number of colour steps */
+    int colors;                    /* number of colour steps */
+    const struct hr__step *canvas; /* step `first` - 1, which pads and which the fused pass runs, so
+                                      that it reads what that step reads; NULL: none */
 };
 
 struct hr__prepare_plan {
@@ -101,7 +104,8 @@ struct hr__prepare_plan {
     struct hr_region source; /* what the first step reads, in the oriented image */
     struct hr_region region; /* the same in the stored image: what to decode */
     int halvings;            /* how many times the decoder has to halve the image; 0..3 */
-    int bytes; /* number of steps, from the first, that run on bytes: up to the last filter */
+    int bytes; /* number of steps, from the first, that run on bytes: up to the last filter, or up
+                  to rest.canvas */
     /* head: with filters, the steps before the first of them that can be folded. rest: the steps
      * after the last filter; without filters, all. */
     struct hr__fold head, rest;

@@ -385,6 +385,74 @@ static void wide_filters_do_not_fit(void **state)
     assert_false(hr__fused_fits(&job));
 }
 
+/* Puts a part of its own somewhere on the image, of which all else becomes fill. */
+static struct hr__surround surround_make(struct hr__random *r, struct image *image,
+                                         struct image *part)
+{
+    struct hr__planar *whole = &image->planar;
+    int width = 1 + (int)hr__random_below(r, 2 * (uint64_t)whole->width);
+    int height = 1 + (int)hr__random_below(r, 2 * (uint64_t)whole->height);
+    struct hr__surround around = {
+        .x = (int)hr__random_below(r, (uint64_t)(whole->width + width + 1)) - width,
+        .y = (int)hr__random_below(r, (uint64_t)(whole->height + height + 1)) - height,
+        .width = whole->width,
+        .height = whole->height};
+    *part = image_make(r, width, height);
+    for (int c = 0; c < 3; c++) {
+        around.fill[c] = (uint8_t)hr__random_u32(r);
+        for (int y = 0; y < whole->height; y++) {
+            for (int x = 0; x < whole->width; x++) {
+                int px = x - around.x, py = y - around.y;
+                whole->plane[c][y * whole->stride + x] =
+                    px >= 0 && px < width && py >= 0 && py < height
+                        ? part->planar.plane[c][py * part->planar.stride + px]
+                        : around.fill[c];
+            }
+        }
+    }
+    return around;
+}
+
+static void a_surround_gives_the_bits_of_its_image(void **state)
+{
+    struct hr__random r;
+    hr__random_init(&r, 12, 0, 0, 0);
+    for (int n = 0; n < 1200; n++) {
+        struct image image, part;
+        struct hr__fused *fused;
+        struct hr__fused_job job = job_make(&r, n % 4 ? 60 : 300, &image);
+        if (n % 5 == 0) { /* only converts */
+            job.x = (struct hr__axis){job.x.in, job.x.in, 0, job.x.in, 0, n % 2, 0, 0};
+            job.y = (struct hr__axis){job.y.in, job.y.in, 0, job.y.in, 0, n % 3 == 0, 0, 0};
+            image_free(&image);
+            image = image_make(&r, job.x.in, job.y.in);
+        }
+        struct hr__surround around = surround_make(&r, &image, &part);
+        struct guarded whole = guarded_alloc(job_bytes(&job), 1);
+        struct guarded placed = guarded_alloc(job_bytes(&job), 1);
+        for (int isa = HR__ISA_PORTABLE; isa <= HR__ISA_AVX512; isa++) {
+            assert_int_equal(hr__fused_create(&fused, NULL), 0);
+            if (!hr__fused_use(fused, (enum hr__isa)isa)) {
+                job.pixels = &image.planar;
+                job.around = NULL;
+                job.out = whole.at;
+                assert_int_equal(hr__fused_run(fused, &job, NULL), 0);
+                job.pixels = &part.planar;
+                job.around = &around;
+                job.out = placed.at;
+                assert_int_equal(hr__fused_run(fused, &job, NULL), 0);
+                assert_memory_equal(whole.at, placed.at, job_bytes(&job));
+            }
+            hr__fused_destroy(&fused);
+        }
+        guarded_free(&whole);
+        guarded_free(&placed);
+        image_free(&image);
+        image_free(&part);
+    }
+    assert_int_equal(hr__allocated(HR__TAG_RECIPE), 0);
+}
+
 static void no_memory_is_an_error(void **state)
 {
     struct hr__random r;
@@ -441,6 +509,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_isa_casts_and_interleaves),
         cmocka_unit_test(rows_find_their_place),
         cmocka_unit_test(wide_filters_do_not_fit),
+        cmocka_unit_test(a_surround_gives_the_bits_of_its_image),
         cmocka_unit_test(no_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
