@@ -14,6 +14,7 @@
 struct pack_command {
     int form; /* enum hr_form; HR_FORMS: auto */
     int jobs, restart, force, on_error, trust, verify, info, json, no_progress, verbose;
+    int sounds;
     double max_growth;
     const char *label, *image; /* NULL: not given */
     const char *paths[2];      /* SRC DST, or PACK */
@@ -30,6 +31,9 @@ static int parse(struct pack_command *c, int argc, char **argv)
          .value = "coefficients|planes|indexed|encoded|auto",
          .choices = forms,
          .help = "how the images are stored (default: coefficients)"},
+        {.name = "sounds",
+         .target = &c->sounds,
+         .help = "the samples of SRC are sounds (default: if there is\nno image)"},
         {.name = "jobs",
          .kind = CLI_NUMBER,
          .target = &c->jobs,
@@ -112,6 +116,7 @@ static int open_source(const struct pack_command *c, struct cli_progress *progre
     struct hr_dataset_options options;
     hr_dataset_options_default(&options);
     options.allow_empty_classes = 1; /* a class without images is a class */
+    options.media = c->sounds ? HR_MEDIA_SOUNDS : HR_MEDIA_ANY;
     options.label = c->label;
     options.image = c->image;
     options.progress = cli_progress_call;

@@ -7,6 +7,7 @@
 #ifndef HEADRACE_SOUND_H
 #define HEADRACE_SOUND_H
 
+#include <headrace/dataset.h>
 #include <headrace/prepare.h>
 
 #ifdef __cplusplus
@@ -61,6 +62,16 @@ HR_API HR_NODISCARD int hr_preparer_sound_info(struct hr_preparer *preparer, con
 HR_API HR_NODISCARD int hr_preparer_sound_decode(struct hr_preparer *preparer, const void *bytes,
                                                  size_t length, uint64_t first, uint64_t count,
                                                  float *out, struct hr_error *error);
+
+/*
+ * Reads every sound of a dataset and writes what it is to out[index], for all hr_dataset_count of
+ * them: format HR_SOUND_UNKNOWN if it cannot be read, is damaged or of a format that is not
+ * decoded. Nothing is decoded, which hr_dataset_verify does. `threads` 0: the cores of this
+ * process. Errors: -ECANCELED, -ENOMEM. Blocks.
+ */
+HR_API HR_NODISCARD int hr_dataset_sounds(struct hr_dataset *dataset, int threads,
+                                          hr_progress_fn progress, void *progress_arg,
+                                          struct hr_sound_info *out, struct hr_error *error);
 
 #ifdef __cplusplus
 }

@@ -139,6 +139,16 @@ PyObject *core_form_of(PyObject *module, PyObject *data)
     return PyUnicode_FromString(hr_form_name(form));
 }
 
+PyObject *core_is_sound(PyObject *module, PyObject *data)
+{
+    Py_buffer view;
+    if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    int is_sound = hr_sound_recognise(view.buf, (size_t)view.len);
+    PyBuffer_Release(&view);
+    return PyBool_FromLong(is_sound);
+}
+
 CORE_KEYWORDS(converter_convert);
 CORE_KEYWORDS(converter_estimate);
 CORE_METHOD(converter_restore);
