@@ -53,8 +53,10 @@ static int parse_form(const char *name, enum hr_form *form)
             *form = (enum hr_form)i;
             return 0;
         }
-    PyErr_Format(PyExc_ValueError,
-                 "form must be encoded, indexed, coefficients or planes, not '%s'", name);
+    PyErr_Format(
+        PyExc_ValueError,
+        "form must be encoded, indexed, coefficients, planes, waveform or waveform16, not '%s'",
+        name);
     return -1;
 }
 

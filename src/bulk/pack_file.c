@@ -294,8 +294,8 @@ static int refuse_existing(const struct hr__pack_file *f, struct hr_error *error
 }
 
 /* Makes the catalog that the file will have, and its first superblock. */
-static int describe(struct hr__pack_file *f, struct hr_dataset *dataset, int form, uint64_t digest,
-                    struct hr_error *error)
+static int describe(struct hr__pack_file *f, struct hr_dataset *dataset,
+                    const struct hr_pack_options *options, uint64_t digest, struct hr_error *error)
 {
     int r = hr__pack_catalog(&f->catalog, dataset, error);
     if (r)
@@ -304,7 +304,11 @@ static int describe(struct hr__pack_file *f, struct hr_dataset *dataset, int for
     for (uint64_t i = 0; i < f->catalog->header->samples; i++)
         f->catalog->mtimes_ns[i] = HR_SIZE_UNKNOWN;
     uint64_t parts[2] = {digest, hr__catalog_checksum(f->catalog->header)};
-    hr__pack_begin(&f->super, f->catalog->header->bytes, form, XXH3_64bits(parts, sizeof parts));
+    hr__pack_begin(&f->super, f->catalog->header->bytes, options->form,
+                   XXH3_64bits(parts, sizeof parts));
+    f->super.mono = options->head.mono != 0;
+    f->super.rate = (uint32_t)options->head.rate;
+    hr__pack_seal(&f->super);
     return 0;
 }
 
@@ -322,7 +326,7 @@ int hr__pack_file_open(struct hr__pack_file **out, struct hr_dataset *dataset, c
     if (!r && !options->overwrite && !lstat(path, &st))
         r = refuse_existing(f, error);
     if (!r)
-        r = describe(f, dataset, options->form, digest, error);
+        r = describe(f, dataset, options, digest, error);
     if (!r)
         r = open_partial(f, error);
     if (!r && fstat(f->fd, &st))

@@ -84,7 +84,9 @@ void hr__pack_begin(struct hr__pack_superblock *super, uint64_t catalog_bytes, i
 {
     memset(super, 0, sizeof *super);
     memcpy(super->magic, HR__PACK_MAGIC, sizeof super->magic);
-    super->version = form == HR_FORM_INDEXED || form == HR_FORM_AUTO ? HR__PACK_VERSION : 1;
+    super->version = form > HR_FORM_INDEXED                            ? 3
+                     : form == HR_FORM_INDEXED || form == HR_FORM_AUTO ? 2
+                                                                       : 1;
     super->byte_order = BYTE_ORDER_MARK;
     super->state = HR__PACK_WRITING;
     super->form = form;
@@ -129,8 +131,8 @@ int hr__pack_check(const struct hr__pack_superblock *s, const char *path, struct
     if (s->checksum != checksum_of(s))
         return damaged(path, "its superblock is damaged", error);
     if ((s->state != HR__PACK_WRITING && s->state != HR__PACK_COMPLETE) || s->form < -1 ||
-        s->form >= HR_FORMS || s->catalog_offset != HR__PACK_SUPERBLOCK_BYTES ||
-        s->catalog_bytes > INT64_MAX / 2 ||
+        s->form >= HR_FORMS || s->mono > 1 || s->rate > HR_SOUND_MAX_RATE ||
+        s->catalog_offset != HR__PACK_SUPERBLOCK_BYTES || s->catalog_bytes > INT64_MAX / 2 ||
         s->items_offset != align_up(s->catalog_offset + s->catalog_bytes) || s->bytes > INT64_MAX ||
         (s->state == HR__PACK_COMPLETE && s->bytes < s->catalog_offset + s->catalog_bytes))
         return damaged(path, "its superblock says what cannot be", error);
@@ -237,12 +239,13 @@ int hr__pack_cannot_open(const char *path, int code, struct hr_error *error)
 int hr__pack_dataset(struct hr_dataset **out, const char *path, struct hr_error *error)
 {
     struct hr__catalog *catalog = NULL;
+    struct hr__pack_superblock super;
     *out = NULL;
     /* O_NONBLOCK: do not wait if a FIFO has replaced the file */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
         return hr__pack_cannot_open(path, -errno, error);
-    int r = hr__pack_open_file(&catalog, NULL, fd, path, error);
+    int r = hr__pack_open_file(&catalog, &super, fd, path, error);
     if (!r && fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK))
         r = hr__pack_cannot_open(path, -errno, error);
     if (!r)
@@ -257,5 +260,7 @@ int hr__pack_dataset(struct hr_dataset **out, const char *path, struct hr_error 
         return r;
     }
     hr__containers_give((*out)->containers, 0, fd);
+    (*out)->waveforms = super.form > HR_FORM_INDEXED ? super.form : 0;
+    (*out)->head = (struct hr_sound_head){super.mono != 0, (int)super.rate};
     return 0;
 }

@@ -24,7 +24,7 @@
 #include <headrace/form.h>
 
 #define HR__PACK_MAGIC            "\x89HRPACK\n" /* 8 bytes without the final zero */
-#define HR__PACK_VERSION          2u /* 2: items may be indexed; otherwise 1 is written */
+#define HR__PACK_VERSION          3u /* 3: waveforms; 2: items may be indexed; otherwise 1 */
 #define HR__PACK_SUPERBLOCK_BYTES 4096
 #define HR__PACK_ITEM_ALIGNMENT   64
 
@@ -45,7 +45,9 @@ struct hr__pack_superblock {
     uint64_t bytes;          /* size of the whole file; 0 while it is being written */
     uint64_t digest;         /* the writer's digest of the source and the options, so that no other
                               * dataset continues this file */
-    uint8_t reserved[HR__PACK_SUPERBLOCK_BYTES - 72]; /* 0 */
+    uint32_t mono, rate;     /* of waveforms: what they were made with (struct hr_sound_head); else
+                              * 0 */
+    uint8_t reserved[HR__PACK_SUPERBLOCK_BYTES - 80]; /* 0 */
 };
 
 /*

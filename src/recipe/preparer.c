@@ -353,6 +353,15 @@ int hr_preparer_sound_decode(struct hr_preparer *preparer, const void *bytes, si
     return r ? r : hr__sound_read(preparer->sound->decoder, first, count, planes, error);
 }
 
+int hr_preparer_waveform(struct hr_preparer *preparer, enum hr_form form,
+                         const struct hr_sound_head *head, const void *bytes, size_t length,
+                         struct hr_item *item, struct hr_error *error)
+{
+    const struct hr__encoded file = {.bytes = bytes, .length = length};
+    int r = hr__sound_scratch_get(&preparer->sound, error);
+    return r ? r : hr__sound_make_waveform(preparer->sound, form, head, &file, item, error);
+}
+
 int hr_preparer_scale(const struct hr_preparer *preparer)
 {
     return preparer->scale;

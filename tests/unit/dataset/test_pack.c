@@ -229,9 +229,9 @@ static void states_and_versions(void **state)
     pack_seal(&f->image);
     refused(f, -EBADMSG, "what cannot be");
     s->state = HR__PACK_COMPLETE;
-    s->version = 3;
+    s->version = HR__PACK_VERSION + 1;
     pack_seal(&f->image);
-    refused(f, -ENOTSUP, "version 3");
+    refused(f, -ENOTSUP, "version 4");
     s->version = 1;
     s->byte_order = 0x04030201;
     pack_seal(&f->image);
