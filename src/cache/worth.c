@@ -14,9 +14,10 @@ static const struct {
     [HR_FORM_INDEXED] = {0.83, 0.63, 1.01},
     [HR_FORM_COEFFICIENTS] = {0.31, 8.4, 1.12},
     [HR_FORM_PLANES] = {0.19, 4.9, 3.7},
-    /* Of sounds: MP3 to 16 kHz mono, windows of 5 of 30 seconds to a log-mel spectrogram. */
-    [HR_FORM_WAVEFORM] = {0.05, 5, 2},
-    [HR_FORM_WAVEFORM16] = {0.05, 5, 1},
+    /* Windows of 5 s of clips of 30 s, between log-mel spectrograms and raw waveforms, and between
+     * FLAC and MP3. */
+    [HR_FORM_WAVEFORM] = {0.2, 5, 2},
+    [HR_FORM_WAVEFORM16] = {0.2, 5, 1},
 };
 
 void hr__mean_add(struct hr__mean *mean, double value)

@@ -36,7 +36,7 @@ static int is_sane(const struct hr__waveform_header *h)
 {
     static const uint8_t zero[sizeof h->zero];
     return h->form >= HR_FORM_WAVEFORM && h->form <= HR_FORM_WAVEFORM16 && h->format &&
-           hr_sound_format_name((enum hr_sound_format)h->format) && h->source_channels >= 1 &&
+           h->format <= HR_SOUND_VORBIS && h->source_channels >= 1 &&
            h->source_channels <= HR_SOUND_MAX_CHANNELS && is_rate(h->source_rate) &&
            is_rate(h->rate) && (h->channels == h->source_channels || h->channels == 1) &&
            h->scale <= (h->form == HR_FORM_WAVEFORM16 ? HR__WAVEFORM_SCALE_MOST : 0) &&

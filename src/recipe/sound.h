@@ -153,8 +153,6 @@ void hr__sound_begin(struct hr__sound_plan *plan);
 int hr__sound_run_plan(struct hr__sound_scratch *scratch, struct hr__sound_wave *wave,
                        struct hr_error *error);
 
-/* sound_waveform.c: items of waveforms. */
-
 /* Leaves the steps out that were done when the open item was made. Errors: -EINVAL: it was made
  * with another head than the recipe's; -EBADMSG: damaged. */
 int hr__sound_skip_head(struct hr__sound_scratch *scratch, const struct hr__waveform_header *item,

@@ -524,6 +524,22 @@ static void test_waveforms(void **state)
     hr_recipe_unref(&recipe);
 }
 
+/* The memory of a preparer includes its filters. */
+static void test_memory(void **state)
+{
+    struct hr_operation first[] = {op(HR_MONO), to_rate(16000), cut(9000)};
+    struct hr_operation second[] = {op(HR_MONO), to_rate(44100), cut(900)};
+    hr_preparer_destroy(&preparer);
+    assert_int_equal(hr_preparer_create(&preparer, NULL), 0);
+    run_list(first, 3, make_clip(44100, 1, 30000), 0, made);
+    size_t before = hr_preparer_memory(preparer), length = make_clip(48000, 1, 1000);
+    run_list(second, 3, length, 0, made);
+    size_t filter = 147 * (16 * sizeof(float) + sizeof(int64_t));
+    assert_int_equal(hr_preparer_memory(preparer) - before, filter);
+    run_list(second, 3, length, 0, made);
+    assert_int_equal(hr_preparer_memory(preparer) - before, filter);
+}
+
 /* int16 is as near as stated, also of a sound that exceeds full scale; a WAV file of an item has
  * its samples; no damage of a header goes unnoticed. */
 static void test_waveform_items(void **state)
@@ -591,10 +607,11 @@ static void test_waveform_items(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resample),  cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_cuts),      cmocka_unit_test(test_channels),
-        cmocka_unit_test(test_log_mel),   cmocka_unit_test(test_kernels),
-        cmocka_unit_test(test_features),  cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_waveforms), cmocka_unit_test(test_waveform_items)};
+        cmocka_unit_test(test_resample),      cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_cuts),          cmocka_unit_test(test_channels),
+        cmocka_unit_test(test_log_mel),       cmocka_unit_test(test_kernels),
+        cmocka_unit_test(test_features),      cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_memory),        cmocka_unit_test(test_waveforms),
+        cmocka_unit_test(test_waveform_items)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
