@@ -41,7 +41,7 @@ static int is_sane(const struct hr__waveform_header *h)
            is_rate(h->rate) && (h->channels == h->source_channels || h->channels == 1) &&
            h->scale <= (h->form == HR_FORM_WAVEFORM16 ? HR__WAVEFORM_SCALE_MOST : 0) &&
            h->source_frames && h->source_frames <= HR__SOUND_FRAMES_MOST && h->frames &&
-           h->frames <= HR__WAVEFORM_BYTES_MOST &&
+           h->frames <= HR__WAVEFORM_BYTES_MOST && h->bytes <= HR__WAVEFORM_BYTES_MOST &&
            h->bytes == hr__waveform_bytes((enum hr_form)h->form, h->channels, h->frames) &&
            !memcmp(h->reserved, zero, sizeof h->reserved) && !memcmp(h->zero, zero, sizeof zero);
 }
