@@ -225,6 +225,7 @@ static int warm(const struct cache_command *c, struct hr_cache_warm_report *repo
     struct hr_dataset_options options;
     hr_dataset_options_default(&options);
     options.allow_empty_classes = 1; /* a class without images is a class */
+    options.media = HR_MEDIA_ANY;
     options.label = c->label;
     options.image = c->image;
     options.progress = cli_progress_call;

@@ -14,6 +14,8 @@
 struct pack_command {
     int form; /* enum hr_form; HR_FORMS: auto */
     int jobs, restart, force, on_error, trust, verify, info, json, no_progress, verbose;
+    int sounds;
+    int mono, rate; /* of waveforms; rate 0: not given */
     double max_growth;
     int keypoints;
     const char *label, *image, *coco; /* NULL: not given */
@@ -28,9 +30,21 @@ static int parse(struct pack_command *c, int argc, char **argv)
         {.name = "form",
          .kind = CLI_CHOICE,
          .target = &c->form,
-         .value = "coefficients|planes|indexed|encoded|auto",
+         .value = "coefficients|planes|indexed|encoded|waveform|waveform16|auto",
          .choices = forms,
-         .help = "how the images are stored (default: coefficients)"},
+         .help = "how the images are stored (default: coefficients);\nof sounds: encoded (default) "
+                 "or waveform"},
+        {.name = "sounds",
+         .target = &c->sounds,
+         .help = "the samples of SRC are sounds (default: if there is\nno image)"},
+        {.name = "mono", .target = &c->mono, .help = "waveforms: mix the channels to one"},
+        {.name = "rate",
+         .kind = CLI_NUMBER,
+         .target = &c->rate,
+         .value = "HZ",
+         .least = HR_SOUND_MIN_RATE,
+         .most = HR_SOUND_MAX_RATE,
+         .help = "waveforms: resample to so many frames a second"},
         {.name = "jobs",
          .kind = CLI_NUMBER,
          .target = &c->jobs,
@@ -95,7 +109,8 @@ static int parse(struct pack_command *c, int argc, char **argv)
         .positional = 1,
         .optional = 1,
         .example = "  headrace pack /data/train train.hrpack     about 1.12 times the bytes\n"
-                   "  headrace pack --verify train.hrpack        check it",
+                   "  headrace pack --verify train.hrpack        check it\n"
+                   "  headrace pack --form waveform --rate 16000 --mono /data/speech speech.hrpack",
     };
     for (int form = 0; form < HR_FORMS; form++)
         forms[form] = hr_form_name((enum hr_form)form);
@@ -137,6 +152,7 @@ static int open_source(const struct pack_command *c, struct cli_progress *progre
         return open_coco(c, progress, dataset, error);
     hr_dataset_options_default(&options);
     options.allow_empty_classes = 1; /* a class without images is a class */
+    options.media = c->sounds ? HR_MEDIA_SOUNDS : HR_MEDIA_ANY;
     options.label = c->label;
     options.image = c->image;
     options.progress = cli_progress_call;
@@ -152,6 +168,8 @@ static int write_pack(const struct pack_command *c, struct pack_report *report,
     struct pack_meter meter = {0};
     hr_pack_options_default(&options);
     options.form = c->form == HR_FORMS ? HR_FORM_AUTO : c->form;
+    options.head.mono = c->mono;
+    options.head.rate = c->rate;
     options.threads = c->jobs;
     options.trust = c->trust;
     options.max_growth = c->max_growth;
@@ -223,7 +241,8 @@ static int print(const struct pack_command *c, const struct pack_report *report)
         summary_bads_print(&report->kept, report->kept.count);
     }
     if (c->verify && !report->bad.count)
-        printf("\nEvery checksum is correct and every image decodes.\n");
+        printf("\nEvery checksum is correct and every %s decodes.\n",
+               report->result.media == HR_MEDIA_SOUNDS ? "sound" : "image");
     return cli_finish("pack", status);
 }
 

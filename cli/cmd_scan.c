@@ -7,8 +7,11 @@
 #include "progress.h"
 #include "summary.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
 struct scan_options {
-    int json, verify, threads, index, classes, no_progress, verbose;
+    int json, verify, threads, index, classes, sounds, no_progress, verbose;
     const char *label, *image; /* NULL: not given */
 };
 
@@ -21,6 +24,9 @@ static int parse(struct scan_options *o, int argc, char **argv, const char **pat
          .target = &o->verify,
          .help = "read and decode every image; list the bad ones"},
         {.name = "classes", .target = &o->classes, .help = "list every class, by label"},
+        {.name = "sounds",
+         .target = &o->sounds,
+         .help = "the samples are sounds (default: if there is no image)"},
         {.name = "json", .target = &o->json, .help = "print JSON (see headrace-scan(1))"},
         {.name = "threads",
          .kind = CLI_NUMBER,
@@ -54,9 +60,10 @@ static int parse(struct scan_options *o, int argc, char **argv, const char **pat
     const struct cli_syntax syntax = {
         .verb = "scan",
         .arguments = "PATH [options]",
-        .text = "Reports the contents of a dataset (classes, images, their sizes) and its\n"
-                "problems. PATH is an image folder (one directory per class), a list of lines\n"
-                "\"path<TAB>label\", tar files, Parquet tables, or a pack.",
+        .text = "Reports the contents of a dataset (classes, images, their sizes; of sounds,\n"
+                "formats, rates, channels and lengths) and its problems. PATH is a folder with\n"
+                "one directory per class, a list of lines \"path<TAB>label\", tar files, Parquet\n"
+                "tables, or a pack.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 1,
@@ -78,6 +85,21 @@ static int failed(struct cli_progress *progress, int code, const struct hr_error
     return cli_failed("scan", code, error, "");
 }
 
+/* Reads what the sounds are from their headers. */
+static int survey(struct summary *summary, struct hr_dataset *dataset, const struct scan_options *o,
+                  struct cli_progress *progress, struct hr_error *error)
+{
+    size_t count = hr_dataset_count(dataset);
+    struct hr_sound_info *infos = calloc(count + 1, sizeof *infos);
+    int r = infos
+                ? hr_dataset_sounds(dataset, o->threads, cli_progress_call, progress, infos, error)
+                : -ENOMEM;
+    if (!r)
+        r = summary_add_sounds(summary, dataset, infos);
+    free(infos);
+    return r;
+}
+
 static int collect(struct summary *summary, const char *path, const struct scan_options *o,
                    struct cli_progress *progress, struct hr_error *error)
 {
@@ -89,6 +111,7 @@ static int collect(struct summary *summary, const char *path, const struct scan_
     options.threads = o->threads;
     options.label = o->label;
     options.image = o->image;
+    options.media = o->sounds ? HR_MEDIA_SOUNDS : HR_MEDIA_ANY;
     options.wait_sizes = 1;
     options.allow_empty_classes = 1; /* to be reported, not a failure */
     options.progress = cli_progress_call;
@@ -96,6 +119,8 @@ static int collect(struct summary *summary, const char *path, const struct scan_
     int r = hr_dataset_open(&dataset, path, &options, error);
     if (!r)
         r = summary_make(summary, path, dataset);
+    if (!r && summary->is_sound)
+        r = survey(summary, dataset, o, progress, error);
     if (!r && o->verify)
         r = hr_dataset_verify(dataset, o->threads, cli_progress_call, progress, &report, error);
     if (!r && report)

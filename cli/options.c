@@ -11,7 +11,7 @@
 
 static void print_option(const char *name, const char *value, const char *help)
 {
-    char left[64];
+    char left[96];
     snprintf(left, sizeof left, "--%s%s%s", name, value ? " " : "", value ? value : "");
     printf("  %-22s", left);
     if (strlen(left) > 21)

@@ -39,17 +39,39 @@ static double ratio(uint64_t bytes, uint64_t of)
     return of ? (double)bytes / (double)of : 0;
 }
 
+static const char *noun(const struct hr_pack_result *r, uint64_t count)
+{
+    if (r->media == HR_MEDIA_SOUNDS)
+        return count == 1 ? "sound" : "sounds";
+    return count == 1 ? "image" : "images";
+}
+
+/* Writes what waveforms were made with, as transforms. */
+static const char *head_text(char out[64], const struct hr_sound_head *head)
+{
+    char rate[40] = "";
+    if (head->rate)
+        snprintf(rate, sizeof rate, "Resample(new_freq=%d)", head->rate);
+    snprintf(out, 64, "%s%s%s", head->mono ? "Mono()" : "", head->mono && head->rate ? ", " : "",
+             rate);
+    return *out ? out : "neither Mono nor Resample";
+}
+
 static void print_forms(const struct hr_pack_result *r)
 {
-    char a[TEXT_NUMBER], b[TEXT_NUMBER];
+    char a[TEXT_NUMBER], b[TEXT_NUMBER], head[64];
     for (int form = HR_FORMS - 1; form >= 0; form--)
         if (r->forms[form].samples)
             printf("  %-14s %12s %12s\n", hr_form_name((enum hr_form)form),
                    text_count(a, r->forms[form].samples), text_bytes(b, r->forms[form].bytes));
+    if (r->forms[HR_FORM_WAVEFORM].samples || r->forms[HR_FORM_WAVEFORM16].samples)
+        printf("    after %s\n", head_text(head, &r->head));
     for (int kept = HR_PACK_KEPT_ASKED + 1; kept < HR_PACK_KEPT_COUNT; kept++)
         if (r->samples_kept[kept])
             printf("    %s encoded: %s\n", text_count(a, r->samples_kept[kept]),
-                   hr_pack_kept_text((enum hr_pack_kept)kept));
+                   r->media == HR_MEDIA_SOUNDS && kept == HR_PACK_KEPT_FORMAT
+                       ? "sounds stay so, except as waveform"
+                       : hr_pack_kept_text((enum hr_pack_kept)kept));
 }
 
 void pack_report_print(const struct pack_report *report)
@@ -59,23 +81,24 @@ void pack_report_print(const struct pack_report *report)
     char *path = text_escape(report->path);
     printf("%s\n", path ? path : "?");
     free(path);
-    printf("  %s %s, %s", text_count(a, r->samples), r->samples == 1 ? "image" : "images",
+    printf("  %s %s, %s", text_count(a, r->samples), noun(r, r->samples),
            text_bytes(b, r->pack_bytes));
     if (r->source_bytes)
-        printf(", %.2f times the %s of the image files", ratio(r->pack_bytes, r->source_bytes),
-               text_bytes(c, r->source_bytes));
+        printf(", %.2f times the %s of the %s files", ratio(r->pack_bytes, r->source_bytes),
+               text_bytes(c, r->source_bytes), noun(r, 1));
     printf("\n");
     print_forms(r);
     if (r->rows_bytes)
         printf("  %-14s %12s %12s\n", "rows", "", text_bytes(b, r->rows_bytes));
     if (report->seconds > 0)
-        printf("  %.1f s, %.0f images/s, %.1f MB/s of image files\n", report->seconds,
-               (double)(r->samples - r->continued) / report->seconds,
+        printf("  %.1f s, %.0f %s/s, %.1f MB/s of %s files\n", report->seconds,
+               (double)(r->samples - r->continued) / report->seconds, noun(r, 0),
                (double)r->source_bytes * ratio(r->samples - r->continued, r->samples) /
-                   report->seconds / 1e6);
+                   report->seconds / 1e6,
+               noun(r, 1));
     if (r->continued)
-        printf("  %s images were there already: an earlier run was continued\n",
-               text_count(a, r->continued));
+        printf("  %s %s were there already: an earlier run was continued\n",
+               text_count(a, r->continued), noun(r, 0));
     if (report->rewritten.count) {
         printf("\n%s progressive %s in the pack:\n", text_count(a, report->rewritten.count),
                report->rewritten.count == 1 ? "file is a baseline JPEG"
@@ -83,8 +106,8 @@ void pack_report_print(const struct pack_report *report)
         summary_bads_print(&report->rewritten, BADS_AT_MOST);
     }
     if (report->bad.count) {
-        printf("\n%s %s bad:\n", text_count(a, report->bad.count),
-               report->bad.count == 1 ? "image is" : "images are");
+        printf("\n%s %s %s bad:\n", text_count(a, report->bad.count), noun(r, report->bad.count),
+               report->bad.count == 1 ? "is" : "are");
         summary_bads_print(&report->bad, BADS_AT_MOST);
     }
 }
@@ -111,15 +134,17 @@ json_t *pack_report_json(const struct pack_report *report)
 {
     const struct hr_pack_result *r = &report->result;
     char *path = text_escape(report->path);
-    json_t *root = json_pack(
-        "{s:i, s:s, s:s, s:I, s:I, s:I, s:f, s:I, s:f, s:I, s:o, s:o, s:o, s:o, s:o, s:b}",
-        "layout", 1, "verb", report->verb, "path", path ? path : "?", "samples",
-        (json_int_t)r->samples, "source_bytes", (json_int_t)r->source_bytes, "bytes",
-        (json_int_t)r->pack_bytes, "growth", ratio(r->pack_bytes, r->source_bytes), "continued",
-        (json_int_t)r->continued, "seconds", report->seconds, "rows_bytes",
-        (json_int_t)r->rows_bytes, "forms", json_forms(r), "encoded", json_kept(r), "kept",
-        summary_bads_json(&report->kept), "rewritten", summary_bads_json(&report->rewritten), "bad",
-        summary_bads_json(&report->bad), "ok", !report->bad.count);
+    json_t *root =
+        json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:f, s:I, s:f, s:I, s:o, s:o, s:o, s:o, s:o, "
+                  "s:b, s:b, s:i}",
+                  "layout", 1, "verb", report->verb, "path", path ? path : "?", "samples",
+                  (json_int_t)r->samples, "source_bytes", (json_int_t)r->source_bytes, "bytes",
+                  (json_int_t)r->pack_bytes, "growth", ratio(r->pack_bytes, r->source_bytes),
+                  "continued", (json_int_t)r->continued, "seconds", report->seconds, "rows_bytes",
+                  (json_int_t)r->rows_bytes, "forms", json_forms(r), "encoded", json_kept(r),
+                  "kept", summary_bads_json(&report->kept), "rewritten",
+                  summary_bads_json(&report->rewritten), "bad", summary_bads_json(&report->bad),
+                  "ok", !report->bad.count, "mono", r->head.mono, "rate", r->head.rate);
     free(path);
     return root;
 }

@@ -174,7 +174,8 @@ static int count_samples(struct summary *s, const struct hr_dataset *dataset)
         }
         c->bytes += (uint64_t)bytes;
         count_size(s, sizes, bytes);
-        r = add_impossible(s, dataset, i, preparer);
+        if (!s->is_sound)
+            r = add_impossible(s, dataset, i, preparer);
     }
     if (!r && s->known) {
         qsort(sizes, s->known, sizeof *sizes, compare_int64);
@@ -216,6 +217,7 @@ int summary_make(struct summary *summary, const char *path, const struct hr_data
     if (!summary->path)
         return -ENOMEM;
     summary->samples = hr_dataset_count(dataset);
+    summary->is_sound = hr_dataset_media(dataset) == HR_MEDIA_SOUNDS;
     summary->kind = *hr_dataset_root(dataset) ? SUMMARY_FOLDER : kind_of_container(dataset);
     summary->named = summary->kind == SUMMARY_FOLDER || hr_dataset_class_count(dataset);
     summary->info.size = sizeof summary->info;
@@ -258,5 +260,6 @@ void summary_clear(struct summary *summary)
     free(summary->path);
     summary_bads_clear(&summary->unreadable);
     summary_bads_clear(&summary->bad);
+    free(summary->sounds.kinds);
     memset(summary, 0, sizeof *summary);
 }

@@ -3,6 +3,7 @@
 #define HR_CLI_SUMMARY_H
 
 #include <headrace/dataset.h>
+#include <headrace/sound.h>
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,6 +16,21 @@ struct summary_class {
     char *name; /* escaped; the label in digits if classes have no names */
     uint64_t samples;
     uint64_t bytes;
+};
+
+/* Sounds of one format, rate and number of channels. */
+struct summary_kind_of_sound {
+    struct hr_sound_info info; /* frames: 0 */
+    uint64_t samples;
+    double seconds;
+};
+
+/* What sounds are. Times in seconds; 0 if there is none. */
+struct summary_sounds {
+    struct summary_kind_of_sound *kinds; /* the most frequent first */
+    size_t kind_count;
+    uint64_t known; /* sounds whose headers say what they are */
+    double total, shortest, median, longest;
 };
 
 /* A bad sample. */
@@ -45,6 +61,9 @@ struct summary {
     int verified;                   /* non-zero: `bad` was determined */
     struct summary_bads bad;
     struct hr_dataset_info info;
+    int is_sound; /* the samples are sounds */
+    int surveyed; /* what follows is known */
+    struct summary_sounds sounds;
 };
 
 /* Appends a sample, with escaped copies of the texts. Returns 0 or -ENOMEM. */
@@ -62,6 +81,11 @@ void summary_bads_print(const struct summary_bads *bads, size_t at_most);
 
 /* Makes a JSON array of {index, path, reason}. NULL: out of memory. */
 struct json_t *summary_bads_json(const struct summary_bads *bads);
+
+/* Adds what the sounds are: `infos` of all samples, as hr_dataset_sounds gives them. Sorts them by
+ * length. Those that are unknown are listed as unreadable. Returns 0 or -ENOMEM. */
+int summary_add_sounds(struct summary *summary, const struct hr_dataset *dataset,
+                       struct hr_sound_info *infos);
 
 /* Fills a zeroed summary from a dataset whose sizes are known. Returns 0 or -ENOMEM; call
  * summary_clear in both cases. */

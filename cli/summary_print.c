@@ -3,6 +3,7 @@
 #include "text.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -17,13 +18,54 @@ static const char *plural(uint64_t n, const char *one, const char *many)
     return n == 1 ? one : many;
 }
 
+static const char *noun(const struct summary *s)
+{
+    return s->is_sound ? "sound" : "image";
+}
+
+static const char *nouns(const struct summary *s)
+{
+    return s->is_sound ? "sounds" : "images";
+}
+
+/* Writes a length: "3.21 s", "12 min 34 s", "5 h 12 min". */
+static const char *text_length(char out[TEXT_NUMBER], double seconds)
+{
+    if (seconds < 60)
+        snprintf(out, TEXT_NUMBER, "%.2f s", seconds);
+    else if (seconds < 3600)
+        snprintf(out, TEXT_NUMBER, "%d min %02d s", (int)seconds / 60, (int)seconds % 60);
+    else
+        snprintf(out, TEXT_NUMBER, "%.0f h %02d min", floor(seconds / 3600),
+                 (int)fmod(seconds / 60, 60));
+    return out;
+}
+
+static void print_sounds(const struct summary *s)
+{
+    const struct summary_sounds *sounds = &s->sounds;
+    char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER], d[TEXT_NUMBER];
+    if (!s->surveyed || !sounds->known)
+        return;
+    printf("\nLength: %s in all, median %s, from %s to %s\n", text_length(a, sounds->total),
+           text_length(b, sounds->median), text_length(c, sounds->shortest),
+           text_length(d, sounds->longest));
+    for (size_t i = 0; i < sounds->kind_count; i++) {
+        const struct summary_kind_of_sound *k = &sounds->kinds[i];
+        printf("  %-7s %6d Hz  %d %-9s %12s %5.1f %%  %s\n", hr_sound_format_name(k->info.format),
+               k->info.rate, k->info.channels,
+               plural((uint64_t)k->info.channels, "channel", "channels"), text_count(a, k->samples),
+               100.0 * (double)k->samples / (double)s->samples, text_length(b, k->seconds));
+    }
+}
+
 static void print_head(const struct summary *s)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER], d[TEXT_NUMBER];
-    static const char *const kinds[] = {"an image folder", "a list", "a pack", "tar files",
-                                        "Parquet tables"};
+    const char *const kinds[] = {s->is_sound ? "a folder of sounds" : "an image folder", "a list",
+                                 "a pack", "tar files", "Parquet tables"};
     printf("%s\n", s->path);
-    printf("  %s %s of %s, %s", text_count(a, s->samples), plural(s->samples, "image", "images"),
+    printf("  %s %s of %s, %s", text_count(a, s->samples), plural(s->samples, noun(s), nouns(s)),
            kinds[s->kind], text_count(b, s->class_count));
     printf(" %s, %s", plural(s->class_count, "class", "classes"), text_bytes(c, s->bytes));
     if (s->kind == SUMMARY_FOLDER)
@@ -45,8 +87,9 @@ static void print_sizes(const struct summary *s)
             last = i;
             most = s->buckets[i] > most ? s->buckets[i] : most;
         }
-    printf("\nBytes of an image: mean %s, median %s, from %s to %s\n", text_bytes(a, s->mean),
-           text_bytes(b, s->median), text_bytes(c, s->smallest), text_bytes(d, s->largest));
+    printf("\nBytes of %s: mean %s, median %s, from %s to %s\n",
+           s->is_sound ? "a sound" : "an image", text_bytes(a, s->mean), text_bytes(b, s->median),
+           text_bytes(c, s->smallest), text_bytes(d, s->largest));
     for (int i = first; i <= last; i++) {
         int empty = 0;
         while (!s->buckets[i + empty]) /* terminates: the last bucket is not empty */
@@ -111,7 +154,7 @@ static void print_classes(const struct summary *s, int all)
         least = n < least ? n : least;
         most = n > most ? n : most;
     }
-    printf("\nImages of a class: mean %.1f, from %s to %s\n",
+    printf("\n%s of a class: mean %.1f, from %s to %s\n", s->is_sound ? "Sounds" : "Images",
            (double)s->samples / (double)s->class_count, text_count(a, least), text_count(b, most));
     if (!all && s->class_count > 2 * CLASSES_AN_END + 1) {
         print_ends(s);
@@ -134,8 +177,8 @@ static void print_problems(const struct summary *s)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER];
     if (s->empty_classes) {
-        printf("\n%s %s without an image:\n", text_count(a, s->empty_classes),
-               plural(s->empty_classes, "class", "classes"));
+        printf("\n%s %s without %s:\n", text_count(a, s->empty_classes),
+               plural(s->empty_classes, "class", "classes"), s->is_sound ? "a sound" : "an image");
         for (size_t i = 0; i < s->class_count; i++)
             if (!s->classes[i].samples)
                 printf("  %s\n", s->classes[i].name);
@@ -148,17 +191,18 @@ static void print_problems(const struct summary *s)
     if (!s->verified)
         return;
     if (!s->bad.count) {
-        printf("\nEvery image was read and decoded: none is bad.\n");
+        printf("\nEvery %s was read and decoded: none is bad.\n", noun(s));
         return;
     }
-    printf("\n%s of %s images %s bad:\n", text_count(a, s->bad.count), text_count(b, s->samples),
-           plural(s->bad.count, "is", "are"));
+    printf("\n%s of %s %s %s bad:\n", text_count(a, s->bad.count), text_count(b, s->samples),
+           nouns(s), plural(s->bad.count, "is", "are"));
     summary_bads_print(&s->bad, s->bad.count);
 }
 
 void summary_print(const struct summary *summary, int all_classes)
 {
     print_head(summary);
+    print_sounds(summary);
     print_sizes(summary);
     if (summary->class_count)
         print_classes(summary, all_classes);
@@ -217,6 +261,26 @@ static json_t *json_verify(const struct summary *s)
                      summary_bads_json(&s->bad));
 }
 
+/* What the sounds are; null of images. */
+static json_t *json_sounds(const struct summary *s)
+{
+    const struct summary_sounds *sounds = &s->sounds;
+    json_t *kinds = s->surveyed ? json_array() : NULL;
+    if (!s->surveyed)
+        return json_null();
+    for (size_t i = 0; kinds && i < sounds->kind_count; i++) {
+        const struct summary_kind_of_sound *k = &sounds->kinds[i];
+        json_array_append_new(kinds,
+                              json_pack("{s:s, s:i, s:i, s:I, s:f}", "format",
+                                        hr_sound_format_name(k->info.format), "rate", k->info.rate,
+                                        "channels", k->info.channels, "samples",
+                                        (json_int_t)k->samples, "seconds", k->seconds));
+    }
+    return json_pack("{s:I, s:f, s:f, s:f, s:f, s:o}", "known", (json_int_t)sounds->known,
+                     "seconds", sounds->total, "shortest", sounds->shortest, "median",
+                     sounds->median, "longest", sounds->longest, "kinds", kinds);
+}
+
 /* Describes the index file, if there is one. It is complete: closing the dataset waited for it. */
 static json_t *json_index(const struct summary *s)
 {
@@ -234,10 +298,11 @@ json_t *summary_json(const struct summary *summary)
 {
     const struct summary *s = summary;
     static const char *const kinds[] = {"folder", "list", "pack", "tar", "parquet"};
-    return json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "layout",
-                     1, "path", s->path, "kind", kinds[s->kind], "samples", (json_int_t)s->samples,
-                     "bytes", (json_int_t)s->bytes, "directories", (json_int_t)s->info.directories,
-                     "classes", json_classes(s), "size", json_size(s), "histogram",
-                     json_histogram(s), "unreadable", summary_bads_json(&s->unreadable), "verify",
-                     json_verify(s), "index", json_index(s), "ok", !summary_has_problem(s));
+    return json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}",
+                     "layout", 1, "path", s->path, "kind", kinds[s->kind], "samples",
+                     (json_int_t)s->samples, "bytes", (json_int_t)s->bytes, "directories",
+                     (json_int_t)s->info.directories, "classes", json_classes(s), "size",
+                     json_size(s), "histogram", json_histogram(s), "unreadable",
+                     summary_bads_json(&s->unreadable), "verify", json_verify(s), "index",
+                     json_index(s), "sounds", json_sounds(s), "ok", !summary_has_problem(s));
 }

@@ -50,7 +50,12 @@ enum hr_media {
     HR_MEDIA_IMAGES = 0,
     HR_MEDIA_SOUNDS = 1, /* .wav, .flac, .mp3, .ogg, .oga and, to be refused by name, .opus, .m4a,
                             .aac, .aiff, .aif, .wma */
+    HR_MEDIA_ANY = 2,    /* images; without any, sounds */
 };
+
+/* Returns what the samples are, by the name of the first one: HR_MEDIA_IMAGES or HR_MEDIA_SOUNDS.
+ */
+HR_API enum hr_media hr_dataset_media(const struct hr_dataset *dataset);
 
 struct hr_dataset_options {
     size_t size; /* sizeof(struct hr_dataset_options) */
@@ -66,7 +71,7 @@ struct hr_dataset_options {
                             hr_dataset_open_tar and hr_dataset_open_parquet */
     const char *image;   /* of Parquet tables: the column of images; NULL: see
                             hr_dataset_open_parquet */
-    enum hr_media media; /* of folders; lists and packs have any file. Tar files have images */
+    enum hr_media media; /* of folders and tar files; lists and packs have any file */
 };
 
 /* Sets the defaults of a struct of `size` bytes, of any version. Meant for bindings

@@ -10,9 +10,16 @@
  * times faster; it takes about 1.12 times the bytes. `planes` holds the decoded Y,
  * Cb and Cr planes at their own resolution; it decodes faster still and takes 3 to 6
  * times the bytes. It is also the only form of a PNG, whose R, G and B it holds, in twice
- * the bytes. All forms give the same pixels. Every function that takes image
- * bytes (hr_preparer_*, a loader) takes items of every form and recognises the form
- * by the first bytes.
+ * the bytes. All forms give the same pixels.
+ *
+ * Sounds have two forms besides `encoded`. `waveform` holds the samples of the whole sound as
+ * float32, after the head of a recipe (sound.h): mixed to one channel, resampled, both or neither.
+ * A recipe with the same head gives the same results from it as from the file, bit for bit.
+ * `waveform16` holds them as int16 in half the bytes: within 1.5e-5 of full scale, and of a sound
+ * that exceeds full scale, times the power of two that covers it. It is used only where asked for.
+ *
+ * Every function that takes the bytes of samples (hr_preparer_*, a loader) takes items of every
+ * form and recognises the form by the first bytes.
  *
  * Only one thread at a time may use a converter.
  */
@@ -30,15 +37,18 @@ enum hr_form {
     HR_FORM_COEFFICIENTS = 1,
     HR_FORM_PLANES = 2,
     HR_FORM_INDEXED = 3,
+    HR_FORM_WAVEFORM = 4,
+    HR_FORM_WAVEFORM16 = 5,
 };
 
 /* The number of forms. */
-#define HR_FORMS 4
+#define HR_FORMS 6
 
 /* In place of a form: let the library choose the form that is worth its bytes. */
 #define HR_FORM_AUTO (-1)
 
-/* "encoded", "coefficients", "planes", "indexed"; NULL for another value. Static storage. */
+/* "encoded", "coefficients", "planes", "indexed", "waveform", "waveform16"; NULL for another value.
+ * Static storage. */
 HR_API const char *hr_form_name(enum hr_form form);
 
 /* Returns the form of these bytes: encoded, unless they begin with an item's header. */
@@ -83,7 +93,8 @@ HR_API void hr_converter_destroy(struct hr_converter **converter);
 
 /*
  * Converts encoded bytes to `form`. *item points into the converter's memory, valid
- * until its next call; for HR_FORM_ENCODED it points to `bytes`.
+ * until its next call; for HR_FORM_ENCODED it points to `bytes`. Waveforms are made by
+ * hr_preparer_waveform (sound.h).
  * Errors: -ENOTSUP: the image has no other form; the message says why (neither
  * JPEG nor PNG, CMYK, 12 bits, arithmetic coding, an unknown sampling, or the pixels would
  * differ); -ENOSPC: larger than max_growth allows; -EBADMSG: damaged; -EFBIG: more
@@ -97,8 +108,8 @@ HR_API HR_NODISCARD int hr_converter_run(struct hr_converter *converter, enum hr
  * Converts an item to an image file with the same pixels: `indexed` to the very file it
  * was made of (inside `bytes`), or to a baseline file with the coefficients and metadata
  * of a progressive one, `coefficients` to a JPEG with the same coefficients,
- * `planes` to a PNG; `encoded` bytes are returned as they are. Memory as above. Keeps the
- * EXIF orientation; `coefficients` and `planes` hold no other metadata.
+ * `planes` to a PNG, waveforms to a WAV file of float32; `encoded` bytes are returned as they are.
+ * Memory as above. Keeps the EXIF orientation; `coefficients` and `planes` hold no other metadata.
  * Errors: -EBADMSG: damaged; -ENOTSUP; -EFBIG: more than max_pixels; -ENOMEM.
  */
 HR_API HR_NODISCARD int hr_converter_restore(struct hr_converter *converter, const void *bytes,

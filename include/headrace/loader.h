@@ -348,6 +348,7 @@ struct hr_loader_stats {
     uint64_t scaled_samples;        /* decoded at a smaller scale, as the recipe's `inexact` allows;
                                        with an agent, see its metrics */
     uint64_t step_ns;               /* time between two calls of next in the same epoch: training */
+    uint64_t cache_waveforms;       /* items of the forms `waveform` and `waveform16`, now */
 };
 
 HR_API void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats *stats);

@@ -14,6 +14,7 @@
 #include <headrace/base.h>
 #include <headrace/dataset.h>
 #include <headrace/form.h>
+#include <headrace/sound.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -69,8 +70,10 @@ struct hr_pack_options {
     void *progress_arg;
     hr_pack_notice_fn notice; /* may be NULL */
     void *notice_arg;
-    uint64_t commit_bytes; /* write: sync finished samples to storage after this many bytes, or
-                              after two seconds; 0 (default) and maximum: 64 MiB */
+    uint64_t commit_bytes;     /* write: sync finished samples to storage after this many bytes, or
+                                  after two seconds; 0 (default) and maximum: 64 MiB */
+    struct hr_sound_head head; /* waveforms: what they are made with; the recipes that use the pack
+                                  have to begin with it. All zero (default): each sound as it is */
 };
 HR_API void hr_pack_options_init(struct hr_pack_options *options, size_t size);
 static inline void hr_pack_options_default(struct hr_pack_options *options)
@@ -96,7 +99,9 @@ struct hr_pack_result {
     uint64_t continued;  /* samples that an earlier, unfinished run had written */
     uint64_t bad;        /* on_error = skip: samples stored unchanged, or left out */
     struct hr_pack_form forms[HR_FORMS]; /* by enum hr_form */
-    uint64_t rows_bytes; /* of the rows that the pack has (headrace/rows.h); 0: none */
+    uint64_t rows_bytes;       /* of the rows that the pack has (headrace/rows.h); 0: none */
+    struct hr_sound_head head; /* of waveforms */
+    enum hr_media media;       /* of the samples, by the name of the first one */
 };
 
 /*

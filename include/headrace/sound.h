@@ -7,6 +7,8 @@
 #ifndef HEADRACE_SOUND_H
 #define HEADRACE_SOUND_H
 
+#include <headrace/dataset.h>
+#include <headrace/form.h>
 #include <headrace/prepare.h>
 
 #ifdef __cplusplus
@@ -41,6 +43,21 @@ struct hr_sound_info {
     uint64_t frames; /* of the whole file, without the encoder's delay and padding */
 };
 
+/*
+ * What a recipe does first to the whole sound, in this order: mixes it to one channel, resamples
+ * it. A waveform (form.h) holds the result. Windows may stand before or between the two, as they
+ * are cut after them. All zero: neither.
+ */
+struct hr_sound_head {
+    int mono; /* non-zero: mixed to one channel */
+    int rate; /* frames per second; 0: the file's */
+};
+
+/* Tells the head of a recipe: its leading Mono, and the Resample after it or without it. Errors:
+ * -EINVAL: a recipe of images. */
+HR_API HR_NODISCARD int hr_recipe_sound_head(const struct hr_recipe *recipe,
+                                             struct hr_sound_head *head);
+
 /* Returns non-zero if the first bytes of a file are those of a sound, also of a format that is not
  * decoded. */
 HR_API int hr_sound_recognise(const void *bytes, size_t length);
@@ -61,6 +78,28 @@ HR_API HR_NODISCARD int hr_preparer_sound_info(struct hr_preparer *preparer, con
 HR_API HR_NODISCARD int hr_preparer_sound_decode(struct hr_preparer *preparer, const void *bytes,
                                                  size_t length, uint64_t first, uint64_t count,
                                                  float *out, struct hr_error *error);
+
+/*
+ * Makes an item of the form HR_FORM_WAVEFORM or HR_FORM_WAVEFORM16 of a sound file. *item points
+ * into the preparer's memory, valid until its next call. Errors: those of a decode of the whole
+ * sound; -ENOTSUP: it is an item already; -ENOSPC: the item would take more than 1 GiB; -ERANGE: it
+ * exceeds full scale by more than 2^16, which waveform16 cannot hold; -EINVAL: another form, or no
+ * such rate.
+ */
+HR_API HR_NODISCARD int hr_preparer_waveform(struct hr_preparer *preparer, enum hr_form form,
+                                             const struct hr_sound_head *head, const void *bytes,
+                                             size_t length, struct hr_item *item,
+                                             struct hr_error *error);
+
+/*
+ * Reads every sound of a dataset and writes what it is to out[index], for all hr_dataset_count of
+ * them: format HR_SOUND_UNKNOWN if it cannot be read, is damaged or of a format that is not
+ * decoded. Nothing is decoded, which hr_dataset_verify does. `threads` 0: the cores of this
+ * process. Errors: -ECANCELED, -ENOMEM. Blocks.
+ */
+HR_API HR_NODISCARD int hr_dataset_sounds(struct hr_dataset *dataset, int threads,
+                                          hr_progress_fn progress, void *progress_arg,
+                                          struct hr_sound_info *out, struct hr_error *error);
 
 #ifdef __cplusplus
 }

@@ -53,8 +53,10 @@ static int parse_form(const char *name, enum hr_form *form)
             *form = (enum hr_form)i;
             return 0;
         }
-    PyErr_Format(PyExc_ValueError,
-                 "form must be encoded, indexed, coefficients or planes, not '%s'", name);
+    PyErr_Format(
+        PyExc_ValueError,
+        "form must be encoded, indexed, coefficients, planes, waveform or waveform16, not '%s'",
+        name);
     return -1;
 }
 
@@ -137,6 +139,16 @@ PyObject *core_form_of(PyObject *module, PyObject *data)
     enum hr_form form = hr_form_of(view.buf, (size_t)view.len);
     PyBuffer_Release(&view);
     return PyUnicode_FromString(hr_form_name(form));
+}
+
+PyObject *core_is_sound(PyObject *module, PyObject *data)
+{
+    Py_buffer view;
+    if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    int is_sound = hr_sound_recognise(view.buf, (size_t)view.len);
+    PyBuffer_Release(&view);
+    return PyBool_FromLong(is_sound);
 }
 
 CORE_KEYWORDS(converter_convert);

@@ -172,6 +172,7 @@ struct hr_loader_rates *core_rates_take(PyObject *ranks, int *count);
 
 /* converter.c: module function form_of(data). */
 PyObject *core_form_of(PyObject *module, PyObject *data);
+PyObject *core_is_sound(PyObject *module, PyObject *data);
 
 /* order.c: module functions order(samples, shuffle, seed, epoch) and
  * order_replacement(samples, seed, epoch, position, attempt). */

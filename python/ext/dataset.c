@@ -112,7 +112,9 @@ static PyObject *open_with(PyObject *type, PyObject *args, PyObject *kwargs, ope
                                      &path, &index, &options.threads, &options.wait_sizes,
                                      &options.allow_empty_classes, &options.label, &sounds))
         return NULL;
-    options.media = sounds ? HR_MEDIA_SOUNDS : HR_MEDIA_IMAGES;
+    options.media = sounds                    ? HR_MEDIA_SOUNDS
+                    : open == hr_dataset_open ? HR_MEDIA_ANY
+                                              : HR_MEDIA_IMAGES;
     options.index = (enum hr_index_policy)index;
     const char *text = PyBytes_AsString(path);
     PyObject *result = open_paths((PyTypeObject *)type, open, &text, 1, &options);

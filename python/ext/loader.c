@@ -25,7 +25,7 @@ static int place_of(const char *option, const char *text, const char *const *wor
     for (int i = 0; words[i]; i++)
         if (PyOS_stricmp(text, words[i]) == 0)
             return i;
-    char listed[80] = "";
+    char listed[160] = "";
     for (int i = 0; words[i]; i++) {
         size_t length = strlen(listed);
         const char *before = !i ? "" : words[i + 1] ? ", " : " or ";
@@ -421,6 +421,7 @@ static PyObject *loader_stats(PyObject *object, PyObject *none)
         {"cache_coefficients", s.cache_coefficients},
         {"cache_planes", s.cache_planes},
         {"cache_indexed", s.cache_indexed},
+        {"cache_waveforms", s.cache_waveforms},
         {"cache_waiting", s.cache_waiting},
         {"converted", s.converted},
         {"conversion_ns", s.conversion_ns},

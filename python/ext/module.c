@@ -187,6 +187,8 @@ static PyMethodDef module_methods[] = {
                "            progress=None)\n--\n\nWrites the image files of a pack.")},
     {"pack_inspect", core_pack_inspect, METH_O,
      PyDoc_STR("pack_inspect(path)\n--\n\nWhat a pack holds, from its index.")},
+    {"is_sound", core_is_sound, METH_O,
+     PyDoc_STR("is_sound(data)\n--\n\nWhether the first bytes are those of a sound.")},
     {"form_of", core_form_of, METH_O,
      PyDoc_STR("form_of(data)\n--\n\nThe form of these bytes: 'encoded' unless they are an item.")},
     {"cache_run", core_cache_run, METH_O,

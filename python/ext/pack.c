@@ -93,10 +93,12 @@ static PyObject *raise(struct core_state *state, const struct pack_call *call, i
 static PyObject *result_dict(const struct hr_pack_result *result, PyObject *notices)
 {
     PyObject *dict = Py_BuildValue(
-        "{s:K,s:K,s:K,s:K,s:K,s:K}", "samples", (unsigned long long)result->samples, "source_bytes",
-        (unsigned long long)result->source_bytes, "bytes", (unsigned long long)result->pack_bytes,
-        "continued", (unsigned long long)result->continued, "bad_count",
-        (unsigned long long)result->bad, "rows_bytes", (unsigned long long)result->rows_bytes);
+        "{s:K,s:K,s:K,s:K,s:K,s:K,s:O,s:i}", "samples", (unsigned long long)result->samples,
+        "source_bytes", (unsigned long long)result->source_bytes, "bytes",
+        (unsigned long long)result->pack_bytes, "continued", (unsigned long long)result->continued,
+        "bad_count", (unsigned long long)result->bad, "rows_bytes",
+        (unsigned long long)result->rows_bytes, "mono", result->head.mono ? Py_True : Py_False,
+        "rate", result->head.rate);
     if (!dict)
         return NULL;
     uint64_t samples[HR_FORMS], bytes[HR_FORMS];
@@ -144,17 +146,19 @@ static PyObject *end(struct core_state *state, struct pack_call *call, int r,
 
 PyObject *core_pack_write(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"dataset", "path",      "form", "threads",  "trust", "max_growth",
-                            "restart", "overwrite", "skip", "progress", NULL};
+    static char *names[] = {"dataset",    "path",    "form",      "threads", "trust",
+                            "max_growth", "restart", "overwrite", "skip",    "progress",
+                            "mono",       "rate",    NULL};
     struct core_state *state = PyModule_GetState(module);
     struct hr_pack_options options;
     hr_pack_options_default(&options);
     PyObject *dataset, *path = NULL, *progress = Py_None, *dict = NULL;
     int skip = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O&|$iipdpppO", names, state->dataset_type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O&|$iipdpppOpi", names, state->dataset_type,
                                      &dataset, PyUnicode_FSConverter, &path, &options.form,
                                      &options.threads, &options.trust, &options.max_growth,
-                                     &options.restart, &options.overwrite, &skip, &progress))
+                                     &options.restart, &options.overwrite, &skip, &progress,
+                                     &options.head.mono, &options.head.rate))
         return NULL;
     struct pack_call call = {.notices = PyList_New(0)};
     struct hr_pack_result result = {.size = sizeof result};

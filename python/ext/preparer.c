@@ -356,6 +356,33 @@ static PyObject *preparer_sound_decode(PyObject *object, PyObject *args)
     return core_array_new(state, memory, out, CORE_FLOAT32, 2, shape);
 }
 
+static PyObject *preparer_waveform(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"data", "form", "mono", "rate", NULL};
+    struct preparer *self = (struct preparer *)object;
+    struct hr_sound_head head = {0};
+    struct hr_error error = {0};
+    struct hr_item item;
+    Py_buffer view;
+    PyObject *result = NULL;
+    int form = HR_FORM_WAVEFORM;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "y*|ipi", names, &view, &form, &head.mono,
+                                     &head.rate))
+        return NULL;
+    if (core_enter(&self->busy, "Preparer") == 0) {
+        int r;
+        Py_BEGIN_ALLOW_THREADS
+            r = hr_preparer_waveform(self->handle, (enum hr_form)form, &head, view.buf,
+                                     (size_t)view.len, &item, &error);
+        Py_END_ALLOW_THREADS
+        result = r ? core_raise(core_state_of(object), r, &error, NULL)
+                   : PyBytes_FromStringAndSize(item.bytes, (Py_ssize_t)item.length);
+        self->busy = false;
+    }
+    PyBuffer_Release(&view);
+    return result;
+}
+
 static PyObject *preparer_damage(PyObject *object, void *closure)
 {
     struct preparer *self = (struct preparer *)object;
@@ -380,6 +407,7 @@ CORE_KEYWORDS(preparer_run);
 CORE_METHOD(preparer_info);
 CORE_METHOD(preparer_sound_info);
 CORE_METHOD(preparer_sound_decode);
+CORE_KEYWORDS(preparer_waveform);
 
 static PyMethodDef preparer_methods[] = {
     {"info", CORE_LOCKED(preparer_info), METH_O,
@@ -393,6 +421,10 @@ static PyMethodDef preparer_methods[] = {
                "dataset: that, and a dict of its rows.")},
     {"sound_info", CORE_LOCKED(preparer_sound_info), METH_O,
      PyDoc_STR("sound_info(data)\n--\n\nformat, rate, channels and frames.")},
+    {"waveform", (PyCFunction)(void (*)(void))CORE_LOCKED(preparer_waveform),
+     METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("waveform(data, form=4, mono=False, rate=0)\n--\n\nA sound as an item of the form "
+               "waveform (4) or waveform16 (5).")},
     {"sound_decode", CORE_LOCKED(preparer_sound_decode), METH_VARARGS,
      PyDoc_STR("sound_decode(data, first, count, channels)\n--\n\nA float32 Array (channels, "
                "count).")},

@@ -3,8 +3,8 @@
 * :class:`headrace.torch.DataLoader` replaces ``torch.utils.data.DataLoader`` for image
   datasets.
 * :class:`ImageFolder`, :class:`ImageList`, :class:`Pack`, :class:`ParquetDataset`,
-  :class:`TarDataset` and :class:`ArrowDataset` are datasets of images; :class:`AudioFolder`
-  and :class:`AudioList` of sounds.
+  :class:`TarDataset` and :class:`ArrowDataset` are datasets of images; :class:`AudioFolder`,
+  :class:`AudioList` and :class:`AudioShards` of sounds.
 * :func:`pack` writes a dataset into one file that decodes several times faster.
 * :class:`CachedDataset` keeps the samples of any map-style dataset in shared memory.
 * :mod:`headrace.transforms` has torchvision's transforms under the same names, and
@@ -28,7 +28,7 @@ from ._arrow import ArrowDataset
 from ._core import Array
 from ._errors import SampleError, TooManyBadSamples
 from ._explain import explain
-from .audio import AudioFolder, AudioList
+from .audio import AudioFolder, AudioList, AudioShards
 from .cached import CachedDataset
 from .datasets import BadSample, ImageFolder, ImageList, Pack, ParquetDataset, TarDataset
 from .detection import CocoDetection, OpenImagesDetection, VOCDetection, YoloDetection
@@ -45,6 +45,7 @@ __all__ = [
     "ArrowDataset",
     "AudioFolder",
     "AudioList",
+    "AudioShards",
     "BadSample",
     "CachedDataset",
     "CocoDetection",

@@ -27,7 +27,7 @@ class _Machine(TypedDict):
 
 def machine() -> _Machine: ...
 
-_Form = Literal["encoded", "coefficients", "planes", "indexed"]
+_Form = Literal["encoded", "coefficients", "planes", "indexed", "waveform", "waveform16"]
 
 forms: tuple[_Form, ...]
 
@@ -36,6 +36,7 @@ def order_replacement(
     samples: int, seed: int, epoch: int, position: int, attempt: int, /
 ) -> int: ...
 def form_of(data: Buffer, /) -> _Form: ...
+def is_sound(data: Buffer, /) -> bool: ...
 
 _Path = str | bytes | PathLike[str] | PathLike[bytes]
 
@@ -49,6 +50,8 @@ class _PackInfo(TypedDict):
     samples_of_form: list[int]
     bytes_of_form: list[int]
     samples_kept: list[int]
+    mono: bool
+    rate: int
 
 class _PackResult(_PackInfo):
     notices: list[tuple[int, str, str, int]]
@@ -65,6 +68,8 @@ def pack_write(
     overwrite: bool = False,
     skip: bool = False,
     progress: Callable[[int, int], object] | None = None,
+    mono: bool = False,
+    rate: int = 0,
 ) -> _PackResult: ...
 def pack_unpack(
     path: _Path,
@@ -355,6 +360,9 @@ class Preparer:
         mask: Buffer = ...,
     ) -> Any: ...  # an Array, or a tuple of them; with a dataset: that, and a dict of Arrays
     def sound_info(self, data: Buffer, /) -> _SoundInfo: ...
+    def waveform(
+        self, data: Buffer, form: int = 4, mono: bool = False, rate: int = 0
+    ) -> bytes: ...
     def sound_decode(self, data: Buffer, first: int, count: int, channels: int, /) -> Array: ...
     damage: Final[str | None]
     scale: Final[Literal[1, 2, 4, 8]]

@@ -7,20 +7,16 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from . import _core
-from .datasets import _INDEX, ImageFolder, ImageList, _position
+from .datasets import _INDEX, ImageFolder, ImageList, TarDataset, _position, _whole_sound
 
-__all__ = ["AudioFolder", "AudioList"]
+__all__ = ["AudioFolder", "AudioList", "AudioShards"]
 
 
 class _Sounds:
     """What datasets of sounds share: a sample without a transform is all of its waveform."""
 
     def _decode(self, preparer: _core.Preparer, data: bytes) -> Any:
-        import numpy
-
-        info = preparer.sound_info(data)
-        whole = preparer.sound_decode(data, 0, info["frames"], info["channels"])
-        return numpy.asarray(whole)
+        return _whole_sound(preparer, data)
 
     def info(self, index: int) -> dict[str, Any]:
         """Returns ``format``, ``rate``, ``channels``, ``frames`` and ``seconds`` of a sample."""
@@ -92,3 +88,24 @@ class AudioList(_Sounds, ImageList):
         transform: Any = None,
     ) -> None:
         super().__init__(source, transform)
+
+
+class AudioShards(_Sounds, TarDataset):
+    """Sounds in tar files: WebDataset's shards, or a folder of sounds in a tar file.
+
+    Args:
+        path: a tar file, or a brace pattern for several:
+            ``"train-{000000..000146}.tar"``.
+        transform: as of :class:`AudioFolder`.
+        label: where the labels are, as of :class:`TarDataset`.
+
+    Samples, labels, keys and attributes are those of :class:`TarDataset`, with members that are
+    sounds in place of images; other members are ignored.
+
+    Raises:
+        FileNotFoundError: a shard does not exist, or none has a sound.
+        ValueError: a shard is damaged or compressed, or a sound has no label.
+    """
+
+    def _opened(self) -> _core.Dataset:
+        return _core.Dataset.open_tar(self.path, label=self.label, sounds=True)

@@ -335,6 +335,14 @@ class _Opened(_ImageDataset):
         )
 
 
+def _whole_sound(preparer: _core.Preparer, data: bytes) -> Any:
+    """Returns all samples of a sound, float32 of (channels, frames) at its own rate."""
+    import numpy
+
+    info = preparer.sound_info(data)
+    return numpy.asarray(preparer.sound_decode(data, 0, info["frames"], info["channels"]))
+
+
 class _Container(_Opened):
     """Base of datasets whose samples are named members of a few large files."""
 
@@ -505,6 +513,11 @@ class Pack(_Container):
 
     def _opened(self) -> _core.Dataset:
         return _core.Dataset.open_pack(self.path)
+
+    def _decode(self, preparer: _core.Preparer, data: bytes) -> Any:
+        if _core.is_sound(data):
+            return _whole_sound(preparer, data)
+        return super()._decode(preparer, data)
 
 
 class TarDataset(_Container):

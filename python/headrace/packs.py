@@ -28,7 +28,11 @@ def pack(
     source: _ImageDataset | _Path,
     path: _Path,
     *,
-    form: Literal["coefficients", "planes", "indexed", "encoded", "auto"] = "coefficients",
+    form: Literal[
+        "coefficients", "planes", "indexed", "encoded", "waveform", "waveform16", "auto"
+    ] = "coefficients",
+    mono: bool = False,
+    rate: int = 0,
     jobs: int = 0,
     max_growth: float | None = None,
     on_error: Literal["raise", "skip"] = "raise",
@@ -50,7 +54,12 @@ def pack(
             ``"planes"``: faster still, 3 to 6 times the bytes; ``"indexed"``: the file
             and an index of about 2 %, which decodes faster than the file alone;
             ``"encoded"``: unchanged; ``"auto"``: for each image the form that is worth
-            its bytes.
+            its bytes. Sounds stay encoded, except with ``"waveform"`` (their samples as
+            float32) or ``"waveform16"`` (int16, within 1.5e-5 of full scale).
+        mono: waveforms: mix the channels to one. Recipes that use the pack have to begin
+            with ``Mono()``.
+        rate: waveforms: resample to so many frames a second, as ``Resample(new_freq=rate)``
+            of the recipes does; 0: keep the rate of each sound.
         jobs: threads that convert; 0: as many as this process may use cores.
         max_growth: keep an image encoded if it would take more than this many times
             its bytes.
@@ -85,6 +94,8 @@ def pack(
         _dataset_of(source),
         path,
         form=_FORMS[form],
+        mono=mono,
+        rate=rate,
         threads=jobs,
         max_growth=max_growth or 0.0,
         skip=_skips(on_error),
@@ -124,7 +135,7 @@ def unpack(
     Encoded and indexed samples become the files that were packed, byte for byte.
     Coefficients become JPEG files with the same coefficients and therefore the same
     pixels. Planes become PNG files, with
-    ``.png`` appended to their names. If the files are not in directories of their
+    ``.png`` appended to their names, and waveforms WAV files, with ``.wav``. If the files are not in directories of their
     classes, as those of a list or of Parquet tables, ``list.txt`` lists paths and labels.
     Rows (boxes and the like) are not written: ``Pack(path)`` has them.
 
@@ -174,6 +185,8 @@ def _dataset_of(source: _ImageDataset | _Path) -> _core.Dataset:
 def _readable(result: Any) -> dict[str, Any]:
     names = ("samples", "source_bytes", "bytes", "continued", "rows_bytes")
     readable = {name: result[name] for name in names}
+    if result["mono"] or result["rate"]:
+        readable["mono"], readable["rate"] = result["mono"], result["rate"]
     readable["forms"] = {
         form: {"samples": result["samples_of_form"][i], "bytes": result["bytes_of_form"][i]}
         for i, form in enumerate(_core.forms)

@@ -164,9 +164,9 @@ static json_t *write_members(struct statement_writer *w, const struct hr_dataset
     if (s->kind == HR__SOURCE_FOLDER) {
         set(w, object, "allow_empty_classes", json_boolean(s->allow_empty_classes));
         set(w, object, "index", json_string(hr__index_words[s->index]));
-        if (s->media == HR_MEDIA_SOUNDS)
-            set(w, object, "media", json_string("sounds"));
     }
+    if (s->media == HR_MEDIA_SOUNDS)
+        set(w, object, "media", json_string("sounds"));
     if (w->code) {
         json_decref(object);
         return NULL;

@@ -244,10 +244,11 @@ static size_t read_source(struct hr__json *reader, const json_t *object,
         out->allow_empty_classes = empty;
         out->index = (enum hr_index_policy)hr__json_word(reader, object, "index", hr__index_words);
         members += 2;
-        if (json_object_get(object, "media")) {
-            out->media = (enum hr_media)hr__json_word(reader, object, "media", media_words);
-            members++;
-        }
+    }
+    if ((out->kind == HR__SOURCE_FOLDER || out->kind == HR__SOURCE_TAR) &&
+        json_object_get(object, "media")) {
+        out->media = (enum hr_media)hr__json_word(reader, object, "media", media_words);
+        members++;
     }
     return members;
 }

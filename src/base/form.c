@@ -3,7 +3,8 @@
 
 #include <stddef.h>
 
-const char *const hr__form_names[] = {"encoded", "coefficients", "planes", "indexed", NULL};
+const char *const hr__form_names[] = {"encoded",  "coefficients", "planes", "indexed",
+                                      "waveform", "waveform16",   NULL};
 
 const char *hr_form_name(enum hr_form form)
 {

@@ -8,7 +8,6 @@
 #include "dataset/names.h"
 
 #include <headrace/recipe.h>
-#include <headrace/sound.h>
 
 #include <errno.h>
 
@@ -91,7 +90,9 @@ static int decode_sound(struct hr__checker *c, const void *bytes, size_t length,
 {
     struct hr_sound_info info;
     const uint64_t part = 1 << 22;
-    int r = hr__sound_check_bytes(length, c->max_source_bytes, error);
+    int r = hr_form_of(bytes, length) == HR_FORM_ENCODED
+                ? hr__sound_check_bytes(length, c->max_source_bytes, error)
+                : 0;
     if (!r)
         r = hr_preparer_sound_info(c->preparer, bytes, length, &info, error);
     for (uint64_t at = 0; !r && at < info.frames; at += part) {
@@ -101,6 +102,16 @@ static int decode_sound(struct hr__checker *c, const void *bytes, size_t length,
             r = hr_preparer_sound_decode(c->preparer, bytes, length, at, count, c->pixels, error);
     }
     return r;
+}
+
+int hr__checker_waveform(struct hr__checker *checker, enum hr_form form,
+                         const struct hr_sound_head *head, const struct hr_item *file,
+                         struct hr_item *item, struct hr_error *error)
+{
+    int r = hr__sound_check_bytes(file->length, checker->max_source_bytes, error);
+    return r ? r
+             : hr_preparer_waveform(checker->preparer, form, head, file->bytes, file->length, item,
+                                    error);
 }
 
 int hr__checker_decode(struct hr__checker *checker, const void *bytes, size_t length,

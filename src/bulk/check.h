@@ -7,6 +7,7 @@
 
 #include <headrace/dataset.h>
 #include <headrace/prepare.h>
+#include <headrace/sound.h>
 
 struct hr__checker;
 
@@ -26,6 +27,11 @@ int hr__checker_expect(struct hr__checker *checker, const struct hr_dataset *dat
 
 /* Returns what hr__checker_expect did for the last sample; 0 before the first. */
 int hr__checker_expects_sound(const struct hr__checker *checker);
+
+/* Makes a waveform of a sound. Errors: as hr_preparer_waveform; -EFBIG. */
+int hr__checker_waveform(struct hr__checker *checker, enum hr_form form,
+                         const struct hr_sound_head *head, const struct hr_item *file,
+                         struct hr_item *item, struct hr_error *error);
 
 /* Decodes the image or sound. Errors: as hr_preparer_decode or hr_preparer_sound_decode; -EFBIG. */
 int hr__checker_decode(struct hr__checker *checker, const void *bytes, size_t length,

@@ -10,8 +10,9 @@
 
 #include "base/error.h"
 #include "bulk/check.h"
-#include "codec/item.h"
+#include "codec/waveform.h"
 #include "loader/sample.h"
+#include "recipe/recipe.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@
 
 /* Increment it if the converter's result for the same bytes, or the choice of a form, changes: an
  * unfinished pack of another version is not continued. */
-#define CONVERSION_VERSION 3
+#define CONVERSION_VERSION 4
 
 struct hr__pack_maker {
     const struct hr_pack_options *options;
@@ -40,7 +41,10 @@ uint64_t hr__pack_options_digest(const struct hr_pack_options *options)
         int32_t form, trust;
         uint32_t zero;
         double max_growth;
-    } parts = {CONVERSION_VERSION, options->form, options->trust != 0, 0, options->max_growth};
+        uint64_t waveforms; /* form, head and decoders; 0: there are none */
+    } parts = {CONVERSION_VERSION,  options->form,
+               options->trust != 0, 0,
+               options->max_growth, hr__waveform_digest(options->form, &options->head)};
     return XXH3_64bits(&parts, sizeof parts);
 }
 
@@ -253,13 +257,36 @@ static int restore(struct hr__pack_maker *m, struct hr__made *made, struct hr_er
     return r ? r : take_item(m, &item, made);
 }
 
+/* Sounds stay files, or become waveforms. */
+static int convert_sound(struct hr__pack_maker *m, struct hr__made *made, struct hr_error *error)
+{
+    int wanted = m->options->form;
+    const struct hr_item file = {made->entry.bytes, made->entry.length, made->entry.form};
+    struct hr_item item;
+    struct hr_error why = {0};
+    if (wanted < 0 || !hr__form_is_waveform((enum hr_form)wanted))
+        return keep(m, made, wanted == HR_FORM_ENCODED ? HR_PACK_KEPT_ASKED : HR_PACK_KEPT_FORMAT,
+                    NULL, error);
+    if (file.form != HR_FORM_ENCODED)
+        return m->options->trust ? 0
+                                 : hr__checker_decode(m->checker, file.bytes, file.length, error);
+    int r = hr__checker_waveform(m->checker, (enum hr_form)wanted, &m->options->head, &file, &item,
+                                 &why);
+    if (!r && m->options->max_growth > 0 &&
+        (double)item.length > m->options->max_growth * (double)file.length)
+        r = hr__fail(&why, -ENOSPC, "its waveform takes %zu bytes", item.length);
+    if (!r)
+        return take_item(m, &item, made);
+    if (r == -ENOSPC || r == -ERANGE)
+        return keep(m, made, HR_PACK_KEPT_GROWTH, &why, error);
+    return hr__fail(error, r, "%s", why.message);
+}
+
 static int convert(struct hr__pack_maker *m, struct hr__made *made, struct hr_error *error)
 {
     int wanted = m->options->form, r = 0;
-    /* Sounds have no other form. */
     if (hr__checker_expects_sound(m->checker))
-        return keep(m, made, wanted == HR_FORM_ENCODED ? HR_PACK_KEPT_ASKED : HR_PACK_KEPT_FORMAT,
-                    NULL, error);
+        return convert_sound(m, made, error);
     if (made->entry.form != HR_FORM_ENCODED && wanted != (int)made->entry.form) {
         if (made->entry.form == HR_FORM_PLANES)
             return 0;

@@ -298,8 +298,8 @@ static int refuse_existing(const struct hr__pack_file *f, struct hr_error *error
 }
 
 /* Makes the catalog and rows that the file will have, and its first superblock. */
-static int describe(struct hr__pack_file *f, struct hr_dataset *dataset, int form, uint64_t digest,
-                    struct hr_error *error)
+static int describe(struct hr__pack_file *f, struct hr_dataset *dataset,
+                    const struct hr_pack_options *options, uint64_t digest, struct hr_error *error)
 {
     int r = hr__pack_catalog(&f->catalog, dataset, error);
     if (r)
@@ -315,8 +315,11 @@ static int describe(struct hr__pack_file *f, struct hr_dataset *dataset, int for
             return r;
         parts[count++] = XXH3_64bits(f->rows, rows_bytes);
     }
-    hr__pack_begin(&f->super, f->catalog->header->bytes, rows_bytes, form,
+    hr__pack_begin(&f->super, f->catalog->header->bytes, rows_bytes, options->form,
                    XXH3_64bits(parts, count * sizeof *parts));
+    f->super.mono = options->head.mono != 0;
+    f->super.rate = (uint32_t)options->head.rate;
+    hr__pack_seal(&f->super);
     return 0;
 }
 
@@ -334,7 +337,7 @@ int hr__pack_file_open(struct hr__pack_file **out, struct hr_dataset *dataset, c
     if (!r && !options->overwrite && !lstat(path, &st))
         r = refuse_existing(f, error);
     if (!r)
-        r = describe(f, dataset, options->form, digest, error);
+        r = describe(f, dataset, options, digest, error);
     if (!r)
         r = open_partial(f, error);
     if (!r && fstat(f->fd, &st))

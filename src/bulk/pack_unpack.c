@@ -16,6 +16,7 @@
 #include "base/versioned.h"
 #include "bulk/pack_convert.h"
 #include "bulk/pool.h"
+#include "codec/waveform.h"
 #include "dataset/dataset.h"
 #include "dataset/names.h"
 #include "dataset/progress.h"
@@ -193,6 +194,12 @@ static int is_damage(int code)
     return code == -EBADMSG || code == -ENODATA || code == -ENOTSUP;
 }
 
+/* What is appended to the name of an item that becomes another file than it was made of. */
+static const char *ending_of(enum hr_form form)
+{
+    return form == HR_FORM_PLANES ? ".png" : hr__form_is_waveform(form) ? ".wav" : "";
+}
+
 static int write_item(struct unpacking *u, struct hand *h, uint64_t index,
                       const struct hr_item *item, struct hr_error *why)
 {
@@ -204,9 +211,7 @@ static int write_item(struct unpacking *u, struct hand *h, uint64_t index,
                         "its key is not a path below a directory (%.200s): the pack was made of a "
                         "list with such paths, and cannot be unpacked",
                         key);
-    /* planes are written as a PNG */
-    if (item->form == HR_FORM_PLANES)
-        strcpy(key + length, ".png");
+    strcpy(key + length, ending_of(item->form));
     int directory = enter(u, h, key, &name);
     if (directory < 0)
         return hr__fail(why, directory, "cannot make its directory %s in %s: %s", h->parent,
@@ -370,8 +375,7 @@ static int write_list(struct unpacking *u, struct hr_error *error)
         struct hr__range range;
         int r = hr__dataset_range(u->dataset, i, 0, &range, NULL);
         hr_dataset_key(u->dataset, i, key, sizeof key);
-        hr__draft_print(&text, "%s%s\t%" PRId64 "\n", key,
-                        r == 1 && range.form == HR_FORM_PLANES ? ".png" : "",
+        hr__draft_print(&text, "%s%s\t%" PRId64 "\n", key, r == 1 ? ending_of(range.form) : "",
                         hr_dataset_label(u->dataset, i));
     }
     hr__draft_put(&text, "");

@@ -4,12 +4,14 @@
 #include "base/versioned.h"
 #include "bulk/pack_file.h"
 #include "dataset/dataset.h"
+#include "dataset/names.h"
 #include "dataset/pack.h"
 
 #include <headrace/pack.h>
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
 int hr_pack_inspect(const char *path, struct hr_pack_result *result, struct hr_error *error)
@@ -25,6 +27,10 @@ int hr_pack_inspect(const char *path, struct hr_pack_result *result, struct hr_e
         hr__pack_count(catalog, catalog->header->samples, &now);
         now.pack_bytes = super.bytes;
         now.rows_bytes = super.rows_bytes;
+        now.head = (struct hr_sound_head){super.mono != 0, (int)super.rate};
+        const char *first =
+            catalog->header->samples ? hr__catalog_at(catalog, catalog->names[0]) : "";
+        now.media = hr__name_is_sound(first, strlen(first)) ? HR_MEDIA_SOUNDS : HR_MEDIA_IMAGES;
         hr__versioned_give(result, &now, sizeof now);
     }
     hr__catalog_destroy(&catalog);

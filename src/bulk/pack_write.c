@@ -14,8 +14,10 @@
 #include "base/versioned.h"
 #include "bulk/pack_convert.h"
 #include "bulk/pool.h"
+#include "codec/waveform.h"
 #include "dataset/dataset.h"
 #include "dataset/progress.h"
+#include "recipe/recipe.h"
 
 #include <headrace/masks.h>
 
@@ -100,6 +102,15 @@ int hr__pack_take_options(struct hr_pack_options *out, const struct hr_pack_opti
         return r;
     if (out->form < HR_FORM_AUTO || out->form >= HR_FORMS)
         return hr__fail(error, -EINVAL, "hr_pack_options.form is %d: not a form", out->form);
+    int has_head = out->head.mono || out->head.rate;
+    if (has_head && (out->form < 0 || !hr__form_is_waveform((enum hr_form)out->form)))
+        return hr__fail(error, -EINVAL,
+                        "hr_pack_options.head (mono, rate) is of waveforms: leave it out, or ask "
+                        "for the form waveform");
+    if (out->head.rate &&
+        (out->head.rate < HR_SOUND_MIN_RATE || out->head.rate > HR_SOUND_MAX_RATE))
+        return hr__fail(error, -EINVAL, "a rate of %d Hz is not possible: %d to %d", out->head.rate,
+                        HR_SOUND_MIN_RATE, HR_SOUND_MAX_RATE);
     if (out->threads < 0)
         return hr__fail(error, -EINVAL, "hr_pack_options.threads is %d: it must be 0 or more",
                         out->threads);
@@ -353,8 +364,27 @@ static int write_pack(struct packing *p, struct hr_pack_result *result)
     now.pack_bytes = p->file->super.bytes;
     now.rows_bytes = p->file->super.rows_bytes;
     now.continued = p->file->continued;
+    now.head = p->options->head;
+    now.media = hr_dataset_media(p->dataset);
     hr__versioned_give(result, &now, sizeof now);
     return 0;
+}
+
+/* Waveforms are no files: a pack of them can only be packed as it is. */
+static int check_source(struct hr_dataset *dataset, const struct hr_pack_options *options,
+                        struct hr_error *error)
+{
+    const struct hr_dataset *origin = hr__dataset_origin(dataset);
+    char made[HR__HEAD_TEXT];
+    if (!origin->waveforms ||
+        (options->form == origin->waveforms && !origin->head.mono == !options->head.mono &&
+         origin->head.rate == options->head.rate))
+        return 0;
+    return hr__fail(error, -ENOTSUP,
+                    "%s holds waveforms (%s after %s), of which nothing else can be made: pack the "
+                    "files that it was made of, or ask for the same",
+                    origin->source.path, hr_form_name((enum hr_form)origin->waveforms),
+                    hr__sound_head_text(made, &origin->head));
 }
 
 int hr_pack_write(struct hr_dataset *dataset, const char *path,
@@ -381,6 +411,8 @@ int hr_pack_write(struct hr_dataset *dataset, const char *path,
                      "a pack holds images and labels, and the dataset has masks: pack it without "
                      "them, and give them to the pack (hr_dataset_with_masks, in Python "
                      "Pack(...).with_masks)");
+    if (!r)
+        r = check_source(dataset, &taken, error);
     if (!r)
         r = hr__pack_file_open(&p.file, dataset, path, &taken, hr__pack_options_digest(&taken),
                                error);

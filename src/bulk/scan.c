@@ -192,7 +192,7 @@ static int take_options(struct hr_dataset_options *out, const struct hr_dataset_
     if ((int)out->index < HR_INDEX_USER_CACHE || out->index > HR_INDEX_NONE)
         return hr__fail(error, -EINVAL, "hr_dataset_options.index is %d: not an index policy",
                         (int)out->index);
-    if (out->media != HR_MEDIA_IMAGES && out->media != HR_MEDIA_SOUNDS)
+    if ((int)out->media < HR_MEDIA_IMAGES || out->media > HR_MEDIA_ANY)
         return hr__fail(error, -EINVAL, "hr_dataset_options.media is %d: not a kind of samples",
                         (int)out->media);
     if (out->threads < 0)
@@ -312,8 +312,8 @@ static int get_folder(struct hr_dataset **out, const char *path, struct opening 
     return 0;
 }
 
-int hr_dataset_open_folder(struct hr_dataset **out, const char *path,
-                           const struct hr_dataset_options *options, struct hr_error *error)
+static int open_folder(struct hr_dataset **out, const char *path,
+                       const struct hr_dataset_options *options, struct hr_error *error)
 {
     struct opening o;
     *out = NULL;
@@ -330,6 +330,21 @@ int hr_dataset_open_folder(struct hr_dataset **out, const char *path,
         hr_dataset_unref(out);
     hr__pool_destroy(&o.pool);
     return r;
+}
+
+int hr_dataset_open_folder(struct hr_dataset **out, const char *path,
+                           const struct hr_dataset_options *options, struct hr_error *error)
+{
+    struct hr_dataset_options taken;
+    struct hr_error why;
+    *out = NULL;
+    int r = take_options(&taken, options, error);
+    if (r || taken.media != HR_MEDIA_ANY)
+        return r ? r : open_folder(out, path, &taken, error);
+    taken.media = HR_MEDIA_IMAGES;
+    r = open_folder(out, path, &taken, error);
+    taken.media = HR_MEDIA_SOUNDS;
+    return r == -ENODATA && !open_folder(out, path, &taken, &why) ? 0 : r;
 }
 
 /* The directory that a list's paths are relative to; "": the working directory. */
@@ -387,9 +402,9 @@ int hr_dataset_open_pack(struct hr_dataset **out, const char *path,
     return r ? r : hr__pack_dataset(out, path, error);
 }
 
-int hr__dataset_open_shards(struct hr_dataset **out, enum hr__source_kind kind,
-                            const struct hr__shards *shards,
-                            const struct hr_dataset_options *options, struct hr_error *error)
+static int open_shards(struct hr_dataset **out, enum hr__source_kind kind,
+                       const struct hr__shards *shards, const struct hr_dataset_options *options,
+                       struct hr_error *error)
 {
     struct opening o;
     struct hr__catalog *catalog = NULL;
@@ -400,6 +415,7 @@ int hr__dataset_open_shards(struct hr_dataset **out, enum hr__source_kind kind,
                                                 .count = shards->count,
                                                 .label = o.options.label,
                                                 .image = o.options.image,
+                                                .is_sound = o.options.media == HR_MEDIA_SOUNDS,
                                                 .executor = o.executor,
                                                 .progress = &o.progress};
         r = kind == HR__SOURCE_TAR ? hr__tar_index(&catalog, &source, error)
@@ -413,6 +429,25 @@ int hr__dataset_open_shards(struct hr_dataset **out, enum hr__source_kind kind,
         hr_dataset_unref(out);
     hr__pool_destroy(&o.pool);
     return r;
+}
+
+int hr__dataset_open_shards(struct hr_dataset **out, enum hr__source_kind kind,
+                            const struct hr__shards *shards,
+                            const struct hr_dataset_options *options, struct hr_error *error)
+{
+    struct hr_dataset_options taken;
+    struct hr_error why;
+    *out = NULL;
+    int r = take_options(&taken, options, error);
+    int is_any = taken.media == HR_MEDIA_ANY;
+    if (r)
+        return r;
+    taken.media = is_any || kind != HR__SOURCE_TAR ? HR_MEDIA_IMAGES : taken.media;
+    r = open_shards(out, kind, shards, &taken, error);
+    taken.media = HR_MEDIA_SOUNDS;
+    if (r != -ENODATA || !is_any || kind != HR__SOURCE_TAR)
+        return r;
+    return open_shards(out, kind, shards, &taken, &why) ? r : 0;
 }
 
 int hr_dataset_open_tar(struct hr_dataset **out, const char *path,

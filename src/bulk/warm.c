@@ -16,6 +16,7 @@
 #include "cache/identity.h"
 #include "cache/spec.h"
 #include "cache/worth.h"
+#include "codec/waveform.h"
 #include "loader/caching.h"
 #include "loader/sample.h"
 
@@ -242,6 +243,11 @@ static int open_cache(struct warming *w, const char *text, struct hr_error *erro
         return hr__fail(error, -EINVAL,
                         "\"%.200s\" is a private cache, which would go with this process: name "
                         "it, as in shm:NAME?size=64GiB",
+                        text);
+    if (spec.form >= 0 && hr__form_is_waveform((enum hr_form)spec.form))
+        return hr__fail(error, -EINVAL,
+                        "\"%.200s\": a waveform is made for a recipe, which a loader has: warm the "
+                        "cache without form=waveform, or write a pack of waveforms",
                         text);
     w->form = spec.form < 0 ? HR_FORM_AUTO : spec.form;
     /* Only proportions of preparation times matter here, and the typical ones are used. */

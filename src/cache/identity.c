@@ -167,6 +167,18 @@ int hr__identity_make(struct hr__identity *out, const struct hr_dataset *dataset
     return 0;
 }
 
+void hr__identity_add(struct hr__identity *identity, uint64_t variant, const char *text)
+{
+    struct digest d = {{0, 0}};
+    size_t length = strlen(identity->text);
+    add(&d, identity->digest, sizeof identity->digest);
+    add(&d, &variant, sizeof variant);
+    XXH128_canonical_t bytes;
+    XXH128_canonicalFromHash(&bytes, d.state);
+    memcpy(identity->digest, bytes.digest, sizeof identity->digest);
+    snprintf(identity->text + length, sizeof identity->text - length, " as %s", text);
+}
+
 /* What identifies a piece of a container, besides the container's stamp. */
 struct identity_piece {
     uint64_t container, offset, bytes, checksum;

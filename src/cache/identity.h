@@ -10,6 +10,8 @@
  *   tar files, Parquet tables, given ranges    the canonical paths of the files
  *   subset       its parent's
  *
+ * To that come, for waveforms, form, head and decoders.
+ *
  * A sample's key is made of the identity, its location in the dataset (the path below the root; the
  * piece of a container), and the stamp of its file or container: size, modification time, inode
  * number and ctime (dataset/stamp.h). On file systems without ctime a digest of the content
@@ -34,6 +36,9 @@ struct hr__identity {
  * Errors: -ENOTSUP: a produced dataset; -ENOMEM. Blocks. */
 int hr__identity_make(struct hr__identity *out, const struct hr_dataset *dataset,
                       struct hr_error *error);
+
+/* Adds what the items depend on besides their files: a digest, and its text. */
+void hr__identity_add(struct hr__identity *identity, uint64_t variant, const char *text);
 
 /* Computes the key. Any thread; does not allocate. Does no I/O unless stamp->change is 0: then like
  * hr__content_look. Returns 0, -ENAMETOOLONG, or the errors of hr__content_look. */

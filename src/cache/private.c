@@ -47,7 +47,7 @@
  * those bits. 0: not cached. */
 enum { STATE_BUSY = 1, STATE_STAGED = 2, STATE_FINAL = 3, STATE_MASK = 3 };
 #define FORM_SHIFT 2
-#define FORM_MASK  3u
+#define FORM_MASK  7u
 
 _Static_assert(HR_FORMS <= FORM_MASK + 1, "a word has room for every form");
 

@@ -39,7 +39,7 @@
 #include <stdint.h>
 
 #define HR__SEGMENT_MAGIC   "HRCACHE"
-#define HR__SEGMENT_VERSION 4u
+#define HR__SEGMENT_VERSION 5u
 #define HR__SEGMENT_USERS   256
 #define HR__SEGMENT_ALIGN   64u
 

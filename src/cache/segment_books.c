@@ -26,12 +26,12 @@
 #define MAX_LOOKS 10000
 
 #define FORM_SHIFT    3
-#define FORM_MASK     3u
-#define OWNER_SHIFT   5
-#define PENDING_SHIFT 13
-#define TAKEN_SHIFT   14
-#define VERSION_SHIFT 15
-#define VERSION_MASK  0x1ffffu
+#define FORM_MASK     7u
+#define OWNER_SHIFT   6
+#define PENDING_SHIFT 14
+#define TAKEN_SHIFT   15
+#define VERSION_SHIFT 16
+#define VERSION_MASK  0xffffu
 #define RESERVE_SHIFT 32
 
 _Static_assert(HR_FORMS <= FORM_MASK + 1, "a word has room for every form");

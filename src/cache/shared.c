@@ -88,6 +88,8 @@ int hr__cache_create_shared(struct hr__cache **out, struct hr_dataset *dataset,
         r = hr__fail(error, -ENOMEM, "out of memory for the keys of %zu samples", samples);
     if (!r)
         r = hr__identity_make(&c->identity, dataset, error);
+    if (!r && spec->variant)
+        hr__identity_add(&c->identity, spec->variant, spec->variant_text);
     if (!r)
         r = open_segment(c, spec, run, error);
     if (r) {

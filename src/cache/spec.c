@@ -91,7 +91,7 @@ static int read_form(struct spec_reader *r, struct hr__piece value)
         }
     return hr__fail(r->error, -EINVAL,
                     "cache \"%.*s\": form \"%.*s\" does not exist: write auto, encoded, indexed, "
-                    "coefficients or planes",
+                    "coefficients or planes, and of sounds waveform or waveform16",
                     TEXT(r), PIECE(p));
 }
 

@@ -22,6 +22,11 @@ struct hr__cache_spec {
     uint64_t share_bytes;        /* part of it for this dataset */
     char key_file[HR__KEY_FILE]; /* "": none */
     int form;                    /* enum hr_form, HR_FORM_AUTO or HR__FORM_UNSET */
+    /* Set by the caller, not by the text: a digest and a description of what items depend on
+     * besides their files (recipe/recipe.h); 0: on nothing. Other waveforms are in another
+     * segment. */
+    uint64_t variant;
+    char variant_text[HR__CACHE_NAME];
 };
 
 /* Returns non-zero if a text specifies a kept cache: it begins with "shm:". */

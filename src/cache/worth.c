@@ -14,6 +14,10 @@ static const struct {
     [HR_FORM_INDEXED] = {0.83, 0.63, 1.01},
     [HR_FORM_COEFFICIENTS] = {0.31, 8.4, 1.12},
     [HR_FORM_PLANES] = {0.19, 4.9, 3.7},
+    /* Windows of 5 s of clips of 30 s, between log-mel spectrograms and raw waveforms, and between
+     * FLAC and MP3. */
+    [HR_FORM_WAVEFORM] = {0.2, 5, 2},
+    [HR_FORM_WAVEFORM16] = {0.2, 5, 1},
 };
 
 void hr__mean_add(struct hr__mean *mean, double value)
@@ -113,7 +117,7 @@ static int points(const struct hr__worth *worth, const struct hr__worth_space *s
     int count = 0;
     out[count++] = (struct point){HR_FORM_ENCODED, 1, read_ns};
     for (enum hr_form form = HR_FORM_ENCODED + 1; form < HR_FORMS; form++) {
-        if (space->asked != HR_FORM_AUTO && space->asked != (int)form)
+        if (space->asked == HR_FORM_AUTO ? form > HR_FORM_INDEXED : space->asked != (int)form)
             continue;
         double saving = saving_ns(worth, form);
         if (moment->uses_known && !moment->uses)

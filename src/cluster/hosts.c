@@ -355,7 +355,7 @@ static int apply_form(struct host_reader *r)
         }
     return hr__fail(r->error, -EINVAL,
                     "cache \"%.*s\": form \"%.*s\" must be one that all hosts keep: write encoded, "
-                    "indexed, coefficients or planes",
+                    "indexed, coefficients or planes, and of sounds waveform or waveform16",
                     TEXT(r), HR__PIECE(value));
 }
 

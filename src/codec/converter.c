@@ -13,6 +13,7 @@
 #include "base/versioned.h"
 #include "codec/jpeg_transcode.h"
 #include "codec/png_write.h"
+#include "codec/waveform.h"
 
 #include <errno.h>
 #include <string.h>
@@ -35,7 +36,7 @@ struct hr_converter {
     struct hr__transcoder *transcoder;
     struct hr__decoder *files, *items; /* for the two sides of the comparison */
     struct hr__png_writer *png;        /* created on first use */
-    struct hr__codec_scratch pixels;   /* planes of a PNG */
+    struct hr__codec_scratch pixels;   /* planes of a PNG, or a WAV file */
 };
 
 void hr_converter_options_init(struct hr_converter_options *options, size_t size)
@@ -222,6 +223,11 @@ int hr_converter_run(struct hr_converter *converter, enum hr_form form, const vo
     }
     if ((unsigned)form >= HR_FORMS)
         return hr__fail(error, -EINVAL, "%d is none of enum hr_form", (int)form);
+    if (hr__form_is_waveform(form))
+        return hr__fail(error, -ENOTSUP,
+                        "%s is a form of sounds, which hr_preparer_waveform makes (in Python, "
+                        "headrace.convert)",
+                        hr_form_name(form));
     int r = examine(c, &file, form, &info, error);
     if (r)
         return r;
@@ -277,6 +283,21 @@ static int restore_planes(struct hr_converter *c, const struct hr__encoded *in,
     return r;
 }
 
+static int restore_waveform(struct hr_converter *c, const struct hr__encoded *in,
+                            struct hr_item *item, struct hr_error *error)
+{
+    struct hr__waveform_header header;
+    int r = hr__waveform_parse(&header, in->bytes, in->length, error);
+    size_t bytes = r ? 0 : hr__waveform_write_wav(NULL, &header, in->bytes);
+    if (!r)
+        r = hr__scratch_reserve(&c->pixels, bytes, error);
+    if (r)
+        return r;
+    hr__waveform_write_wav(c->pixels.bytes, &header, in->bytes);
+    *item = (struct hr_item){c->pixels.bytes, bytes, HR_FORM_ENCODED};
+    return 0;
+}
+
 int hr_converter_restore(struct hr_converter *converter, const void *bytes, size_t length,
                          struct hr_item *item, struct hr_error *error)
 {
@@ -290,6 +311,8 @@ int hr_converter_restore(struct hr_converter *converter, const void *bytes, size
     }
     if (form == HR_FORM_INDEXED)
         return restore_indexed(&in, item, error);
+    if (hr__form_is_waveform(form))
+        return restore_waveform(c, &in, item, error);
     int r = hr__decoder_info(c->items, bytes, length, &info, error);
     if (!r) /* before allocating memory for the size in the header */
         r = hr__check_pixels(&info, c->options.max_pixels, error);
@@ -317,7 +340,9 @@ int hr_converter_estimate(struct hr_converter *converter, enum hr_form form, con
     struct hr_form_estimate now = {.bytes = length, .possible = 1};
     struct hr_image_info info;
     struct hr__item_header shape;
-    if (form != HR_FORM_ENCODED) {
+    if (hr__form_is_waveform(form)) {
+        now.possible = 0;
+    } else if (form != HR_FORM_ENCODED) {
         int r = examine(c, &file, form, &info, error);
         if (!r && info.format != HR_IMAGE_JPEG)
             r = hr__planes_shape(&shape, &info, error);

@@ -267,6 +267,9 @@ static enum hr_image_format recognise(const struct hr__encoded *in)
         return HR_IMAGE_PLANES;
     case HR_FORM_INDEXED:
         return HR_IMAGE_INDEXED;
+    case HR_FORM_WAVEFORM:
+    case HR_FORM_WAVEFORM16:
+        return HR_IMAGE_UNKNOWN;
     default:
         return HR_IMAGE_COEFFICIENTS;
     }

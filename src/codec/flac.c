@@ -1,8 +1,10 @@
 /*
  * FLAC through libFLAC, which seeks by itself. Integers are exact in float up to 24 bits.
  *
- * Every frame of FLAC has a checksum, so damage is always found in the frames that are decoded. A
- * stream that does not say how long it is (its writer could not seek) is decoded once to count.
+ * Every frame of FLAC has a checksum, so damage is always found in the frames that are decoded. Of
+ * a stream that does not say how long it is (its writer could not seek) the last frame does: it is
+ * found by its checksums, from the end of the file. If it is not, the stream is decoded once to
+ * count.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -19,6 +21,7 @@ struct flac {
     struct hr__sound_reader reader;
     struct hr_sound_info info;
     unsigned bits;
+    unsigned block; /* frames of the sound in a frame of FLAC; 0: it varies */
     const struct hr__sound_window *window; /* NULL: frames are only counted */
     uint64_t next;                         /* the frame that is wanted next */
     int is_wrong;                          /* an error was reported */
@@ -75,6 +78,7 @@ static void take_metadata(const FLAC__StreamDecoder *decoder, const FLAC__Stream
     f->info.channels = (int)s->channels;
     f->info.frames = s->total_samples;
     f->bits = s->bits_per_sample;
+    f->block = s->min_blocksize == s->max_blocksize ? s->max_blocksize : 0;
     f->has_info = 1;
 }
 
@@ -169,6 +173,99 @@ static int begin(struct flac *f, struct hr_error *error)
     return 0;
 }
 
+/* Where the last frame may begin: frames are smaller, but for many channels of 24 bits or more. */
+#define LAST_BYTES ((size_t)1 << 20)
+
+/* Possible beginnings of frames whose bytes to the end are summed at most. */
+#define LAST_TRIES 16
+
+static unsigned crc8(const uint8_t *bytes, size_t length)
+{
+    unsigned crc = 0;
+    for (size_t i = 0; i < length; i++) {
+        crc ^= bytes[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = (crc << 1 ^ (crc & 0x80 ? 0x07 : 0)) & 0xFF;
+    }
+    return crc;
+}
+
+static unsigned crc16(const uint8_t *bytes, size_t length)
+{
+    unsigned crc = 0;
+    for (size_t i = 0; i < length; i++) {
+        crc ^= (unsigned)bytes[i] << 8;
+        for (int bit = 0; bit < 8; bit++)
+            crc = (crc << 1 ^ (crc & 0x8000 ? 0x8005 : 0)) & 0xFFFF;
+    }
+    return crc;
+}
+
+/* Reads the number of a frame or sample, coded like UTF-8. Returns its bytes; 0: it is none. */
+static size_t read_number(const uint8_t *at, uint64_t *number)
+{
+    size_t bytes = 1;
+    while (bytes < 8 && at[0] & 0x80 >> bytes)
+        bytes++;
+    if (!(at[0] & 0x80)) {
+        *number = at[0];
+        return 1;
+    }
+    *number = at[0] & (0x7Fu >> bytes);
+    for (size_t i = 1; i < bytes; i++) {
+        if ((at[i] & 0xC0) != 0x80)
+            return 0;
+        *number = *number << 6 | (at[i] & 0x3F);
+    }
+    return bytes > 1 && bytes < 8 ? bytes : 0;
+}
+
+/* Reads a frame's header (RFC 9639, 9.1), for which 16 bytes are there. Returns its end in the
+ * sound, 0 if it is none. `block`: the stream's block size, if all frames but the last have it. */
+static uint64_t end_of_frame(const uint8_t *at, unsigned block)
+{
+    uint64_t number;
+    unsigned size, code = at[2] >> 4, rate = at[2] & 15;
+    if (at[0] != 0xFF || (at[1] & 0xFE) != 0xF8 || !code || rate == 15 || at[3] & 1)
+        return 0;
+    size_t bytes = read_number(at + 4, &number);
+    if (!bytes)
+        return 0;
+    bytes += 4;
+    if (code == 6)
+        size = at[bytes++] + 1u;
+    else if (code == 7) {
+        size = ((unsigned)at[bytes] << 8 | at[bytes + 1]) + 1u;
+        bytes += 2;
+    } else {
+        size = code == 1 ? 192 : code < 6 ? 576u << (code - 2) : 256u << (code - 8);
+    }
+    bytes += rate < 12 ? 0 : rate == 12 ? 1 : 2;
+    int is_variable = at[1] & 1;
+    if (crc8(at, bytes) != at[bytes] || (!is_variable && !block))
+        return 0;
+    return (is_variable ? number : number * block) + size;
+}
+
+/* Returns the frames of the sound by the header of its last frame; 0: it is not found. */
+static uint64_t length_by_last_frame(const struct flac *f)
+{
+    const uint8_t *bytes = f->reader.file.bytes;
+    size_t length = f->reader.file.length;
+    int tries = 0;
+    if (length >= 128 && !memcmp(bytes + length - 128, "TAG", 3))
+        length -= 128; /* an ID3v1 tag */
+    size_t least = length > LAST_BYTES ? length - LAST_BYTES : 0;
+    for (size_t i = length < 18 ? 0 : length - 18; i > least && tries < LAST_TRIES; i--) {
+        uint64_t end = bytes[i] == 0xFF ? end_of_frame(bytes + i, f->block) : 0;
+        if (end && ++tries &&
+            crc16(bytes + i, length - 2 - i) ==
+                ((unsigned)bytes[length - 2] << 8 | bytes[length - 1]))
+            return end;
+    }
+    return 0;
+}
+
 static int flac_open(void **state, const struct hr__sound_file *file, struct hr_sound_info *info,
                      struct hr_error *error)
 {
@@ -180,6 +277,8 @@ static int flac_open(void **state, const struct hr__sound_file *file, struct hr_
     f->info = *info;
     f->window = NULL;
     r = begin(f, error);
+    if (!r && !f->info.frames)
+        f->info.frames = length_by_last_frame(f);
     if (!r && !f->info.frames) {
         r = decode_until(f, UINT64_MAX, error);
         uint64_t frames = f->next;

@@ -6,6 +6,6 @@ enum hr_form hr_form_of(const void *bytes, size_t length)
     if (!hr__item_recognise(bytes, length))
         return HR_FORM_ENCODED;
     const uint8_t *form = (const uint8_t *)bytes + offsetof(struct hr__item_header, form);
-    return *form == HR_FORM_PLANES || *form == HR_FORM_INDEXED ? (enum hr_form) * form
-                                                               : HR_FORM_COEFFICIENTS;
+    return *form > HR_FORM_ENCODED && *form < HR_FORMS ? (enum hr_form) * form
+                                                       : HR_FORM_COEFFICIENTS;
 }

@@ -43,7 +43,7 @@ static int is_sane(const struct hr__item_header *h)
     static const uint8_t zero[sizeof h->reserved];
     int grey = h->components == 1 && h->h == 1 && h->v == 1;
     int colour = h->components == 3 && hr__item_may_sample(h->h, h->v);
-    return (grey || colour) && h->form > HR_FORM_ENCODED && h->form < HR_FORMS &&
+    return (grey || colour) && h->form > HR_FORM_ENCODED && h->form <= HR_FORM_INDEXED &&
            h->width - 1u < HR__ITEM_SIDE_MOST && h->height - 1u < HR__ITEM_SIDE_MOST &&
            h->orientation >= 1 && h->orientation <= 8 && has_own_flags(h) &&
            (has_profiles(h) ? h->profiles - 1u < HR__PROFILES_MOST : !h->profiles) &&

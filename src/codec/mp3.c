@@ -67,7 +67,8 @@ static mpg123_handle *new_handle(void)
 #endif
     if (!h)
         return NULL;
-    r = mpg123_param(h, MPG123_ADD_FLAGS, MPG123_QUIET | MPG123_GAPLESS | MPG123_FORCE_FLOAT, 0);
+    r = mpg123_param(h, MPG123_ADD_FLAGS,
+                     MPG123_QUIET | MPG123_GAPLESS | MPG123_FORCE_FLOAT | MPG123_SKIP_ID3V2, 0);
     r |= mpg123_param(h, MPG123_REMOVE_FLAGS, MPG123_AUTO_RESAMPLE, 0);
     r |= mpg123_param(h, MPG123_PREFRAMES, PREFRAMES, 0);
     r |= mpg123_param(h, MPG123_RVA, MPG123_RVA_OFF, 0);

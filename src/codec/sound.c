@@ -1,19 +1,22 @@
 /*
- * The decoder of sound files: recognises the format by the first bytes and keeps one state per
- * format. It never uses file names. Errors name known formats that it does not decode.
+ * The decoder of sound files and of items of waveforms: recognises the format by the first bytes
+ * and keeps one state per format. It never uses file names. Errors name known formats that it does
+ * not decode.
  */
 #include "codec/sound.h"
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "codec/sound_format.h"
+#include "codec/waveform.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { SOUND_FORMATS = HR_SOUND_VORBIS + 1 };
+/* What is open: a file of one of the formats, or an item. */
+enum { SOUND_FORMATS = HR_SOUND_VORBIS + 1, SOUND_ITEM = SOUND_FORMATS, SOUND_SOURCES };
 
 /* Bytes before the first frame of an MP3 file, without tags, that are skipped at most. */
 #define MOST_BEFORE_MP3 65536
@@ -21,16 +24,18 @@ enum { SOUND_FORMATS = HR_SOUND_VORBIS + 1 };
 static const struct {
     const char *name;
     const struct hr__sound_class *class;
-} sound_formats[SOUND_FORMATS] = {
+} sound_formats[SOUND_SOURCES] = {
     [HR_SOUND_WAV] = {"WAV", &hr__sound_wav},
     [HR_SOUND_FLAC] = {"FLAC", &hr__sound_flac},
     [HR_SOUND_MP3] = {"MP3", &hr__sound_mp3},
     [HR_SOUND_VORBIS] = {"Vorbis", &hr__sound_vorbis},
+    [SOUND_ITEM] = {"a waveform", &hr__sound_waveform},
 };
 
 struct hr__sound {
-    void *state[SOUND_FORMATS];
-    struct hr_sound_info info; /* of the open file */
+    void *state[SOUND_SOURCES];
+    int source; /* the index of what is open */
+    struct hr_sound_info info;
 };
 
 const char *hr_sound_format_name(enum hr_sound_format format)
@@ -55,10 +60,20 @@ void hr__sound_destroy(struct hr__sound **sound)
     *sound = NULL;
     if (!s)
         return;
-    for (int i = 1; i < SOUND_FORMATS; i++)
+    for (int i = 1; i < SOUND_SOURCES; i++)
         if (s->state[i])
             sound_formats[i].class->destroy(s->state[i]);
     hr__free(s);
+}
+
+const char *hr__sound_libraries(void)
+{
+    return HR__SOUND_LIBRARIES;
+}
+
+const struct hr__waveform_header *hr__sound_waveform_header(const struct hr__sound *sound)
+{
+    return sound->source == SOUND_ITEM ? hr__waveform_opened(sound->state[SOUND_ITEM]) : NULL;
 }
 
 size_t hr__sound_memory(const struct hr__sound *sound)
@@ -213,6 +228,8 @@ static int find_mp3(struct hr__sound_file *inside)
 
 int hr_sound_recognise(const void *bytes, size_t length)
 {
+    if (hr__form_is_waveform(hr_form_of(bytes, length)))
+        return 1;
     struct hr__sound_file file = {bytes, length}, inside;
     const char *name;
     return recognise(&file, &inside, &name) != HR_SOUND_UNKNOWN || name;
@@ -253,8 +270,7 @@ static int check_info(const struct hr_sound_info *info, struct hr_error *error)
                         HR_SOUND_MIN_RATE, HR_SOUND_MAX_RATE);
     if (!info->frames)
         return hr__fail(error, -EBADMSG, "the sound has no frames (0 s); remove the file");
-    /* Positions in it, and at other rates, are exact in double and fit into 64 bits. */
-    if (info->frames > UINT64_C(1) << 36)
+    if (info->frames > HR__SOUND_FRAMES_MOST)
         return hr__fail(error, -EBADMSG, "it declares %" PRIu64 " frames; restore or remove it",
                         info->frames);
     return 0;
@@ -270,31 +286,48 @@ int hr__sound_check_bytes(size_t length, uint64_t most, struct hr_error *error)
                     length, most);
 }
 
+/* Finds what the bytes are: the index of a format or of items. Errors: -ENOTSUP, -EBADMSG. */
+static int find_source(const struct hr__sound_file *file, struct hr__sound_file *inside,
+                       int *source, struct hr_error *error)
+{
+    const char *name;
+    *inside = *file;
+    *source = SOUND_ITEM;
+    if (hr__form_is_waveform(hr_form_of(file->bytes, file->length)))
+        return 0;
+    *source = (int)recognise(file, inside, &name);
+    int is_begun = inside->length >= 4 && mpeg_layer(inside->bytes);
+    if (!name && (!*source || (*source == HR_SOUND_MP3 && !is_begun)) && find_mp3(inside))
+        *source = HR_SOUND_MP3;
+    if (!*source)
+        return refuse(file, name, error);
+    if (!sound_formats[*source].class->open)
+        return hr__fail(error, -ENOTSUP,
+                        "this is %s, and this build of Headrace has no decoder for it; convert it "
+                        "to WAV or use another build",
+                        sound_formats[*source].name);
+    return 0;
+}
+
 int hr__sound_open(struct hr__sound *sound, const void *bytes, size_t length,
                    struct hr_sound_info *info, struct hr_error *error)
 {
     struct hr__sound_file file = {bytes, length}, inside;
-    const char *name;
-    enum hr_sound_format format = recognise(&file, &inside, &name);
+    int source;
     sound->info = (struct hr_sound_info){0};
-    int is_begun = inside.length >= 4 && mpeg_layer(inside.bytes);
-    if (!name && (!format || (format == HR_SOUND_MP3 && !is_begun)) && find_mp3(&inside))
-        format = HR_SOUND_MP3;
-    if (!format)
-        return refuse(&file, name, error);
-    const struct hr__sound_class *class = sound_formats[format].class;
-    if (!class->open)
-        return hr__fail(error, -ENOTSUP,
-                        "this is %s, and this build of Headrace has no decoder for it; convert it "
-                        "to WAV or use another build",
-                        sound_formats[format].name);
-    *info = (struct hr_sound_info){.format = format};
-    int r = class->open(&sound->state[format], &inside, info, error);
+    sound->source = 0;
+    int r = find_source(&file, &inside, &source, error);
+    if (r)
+        return r;
+    *info = (struct hr_sound_info){.format = (enum hr_sound_format)source};
+    r = sound_formats[source].class->open(&sound->state[source], &inside, info, error);
     if (!r)
         r = check_info(info, error);
-    if (!r)
-        sound->info = *info;
-    return r;
+    if (r)
+        return r;
+    sound->info = *info;
+    sound->source = source;
+    return 0;
 }
 
 int hr__sound_read(struct hr__sound *sound, uint64_t first, uint64_t count, float *const *planes,
@@ -307,7 +340,7 @@ int hr__sound_read(struct hr__sound *sound, uint64_t first, uint64_t count, floa
                         "frames %" PRIu64 " to %" PRIu64 " are not in the sound of %" PRIu64
                         " frames",
                         first, first + count, info->frames);
-    return count
-               ? sound_formats[info->format].class->read(sound->state[info->format], &window, error)
-               : 0;
+    if (!count)
+        return 0;
+    return sound_formats[sound->source].class->read(sound->state[sound->source], &window, error);
 }

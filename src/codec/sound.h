@@ -9,7 +9,12 @@
 
 #include <headrace/sound.h>
 
+/* Most frames that a sound may have: positions in it, and at other rates, are exact in double and
+ * fit into 64 bits. */
+#define HR__SOUND_FRAMES_MOST (UINT64_C(1) << 36)
+
 struct hr__sound;
+struct hr__waveform_header;
 
 int hr__sound_create(struct hr__sound **out, struct hr_error *error);
 void hr__sound_destroy(struct hr__sound **sound);
@@ -20,10 +25,17 @@ size_t hr__sound_memory(const struct hr__sound *sound);
 /* Refuses a file of more than `most` bytes. Errors: -EFBIG. */
 int hr__sound_check_bytes(size_t length, uint64_t most, struct hr_error *error);
 
-/* Opens a file, which must stay where it is until the next one is opened. Errors: see
- * hr_preparer_sound_info. */
+/* Returns the names and versions of the libraries that this build decodes with. The last bits of
+ * samples depend on them. Static storage. */
+const char *hr__sound_libraries(void);
+
+/* Opens a file or an item of a waveform, which must stay where it is until the next one is opened.
+ * Errors: see hr_preparer_sound_info. */
 int hr__sound_open(struct hr__sound *sound, const void *bytes, size_t length,
                    struct hr_sound_info *info, struct hr_error *error);
+
+/* Returns the header of the open item; NULL: a file is open. Valid until the next one is opened. */
+const struct hr__waveform_header *hr__sound_waveform_header(const struct hr__sound *sound);
 
 /* Reads the frames [first, first + count) of the open file into count floats at each plane.
  * Errors: -ERANGE: the file has fewer frames; -EBADMSG: it is damaged there; -ENOMEM. */

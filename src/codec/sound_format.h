@@ -31,6 +31,7 @@ extern const struct hr__sound_class hr__sound_wav;
 extern const struct hr__sound_class hr__sound_flac;
 extern const struct hr__sound_class hr__sound_mp3;
 extern const struct hr__sound_class hr__sound_vorbis;
+extern const struct hr__sound_class hr__sound_waveform; /* items (waveform.h) */
 
 /* Where a library reads a file from. */
 struct hr__sound_reader {

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/versioned.h"
 #include "dataset/list.h"
+#include "dataset/names.h"
 #include "dataset/row_table.h"
 
 #include <errno.h>
@@ -403,6 +404,14 @@ int hr__range_check(const struct hr__range *range, const void *bytes, size_t len
 {
     return !range->has_checksum ||
            (length == range->bytes && XXH3_64bits(bytes, length) == range->checksum);
+}
+
+enum hr_media hr_dataset_media(const struct hr_dataset *dataset)
+{
+    char name[4097];
+    size_t length = hr_dataset_count(dataset) ? hr_dataset_key(dataset, 0, name, sizeof name) : 0;
+    return length && length < sizeof name && hr__name_is_sound(name, length) ? HR_MEDIA_SOUNDS
+                                                                             : HR_MEDIA_IMAGES;
 }
 
 const char *hr_dataset_root(const struct hr_dataset *dataset)

@@ -12,6 +12,7 @@
 #include "dataset/containers.h"
 
 #include <headrace/form.h>
+#include <headrace/sound.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -73,6 +74,8 @@ struct hr_dataset {
     int64_t *row_of;                   /* subsets: samples in the table; NULL: all, in order */
     struct hr_dataset *masks;          /* sample i's is sample i; NULL: none; a reference */
     size_t count;                      /* number of samples */
+    int waveforms;                     /* a pack of them: their enum hr_form; 0: it is none */
+    struct hr_sound_head head;         /* what they were made with */
     int is_folder;                     /* non-zero: the catalog has classes */
     int from_index;                    /* non-zero: the catalog was read from an index */
     char *index_path;                  /* NULL: no index is in use */

@@ -91,7 +91,7 @@ void hr__pack_begin(struct hr__pack_superblock *super, uint64_t catalog_bytes, u
     int has_index = form == HR_FORM_INDEXED || form == HR_FORM_AUTO;
     memset(super, 0, sizeof *super);
     memcpy(super->magic, HR__PACK_MAGIC, sizeof super->magic);
-    super->version = rows_bytes ? 3 : has_index ? 2 : 1;
+    super->version = rows_bytes || form > HR_FORM_INDEXED ? 3 : has_index ? 2 : 1;
     super->byte_order = BYTE_ORDER_MARK;
     super->state = HR__PACK_WRITING;
     super->form = form;
@@ -137,9 +137,9 @@ int hr__pack_check(const struct hr__pack_superblock *s, const char *path, struct
     if (s->checksum != checksum_of(s))
         return damaged(path, "its superblock is damaged", error);
     if ((s->state != HR__PACK_WRITING && s->state != HR__PACK_COMPLETE) || s->form < -1 ||
-        s->form >= HR_FORMS || s->catalog_offset != HR__PACK_SUPERBLOCK_BYTES ||
-        s->catalog_bytes > INT64_MAX / 2 || s->rows_bytes > HR__ROW_BLOCK_BYTES_MAX ||
-        (s->rows_bytes && s->version < 3) ||
+        s->form >= HR_FORMS || s->mono > 1 || s->rate > HR_SOUND_MAX_RATE ||
+        s->catalog_offset != HR__PACK_SUPERBLOCK_BYTES || s->catalog_bytes > INT64_MAX / 2 ||
+        s->rows_bytes > HR__ROW_BLOCK_BYTES_MAX || (s->rows_bytes && s->version < 3) ||
         s->items_offset != align_up(hr__pack_rows_offset(s) + s->rows_bytes) ||
         s->bytes > INT64_MAX ||
         (s->state == HR__PACK_COMPLETE &&
@@ -293,5 +293,7 @@ int hr__pack_dataset(struct hr_dataset **out, const char *path, struct hr_error 
         return r;
     }
     hr__containers_give((*out)->containers, 0, fd);
+    (*out)->waveforms = super.form > HR_FORM_INDEXED ? super.form : 0;
+    (*out)->head = (struct hr_sound_head){super.mono != 0, (int)super.rate};
     return 0;
 }

@@ -27,7 +27,7 @@
 #include <headrace/form.h>
 
 #define HR__PACK_MAGIC "\x89HRPACK\n" /* 8 bytes without the final zero */
-/* 2: items may be indexed; 3: there may be rows. The lowest that suffices is written. */
+/* 2: items may be indexed; 3: rows or waveforms. The lowest that suffices is written. */
 #define HR__PACK_VERSION          3u
 #define HR__PACK_SUPERBLOCK_BYTES 4096
 #define HR__PACK_ITEM_ALIGNMENT   64
@@ -50,7 +50,9 @@ struct hr__pack_superblock {
     uint64_t digest;         /* the writer's digest of the source and the options, so that no other
                               * dataset continues this file */
     uint64_t rows_bytes;     /* size of the block of rows; 0: there is none */
-    uint8_t reserved[HR__PACK_SUPERBLOCK_BYTES - 80]; /* 0 */
+    uint32_t mono, rate;     /* of waveforms: what they were made with (struct hr_sound_head); else
+                              * 0 */
+    uint8_t reserved[HR__PACK_SUPERBLOCK_BYTES - 88]; /* 0 */
 };
 
 /* Returns where the block of rows is, if there is one. */

@@ -39,6 +39,7 @@ struct hr__shard_source {
     size_t count;
     const char *label; /* hr_dataset_options.label; may be NULL */
     const char *image; /* hr_dataset_options.image; may be NULL */
+    int is_sound;      /* tar files: members that are sounds are the samples, not images */
     const struct hr__executor *executor;
     struct hr__progress *progress;
 };

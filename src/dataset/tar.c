@@ -32,6 +32,7 @@
 struct tar_pass {
     struct hr__label_field label;
     int label_is_named; /* otherwise images without it have the classes of directories */
+    int is_sound;       /* samples are sounds, not images */
 };
 
 int hr__tar_recognise(const void *bytes, size_t length)
@@ -72,7 +73,7 @@ static int wrong(struct hr__shard *s, int code, const char *member, const char *
 /* A file that is being scanned. */
 struct tar_scan {
     struct hr__shard *file;
-    const struct hr__label_field *label;
+    const struct tar_pass *pass;
     struct archive *archive;
     int fd;
 };
@@ -88,7 +89,7 @@ static int read_label(const struct tar_scan *scan, const char *name, struct hr__
     la_ssize_t got = archive_read_data(scan->archive, text, m->bytes);
     const char *why = got < 0 || (uint64_t)got != m->bytes
                           ? "cannot be read; the shard is damaged"
-                          : hr__label_field_read(scan->label, text, m->bytes, &m->label);
+                          : hr__label_field_read(&scan->pass->label, text, m->bytes, &m->label);
     hr__free(text);
     return why ? wrong(s, got < 0 ? -EBADMSG : -EINVAL, name, why) : 0;
 }
@@ -115,16 +116,22 @@ static int locate(const struct tar_scan *scan, const char *name, struct hr__shar
     return 0;
 }
 
+static int is_sample(const struct tar_scan *scan, const char *name)
+{
+    size_t length = strlen(name);
+    return scan->pass->is_sound ? hr__name_is_sound(name, length) : hr__name_is_image(name, length);
+}
+
 static int take_member(const struct tar_scan *scan, struct archive_entry *entry, uint64_t group)
 {
     struct hr__shard *s = scan->file;
     const char *name = plain(archive_entry_pathname(entry));
-    const char *rest = name + key_bytes(name), *field = scan->label->field;
+    const char *rest = name + key_bytes(name), *field = scan->pass->label.field;
     int is_label = *field && *rest == '.' && !strcasecmp(rest + 1, field);
     struct hr__shard_sample m = {.bytes = (uint64_t)archive_entry_size(entry), .group = group};
     m.is_label = is_label;
     if (archive_entry_filetype(entry) != AE_IFREG || archive_entry_hardlink(entry) ||
-        (!is_label && !hr__name_is_image(name, strlen(name))))
+        (!is_label && !is_sample(scan, name)))
         return 0;
     if (archive_entry_sparse_count(entry))
         return wrong(s, -ENOTSUP, name, "is sparse; write the shard without --sparse");
@@ -202,7 +209,7 @@ static int read_shard(void *arg, struct hr__shard *file, int fd)
     if (!hr__tar_recognise(head, got > 0 ? (size_t)got : 0))
         return refuse(file, fd);
     struct archive *a = archive_read_new();
-    struct tar_scan scan = {file, &pass->label, a, fd};
+    struct tar_scan scan = {file, pass, a, fd};
     int r = -ENOMEM;
     if (!a || archive_read_support_format_tar(a) || archive_read_open_fd(a, fd, READ_BYTES))
         hr__fail(&file->error, r, "out of memory to read %s", file->path);
@@ -379,7 +386,7 @@ static int make_catalog(struct hr__catalog **out, const struct tar_pass *pass,
 int hr__tar_index(struct hr__catalog **out, const struct hr__shard_source *source,
                   struct hr_error *error)
 {
-    struct tar_pass pass = {.label_is_named = source->label != NULL};
+    struct tar_pass pass = {.label_is_named = source->label != NULL, .is_sound = source->is_sound};
     struct hr__shard *shards;
     *out = NULL;
     if (source->image)
@@ -394,6 +401,9 @@ int hr__tar_index(struct hr__catalog **out, const struct hr__shard_source *sourc
     if (r)
         return r;
     r = make_catalog(out, &pass, shards, source->count, error);
+    if (r == -ENODATA && source->is_sound)
+        hr__fail(error, r, "no sound in %s%s", shards[0].path,
+                 source->count > 1 ? " and the other shards" : "");
     hr__shard_free(shards, source->count);
     return r;
 }

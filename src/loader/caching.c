@@ -14,6 +14,7 @@
 #include <headrace/cache.h>
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 /* How many samples are read between two publications of the measured costs. */
@@ -56,6 +57,29 @@ static int choose_form(const struct hr__cache_spec *spec, int option, int *out,
 int hr__caching_form(const struct hr_loader *l, int *form, struct hr_error *error)
 {
     return hr__recipe_cache_form(l->recipe, form, error);
+}
+
+uint64_t hr__caching_variant(const struct hr_loader *l, int form)
+{
+    struct hr_sound_head head;
+    return hr_recipe_sound_head(l->recipe, &head) ? 0 : hr__waveform_digest(form, &head);
+}
+
+/* Resolves HR_FORM_AUTO for sounds: where only this run uses the cache, they become waveforms when
+ * that repays. A cache that others use, too, does not know their recipes and keeps files. Names the
+ * waveforms that the recipe needs. */
+static void choose_sounds(struct hr_loader *l)
+{
+    struct hr__caching *c = l->caching;
+    struct hr_sound_head head;
+    char text[HR__HEAD_TEXT];
+    if (hr_recipe_sound_head(l->recipe, &head))
+        return;
+    if (c->form_asked == HR_FORM_AUTO)
+        c->form_asked = c->spec->name[0] || c->of_publishers ? HR_FORM_ENCODED : HR_FORM_WAVEFORM;
+    c->spec->variant = hr__caching_variant(l, c->form_asked);
+    snprintf(c->spec->variant_text, sizeof c->spec->variant_text, "%s, %s",
+             hr_form_name((enum hr_form)c->form_asked), hr__sound_head_text(text, &head));
 }
 
 /* Opens the cache. It is shared if it has a name or if there are several ranks or publishers. */
@@ -373,6 +397,24 @@ static void adapt(struct hr__thread *self, struct task *task)
     task->growth = (double)estimate.bytes / (double)task->file.length;
 }
 
+int hr__convert(struct hr__thread *self, enum hr_form form, const struct hr_item *file,
+                struct hr_item *out)
+{
+    struct hr_sound_head head;
+    int r = 0;
+    if (hr_recipe_sound_head(self->loader->recipe, &head)) {
+        if (!self->converter)
+            r = hr_converter_create(&self->converter, NULL, NULL);
+        return r ? r
+                 : hr_converter_run(self->converter, form, file->bytes, file->length, out, NULL);
+    }
+    if (!self->preparer)
+        r = hr_preparer_create(&self->preparer, NULL);
+    return r ? r
+             : hr_preparer_waveform(self->preparer, form, &head, file->bytes, file->length, out,
+                                    NULL);
+}
+
 /* Converts an item. Returns non-zero with the new item in *out; on zero the item stays as it is,
  * which is always correct. */
 static int convert(struct hr__thread *self, const struct task *task, struct hr_item *out)
@@ -382,8 +424,7 @@ static int convert(struct hr__thread *self, const struct task *task, struct hr_i
     if (task->form == HR_FORM_ENCODED || task->form == task->item.form ||
         expected > (double)hr__cache_room(cache, task->staged, task->leave_free))
         return 0;
-    return !hr_converter_run(self->converter, task->form, task->file.bytes, task->file.length, out,
-                             NULL);
+    return !hr__convert(self, task->form, &task->file, out);
 }
 
 /* Finds the file in the item. Returns 0 if it cannot be converted. */
@@ -479,6 +520,8 @@ int hr__caching_create(struct hr_loader *l, int of_publishers, struct hr_error *
         r = choose_form(c->spec, l->options.cache_form, &c->form_asked, error);
     if (!r)
         r = hr__caching_form(l, &c->form_asked, error);
+    if (!r)
+        choose_sounds(l);
     if (!r && c->form_asked != HR_FORM_AUTO)
         c->form = (enum hr_form)c->form_asked;
     return r ? r : open_cache(l, error);

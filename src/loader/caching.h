@@ -18,6 +18,7 @@
 #include <headrace/base.h>
 
 struct hr_loader;
+struct hr__thread;
 
 /* Makes the cache that the options ask for and attaches it to the loader. `of_publishers`: it is
  * shared with the other publishers of this process. Errors: -EINVAL: the options; those of
@@ -26,6 +27,15 @@ int hr__caching_create(struct hr_loader *l, int of_publishers, struct hr_error *
 
 /* Limits the form that a cache of the loader is to keep, as hr__recipe_cache_form does. */
 int hr__caching_form(const struct hr_loader *l, int *form, struct hr_error *error);
+
+/* Returns a digest of what items of the form depend on besides their files: of waveforms, the head
+ * of the loader's recipe and the decoders. 0: on nothing. */
+uint64_t hr__caching_variant(const struct hr_loader *l, int form);
+
+/* Converts a file to a form of the recipe's samples, on this thread. *out is valid until its next
+ * conversion. Returns 0, or a negative errno: then the file stays as it is. */
+int hr__convert(struct hr__thread *self, enum hr_form form, const struct hr_item *file,
+                struct hr_item *out);
 
 /* Returns how many bytes of budget are needed to cache the samples that are not cached yet, as they
  * are on storage. The dataset has `samples` samples with `bytes` bytes in all. Pure. */

@@ -157,6 +157,22 @@ static int check_rows(const struct hr_loader *l, struct hr_error *error)
     return hr__recipe_check_rows(l->recipe, layout, error);
 }
 
+/* Refuses a pack of waveforms that were made for another beginning of recipes. */
+static int check_waveforms(const struct hr_loader *l, struct hr_error *error)
+{
+    const struct hr_dataset *origin = hr__dataset_origin(l->dataset);
+    struct hr_sound_head head;
+    char made[HR__HEAD_TEXT], asked[HR__HEAD_TEXT];
+    if (!origin->waveforms || hr_recipe_sound_head(l->recipe, &head) ||
+        hr__sound_head_suits(&origin->head, &head))
+        return 0;
+    return hr__fail(error, -EINVAL,
+                    "the pack %s holds waveforms after %s, and the recipe begins with %s: begin it "
+                    "as the pack, or write the pack again for it",
+                    origin->source.path, hr__sound_head_text(made, &origin->head),
+                    hr__sound_head_text(asked, &head));
+}
+
 static int make_ring(struct hr_loader *l, struct hr_error *error)
 {
     /* Two more slots, because a device may still be copying from two batches. */
@@ -223,6 +239,8 @@ int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct h
         r = check_masks(l, error);
     if (!r)
         r = check_rows(l, error);
+    if (!r)
+        r = check_waveforms(l, error);
     if (r) {
         hr_loader_destroy(&l);
         return r;

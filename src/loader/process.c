@@ -69,27 +69,29 @@ struct input {
     struct hr_item item;
 };
 
-/* Returns non-zero if an item of `form` is a conversion that must not stand for its sample: a
- * recipe with scaled decoding scales files, while items are decoded exactly, and pixels must not
- * depend on what other jobs keep. Items that the dataset itself has in the form are no conversions.
- */
-static int is_foreign(const struct hr_loader *l, uint64_t index, enum hr_form form)
+/* Returns non-zero if an item is a conversion that must not stand for its sample. A recipe with
+ * scaled decoding scales files, while items are decoded exactly, and pixels must not depend on what
+ * other jobs keep; a recipe of sounds needs waveforms of its own head. Items that the dataset
+ * itself has in the form are no conversions. */
+static int is_foreign(const struct hr_loader *l, uint64_t index, const struct hr_item *item)
 {
     struct hr__range range;
-    if (!hr__recipe_options(l->recipe)->inexact || hr__form_is_scalable(form))
+    if (hr__recipe_options(l->recipe)->inexact
+            ? hr__form_is_scalable(item->form)
+            : !hr__recipe_refuses_waveform(l->recipe, item->bytes, item->length))
         return 0;
-    return hr__dataset_range(l->dataset, index, 0, &range, NULL) != 1 || range.form != form;
+    return hr__dataset_range(l->dataset, index, 0, &range, NULL) != 1 || range.form != item->form;
 }
 
 static int find(struct hr_loader *l, struct input *in)
 {
     in->is_cached = in->looks-- > 0 && l->cache && hr__cache_find(l->cache, in->index, &in->hit);
-    if (in->is_cached && is_foreign(l, in->index, in->hit.form)) {
+    if (in->is_cached)
+        in->item = (struct hr_item){in->hit.bytes, in->hit.length, in->hit.form};
+    if (in->is_cached && is_foreign(l, in->index, &in->item)) {
         hr__cache_unpin(l->cache, &in->hit);
         in->is_cached = 0;
     }
-    if (in->is_cached)
-        in->item = (struct hr_item){in->hit.bytes, in->hit.length, in->hit.form};
     return in->is_cached;
 }
 
@@ -134,7 +136,9 @@ static int obtain(struct hr__thread *self, struct hr__job *job, struct input *in
     int r = 0;
     in->is_cached = 0;
     if (in->is_here && job->tier != HR__TIER_STORAGE && read->bytes &&
-        is_foreign(l, in->index, hr_form_of(read->bytes, read->length))) {
+        is_foreign(
+            l, in->index,
+            &(struct hr_item){read->bytes, read->length, hr_form_of(read->bytes, read->length)})) {
         hr__drop_bytes(l, read);
         r = read_one(l, job, in, outcome, error);
     } else if (!in->is_here) {

@@ -64,6 +64,7 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
     s.cache_coefficients = cache.items[HR_FORM_COEFFICIENTS];
     s.cache_planes = cache.items[HR_FORM_PLANES];
     s.cache_indexed = cache.items[HR_FORM_INDEXED];
+    s.cache_waveforms = cache.items[HR_FORM_WAVEFORM] + cache.items[HR_FORM_WAVEFORM16];
     s.cache_waiting = cache.staged;
     sum_histogram(&s.fetch, l, offsetof(struct hr__counters, fetch));
     sum_histogram(&s.prepare, l, offsetof(struct hr__counters, prepare));

@@ -399,6 +399,15 @@ size_t hr_preparer_extents(const struct hr_preparer *preparer, int64_t extents[H
     return dims;
 }
 
+int hr_preparer_waveform(struct hr_preparer *preparer, enum hr_form form,
+                         const struct hr_sound_head *head, const void *bytes, size_t length,
+                         struct hr_item *item, struct hr_error *error)
+{
+    const struct hr__encoded file = {.bytes = bytes, .length = length};
+    int r = hr__sound_scratch_get(&preparer->sound, error);
+    return r ? r : hr__sound_make_waveform(preparer->sound, form, head, &file, item, error);
+}
+
 int hr_preparer_scale(const struct hr_preparer *preparer)
 {
     return preparer->scale;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/versioned.h"
+#include "codec/waveform.h"
 #include "recipe/erase.h"
 #include "recipe/group.h"
 #include "recipe/sound.h"
@@ -274,15 +275,20 @@ uint64_t hr__recipe_max_source(const struct hr_recipe *recipe)
 
 int hr__recipe_cache_form(const struct hr_recipe *recipe, int *form, struct hr_error *error)
 {
+    int is_waveform = *form >= 0 && hr__form_is_waveform((enum hr_form) * form);
     if (recipe->is_sound) {
-        if (*form == HR_FORM_AUTO)
-            *form = HR_FORM_ENCODED;
-        return *form == HR_FORM_ENCODED
-                   ? 0
-                   : hr__fail(error, -EINVAL,
-                              "a cache of sounds keeps their files (the form encoded), not %s",
-                              hr_form_name((enum hr_form) * form));
+        if (*form == HR_FORM_AUTO || *form == HR_FORM_ENCODED || is_waveform)
+            return 0;
+        return hr__fail(error, -EINVAL,
+                        "%s is a form of images, and the recipe is of sounds: a cache keeps them "
+                        "encoded or as waveform",
+                        hr_form_name((enum hr_form) * form));
     }
+    if (is_waveform)
+        return hr__fail(error, -EINVAL,
+                        "%s is a form of sounds, and the recipe is of images: a cache keeps them "
+                        "encoded, indexed, or as coefficients or planes",
+                        hr_form_name((enum hr_form) * form));
     if (!recipe->options.inexact)
         return 0;
     if (*form == HR_FORM_AUTO)

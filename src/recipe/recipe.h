@@ -16,6 +16,7 @@
 #include <headrace/form.h>
 #include <headrace/prepare.h>
 #include <headrace/recipe.h>
+#include <headrace/sound.h>
 
 /* Most operations in a recipe. */
 #define HR__RECIPE_MAX_OPERATIONS 32
@@ -55,10 +56,26 @@ static inline int hr__form_is_scalable(enum hr_form form)
     return form == HR_FORM_ENCODED || form == HR_FORM_INDEXED;
 }
 
-/* Limits the form that a cache is to keep: with scaled decoding it keeps none that is decoded
- * exactly, and HR_FORM_AUTO becomes HR_FORM_INDEXED, the only other form than files that is not.
- * Errors: -EINVAL: *form is decoded exactly. */
+/* Limits the form that a cache is to keep. Sounds have forms of their own. Of images, with scaled
+ * decoding, it keeps none that is decoded exactly, and HR_FORM_AUTO becomes HR_FORM_INDEXED, the
+ * only other form than files that is not. Errors: -EINVAL: the samples do not have *form. */
 int hr__recipe_cache_form(const struct hr_recipe *recipe, int *form, struct hr_error *error);
+
+/* Returns non-zero if waveforms made with the head `made` stand for the sounds of a recipe that
+ * begins with `head`. */
+int hr__sound_head_suits(const struct hr_sound_head *made, const struct hr_sound_head *head);
+
+/* Writes a head as the operations that a recipe begins with: "Mono(), Resample(new_freq=16000)". */
+#define HR__HEAD_TEXT 64
+const char *hr__sound_head_text(char out[HR__HEAD_TEXT], const struct hr_sound_head *head);
+
+/* Returns a digest of what decides about the samples of waveforms besides the file: form, head, and
+ * the versions of the decoders. 0: the form is none of waveforms. */
+uint64_t hr__waveform_digest(int form, const struct hr_sound_head *head);
+
+/* Returns non-zero if the recipe is of sounds and these bytes are a waveform that was made with
+ * another head than it has. */
+int hr__recipe_refuses_waveform(const struct hr_recipe *recipe, const void *bytes, size_t length);
 
 /* Decodes a region with the help of other threads (codec.h). Returns 0 if all of its pixels are in
  * its room; otherwise the preparer decodes it alone. */

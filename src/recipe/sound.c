@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "codec/waveform.h"
 #include "recipe/tensor.h"
 
 #include <errno.h>
@@ -129,17 +130,22 @@ static void init_random(struct hr__random *random, const struct hr_draw_key *key
     hr__random_init(random, key->seed, purpose, key->epoch, key->index);
 }
 
+void hr__sound_begin(struct hr__sound_plan *plan)
+{
+    plan->count = 0;
+    plan->cut.is_pending = 0;
+    plan->channels = plan->info.channels;
+    plan->rate = plan->info.rate;
+    plan->frames = (int64_t)plan->info.frames;
+}
+
 /* Plans all steps forwards. */
 static int plan_steps(const struct hr_recipe *recipe, struct hr__sound_scratch *s,
                       const struct hr_draw_key *key, struct hr_error *error)
 {
     struct hr__sound_plan *plan = &s->plan;
     int r = 0;
-    plan->count = 0;
-    plan->cut.is_pending = 0;
-    plan->channels = plan->info.channels;
-    plan->rate = plan->info.rate;
-    plan->frames = (int64_t)plan->info.frames;
+    hr__sound_begin(plan);
     for (int i = 0; i < recipe->count && !r; i++) {
         const struct hr__bound *bound = &recipe->operation[i];
         struct hr__random random;
@@ -196,14 +202,9 @@ static void trace_back(struct hr__sound_plan *plan)
     }
 }
 
-/* Planes of floats of a step's frames. */
-struct wave {
-    float *plane[HR_SOUND_MAX_CHANNELS];
-};
-
 /* Sets the planes in a buffer. A vector may be read past the end. */
 static int reserve_wave(struct hr__buffer *buffer, const struct hr__sound_step *step,
-                        struct wave *out, struct hr_error *error)
+                        struct hr__sound_wave *out, struct hr_error *error)
 {
     size_t row = ((size_t)(step->end - step->low) + 15) / 16 * 16;
     int r = hr__buffer_reserve(buffer, (row * (size_t)step->channels + 16) * sizeof(float), error);
@@ -214,8 +215,8 @@ static int reserve_wave(struct hr__buffer *buffer, const struct hr__sound_step *
 
 /* Sets the frames of a step that lie outside the sound to 0. Returns those inside as [*from, *to).
  */
-static void clear_outside(const struct hr__sound_step *step, const struct wave *wave, int64_t *from,
-                          int64_t *to)
+static void clear_outside(const struct hr__sound_step *step, const struct hr__sound_wave *wave,
+                          int64_t *from, int64_t *to)
 {
     *from = within(0, step->low, step->end);
     *to = within(step->total, *from, step->end);
@@ -225,7 +226,7 @@ static void clear_outside(const struct hr__sound_step *step, const struct wave *
     }
 }
 
-static void mix(const struct hr__sound_step *step, const struct wave *wave)
+static void mix(const struct hr__sound_step *step, const struct hr__sound_wave *wave)
 {
     float *sum = wave->plane[0];
     float channels = (float)step->channels;
@@ -236,7 +237,7 @@ static void mix(const struct hr__sound_step *step, const struct wave *wave)
         sum[i] /= channels;
 }
 
-static void amplify(const struct hr__sound_step *step, const struct wave *wave)
+static void amplify(const struct hr__sound_step *step, const struct hr__sound_wave *wave)
 {
     for (int c = 0; c < step->channels; c++)
         for (int64_t i = 0; i < step->end - step->low; i++)
@@ -245,10 +246,10 @@ static void amplify(const struct hr__sound_step *step, const struct wave *wave)
 
 /* Runs a resampling step from one buffer into the other. */
 static int run_resampler(const struct hr__sound_step *step, struct hr__buffer *buffer,
-                         struct wave *wave, struct hr_error *error)
+                         struct hr__sound_wave *wave, struct hr_error *error)
 {
     const struct hr__sound_step *next = step + 1;
-    struct wave out;
+    struct hr__sound_wave out;
     int64_t from, to;
     int r = reserve_wave(buffer, next, &out, error);
     if (r)
@@ -261,18 +262,20 @@ static int run_resampler(const struct hr__sound_step *step, struct hr__buffer *b
     return 0;
 }
 
-/* Decodes what the first step needs, and runs all steps. The last one's frames are in *wave. */
-static int run_steps(struct hr__sound_scratch *s, struct wave *wave, struct hr_error *error)
+int hr__sound_run_plan(struct hr__sound_scratch *scratch, struct hr__sound_wave *wave,
+                       struct hr_error *error)
 {
+    struct hr__sound_scratch *s = scratch;
     struct hr__sound_plan *plan = &s->plan;
     int which = 0;
     int64_t from, to;
-    struct wave inside;
+    struct hr__sound_wave inside;
+    trace_back(plan);
     int r = reserve_wave(&s->waves[0], &plan->step[0], wave, error);
     if (r)
         return r;
     clear_outside(&plan->step[0], wave, &from, &to);
-    for (int c = 0; c < plan->info.channels; c++)
+    for (int c = 0; c < plan->step[0].channels; c++)
         inside.plane[c] = wave->plane[c] + (from - plan->step[0].low);
     r = hr__sound_read(s->decoder, (uint64_t)from, (uint64_t)(to - from), inside.plane, error);
     for (int i = 0; i < plan->count - 1 && !r; i++) {
@@ -291,7 +294,7 @@ static int run_steps(struct hr__sound_scratch *s, struct wave *wave, struct hr_e
 
 /* Makes the features of a waveform of one channel. */
 static int run_features(const struct hr_recipe *recipe, struct hr__sound_scratch *s,
-                        const struct wave *wave, float *out, struct hr_error *error)
+                        const struct hr__sound_wave *wave, float *out, struct hr_error *error)
 {
     const struct hr__mel *mel = recipe->mel;
     int columns = recipe->spec.width;
@@ -302,24 +305,41 @@ static int run_features(const struct hr_recipe *recipe, struct hr__sound_scratch
     return r;
 }
 
+/* Opens a file, or an item, which is planned as the file that it was made of. */
+static int open_sound(const struct hr_recipe *recipe, struct hr__sound_scratch *s,
+                      const struct hr_item *item, struct hr_error *error)
+{
+    int r = hr__form_is_waveform(item->form)
+                ? 0
+                : hr__sound_check_bytes(item->length, recipe->options.max_source_bytes, error);
+    if (!r)
+        r = hr__sound_open(s->decoder, item->bytes, item->length, &s->plan.info, error);
+    const struct hr__waveform_header *made = r ? NULL : hr__sound_waveform_header(s->decoder);
+    if (made) {
+        s->plan.info.rate = (int)made->source_rate;
+        s->plan.info.channels = made->source_channels;
+        s->plan.info.frames = made->source_frames;
+    }
+    return r;
+}
+
 int hr__sound_run(const struct hr_recipe *recipe, struct hr__sound_scratch **scratch,
                   const struct hr_item *item, const struct hr_draw_key *key, float *out,
                   struct hr_error *error)
 {
-    struct wave wave;
+    struct hr__sound_wave wave;
     int r = hr__sound_scratch_get(scratch, error);
     if (r)
         return r;
     struct hr__sound_scratch *s = *scratch;
-    r = hr__sound_check_bytes(item->length, recipe->options.max_source_bytes, error);
-    if (!r)
-        r = hr__sound_open(s->decoder, item->bytes, item->length, &s->plan.info, error);
+    r = open_sound(recipe, s, item, error);
+    const struct hr__waveform_header *made = r ? NULL : hr__sound_waveform_header(s->decoder);
     if (!r)
         r = plan_steps(recipe, s, key, error);
-    if (r)
-        return r;
-    trace_back(&s->plan);
-    r = run_steps(s, &wave, error);
+    if (!r && made)
+        r = hr__sound_skip_head(s, made, error);
+    if (!r)
+        r = hr__sound_run_plan(s, &wave, error);
     if (!r && recipe->mel)
         r = run_features(recipe, s, &wave, out, error);
     for (int c = 0; !r && !recipe->mel && c < s->plan.channels; c++)
@@ -360,12 +380,14 @@ void hr__sound_scratch_destroy(struct hr__sound_scratch **scratch)
     hr__free(s->waves[0].bytes);
     hr__free(s->waves[1].bytes);
     hr__free(s->work.bytes);
+    hr__free(s->item.bytes);
     hr__free(s);
 }
 
 size_t hr__sound_scratch_memory(const struct hr__sound_scratch *scratch)
 {
     return scratch ? sizeof *scratch + hr__sound_memory(scratch->decoder) + scratch->waves[0].size +
-                         scratch->waves[1].size + scratch->work.size
+                         scratch->waves[1].size + scratch->work.size + scratch->item.size +
+                         hr__resampler_memory(&scratch->resamplers)
                    : 0;
 }

@@ -10,6 +10,7 @@
 #ifndef HR_RECIPE_SOUND_H
 #define HR_RECIPE_SOUND_H
 
+#include "codec/format.h"
 #include "codec/sound.h"
 #include "recipe/operation.h"
 #include "recipe/scratch.h"
@@ -71,6 +72,7 @@ struct hr__sound_scratch {
     struct hr__sound_plan plan;
     struct hr__buffer waves[2]; /* planes of floats, used alternately */
     struct hr__buffer work;
+    struct hr__buffer item; /* the waveform made last */
     struct hr__resampler_cache resamplers;
 };
 
@@ -104,10 +106,16 @@ void hr__sound_append_cut(struct hr__sound_plan *plan, int64_t first, int64_t fr
 /* Cuts the pending window. Errors: -EBADMSG: the sound is shorter, and must not be padded. */
 int hr__sound_cut_now(struct hr__sound_plan *plan, struct hr_error *error);
 
+/* Appends the change from one rate to another, if they differ; plan->rate stays. Errors: -ENOMEM.
+ */
+int hr__sound_change_rate(struct hr__sound_scratch *scratch, int from, int to,
+                          struct hr_error *error);
+
 /* Returns the filter from one rate to another; from != to. Owned by the cache; the last
  * HR__RESAMPLERS that were asked for stay. Errors: -ENOMEM. */
 int hr__resampler_get(struct hr__resampler_cache *cache, int from, int to,
                       const struct hr__resampler **out, struct hr_error *error);
+size_t hr__resampler_memory(const struct hr__resampler_cache *cache);
 void hr__resampler_free_all(struct hr__resampler_cache *cache);
 
 /* Makes the tables of a mel spectrogram; the caller frees them. Errors: -ENOMEM. */
@@ -131,6 +139,29 @@ int hr__sound_recipe(struct hr_recipe *recipe, struct hr_error *error);
 int hr__sound_run(const struct hr_recipe *recipe, struct hr__sound_scratch **scratch,
                   const struct hr_item *item, const struct hr_draw_key *key, float *out,
                   struct hr_error *error);
+
+/* Planes of floats. */
+struct hr__sound_wave {
+    float *plane[HR_SOUND_MAX_CHANNELS];
+};
+
+/* Begins the plan of the file or item that is open, whose facts are in plan->info: no step yet. */
+void hr__sound_begin(struct hr__sound_plan *plan);
+
+/* Decodes what the plan's steps need and runs them. *wave has the plan's frames, in the scratch's
+ * memory. Errors: those of hr__sound_read; -ENOMEM. */
+int hr__sound_run_plan(struct hr__sound_scratch *scratch, struct hr__sound_wave *wave,
+                       struct hr_error *error);
+
+/* Leaves the steps out that were done when the open item was made. Errors: -EINVAL: it was made
+ * with another head than the recipe's; -EBADMSG: damaged. */
+int hr__sound_skip_head(struct hr__sound_scratch *scratch, const struct hr__waveform_header *item,
+                        struct hr_error *error);
+
+/* As hr_preparer_waveform. */
+int hr__sound_make_waveform(struct hr__sound_scratch *scratch, enum hr_form form,
+                            const struct hr_sound_head *head, const struct hr__encoded *file,
+                            struct hr_item *item, struct hr_error *error);
 
 int hr__sound_scratch_get(struct hr__sound_scratch **scratch, struct hr_error *error);
 void hr__sound_scratch_destroy(struct hr__sound_scratch **scratch);

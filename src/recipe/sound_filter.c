@@ -29,6 +29,16 @@ void hr__resampler_free_all(struct hr__resampler_cache *cache)
         free_resampler(&cache->table[i]);
 }
 
+size_t hr__resampler_memory(const struct hr__resampler_cache *cache)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < HR__RESAMPLERS; i++) {
+        const struct hr__resampler *r = &cache->table[i];
+        bytes += (size_t)r->to * (sizeof *r->first + (size_t)r->taps * sizeof *r->kernel);
+    }
+    return bytes;
+}
+
 /* The filter at t zero crossings from its middle. */
 static double tap(double t)
 {

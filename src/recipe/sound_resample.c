@@ -7,9 +7,10 @@
 #include <math.h>
 #include <string.h>
 
-/* Appends the change from one rate to another; plan->rate stays. */
-static int append(struct hr__sound_scratch *s, int from, int to, struct hr_error *error)
+int hr__sound_change_rate(struct hr__sound_scratch *scratch, int from, int to,
+                          struct hr_error *error)
 {
+    struct hr__sound_scratch *s = scratch;
     const struct hr__resampler *resampler;
     if (from == to)
         return 0;
@@ -61,7 +62,7 @@ static int plan_resample(const struct hr__bound *bound, struct hr__random *rando
         return hr__fail(error, -EBADMSG,
                         "the clip has %d Hz and Resample's orig_freq is %d; leave orig_freq out",
                         scratch->plan.rate, from);
-    int r = append(scratch, scratch->plan.rate, to, error);
+    int r = hr__sound_change_rate(scratch, scratch->plan.rate, to, error);
     scratch->plan.rate = to;
     return r ? r : hr__sound_cut_now(&scratch->plan, error);
 }
@@ -112,7 +113,7 @@ static int plan_speed(const struct hr__bound *bound, struct hr__random *random,
     uint64_t which = hr__random_below(random, (uint64_t)bound->operation.u.speed.count);
     int hundredths = (int)lround(bound->operation.u.speed.factors[which] * 100);
     int r = hr__sound_cut_now(&scratch->plan, error);
-    return r ? r : append(scratch, hundredths, 100, error);
+    return r ? r : hr__sound_change_rate(scratch, hundredths, 100, error);
 }
 
 static const struct hr__parameter speed_fields[] = {

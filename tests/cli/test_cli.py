@@ -131,6 +131,7 @@ Images of a class: mean 2.0, from 1 to 3
                 "unreadable": [],
                 "verify": {"checked": 4, "bad": []},
                 "index": None,
+                "sounds": None,
                 "ok": True,
             },
         )

@@ -4,11 +4,20 @@ import filecmp
 import json
 import os
 import re
+import struct
 import sys
 import tarfile
 import unittest
 
 from harness import EXE, CliCase, jpeg, png
+
+
+def wav(rate, channels, frames):
+    """A WAV file of 16 bits."""
+    data = b"".join((i * 37 % 2000).to_bytes(2, "little") * channels for i in range(frames))
+    head = struct.pack("<4sI4s4sIHHIIHH", b"RIFF", 36 + len(data), b"WAVE", b"fmt ", 16, 1, channels, rate,
+                       rate * channels * 2, channels * 2, 16)
+    return head + b"data" + struct.pack("<I", len(data)) + data
 
 
 class Pack(CliCase):
@@ -214,6 +223,54 @@ class Pack(CliCase):
         self.assertEqual((status, out), (3, ""))
         self.assertIn("annotation", err)
 
+    def test_sounds(self):
+        """A folder of sounds: scan, pack as files and as waveforms, verify, unpack."""
+        for i in range(4):
+            rate, channels = (8000, 2) if i % 2 else (16000, 1)
+            self.write(f"set/{'ab'[i // 2]}/{i}.wav", wav(rate, channels, rate * (i + 1)))
+        status, out, err = self.run_it("scan", "set", "--index", "none", "--json")
+        self.assertEqual((status, err), (0, ""))
+        sounds = json.loads(out)["sounds"]
+        self.assertEqual([sounds[k] for k in ("known", "seconds", "shortest", "median", "longest")], [4, 10, 1, 2, 4])
+        self.assertEqual(
+            sounds["kinds"],
+            [
+                {"format": "WAV", "rate": 8000, "channels": 2, "samples": 2, "seconds": 6},
+                {"format": "WAV", "rate": 16000, "channels": 1, "samples": 2, "seconds": 4},
+            ],
+        )
+        status, out, err = self.run_it("scan", "set", "--index", "none", "--verify")
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("4 sounds of a folder of sounds", out)
+        self.assertIn("Length: 10.00 s in all, median 2.00 s, from 1.00 s to 4.00 s", out)
+        self.assertRegex(out, r"WAV +8000 Hz  2 channels +2  50\.0 %  6\.00 s")
+        self.assertIn("Every sound was read and decoded", out)
+        files = self.pack("set", "files.hrpack")
+        self.assertEqual((files["forms"]["encoded"]["samples"], files["encoded"]["format"]), (4, 4))
+        waves = self.pack("set", "waves.hrpack", "--form", "waveform", "--rate", "8000", "--mono")
+        self.assertEqual((waves["forms"]["waveform"]["samples"], waves["mono"], waves["rate"]), (4, True, 8000))
+        status, out, err = self.run_it("pack", "--verify", "waves.hrpack")
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("after Mono(), Resample(new_freq=8000)", out)
+        self.assertIn("every sound decodes", out)
+        self.assertEqual(self.run_it("unpack", "waves.hrpack", "out")[0], 0)
+        status, out, err = self.run_it("scan", "out", "--index", "none", "--json")
+        self.assertEqual([k["rate"] for k in json.loads(out)["sounds"]["kinds"]], [8000])
+        self.assertTrue(os.path.exists(os.path.join(self.root, "out/a/0.wav.wav")))
+        self.assertEqual(self.run_it("unpack", "files.hrpack", "again")[0], 0)
+        self.assertEqual(self.read("again/b/3.wav"), self.read("set/b/3.wav"))
+        self.write("set/b/bad.mp3", b"")
+        status, out, err = self.run_it("scan", "set", "--index", "none")
+        self.assertEqual((status, err), (1, ""))
+        self.assertIn("bad.mp3: it is damaged or of a format that is not decoded", out)
+        for options, message in (
+            (("--form", "planes", "--rate", "8000"), "is of waveforms"),
+            (("--form", "waveform", "--rate", "100"), "--rate 100"),
+        ):
+            status, out, err = self.run_it("pack", "set", "no.hrpack", *options)
+            self.assertNotEqual(status, 0)
+            self.assertIn(message, err)
+
     def test_wrong_arguments(self):
         for args, message in (
             ([], "an argument is missing; usage: headrace pack SRC DST.hrpack [options]"),
@@ -224,7 +281,7 @@ class Pack(CliCase):
             (["a", "b", "--keypoints"], "--keypoints needs --coco"),
             (["a", "b", "--coco", "c", "--label", "d"],
              "--coco is for a folder of images, --label and --image are not"),
-            (["a", "b", "--form", "rgb"], "--form rgb: it must be one of coefficients|planes|indexed|encoded|auto"),
+            (["a", "b", "--form", "rgb"], "--form rgb: it must be one of coefficients|planes|indexed|encoded|waveform|waveform16|auto"),
             (["a", "b", "--max-growth", "0.5"], "--max-growth 0.5: it must be a number, 1 or more"),
             (["a", "b", "--max-growth", "1x"], "--max-growth 1x: it must be a number, 1 or more"),
         ):

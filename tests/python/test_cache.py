@@ -244,7 +244,7 @@ def test_refused_sizes(data, value, error, words):
 
 
 def test_refused_forms_and_epochs(data):
-    with pytest.raises(ValueError, match="'planes' or 'indexed', not 'pixels'"):
+    with pytest.raises(ValueError, match="'waveform' or 'waveform16', not 'pixels'"):
         DataLoader(data, cache="1GiB", cache_form="pixels")
     with pytest.raises(ValueError, match="epochs must be at least 1"):
         DataLoader(data, cache="1GiB", epochs=0)

@@ -117,7 +117,7 @@ def test_any_buffer_is_taken(files):
     assert headrace.form_of(np.frombuffer(item, dtype=np.uint8)) == "coefficients"
     with pytest.raises(TypeError):
         headrace.convert("text")
-    with pytest.raises(ValueError, match="encoded, indexed, coefficients or planes, not 'rgb'"):
+    with pytest.raises(ValueError, match="encoded, indexed, coefficients, planes, waveform or waveform16, not 'rgb'"):
         headrace.convert(files[0], "rgb")
 
 

@@ -12,6 +12,9 @@
 
 #include <cmocka.h>
 
+/* The forms of images are the first ones. */
+#define IMAGE_FORMS (HR_FORM_INDEXED + 1)
+
 /* Writes a file, which replaces an older one. */
 static inline void test_write(const char *path, const void *bytes, size_t length)
 {

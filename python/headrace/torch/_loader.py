@@ -139,9 +139,11 @@ class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
         cache_form: form of cached samples: ``"encoded"``: as the files; ``"indexed"``: the
             files with an index, which decode faster for about 2 % more bytes;
             ``"coefficients"``: decode several times faster for about a third more bytes;
-            ``"planes"``: faster still for three to six times the bytes; ``None`` or
-            ``"auto"``: the form in ``cache``, or else the best use of the budget by
-            measurement. Batches are the same.
+            ``"planes"``: faster still for three to six times the bytes; of sounds,
+            ``"waveform"``: what the recipe's leading Mono and Resample make of each;
+            ``"waveform16"``: the same as int16, so batches differ by up to 1.5e-5 of full
+            scale; ``None`` or ``"auto"``: the form in ``cache``, or else the best use of the
+            budget by measurement. Batches are the same otherwise.
         epochs: number of epochs of the run. If given, busy threads too convert cached
             samples to ``cache_form``, if the remaining epochs repay it; otherwise only idle
             threads do.
@@ -260,7 +262,10 @@ class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
         io_uring: bool = True,
         staging_bytes: int | None = None,
         cache: int | str | None = None,
-        cache_form: Literal["auto", "encoded", "indexed", "coefficients", "planes"] | None = None,
+        cache_form: Literal[
+            "auto", "encoded", "indexed", "coefficients", "planes", "waveform", "waveform16"
+        ]
+        | None = None,
         epochs: int | None = None,
         agent: str | os.PathLike[str] | None = None,
         stream: str | None = None,
@@ -517,8 +522,8 @@ class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
         Current state: ``slots``, ``slot_bytes``, ``staged_bytes``, ``ready_batches``,
         ``threads``, ``io_uring``, ``cache_bytes`` (size of the cached items),
         ``cache_source_bytes`` (size of the files that an epoch need not read any more),
-        ``cache_encoded``, ``cache_indexed``, ``cache_coefficients``, ``cache_planes`` (items
-        by form) and ``cache_waiting`` (items that wait for a conversion).
+        ``cache_encoded``, ``cache_indexed``, ``cache_coefficients``, ``cache_planes``,
+        ``cache_waveforms`` (items by form) and ``cache_waiting`` (items that wait for a conversion).
 
         Histograms ``fetch``, ``prepare`` (per sample) and ``wait`` (per batch): ``count``,
         ``sum_ns`` and ``buckets``; bucket i counts durations of 2^i to 2^(i+1) ns.

@@ -12,10 +12,9 @@
 
 /* How much memory an item is charged, in percent of its sample's bytes: its mean growth, plus some
  * room. Items that grow beyond it are kept encoded. */
-static const uint64_t charge_percents[HR_FORMS] = {[HR_FORM_ENCODED] = 100,
-                                                   [HR_FORM_INDEXED] = 120,
-                                                   [HR_FORM_COEFFICIENTS] = 160,
-                                                   [HR_FORM_PLANES] = 500};
+static const uint64_t charge_percents[HR_FORMS] = {
+    [HR_FORM_ENCODED] = 100, [HR_FORM_INDEXED] = 120,  [HR_FORM_COEFFICIENTS] = 160,
+    [HR_FORM_PLANES] = 500,  [HR_FORM_WAVEFORM] = 400, [HR_FORM_WAVEFORM16] = 200};
 
 struct hr__cluster *hr__cluster_ref(struct hr__cluster *cluster)
 {

@@ -145,6 +145,7 @@ static void join(struct hr_loader *l)
     for (int i = 0; i < h->thread_count; i++) {
         pthread_join(h->threads[i].id, NULL);
         hr_converter_destroy(&h->threads[i].converter);
+        hr_preparer_destroy(&h->threads[i].preparer);
     }
     if (h->has_dealer)
         pthread_join(h->dealer.id, NULL);

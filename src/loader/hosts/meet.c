@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "cluster/peer_item.h"
+#include "loader/caching.h"
 #include "loader/hosts/inside.h"
 
 #include <errno.h>
@@ -83,6 +84,9 @@ static void fill_inputs(struct inputs *in, const struct hr_loader *l,
         PLAN_VERSION);
     add(in, "the list of hosts, or a budget", "give all ranks the same text", "%s", hosts);
     add(in, "the form of items", NULL, "%s", hr_form_name((enum hr_form)cluster->hosts.form));
+    add(in, "the waveforms",
+        "begin all recipes with the same Mono and Resample, and install the same decoders",
+        "digest %016" PRIx64, hr__caching_variant(l, cluster->hosts.form));
     add(in, "the use of modification times", NULL, "mtime=%s",
         cluster->hosts.with_mtime ? "yes" : "no");
     add_dataset(in, cluster);
@@ -164,6 +168,8 @@ static int learn_sizes(const struct hr_loader *l, struct hr__cluster *cluster,
     cluster->digest.with_mtime = cluster->hosts.with_mtime;
     /* The keys of runs with another secret, or with none, must differ. */
     cluster->digest.dataset[0] ^= hr__secret_mark(hr__peers_secret(cluster->peers));
+    /* So must those of waveforms that were made otherwise. */
+    cluster->digest.dataset[0] ^= hr__caching_variant(l, cluster->hosts.form);
     if (r)
         return r;
     uint32_t *sizes = hr__alloc(HR__TAG_LOADER, cluster->samples, sizeof *sizes);

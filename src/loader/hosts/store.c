@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "loader/caching.h"
 #include "loader/hosts/inside.h"
 
 #include <errno.h>
@@ -223,13 +224,12 @@ static void convert(struct hr__thread *self, struct stores *g, size_t i, struct 
 {
     const struct hr__pending_store *store = g->stores[i];
     enum hr_form form = (enum hr_form)g->cluster->hosts.form;
+    const struct hr_item file = {store->bytes, store->length, HR_FORM_ENCODED};
     struct hr_item out;
     if (form == HR_FORM_ENCODED || item->form != HR_FORM_ENCODED)
         return;
-    if (!self->converter && hr_converter_create(&self->converter, NULL, NULL))
-        return;
     uint64_t start_ns = hr__thread_cpu_ns();
-    int r = hr_converter_run(self->converter, form, store->bytes, store->length, &out, NULL);
+    int r = hr__convert(self, form, &file, &out);
     hr__count(&hr__counters_here(self->loader)->conversion_ns, hr__thread_cpu_ns() - start_ns);
     if (r || out.length > store->length * g->cluster->charge_percent / 100)
         return;

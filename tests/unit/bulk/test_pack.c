@@ -21,7 +21,7 @@ static void batches_are_those_of_the_folder(void **state)
 {
     struct pack_bench b;
     bench_make(&b);
-    for (int form = HR_FORM_AUTO; form < HR_FORMS; form++) {
+    for (int form = HR_FORM_AUTO; form < IMAGE_FORMS; form++) {
         struct hr_dataset *packed;
         bench_pack(&b, "set.hrpack", form, 2);
         assert_int_equal(hr_dataset_open(&packed, bench_at(&b, "set.hrpack"), NULL, NULL), 0);
@@ -141,7 +141,7 @@ static void bad_samples_raise_or_are_kept(void **state)
     assert_int_equal(unlink(bench_at(&b, "set/cat/007.jpg")), 0);
     assert_int_equal(stat(bench_at(&b, "set/dog/030.jpg"), &st), 0);
     assert_int_equal(truncate(bench_at(&b, "set/dog/030.jpg"), st.st_size / 2), 0);
-    for (int form = HR_FORM_ENCODED; form < HR_FORMS; form++) {
+    for (int form = HR_FORM_ENCODED; form < IMAGE_FORMS; form++) {
         bench_options(&options, form, 2);
         options.overwrite = 1;
         options.notice = tell;

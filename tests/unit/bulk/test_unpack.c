@@ -50,7 +50,7 @@ static void unpacking_gives_the_images_back(void **state)
 {
     struct pack_bench b;
     bench_make(&b);
-    for (int form = HR_FORM_ENCODED; form < HR_FORMS; form++) {
+    for (int form = HR_FORM_ENCODED; form < IMAGE_FORMS; form++) {
         struct hr_pack_options options;
         struct hr_pack_result result = {.size = sizeof result};
         struct hr_dataset_options opening;

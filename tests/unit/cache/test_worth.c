@@ -204,7 +204,7 @@ static struct hr__worth photographs_with_index(double read_ns)
                                               [HR_FORM_COEFFICIENTS] = {110e3, 2.4e6, 1.34},
                                               [HR_FORM_PLANES] = {70e3, 1.8e6, 3.7}};
     struct hr__worth worth = {0};
-    for (int form = 0; form < HR_FORMS; form++) {
+    for (int form = 0; form < IMAGE_FORMS; form++) {
         put(&worth.prepare_ns[form], costs[form][0]);
         put(&worth.convert_ns[form], costs[form][1]);
         put(&worth.growth[form], costs[form][2]);
@@ -298,7 +298,7 @@ static double random_between(uint64_t *random, double from, double to)
 static double saved_ns(const struct hr__worth *worth, double budget, const int counts[HR_FORMS])
 {
     double saved = 0, weight = 0;
-    for (int form = 0; form < HR_FORMS; form++) {
+    for (int form = 0; form < IMAGE_FORMS; form++) {
         weight += counts[form] * worth->growth[form].value;
         saved += counts[form] * (worth->read_ns.value + worth->prepare_ns[0].value -
                                  worth->prepare_ns[form].value);
@@ -311,7 +311,7 @@ static double best_saved_ns(const struct hr__worth *worth, double budget)
     double best = 0;
     for (int all = 0; all < (FEW + 1) * (FEW + 1) * (FEW + 1) * (FEW + 1); all++) {
         int counts[HR_FORMS], rest = all, sum = 0;
-        for (int form = 0; form < HR_FORMS; form++, rest /= FEW + 1)
+        for (int form = 0; form < IMAGE_FORMS; form++, rest /= FEW + 1)
             sum += counts[form] = rest % (FEW + 1);
         double saved = sum <= FEW ? saved_ns(worth, budget, counts) : -1;
         best = saved > best ? saved : best;
@@ -352,7 +352,7 @@ static void test_against_all_choices(void **state)
         int counts[HR_FORMS] = {0};
         put(&worth.prepare_ns[0], 400e3);
         put(&worth.growth[0], 1);
-        for (int form = 1; form < HR_FORMS; form++) {
+        for (int form = 1; form < IMAGE_FORMS; form++) {
             put(&worth.prepare_ns[form], random_between(&random, 20e3, 430e3));
             put(&worth.growth[form], random_between(&random, least[form], most[form]));
         }
@@ -364,10 +364,10 @@ static void test_against_all_choices(void **state)
         double one = worth.read_ns.value + 400e3;
         if (saved < 0 || saved + one < best)
             fail_msg("world %d: saves %.0f us of at best %.0f", n, saved / 1e3, best / 1e3);
-        for (int form = 0; form < HR_FORMS; form++)
+        for (int form = 0; form < IMAGE_FORMS; form++)
             used[form] += counts[form] > 0;
     }
-    for (int form = 0; form < HR_FORMS; form++)
+    for (int form = 0; form < IMAGE_FORMS; form++)
         assert_true(used[form] > 100);
 }
 
@@ -484,7 +484,7 @@ static void fill(struct worth_model *m, size_t lag)
 static double epoch_ns(const struct worth_model *m, const double items[HR_FORMS])
 {
     double ns = 0, missing = COUNT;
-    for (int form = 0; form < HR_FORMS; form++) {
+    for (int form = 0; form < IMAGE_FORMS; form++) {
         double each = m->worth.prepare_ns[form].value;
         if (form && m->moment.uses_known && m->moment.uses != HR__WORTH_FOREVER)
             each += m->worth.convert_ns[form].value / (double)m->moment.uses;
@@ -500,8 +500,8 @@ static double best_ns(const struct worth_model *m)
 {
     const int steps = 200;
     double best = 1e300, mean = (double)m->total / COUNT;
-    for (int a = 0; a < HR_FORMS; a++) {
-        for (int b = 0; b < HR_FORMS; b++) {
+    for (int a = 0; a < IMAGE_FORMS; a++) {
+        for (int b = 0; b < IMAGE_FORMS; b++) {
             for (int n = 0; a != b && n <= steps; n++) {
                 double items[HR_FORMS] = {0};
                 items[a] = (double)n * COUNT / steps;
@@ -537,7 +537,7 @@ static void test_mixes(void **state)
     for (int k = 0; k < 5 * 3 * 5 * 3 * 12 * 3; k++) {
         int b = k % 12, g = k / 12 % 3, r = k / 36 % 5, u = k / 180 % 3, p = k / 540 % 5;
         m = (struct worth_model){.moment = {.uses_known = 1, .uses = uses[u]}};
-        for (int f = 0; f < HR_FORMS; f++) {
+        for (int f = 0; f < IMAGE_FORMS; f++) {
             m.growth[f] = growth[g][f];
             put(&m.worth.prepare_ns[f], prepare[p][f]);
             put(&m.worth.growth[f], m.growth[f]);
@@ -550,7 +550,7 @@ static void test_mixes(void **state)
         fill(&m, (size_t)(k / 2700) * 300);
         assert_true(m.settled + m.staged_bytes + m.reserved <= m.budget);
         double items[HR_FORMS];
-        for (int f = 0; f < HR_FORMS; f++)
+        for (int f = 0; f < IMAGE_FORMS; f++)
             items[f] = (double)m.items[f];
         double ns = epoch_ns(&m, items), best = best_ns(&m);
         worst = ns / best > worst ? ns / best : worst;

@@ -151,12 +151,25 @@ static void test_flac(void **state)
     assert_int_equal(info.frames, 12800);
     compare_windows(&s, 0);
     truncate_everywhere(s, 411);
-    /* Without its length, which the 36 low bits of bytes 21 to 25 hold, it is counted. */
+    /* Without its length, which the 36 low bits of bytes 21 to 25 hold, its last frame states it:
+     * nothing is decoded, so damage elsewhere is not found. */
     struct sound_bytes unknown = {s.bytes, s.length};
     s.bytes[21] &= 0xF0;
     memset(s.bytes + 22, 0, 4);
     assert_int_equal(opened(&unknown).frames, 12800);
     compare_windows(&unknown, 0);
+    s.bytes[s.length / 2] ^= 0x55;
+    assert_int_equal(opened(&unknown).frames, 12800);
+    s.bytes[s.length / 2] ^= 0x55;
+    /* A tag may follow it; a file that was cut off is refused. */
+    struct sound_bytes tagged = {calloc(1, s.length + 128), s.length + 128};
+    assert_non_null(tagged.bytes);
+    memcpy(tagged.bytes, s.bytes, s.length);
+    memcpy(tagged.bytes + s.length, "TAG", 3);
+    assert_int_equal(opened(&tagged).frames, 12800);
+    free(tagged.bytes);
+    unknown.length -= 700;
+    refused(&unknown, -EBADMSG, "damaged or ends");
     free(s.bytes);
     /* Damage is found in the frames that are read, and only there. */
     s = load("mono.flac");

@@ -229,7 +229,7 @@ static void states_and_versions(void **state)
     pack_seal(&f->image);
     refused(f, -EBADMSG, "what cannot be");
     s->state = HR__PACK_COMPLETE;
-    s->version = 4;
+    s->version = HR__PACK_VERSION + 1;
     pack_seal(&f->image);
     refused(f, -ENOTSUP, "version 4");
     s->version = 2;

@@ -157,7 +157,7 @@ static void test_everything_cached(void **state)
 {
     static const int threads[] = {1, 2, 5};
     uint64_t bytes = all_bytes();
-    for (int form = HR_FORM_AUTO; form < HR_FORMS; form++) {
+    for (int form = HR_FORM_AUTO; form < IMAGE_FORMS; form++) {
         for (int t = 0; t < 6; t++) {
             struct hr_loader_options options;
             cache_options(&options, PLENTY, form);
@@ -187,7 +187,7 @@ static void test_everything_cached(void **state)
 static void test_part_cached(void **state)
 {
     uint64_t bytes = all_bytes();
-    for (int form = HR_FORM_AUTO; form < HR_FORMS; form++) {
+    for (int form = HR_FORM_AUTO; form < IMAGE_FORMS; form++) {
         for (unsigned tenths = 1; tenths < 12; tenths += 3) {
             struct hr_loader_options options;
             cache_options(&options, bytes * tenths / 10, form);
@@ -223,7 +223,7 @@ static void slow_when_encoded(const void *bytes, size_t length)
 /* Idle workers convert everything, between epochs, too. */
 static void test_idle_workers_convert(void **state)
 {
-    for (int form = HR_FORM_COEFFICIENTS; form < HR_FORMS; form++) {
+    for (int form = HR_FORM_COEFFICIENTS; form < IMAGE_FORMS; form++) {
         struct hr_loader_options options;
         cache_options(&options, PLENTY, form);
         struct hr_loader *loader = fixture_loader(&fixture, &options);
@@ -400,7 +400,7 @@ static void test_bad_samples(void **state)
     fixture_spoil(&fixture, 40, NULL);
     for (size_t i = 50; i < 56; i++)
         cut(i, 60);
-    for (int form = HR_FORM_AUTO; form < HR_FORMS; form++) {
+    for (int form = HR_FORM_AUTO; form < IMAGE_FORMS; form++) {
         struct hr_loader_options options;
         cache_options(&options, PLENTY, form);
         options.on_error = HR_ON_ERROR_SKIP;

@@ -142,7 +142,7 @@ static void test_forms(void **state)
     struct hr_loader_stats s;
     world_make(&w, &fixture, 2, 2);
     uint64_t bytes = world_bytes(&w);
-    for (int form = HR_FORM_ENCODED + 1; form < HR_FORMS; form++) {
+    for (int form = HR_FORM_ENCODED + 1; form < IMAGE_FORMS; form++) {
         snprintf(w.rest, sizeof w.rest, "size=16MiB&form=%s", hr_form_name((enum hr_form)form));
         for (int i = 0; i < 2; i++) {
             memcached_kill(&w.servers[i], SIGKILL);

@@ -636,7 +636,7 @@ static void test_warm(void **state)
 {
     struct hr_cache_warm_report report;
     uint64_t bytes = all_bytes();
-    for (int f = HR_FORM_AUTO; f < HR_FORMS; f++) {
+    for (int f = HR_FORM_AUTO; f < IMAGE_FORMS; f++) {
         char spec[96];
         snprintf(spec, sizeof spec, "shm:warm%d?size=64MiB&form=%s", f + 1,
                  f == HR_FORM_AUTO ? "auto" : hr_form_name((enum hr_form)f));

@@ -7,6 +7,7 @@
 
 #include "recipe/sound.h"
 
+#include <headrace/form.h>
 #include <headrace/prepare.h>
 
 #define CLIP_MAX 300000
@@ -437,12 +438,180 @@ static void test_refusals(void **state)
     REFUSED("fixed length", mono, rate, w, op(HR_SPEED_PERTURBATION));
 }
 
+/* Makes an item of the file and copies it behind itself, so that the preparer may be used. */
+static struct hr_item item_of(size_t length, enum hr_form form, int mono, int rate)
+{
+    static uint8_t items[CLIP_MAX * 8 + 256];
+    const struct hr_sound_head head = {mono, rate};
+    struct hr_error error = {0};
+    struct hr_item item;
+    if (hr_preparer_waveform(preparer, form, &head, file, length, &item, &error))
+        fail_msg("%s", error.message);
+    assert_true(item.length <= sizeof items && item.form == form);
+    assert_int_equal(hr_form_of(item.bytes, item.length), form);
+    memcpy(items, item.bytes, item.length);
+    item.bytes = items;
+    return item;
+}
+
+/* Runs a recipe on the clip and on an item; the results are equal if the item suits. Returns the
+ * result of the run on the item. */
+static int compare(const struct hr_operation *list, size_t count, size_t length,
+                   const struct hr_item *item, const char *words)
+{
+    struct hr_recipe *recipe = sounds_of(list, count);
+    struct hr_error error = {0};
+    int r = 0;
+    for (uint64_t index = 0; index < 20 && !r; index++) {
+        struct hr_draw_key key = {3, 1, index};
+        size_t numbers = run_list(list, count, length, index, made);
+        assert_int_equal(hr_preparer_run(preparer, recipe, file, length, &key, made, NULL), 0);
+        r = hr_preparer_run(preparer, recipe, item->bytes, item->length, &key, other, &error);
+        if (!r)
+            assert_memory_equal(made, other, numbers * sizeof *made);
+    }
+    if (r && !(words && strstr(error.message, words)))
+        fail_msg("%s", error.message);
+    hr_recipe_unref(&recipe);
+    return r;
+}
+
+/* An item gives what its file gives, bit for bit, to each recipe that begins with its head. */
+static void test_waveforms(void **state)
+{
+    struct hr_operation w = window(HR_RANDOM_WINDOW, 0.5), mono = op(HR_MONO), speed, gain, two;
+    struct hr_operation to16 = to_rate(16000), mel = op(HR_LOG_MEL);
+    speed = op(HR_SPEED_PERTURBATION);
+    gain = op(HR_GAIN);
+    two = op(HR_CHANNELS);
+    two.u.channels.count = 2;
+    struct hr_operation features[] = {w, mono, to16, mel};
+    struct hr_operation later[] = {mono, to16, w, gain};
+    struct hr_operation fast[] = {mono, to16, speed, gain, cut(4000)};
+    struct hr_operation longer[] = {window(HR_RANDOM_WINDOW, 4), two, to16};
+    struct hr_operation mixed_last[] = {w, to16, mono};
+    struct hr_operation raw[] = {two, cut(5000)};
+    static const int rates[] = {44100, 16000, 8000};
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+        size_t length = make_clip(rates[i], 2, 70003);
+        struct hr_item item = item_of(length, HR_FORM_WAVEFORM, 1, 16000);
+        assert_int_equal(compare(features, 4, length, &item, NULL), 0);
+        assert_int_equal(compare(later, 4, length, &item, NULL), 0);
+        assert_int_equal(compare(fast, 5, length, &item, NULL), 0);
+        assert_int_equal(compare(longer, 3, length, &item, "after Mono()"), -EINVAL);
+        if (rates[i] != 16000)
+            assert_int_equal(compare(mixed_last, 3, length, &item,
+                                     "after Mono(), Resample(new_freq=16000), which the recipe"),
+                             -EINVAL);
+        item = item_of(length, HR_FORM_WAVEFORM, 0, 16000);
+        assert_int_equal(compare(longer, 3, length, &item, NULL), 0);
+        assert_int_equal(compare(mixed_last, 3, length, &item, NULL), 0);
+        if (rates[i] != 16000)
+            assert_int_equal(compare(features, 4, length, &item, "which the recipe"), -EINVAL);
+        /* The sound as it is suits all recipes. */
+        item = item_of(length, HR_FORM_WAVEFORM, 0, 0);
+        assert_int_equal(compare(features, 4, length, &item, NULL), 0);
+        assert_int_equal(compare(longer, 3, length, &item, NULL), 0);
+        assert_int_equal(compare(mixed_last, 3, length, &item, NULL), 0);
+        assert_int_equal(compare(raw, 2, length, &item, NULL), 0);
+    }
+    struct hr_sound_head head;
+    struct hr_recipe *recipe = sounds_of(features, 4);
+    assert_true(!hr_recipe_sound_head(recipe, &head) && head.mono && head.rate == 16000);
+    hr_recipe_unref(&recipe);
+    recipe = sounds_of(mixed_last, 3);
+    assert_true(!hr_recipe_sound_head(recipe, &head) && !head.mono && head.rate == 16000);
+    hr_recipe_unref(&recipe);
+}
+
+/* The memory of a preparer includes its filters. */
+static void test_memory(void **state)
+{
+    struct hr_operation first[] = {op(HR_MONO), to_rate(16000), cut(9000)};
+    struct hr_operation second[] = {op(HR_MONO), to_rate(44100), cut(900)};
+    hr_preparer_destroy(&preparer);
+    assert_int_equal(hr_preparer_create(&preparer, NULL), 0);
+    run_list(first, 3, make_clip(44100, 1, 30000), 0, made);
+    size_t before = hr_preparer_memory(preparer), length = make_clip(48000, 1, 1000);
+    run_list(second, 3, length, 0, made);
+    size_t filter = 147 * (16 * sizeof(float) + sizeof(int64_t));
+    assert_int_equal(hr_preparer_memory(preparer) - before, filter);
+    run_list(second, 3, length, 0, made);
+    assert_int_equal(hr_preparer_memory(preparer) - before, filter);
+}
+
+/* int16 is as near as stated, also of a sound that exceeds full scale; a WAV file of an item has
+ * its samples; no damage of a header goes unnoticed. */
+static void test_waveform_items(void **state)
+{
+    size_t length = make_clip(16000, 2, 20001);
+    struct hr_sound_info info;
+    struct hr_error error = {0};
+    struct hr_converter *converter;
+    struct hr_item wav, item = item_of(length, HR_FORM_WAVEFORM16, 0, 0);
+    for (int louder = 0; louder < 2; louder++) {
+        double most = louder ? 1.53e-5 * 4 : 1.53e-5, scale = louder ? 5 : 1;
+        for (uint8_t *at = file + 44; louder && at < file + length; at += 4) {
+            float v;
+            memcpy(&v, at, 4);
+            v *= (float)scale;
+            memcpy(at, &v, 4);
+        }
+        item = item_of(length, HR_FORM_WAVEFORM16, 0, 0);
+        assert_int_equal(item.length, 64 + 2 * 20001 * 2 + 64);
+        assert_int_equal(hr_preparer_sound_info(preparer, item.bytes, item.length, &info, &error),
+                         0);
+        assert_true(info.format == HR_SOUND_WAV && info.rate == 16000 && info.channels == 2 &&
+                    info.frames == 20001);
+        assert_int_equal(
+            hr_preparer_sound_decode(preparer, item.bytes, item.length, 100, 19901, made, &error),
+            0);
+        for (int i = 0; i < 19901; i++)
+            assert_true(fabs(made[i] - clip[0][i + 100] * scale) < most &&
+                        fabs(made[19901 + i] - clip[1][i + 100] * scale) < most);
+    }
+    length = make_clip(16000, 2, 20001);
+    item = item_of(length, HR_FORM_WAVEFORM, 0, 0);
+    assert_int_equal(hr_converter_create(&converter, NULL, &error), 0);
+    assert_int_equal(hr_converter_restore(converter, item.bytes, item.length, &wav, &error), 0);
+    assert_int_equal(
+        hr_preparer_sound_decode(preparer, wav.bytes, wav.length, 0, 20001, made, &error), 0);
+    assert_memory_equal(made, clip[0], 20001 * sizeof *made);
+    assert_memory_equal(made + 20001, clip[1], 20001 * sizeof *made);
+    assert_int_equal(hr_converter_run(converter, HR_FORM_WAVEFORM, file, length, &wav, &error),
+                     -ENOTSUP);
+    hr_converter_destroy(&converter);
+    uint8_t *bytes = (uint8_t *)(uintptr_t)item.bytes;
+    assert_int_equal(hr_preparer_sound_info(preparer, bytes, item.length - 1, &info, &error),
+                     -EBADMSG);
+    for (int i = 4; i < 64; i++) {
+        int was = bytes[i];
+        bytes[i] ^= 0x40;
+        int r = hr_preparer_sound_info(preparer, bytes, item.length, &info, &error);
+        /* A source of other frames or rate is found when a recipe is planned. */
+        int is_source = i == 6 || (i >= 8 && i < 16) || (i >= 32 && i < 40);
+        if (!r && !is_source)
+            fail_msg("byte %d", i);
+        bytes[i] = (uint8_t)was;
+    }
+    bytes[32] ^= 1;
+    struct hr_recipe *recipe =
+        sounds_of((struct hr_operation[]){op(HR_MONO), to_rate(8000), cut(100)}, 3);
+    struct hr_draw_key key = {0};
+    assert_int_equal(hr_preparer_run(preparer, recipe, bytes, item.length, &key, made, &error),
+                     -EBADMSG);
+    assert_non_null(strstr(error.message, "damaged item"));
+    hr_recipe_unref(&recipe);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resample), cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_cuts),     cmocka_unit_test(test_channels),
-        cmocka_unit_test(test_log_mel),  cmocka_unit_test(test_kernels),
-        cmocka_unit_test(test_features), cmocka_unit_test(test_refusals)};
+        cmocka_unit_test(test_resample),      cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_cuts),          cmocka_unit_test(test_channels),
+        cmocka_unit_test(test_log_mel),       cmocka_unit_test(test_kernels),
+        cmocka_unit_test(test_features),      cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_memory),        cmocka_unit_test(test_waveforms),
+        cmocka_unit_test(test_waveform_items)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -306,7 +306,7 @@ static void views_are_watched(void **state)
     json_t *record = record_of(watch);
     assert_true(has_note(record, "writes into its batches"));
     const json_t *forms = json_object_get(json_object_get(record, "headrace"), "forms");
-    assert_int_equal(json_array_size(forms), HR_FORMS);
+    assert_int_equal(json_array_size(forms), IMAGE_FORMS);
     json_decref(record);
     hr_stalls_watch_close(&watch);
     hr_loader_destroy(&loader);
@@ -384,7 +384,7 @@ static void check_alone(const json_t *record)
         assert_true(number(form, "cpu_s") > 1e-6 && number(form, "cpu_s") < 0.1);
         assert_true(number(form, "bytes") > 100);
     }
-    assert_int_equal(i, HR_FORMS);
+    assert_int_equal(i, IMAGE_FORMS);
 }
 
 static void a_whole_run_is_recorded(void **state)
