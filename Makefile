@@ -13,7 +13,7 @@ DEMO_ARGS ?=
 PYTHON ?= python3
 WHEELS ?= x86_64 sdist
 VERSION ?=
-DEMO_SAMPLES := 900
+FIRST_SAMPLES := 900
 
 venv := $(abspath $(VENV))
 build := $(abspath $(BUILD))
@@ -33,7 +33,7 @@ export DATA := $(data)
 export CACHE_FILES := $(if $(filter /%,$(CACHE_FILES)),$(CACHE_FILES),$(CURDIR)/$(CACHE_FILES))
 export HOST_FILES := $(if $(filter /%,$(HOST_FILES)),$(HOST_FILES),$(CURDIR)/$(HOST_FILES))
 
-.PHONY: help setup build package samples demo-samples demo-steps cache-files host-files music demo test \
+.PHONY: help setup build package samples first-samples demo-steps cache-files host-files music demo test \
         test-long docs install uninstall wheels try-wheels dist deb release clean
 
 help:
@@ -76,29 +76,29 @@ $(package): $(sources)
 package: setup
 	@$(MAKE) -s --no-print-directory $(package)
 
-# 4,200 photographs, which tests and benchmarks use.
+# 4,200 photographs, which benchmarks use.
 samples: setup
 	@if [ '$(DATA)' = '$(CURDIR)/data/sample' ]; then $(python) tools/make_samples.py; \
 	elif [ ! -d '$(DATA)' ]; then echo 'DATA=$(DATA) is not a folder' >&2; exit 2; fi
 
-# The first of them, which are enough to look at the loaders.
-demo-samples: setup
+# The first of them, which are enough for the demonstration and the tests.
+first-samples: setup
 	@if [ '$(DATA)' = '$(CURDIR)/data/sample' ]; then \
-	    $(python) tools/make_samples.py --count $(DEMO_SAMPLES); \
+	    $(python) tools/make_samples.py --count $(FIRST_SAMPLES); \
 	elif [ ! -d '$(DATA)' ]; then echo 'DATA=$(DATA) is not a folder' >&2; exit 2; fi
 
 demo-steps:
-	@PACKAGE='$(package)' DEMO_SAMPLES=$(DEMO_SAMPLES) SAMPLES='$(CURDIR)/data/sample' \
+	@PACKAGE='$(package)' DEMO_SAMPLES=$(FIRST_SAMPLES) SAMPLES='$(CURDIR)/data/sample' \
 	    SETUP_SYSTEM=$(SETUP_SYSTEM) tools/demo_steps.sh
 
-demo: demo-steps package demo-samples
+demo: demo-steps package first-samples
 	@$(python) tools/demo.py --data '$(DATA)' --command $(venv)/bin/headrace \
 	    --json $(build)/demo.json $(DEMO_ARGS)
 
-test: build package samples
+test: build package first-samples
 	@$(python) tools/run_tests.py --build $(build)
 
-test-long: build package samples
+test-long: build package first-samples
 	@$(python) tools/run_tests.py --build $(build) --long
 
 # 4 GiB, in CACHE_FILES.

@@ -364,6 +364,12 @@ static void put_waiting_jobs(FILE *out, const json_t *waiting, size_t columns)
 
 /* ---- loaders of this user's processes ---- */
 
+/* Returns whether Python's code makes the samples. */
+static int is_python(const json_t *loader)
+{
+    return !strcmp(string(loader, "prepared_by", ""), "python");
+}
+
 /* Returns a text on what slows the loader down; NULL if the interval does not show it. */
 static const char *slow_side_of(const json_t *loader)
 {
@@ -378,17 +384,35 @@ static const char *slow_side_of(const json_t *loader)
         return "storage is the slow side: threads wait for bytes";
     if (strcmp(reason, "prepare") != 0)
         return NULL;
+    if (is_python(loader))
+        return "Python's code is the slow side: explain() of the loader shows its cost";
     return top_number(loader, "busy_threads") / top_number(loader, "threads") >= MUCH
                ? "preparation is the slow side: the threads are busy"
                : "training waits, and the threads are not busy: other work may have the cores";
+}
+
+static void put_cost(FILE *out, const json_t *loader)
+{
+    char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER], d[TEXT_NUMBER];
+    double threads = top_number(loader, "threads");
+    const char *busy = percent(d, top_number(loader, "busy_threads") / threads);
+    duration(b, top_number(loader, "prepare_per_sample_s"));
+    if (!is_python(loader) && threads > 0)
+        fprintf(out, "    a sample: fetch %s, prepare %s   %s thread%s, busy with it: %s\n",
+                duration(a, top_number(loader, "fetch_per_sample_s")), b, whole(c, threads),
+                plural(threads), busy);
+    else if (is_python(loader) && threads > 0)
+        fprintf(out, "    a sample: %s in Python   %s process%s, busy with it: %s\n", b,
+                whole(c, threads), threads == 1 ? "" : "es", busy);
+    else if (is_python(loader))
+        fprintf(out, "    a sample: %s in Python, in the training process\n", b);
 }
 
 static void put_loader(FILE *out, const json_t *loader, size_t columns)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER], d[TEXT_NUMBER], e[TEXT_NUMBER];
     char f[TEXT_NUMBER], g[TEXT_NUMBER];
-    double threads = top_number(loader, "threads"), bad = top_number(loader, "bad_samples");
-    double cached = top_number(loader, "cache_bytes");
+    double bad = top_number(loader, "bad_samples"), cached = top_number(loader, "cache_bytes");
     const char *slow = slow_side_of(loader);
     int is_running = json_is_true(json_object_get(loader, "running"));
     fprintf(out, "\n%cprocess %.0f   ", MARK, top_number(loader, "pid"));
@@ -406,11 +430,8 @@ static void put_loader(FILE *out, const json_t *loader, size_t columns)
             megabytes(g, top_number(loader, "read_bytes_per_s")));
     fprintf(out, "%7s", percent(a, top_number(loader, "hit_share")));
     fputs(is_running ? "\n" : "  between epochs\n", out);
-    if (isfinite(top_number(loader, "prepare_per_sample_s")) && threads > 0)
-        fprintf(out, "    a sample: fetch %s, prepare %s   %s thread%s, busy with it: %s\n",
-                duration(a, top_number(loader, "fetch_per_sample_s")),
-                duration(b, top_number(loader, "prepare_per_sample_s")), whole(c, threads),
-                plural(threads), percent(d, top_number(loader, "busy_threads") / threads));
+    if (isfinite(top_number(loader, "prepare_per_sample_s")))
+        put_cost(out, loader);
     if (!strcmp(string(loader, "prepared_by", ""), "agent"))
         fputs("    its agent prepares the batches\n", out);
     else if (slow && is_running)

@@ -4,12 +4,13 @@
 Tests mostly wait, so all parts run in parallel: the C and command tests in Meson, those of tools and
 examples in pytest, and those of the Python package in several processes that one pytest forks and
 that split its files (pytest_share.py). More of these start when the C tests have ended. Each part
-writes its record to BUILD: meson-logs/testlog.json, pytest-tools.xml and pytest.xml. With --long only the package's tests marked `long` run, with the record
-pytest-long.xml. The output of pytest goes to a log beside the record, and is printed if a test
-failed. Tests marked `measures` (a mark in pytest, a suite in Meson) measure real training, which
-other tests disturb: if one fails, it runs once more after everything else has ended, and the
-summary names it. The exit status is 0 only
-if no other test failed and each part ran at least one.
+writes its record to BUILD: meson-logs/testlog.json, pytest-tools.xml and pytest.xml. With --long
+only the package's tests marked `long` run, with the record pytest-long.xml; with --package only its
+other tests, of the package that is installed, and BUILD may be empty. The output of pytest goes to a
+log beside the record, and is printed if a test failed. Tests marked `measures` (a mark in pytest, a
+suite in Meson) measure real training, which other tests disturb: if one fails, it runs once more
+after everything else has ended, and the summary names it. The exit status is 0 only if no other test
+failed and each part ran at least one.
 """
 
 import argparse
@@ -264,6 +265,8 @@ def main():
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)),
                         help="processes of the C tests, and of the Python package's")
     parser.add_argument("--long", action="store_true", help="the tests of the package that are marked `long`, alone")
+    parser.add_argument("--package", action="store_true",
+                        help="the tests of the installed package alone, without the build folder's")
     parser.add_argument("--c-tests", nargs="+", default=[], metavar="NAME",
                         help="these C and command tests alone, in the build folder of a sanitizer")
     arguments = parser.parse_args()
@@ -277,16 +280,17 @@ def main():
     parts, lines, good = [], [], True
     with tempfile.TemporaryDirectory() as claims:
         try:
-            if not arguments.long:
+            is_whole = not arguments.long and not arguments.package
+            if is_whole:
                 parts.append(start_meson(build, jobs, *arguments.c_tests))
             if not arguments.c_tests:
                 python = PythonTests(build, environment, claims, arguments.long)
                 parts.append(python)
                 python.join(jobs)
-                if not arguments.long:
+                if is_whole:
                     parts.append(start_tools(build, environment))
                     parts[0].wait()
-                if python.has_files_left():
+                if not arguments.package and python.has_files_left():
                     python.join(jobs)
             for part in parts:
                 part.wait()

@@ -29,13 +29,15 @@ ca-certificates zlib1g-dev libjpeg-dev libspng-dev libpng-dev libwebp-dev liburi
 libjansson-dev libarchive-dev libcmocka-dev libmicrohttpd-dev libmemcached-dev memcached
 libflac-dev libmpg123-dev libvorbis-dev
 iproute2 libjs-chart.js"
-packages_dev="clang clang-format libclang-rt-dev ccache"
+# libsndfile1 and espeak-ng make the sound files of tests and of examples/train_audio.py.
+packages_dev="clang clang-format libclang-rt-dev ccache libsndfile1 espeak-ng"
 # For tools/arm-check, which is left out without them.
 packages_arm="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 python_packages="numpy pillow meson ninja meson-python pytest"
 # The frameworks that tests and bench-scripts run; where they are absent those tests skip.
 frameworks="accelerate==1.15.0 lightning==2.6.6 transformers==5.23.0 webdataset==1.0.2
-datasets==5.2.0 lmdb==3.0.0 nvidia-dali-cuda130==2.4.0 huggingface-hub==2.4.0 safetensors==0.8.0"
+datasets==5.2.0 lmdb==3.0.0 nvidia-dali-cuda130==2.4.0 huggingface-hub==2.4.0 safetensors==0.8.0
+soundfile==0.14.0"
 # Without its dependencies: it would bring a torch for its torchvision.
 frameworks_alone="timm==1.0.31"
 

@@ -23,7 +23,7 @@ FORMATS = {
     "ogg": 0x200000 | 0x0060,
     "opus": 0x200000 | 0x0064,
 }
-WRITE = 0x20
+READ, WRITE = 0x10, 0x20
 SET_BITRATE_MODE, SET_COMPRESSION_LEVEL = 0x1305, 0x1301
 BITRATE_MODES = {"constant": 0, "average": 1, "variable": 2}
 
@@ -49,6 +49,8 @@ def sndfile():
     found.sf_open.argtypes = [ctypes.c_char_p, ctypes.c_int, ctypes.POINTER(_Info)]
     found.sf_writef_float.restype = ctypes.c_int64
     found.sf_writef_float.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
+    found.sf_readf_float.restype = ctypes.c_int64
+    found.sf_readf_float.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
     found.sf_command.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_int]
     found.sf_close.argtypes = [ctypes.c_void_p]
     found.sf_strerror.restype = ctypes.c_char_p
@@ -56,18 +58,31 @@ def sndfile():
     return found
 
 
-def write(path, samples, rate, mode="constant", level=None):
-    """Writes float samples (channels, frames) in the format of the path's extension.
+def read(path):
+    """Returns float samples (channels, frames) and the rate."""
+    found, info = sndfile(), _Info()
+    file = found.sf_open(str(path).encode(), READ, ctypes.byref(info))
+    if not file:
+        raise RuntimeError(f"{path}: {found.sf_strerror(None).decode()}")
+    rows = numpy.empty((info.frames, info.channels), numpy.float32)
+    count = found.sf_readf_float(file, rows.ctypes.data, len(rows))
+    found.sf_close(file)
+    return rows[:count].T, info.samplerate
+
+
+def write(path, samples, rate, mode="constant", level=None, *, kind=None):
+    """Writes float samples (channels, frames).
 
     Args:
         mode: of the bit rate of MP3.
         level: 0 (best) to 1 (smallest).
+        kind: one of SF_FORMAT_*; by default that of the path's extension.
     """
     found = sndfile()
     if found is None:
         raise RuntimeError("libsndfile is missing (apt-get install libsndfile1)")
     rows = numpy.ascontiguousarray(numpy.atleast_2d(samples).T, dtype=numpy.float32)
-    kind = FORMATS[Path(path).suffix[1:]]
+    kind = kind or FORMATS[Path(path).suffix[1:]]
     info = _Info(samplerate=rate, channels=rows.shape[1], format=kind)
     file = found.sf_open(str(path).encode(), WRITE, ctypes.byref(info))
     if not file:

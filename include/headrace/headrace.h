@@ -12,7 +12,9 @@
 #include <headrace/dataset.h>
 #include <headrace/form.h>
 #include <headrace/loader.h>
+#include <headrace/masks.h>
 #include <headrace/memory.h>
+#include <headrace/meter.h>
 #include <headrace/order.h>
 #include <headrace/pack.h>
 #include <headrace/prepare.h>

@@ -263,18 +263,18 @@ struct hr_field {
     int64_t
         shape[5]; /* the first `dims` are used; the first is the number of samples, or of rows */
     void *data;   /* elements without gaps */
-    const int64_t *extents; /* NULL: each sample fills its place, as always in this version.
-                               Otherwise how much of it is used: dims - 1 numbers for each sample;
-                               the rest is zero */
+    const int64_t *extents; /* NULL: each sample fills its place. Otherwise (the recipe's option
+                               `padded`) how much of it is used: dims - 1 numbers for each sample;
+                               the rest is zero, and 255 in masks */
     const int64_t *offsets; /* NULL: one value for each sample. Otherwise sample i has the rows
                                offsets[i] to offsets[i + 1] - 1 */
 };
 
 /*
- * Describes field `i` of a batch, from 0: "images" (further views: "images_1", ...), "labels",
- * "indices", then the columns of the dataset's rows (headrace/rows.h), one of which may take the
- * place of "labels". The pointers are valid until the last release. Errors: -ERANGE: there are
- * fewer fields.
+ * Describes field `i` of a batch, from 0: "images" (further views: "images_1", ...), "masks" of a
+ * dataset that has them (headrace/masks.h), "labels", "indices", then the columns of the dataset's
+ * rows (headrace/rows.h), one of which may take the place of "labels". The pointers are valid until
+ * the last release. Errors: -ERANGE: there are fewer fields.
  */
 HR_API HR_NODISCARD int hr_batch_field(const struct hr_batch *batch, size_t i,
                                        struct hr_field *field);

@@ -125,6 +125,11 @@ HR_API HR_NODISCARD int hr_preparer_item_parts(const struct hr_preparer *prepare
  * or 8; 1 is exact. Others than 1 only if the recipe allows it (hr_recipe_options.inexact). */
 HR_API int hr_preparer_scale(const struct hr_preparer *preparer);
 
+/* Gets the shape of the last result of hr_preparer_run (of the first view), and returns its number
+ * of dimensions. With a recipe that is `padded` it may be smaller than the tensor. */
+HR_API size_t hr_preparer_extents(const struct hr_preparer *preparer,
+                                  int64_t extents[HR_TENSOR_MAX_DIMS]);
+
 /* Memory that the preparer holds, in bytes. */
 HR_API size_t hr_preparer_memory(const struct hr_preparer *preparer);
 

@@ -407,6 +407,13 @@ struct hr_recipe_options {
                      shrinks the crop at least that much on both axes; docs/pixels.md has the
                      distance. Needs a Resize or RandomResizedCrop with antialias */
     uint64_t max_source_bytes; /* of sounds: largest file; default 64 MiB */
+    int padded; /* 0 (default): refuse recipes whose results differ in size. Non-zero: accept them.
+                   A tensor then has the largest size; a result lies at its upper left, with zeros
+                   on its right and below, and hr_preparer_extents or a batch's field says its size.
+                   Of images, without views */
+    int max_height, max_width; /* with padded: the largest result, both or none. A larger one is a
+                                  bad sample. 0 (default): as large as the operations can make it,
+                                  which a max_size limits */
 };
 
 /* Sets the defaults of a struct of `size` bytes, of any version. Meant for bindings
@@ -422,7 +429,7 @@ static inline void hr_recipe_options_default(struct hr_recipe_options *options)
  * Makes a recipe of `count` operations, at most 32, which are copied. Without a
  * ToDtype the output is uint8. On success *out holds one reference.
  * Errors: -EINVAL names the operation, its position and the remedy (the final size
- * is not fixed, Normalize on uint8, a negative size, ...).
+ * is not fixed, or with `padded` not limited, Normalize on uint8, a negative size, ...).
  */
 HR_API HR_NODISCARD int hr_recipe_create(struct hr_recipe **out,
                                          const struct hr_operation *operations, size_t count,
@@ -437,8 +444,8 @@ HR_API HR_NODISCARD int hr_recipe_create(struct hr_recipe **out,
  * image is decoded once for all of them, and each gives a tensor of its own. `views` are recipes
  * without views, equal in all options; the new recipe copies them, and one may be given several
  * times. The first view draws its parameters as it would alone, every other one differently.
- * Errors: -EINVAL: options differ, a recipe has views itself or allows scaled decoding, or there
- * are none or too many; -ENOMEM.
+ * Errors: -EINVAL: options differ, a recipe has views itself, allows scaled decoding or is padded,
+ * or there are none or too many; -ENOMEM.
  */
 HR_API HR_NODISCARD int hr_recipe_create_views(struct hr_recipe **out,
                                                struct hr_recipe *const *views, size_t count,
@@ -469,7 +476,7 @@ struct hr_tensor_spec {
     int64_t shape[HR_TENSOR_MAX_DIMS]; /* the first `dims` count; the others are 0 */
 };
 
-/* Of the first view. */
+/* Of the first view. With the option `padded`: of the largest result. */
 HR_API void hr_recipe_output(const struct hr_recipe *recipe, struct hr_tensor_spec *spec);
 
 /* Of view `view`, less than hr_recipe_views. */

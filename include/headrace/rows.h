@@ -44,15 +44,15 @@ struct hr_column {
  * Makes a dataset of the samples of `parent` with a table of `count` columns. Sample i has the rows
  * offsets[i] to offsets[i + 1] - 1; there is one offset more than there are samples, and the first
  * is 0. data[c] holds the values of column c without gaps: for each row, or for each sample if the
- * column has the role HR_COLUMN_SAMPLE. Copies everything, and holds a reference to the parent. A
- * subset of the new dataset has its samples' rows. A column named "labels" takes the place of the
- * dataset's own labels in batches.
+ * column has the role HR_COLUMN_SAMPLE. Copies everything, and holds a reference to the parent,
+ * whose own rows are replaced. A subset of the new dataset has its samples' rows. A column named
+ * "labels" takes the place of the dataset's own labels in batches.
  *
  * Errors: -EINVAL names the column, or the sample and row: no or a reserved name ("images",
- * "indices"), a name that is given twice, a type or shape that does not suit the role, offsets that
- * decrease, two columns with boxes or with points, a box or point that is not finite, a box whose
- * x2 or y2 is less than its x1 or y1; or the parent has rows already; -ENOTSUP: a produced dataset;
- * -EFBIG: more than 256 MiB of rows of one sample; -ENOMEM.
+ * "images_1" and so on, "indices"), a name that is given twice, a type or shape that does not suit
+ * the role, offsets that decrease, two columns with boxes or with points, a box or point that is
+ * not finite, a box whose x2 or y2 is less than its x1 or y1; -ENOTSUP: a produced dataset; -EFBIG:
+ * more than 256 MiB of rows of one sample; -ENOMEM.
  */
 HR_API HR_NODISCARD int hr_dataset_with_rows(struct hr_dataset **out, struct hr_dataset *parent,
                                              const struct hr_column *columns, size_t count,
@@ -82,6 +82,9 @@ struct hr_sample {
     size_t index;
     const void *bytes;
     size_t length;
+    const void *mask; /* of a dataset with masks (headrace/masks.h): the mask's bytes; NULL: prepare
+                         the image alone */
+    size_t mask_length;
 };
 
 /* Where a prepared sample goes. */
@@ -90,6 +93,7 @@ struct hr_sample_room {
     void *const *columns; /* of each column: room for hr_dataset_most_rows values, or for one if it
                              has the role HR_COLUMN_SAMPLE; unused without rows */
     size_t *rows;         /* set to the number of rows that are left */
+    uint8_t *mask;        /* height x width; unused without masks */
 };
 
 /* Runs `recipe` on one sample as hr_preparer_run_views does, and on its rows. Errors: also those

@@ -78,6 +78,42 @@ static PyObject *batch_integers(PyObject *object, void *closure)
     return core_array_new(core_state_of(object), memory, data, CORE_INT64, 1, &count);
 }
 
+/* The masks, or None. */
+static PyObject *batch_masks(PyObject *object, void *closure)
+{
+    struct batch *self = (struct batch *)object;
+    struct hr_field field;
+    for (size_t i = 0; !hr_batch_field(self->handle, i, &field); i++) {
+        if (strcmp(field.name, "masks") != 0)
+            continue;
+        struct core_memory *memory = core_memory_of_batch(self->handle);
+        if (!memory)
+            return PyErr_NoMemory();
+        const Py_ssize_t shape[3] = {(Py_ssize_t)field.shape[0], (Py_ssize_t)field.shape[1],
+                                     (Py_ssize_t)field.shape[2]};
+        return core_array_new(core_state_of(object), memory, field.data, CORE_UINT8, 3, shape);
+    }
+    Py_RETURN_NONE;
+}
+
+/* How much of each sample's place its image takes, or None. */
+static PyObject *batch_extents(PyObject *object, void *closure)
+{
+    struct batch *self = (struct batch *)object;
+    struct hr_field field;
+    int r = hr_batch_field(self->handle, 0, &field);
+    if (r || !field.extents)
+        Py_RETURN_NONE;
+    const Py_ssize_t shape[2] = {(Py_ssize_t)self->view.count, field.dims - 1};
+    size_t bytes = (size_t)(shape[0] * shape[1]) * sizeof *field.extents;
+    void *data;
+    struct core_memory *memory = core_memory_of_block(bytes, &data);
+    if (!memory)
+        return PyErr_NoMemory();
+    memcpy(data, field.extents, bytes);
+    return core_array_new(core_state_of(object), memory, data, CORE_INT64, 2, shape);
+}
+
 static PyObject *batch_rows(PyObject *object, void *closure)
 {
     return core_batch_rows(core_state_of(object), ((struct batch *)object)->handle);
@@ -125,6 +161,12 @@ static PyGetSetDef batch_getset[] = {
     {"indices", batch_integers, NULL,
      PyDoc_STR("Array of int64, a copy: the samples really used, stand-ins for bad ones too."),
      (void *)(uintptr_t)1},
+    {"masks", batch_masks, NULL,
+     PyDoc_STR("Array of uint8: (samples, height, width). None: the dataset has no masks."), NULL},
+    {"extents", batch_extents, NULL,
+     PyDoc_STR("Array of int64, a copy: the shape of each sample, whose place in `images` has the\n"
+               "largest shape and zeros elsewhere. None: samples fill their places."),
+     NULL},
     {"rows", batch_rows, NULL,
      PyDoc_STR(
          "The columns of the dataset's rows: ([(name, array, has_rows), ...], offsets), all\n"

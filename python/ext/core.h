@@ -41,6 +41,7 @@ struct core_state {
     PyTypeObject *cache_value_type;
     PyTypeObject *stalls_schedule_type;
     PyTypeObject *storage_hold_type;
+    PyTypeObject *meter_type;
     PyTypeObject *memory_recorder_type;
     PyTypeObject *stalls_type;
     PyObject *sample_error;         /* headrace.SampleError */
@@ -272,6 +273,7 @@ PyObject *core_memory_compare(PyObject *module, PyObject *sequence);
 PyObject *core_memory_import(PyObject *module, PyObject *args);
 
 extern PyType_Spec core_storage_hold_spec;
+extern PyType_Spec core_meter_spec;
 extern PyType_Spec core_stalls_spec;
 
 #endif

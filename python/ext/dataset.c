@@ -486,6 +486,27 @@ static Py_ssize_t dataset_length(PyObject *object)
 
 #define KEYWORDS(f) (PyCFunction)(void (*)(void)) f, METH_VARARGS | METH_KEYWORDS
 
+static PyObject *dataset_with_masks(PyObject *object, PyObject *masks)
+{
+    struct core_state *state = core_state_of(object);
+    struct hr_dataset *handle = NULL;
+    struct hr_error error = {0};
+    if (!PyObject_TypeCheck(masks, state->dataset_type))
+        return PyErr_Format(PyExc_TypeError, "masks must be a Dataset, not %R", masks);
+    int r = hr_dataset_with_masks(&handle, core_dataset_handle(object), core_dataset_handle(masks),
+                                  &error);
+    return r ? core_raise(state, r, &error, NULL) : core_dataset_wrap(state, handle);
+}
+
+/* The masks as a dataset, or None. */
+static PyObject *dataset_masks(PyObject *object, void *closure)
+{
+    const struct hr_dataset *masks = hr_dataset_masks(core_dataset_handle(object));
+    if (!masks)
+        Py_RETURN_NONE;
+    return core_dataset_wrap(core_state_of(object), hr_dataset_ref((struct hr_dataset *)masks));
+}
+
 static PyMethodDef dataset_methods[] = {
     {"open_folder", (PyCFunction)(void (*)(void))dataset_open_folder,
      METH_CLASS | METH_VARARGS | METH_KEYWORDS,
@@ -527,6 +548,9 @@ static PyMethodDef dataset_methods[] = {
      PyDoc_STR(
          "with_rows(columns, offsets)\n--\n\nThe same samples with rows. columns: (name, dtype, "
          "role, shape of a value, buffer); offsets: int64 buffer.")},
+    {"with_masks", dataset_with_masks, METH_O,
+     PyDoc_STR("with_masks(masks)\n--\n\nThe same samples; the mask of each is that of `masks`, a "
+               "Dataset.")},
     {"columns", core_dataset_columns, METH_NOARGS,
      PyDoc_STR("columns()\n--\n\n[(name, dtype, role, shape of a value), ...] of the rows.")},
     {"rows", core_dataset_rows, METH_O,
@@ -553,6 +577,7 @@ static PyMethodDef dataset_methods[] = {
 };
 
 static PyGetSetDef dataset_getset[] = {
+    {"masks", dataset_masks, NULL, PyDoc_STR("The masks, a Dataset, or None."), NULL},
     {"root", dataset_root, NULL, PyDoc_STR("The directory as given, or ''."), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -91,6 +91,7 @@ static int module_exec(PyObject *module)
         add_type(module, &core_producer_spec, &state->producer_type) < 0 ||
         add_type(module, &core_stalls_schedule_spec, &state->stalls_schedule_type) < 0 ||
         add_type(module, &core_storage_hold_spec, &state->storage_hold_type) < 0 ||
+        add_type(module, &core_meter_spec, &state->meter_type) < 0 ||
         add_type(module, &core_memory_recorder_spec, &state->memory_recorder_type) < 0 ||
         add_type(module, &core_stalls_spec, &state->stalls_type) < 0 || add_forms(module) < 0 ||
         add_phases(module) < 0)
@@ -123,6 +124,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->producer_type);
     Py_VISIT(state->stalls_schedule_type);
     Py_VISIT(state->storage_hold_type);
+    Py_VISIT(state->meter_type);
     Py_VISIT(state->memory_recorder_type);
     Py_VISIT(state->stalls_type);
     Py_VISIT(state->sample_error);
@@ -147,6 +149,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->producer_type);
     Py_CLEAR(state->stalls_schedule_type);
     Py_CLEAR(state->storage_hold_type);
+    Py_CLEAR(state->meter_type);
     Py_CLEAR(state->memory_recorder_type);
     Py_CLEAR(state->stalls_type);
     Py_CLEAR(state->sample_error);

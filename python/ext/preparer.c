@@ -205,9 +205,18 @@ static PyObject *run_sample(struct preparer *self, const struct hr_recipe *recip
     int r = -1;
     if (core_columns_make(&columns, sample->dataset) < 0)
         return NULL;
-    if (make_outputs(&outputs, recipe, self->pool) == 0 &&
+    struct core_memory *mask_memory = NULL;
+    void *mask = NULL;
+    struct hr_tensor_spec spec;
+    hr_recipe_output(recipe, &spec);
+    if (hr_dataset_masks(sample->dataset)) {
+        mask_memory = core_memory_of_block((size_t)spec.height * (size_t)spec.width, &mask);
+        if (!mask_memory)
+            r = -ENOMEM;
+    }
+    if (r != -ENOMEM && make_outputs(&outputs, recipe, self->pool) == 0 &&
         core_enter(&self->busy, "Preparer") == 0) {
-        const struct hr_sample_room room = {outputs.out, columns.data, &rows};
+        const struct hr_sample_room room = {outputs.out, columns.data, &rows, mask};
         Py_BEGIN_ALLOW_THREADS
             r = hr_preparer_run_sample(self->handle, recipe, sample, key, &room, &error);
         Py_END_ALLOW_THREADS
@@ -216,9 +225,16 @@ static PyObject *run_sample(struct preparer *self, const struct hr_recipe *recip
     if (r) {
         free_outputs(&outputs);
         core_columns_free(&columns);
+        if (mask_memory)
+            core_memory_unref(mask_memory);
         return core_raise(state, r, &error, NULL);
     }
     PyObject *dict = core_columns_wrap(state, &columns, sample->dataset, rows);
+    const Py_ssize_t shape[2] = {spec.height, spec.width};
+    if (mask_memory &&
+        (!dict || core_put(dict, "masks",
+                           core_array_new(state, mask_memory, mask, CORE_UINT8, 2, shape)) < 0))
+        Py_CLEAR(dict);
     PyObject *images = wrap_outputs(state, &outputs, recipe);
     PyObject *result = dict && images ? PyTuple_Pack(2, images, dict) : NULL;
     Py_XDECREF(images);
@@ -228,21 +244,28 @@ static PyObject *run_sample(struct preparer *self, const struct hr_recipe *recip
 
 static PyObject *preparer_run(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"recipe", "data", "seed", "epoch", "index", "dataset", NULL};
+    static char *names[] = {"recipe", "data", "seed", "epoch", "index", "dataset", "mask", NULL};
     struct preparer *self = (struct preparer *)object;
     struct core_state *state = core_state_of(object);
     PyObject *of, *dataset = NULL;
     Py_buffer view;
+    Py_buffer mask = {0};
     unsigned long long seed = 0, epoch = 0, index = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!y*|KKKO!", names, state->recipe_type, &of,
-                                     &view, &seed, &epoch, &index, state->dataset_type, &dataset))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!y*|KKKO!y*", names, state->recipe_type, &of,
+                                     &view, &seed, &epoch, &index, state->dataset_type, &dataset,
+                                     &mask))
         return NULL;
     if (dataset) {
-        const struct hr_sample sample = {core_dataset_handle(dataset), index, view.buf,
-                                         (size_t)view.len};
+        const struct hr_sample sample = {core_dataset_handle(dataset),
+                                         index,
+                                         view.buf,
+                                         (size_t)view.len,
+                                         mask.buf,
+                                         (size_t)mask.len};
         const struct hr_draw_key sample_key = {seed, epoch, index};
         PyObject *result = run_sample(self, core_recipe_handle(of), &sample, &sample_key);
         PyBuffer_Release(&view);
+        PyBuffer_Release(&mask);
         return result;
     }
     const struct hr_recipe *recipe = core_recipe_handle(of);

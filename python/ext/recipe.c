@@ -127,16 +127,19 @@ PyObject *core_recipe_wrap(struct core_state *state, struct hr_recipe *handle)
 
 static PyObject *recipe_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"operations", "layout", "apply_exif_orientation", "max_pixels",
-                            "damaged",    "exact",  "max_source_bytes",       NULL};
+    static char *names[] = {"operations",       "layout",  "apply_exif_orientation",
+                            "max_pixels",       "damaged", "exact",
+                            "max_source_bytes", "padded",  "max_height",
+                            "max_width",        NULL};
     struct hr_recipe_options options;
     hr_recipe_options_default(&options);
     PyObject *list;
     int layout = HR_NCHW, damaged = HR_DAMAGED_REFUSE, exact = 1;
     unsigned long long max_pixels = options.max_pixels, max_source = options.max_source_bytes;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|$ipKipK", names, &PyList_Type, &list,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|$ipKipKpii", names, &PyList_Type, &list,
                                      &layout, &options.apply_exif_orientation, &max_pixels,
-                                     &damaged, &exact, &max_source))
+                                     &damaged, &exact, &max_source, &options.padded,
+                                     &options.max_height, &options.max_width))
         return NULL;
     options.layout = (enum hr_layout)layout;
     options.max_pixels = max_pixels;
@@ -243,9 +246,9 @@ static PyGetSetDef recipe_getset[] = {
 
 static PyType_Slot recipe_slots[] = {
     {Py_tp_doc,
-     (void *)PyDoc_STR(
-         "Recipe(operations, *, layout=0, apply_exif_orientation=False,\n"
-         "max_pixels=178956970, damaged=0, exact=True)\n--\n\nA checked list of operations.")},
+     (void *)PyDoc_STR("Recipe(operations, *, layout=0, apply_exif_orientation=False,\n"
+                       "max_pixels=178956970, damaged=0, exact=True, padded=False,\n"
+                       "max_height=0, max_width=0)\n--\n\nA checked list of operations.")},
     {Py_tp_new, recipe_new},
     {Py_tp_dealloc, recipe_dealloc},
     {Py_tp_methods, recipe_methods},

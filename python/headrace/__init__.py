@@ -35,6 +35,7 @@ from .detection import CocoDetection, OpenImagesDetection, VOCDetection, YoloDet
 from .forms import Converter, convert, form_of, restore
 from .packs import pack, pack_info, unpack, verify_pack
 from .prepare import Preparer
+from .segmentation import SegmentationFolder, VOCSegmentation
 from .stalls import watch
 
 __version__: str = _core.version
@@ -55,9 +56,11 @@ __all__ = [
     "ParquetDataset",
     "Preparer",
     "SampleError",
+    "SegmentationFolder",
     "TarDataset",
     "TooManyBadSamples",
     "VOCDetection",
+    "VOCSegmentation",
     "YoloDetection",
     "agent_status",
     "convert",

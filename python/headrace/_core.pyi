@@ -45,6 +45,7 @@ class _PackInfo(TypedDict):
     bytes: int
     continued: int
     bad_count: int
+    rows_bytes: int
     samples_of_form: list[int]
     bytes_of_form: list[int]
     samples_kept: list[int]
@@ -117,6 +118,18 @@ class StorageHold:
     def close(self) -> None: ...
     def __enter__(self) -> StorageHold: ...
     def __exit__(self, *exception: object) -> None: ...
+
+class Meter:
+    """The status of a loader in Python, for headrace top and Prometheus. It is shown until
+    :meth:`end`, or until the Meter is freed. See docs/metrics.md for ``metrics`` and the keys of a
+    status."""
+
+    def __new__(cls, metrics: str | None, rank: int, local_world_size: int) -> Meter: ...
+    number: Final[int]
+    @classmethod
+    def check(cls, metrics: str, /) -> None: ...
+    def publish(self, status: str, /) -> None: ...
+    def end(self) -> None: ...
 
 class MemoryRecorder:
     """Records allocations, frees and uses of memory blocks; see :mod:`headrace.memory`."""
@@ -212,6 +225,8 @@ class Batch:
     number: Final[int]
     padding: Final[int]
     replaced: Final[int]
+    masks: Final[Array | None]
+    extents: Final[Any]  # an Array of int64, or None: samples fill their places
     rows: Final[tuple[list[tuple[str, Array, bool]], Array | None]]
     mix: Final[float]
     def __len__(self) -> int: ...
@@ -268,6 +283,8 @@ class Dataset:
         offsets: Buffer,
         /,
     ) -> Dataset: ...
+    def with_masks(self, masks: Dataset, /) -> Dataset: ...
+    masks: Final[Dataset | None]
     def columns(self) -> list[tuple[str, str, str, tuple[int, ...]]]: ...
     def rows(self, index: int) -> dict[str, Array]: ...
     def path(self, index: int) -> str: ...
@@ -296,6 +313,9 @@ class Recipe:
         damaged: int = 0,
         exact: bool = True,
         max_source_bytes: int = 67108864,
+        padded: bool = False,
+        max_height: int = 0,
+        max_width: int = 0,
     ) -> Recipe: ...
     @classmethod
     def of_views(cls, recipes: tuple[Recipe, ...], /) -> Recipe: ...
@@ -332,6 +352,7 @@ class Preparer:
         epoch: int = 0,
         index: int = 0,
         dataset: Dataset = ...,
+        mask: Buffer = ...,
     ) -> Any: ...  # an Array, or a tuple of them; with a dataset: that, and a dict of Arrays
     def sound_info(self, data: Buffer, /) -> _SoundInfo: ...
     def sound_decode(self, data: Buffer, first: int, count: int, channels: int, /) -> Array: ...

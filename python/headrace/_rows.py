@@ -37,6 +37,7 @@ def columns_of(
     offsets = array.array("q", [0])
     parts: dict[str, list[Any]] = {name: [] for name in names}
     are_rows: dict[str, bool] = {}
+    have_type: set[str] = set()
     for i, one in enumerate(rows):
         if not isinstance(one, Mapping) or set(one) != set(names):
             raise ValueError(
@@ -50,13 +51,17 @@ def columns_of(
                     f"{name!r} of sample {i} is a number and others are lists, or the reverse"
                 )
             parts[name].append(value)
+            if value.size or hasattr(one[name], "dtype"):
+                have_type.add(name)
             if value.ndim and count is not None and len(value) != count:
                 raise ValueError(
                     f"sample {i} has {count} rows by one key and {len(value)} by {name!r}"
                 )
             count = len(value) if value.ndim else count
         offsets.append(offsets[-1] + (count or 0))
-    columns = [_column(numpy, name, parts[name], are_rows[name]) for name in names]
+    columns = [
+        _column(numpy, name, parts[name], are_rows[name], name in have_type) for name in names
+    ]
     return columns, offsets
 
 
@@ -64,10 +69,14 @@ def _array(value: Any, name: str, sample: int) -> Any:
     import numpy
 
     own = not hasattr(value, "dtype")
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()  # a tensor, of which only the numbers are wanted
     try:
         out = numpy.asarray(value)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name!r} of sample {sample}: {error}") from None
+    if own and not out.size:
+        return out.astype(numpy.bool_)  # of no type: it takes any other's
     if own and out.dtype == numpy.float64:
         return out.astype(numpy.float32)  # as torch takes Python's floats
     if str(out.dtype) not in _TYPES:
@@ -77,8 +86,9 @@ def _array(value: Any, name: str, sample: int) -> Any:
     return out
 
 
-def _column(numpy: Any, name: str, values: list[Any], has_rows: bool) -> _Column:
-    """Returns the column of one array for each sample. An empty list has no type of its own."""
+def _column(numpy: Any, name: str, values: list[Any], has_rows: bool, has_type: bool) -> _Column:
+    """Returns the column of one array for each sample. Empty ones count if all are: an empty list
+    has no type of its own, an empty array has one."""
     typed = [value for value in values if value.size] or values
     dtype = numpy.result_type(*{value.dtype for value in typed})
     shape = typed[0].shape[1:] if has_rows else ()
@@ -86,8 +96,13 @@ def _column(numpy: Any, name: str, values: list[Any], has_rows: bool) -> _Column
         dtype, shape = numpy.dtype("float32"), (4,)
     elif name == _POINTS:
         dtype = numpy.dtype("float32")
-    elif name == "labels" and not typed[0].size:
+    elif name == "labels" and not has_type:
         dtype = numpy.dtype("int64")  # no sample has a row
+    elif not has_type and has_rows:
+        raise ValueError(
+            f"no sample has a value of {name!r}, so its type is not known: give empty arrays of "
+            "that type, such as numpy.zeros(0, numpy.int64)"
+        )
     for i, value in enumerate(values):
         if has_rows and value.size and value.shape[1:] != shape:
             raise ValueError(
@@ -180,5 +195,6 @@ def refuse_tail(dataset: _core.Dataset) -> None:
 
 
 def moves(dataset: _core.Dataset) -> list[str]:
-    """Returns the names of columns that transforms have to move with the pixels."""
-    return [name for name, _, role, _ in dataset.columns() if role in ("box", "points")]
+    """Returns the names of what transforms have to move with the pixels."""
+    moved = [name for name, _, role, _ in dataset.columns() if role in ("box", "points")]
+    return moved if dataset.masks is None else ["masks"]

@@ -100,6 +100,7 @@ class _ImageDataset:
     _dataset: _core.Dataset
     transform: Any
     target_transform: Any = None
+    _rows_are_given = True  # False: opening the dataset again finds its rows
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -109,6 +110,7 @@ class _ImageDataset:
         """Reads and decodes one sample on the calling thread; returns (image, label).
 
         With rows the label is a dict of NumPy arrays, by column; boxes are moved with the pixels.
+        With masks it is the mask, uint8, (height, width).
 
         The image is a NumPy array, or a :class:`headrace.Array` for bfloat16, which NumPy lacks.
         With a transform it is the transform's result, (3, height, width), or what its last part
@@ -150,9 +152,11 @@ class _ImageDataset:
             local.transform = self.transform
         label: Any = self._dataset.label(index)
         has_rows = bool(self._dataset.columns())
+        if self._dataset.masks is not None and local.pipeline is None:
+            return self._with_mask(local, data, index)
         if local.pipeline is not None:
+            _rows.refuse_tail(self._dataset)
             if has_rows:
-                _rows.refuse_tail(self._dataset)
                 label = _rows.target_of(self._dataset, index)
             head = local.pipeline.run_head(data, drawn_seed(), 0, index)
             return local.pipeline.run_tail(head), label
@@ -169,6 +173,27 @@ class _ImageDataset:
         else:
             row = local.preparer.run(local.recipe, data, seed, 0, index)
         return row if row.dtype == "bfloat16" else numpy.asarray(row), label
+
+    def _with_mask(self, local: threading.local, data: bytes, index: int) -> tuple[Any, Any]:
+        """Returns the image and its mask."""
+        import numpy
+
+        recipe, masks = local.recipe, self._dataset.masks
+        if recipe is None:  # all pixels
+            info = local.preparer.info(data)
+            size = (info["height"], info["width"])
+            recipe = _transforms.make_recipe(_transforms.Identity(), padded=True, max_size=size)
+        row, found = local.preparer.run(
+            recipe,
+            data,
+            drawn_seed() if local.is_random else 0,
+            0,
+            index,
+            dataset=self._dataset,
+            mask=masks.read(index),  # type: ignore[union-attr]
+        )
+        mask = numpy.asarray(found["masks"])
+        return row if row.dtype == "bfloat16" else numpy.asarray(row), mask
 
     def _decode(self, preparer: _core.Preparer, data: bytes) -> Any:
         """Returns a whole sample, without a transform."""
@@ -197,7 +222,8 @@ class _ImageDataset:
         return self._dataset.sample_bytes(_position(index, len(self)))
 
     def with_rows(self, rows: Iterable[Mapping[str, Any]]) -> Self:
-        """Returns a copy of this dataset whose samples have rows beside their images.
+        """Returns a copy of this dataset whose samples have rows beside their images, in place of
+        those that they had.
 
         A DataLoader then yields ``(images, targets)``: ``targets[i]`` is a dict of tensors.
 
@@ -216,6 +242,22 @@ class _ImageDataset:
         out.__dict__.update(self.__dict__)
         out.__dict__.pop("_local", None)
         out._dataset = _rows.with_rows(self._dataset, rows)
+        out._rows_are_given = True
+        return out
+
+    def with_masks(self, masks: Iterable[str | os.PathLike[str]]) -> Self:
+        """Returns a copy of this dataset whose images have masks of class indices.
+
+        A DataLoader then yields ``(images, masks)``, masks uint8 of shape (samples, height, width).
+
+        Args:
+            masks: the path of a PNG file for each image, of a palette or of greys, as large as the
+                image. Transforms move it with the pixels; what padding adds to it becomes 255.
+        """
+        out = object.__new__(type(self))
+        out.__dict__.update(self.__dict__)
+        out.__dict__.pop("_local", None)
+        out._dataset = self._dataset.with_masks(_of_masks(masks))
         return out
 
     def verify(self, threads: int = 0) -> list[BadSample]:
@@ -230,13 +272,23 @@ class _ImageDataset:
         state = self.__dict__.copy()
         state.pop("_dataset", None)
         state.pop("_local", None)
-        table = _rows.table_of(self._dataset)
+        masks = self._dataset.masks
+        if masks is not None:
+            return {**state, "_masks": [masks.path(i) for i in range(len(masks))]}
+        table = _rows.table_of(self._dataset) if self._rows_are_given else None
         return state if table is None else {**state, "_table": table}
 
     def _adopt(self, dataset: _core.Dataset) -> None:
-        """Takes a dataset that was opened again, and its rows."""
+        """Takes a dataset that was opened again, and its rows or masks."""
         table = self.__dict__.pop("_table", None)
+        masks = self.__dict__.pop("_masks", None)
+        if masks is not None:
+            dataset = dataset.with_masks(_of_masks(masks))
         self._dataset = dataset if table is None else dataset.with_rows(*table)
+
+
+def _of_masks(paths: Iterable[str | os.PathLike[str]]) -> _core.Dataset:
+    return dataset_of_pairs([(path, 0) for path in paths])
 
 
 class _Opened(_ImageDataset):
@@ -245,6 +297,7 @@ class _Opened(_ImageDataset):
     classes: list[str]
     class_to_idx: dict[str, int]
     _has = "changed"  # verb for the error if unpickling finds a different dataset
+    _rows_are_given = False
 
     def _opened(self) -> _core.Dataset:
         raise NotImplementedError
@@ -375,9 +428,10 @@ class ImageList(_ImageDataset):
         source: a list file, one sample per line, ``path label`` (paths relative to
             the file), or an iterable of (path, label). Labels are whole numbers, or all are
             numbers, vectors or matrices of one shape: NumPy arrays, tensors or lists. With
-            ``rows`` paths are enough.
+            ``rows`` or ``masks`` paths are enough.
         transform: as of :class:`ImageFolder`.
         rows: as of :meth:`with_rows`.
+        masks: as of :meth:`with_masks`.
 
     Raises:
         ValueError: a line or entry is not a path and a label; those of :meth:`with_rows`.
@@ -392,14 +446,17 @@ class ImageList(_ImageDataset):
         transform: Any = None,
         *,
         rows: Iterable[Mapping[str, Any]] | None = None,
+        masks: Iterable[str | os.PathLike[str]] | None = None,
     ) -> None:
         self.transform = _checked_transform(transform)
         if isinstance(source, (str, bytes, os.PathLike)):
             self._dataset = _core.Dataset.open_list(source)
         else:
-            if rows is not None:
+            if rows is not None or masks is not None:
                 source = [(one, 0) if isinstance(one, (str, os.PathLike)) else one for one in source]
             self._dataset = _list_of_pairs(source)
+        if masks is not None:
+            self._dataset = self._dataset.with_masks(_of_masks(masks))
         if rows is not None:
             self._dataset = _rows.with_rows(self._dataset, rows)
 

@@ -18,9 +18,14 @@ size_t hr_dtype_bytes(enum hr_dtype dtype)
     return (size_t)dtype < sizeof bytes ? bytes[dtype] : 0;
 }
 
+/* "images", "images_1", ...: the images of views. */
 static int is_reserved(const char *name)
 {
-    return !strcmp(name, "images") || !strcmp(name, "indices");
+    static const char images[] = "images";
+    if (strncmp(name, images, sizeof images - 1))
+        return !strcmp(name, "indices");
+    const char *rest = name + sizeof images - 1;
+    return !*rest || (*rest == '_' && rest[1] && !rest[1 + strspn(rest + 1, "0123456789")]);
 }
 
 static int check_name(const struct hr_column *columns, size_t c, struct hr_error *error)
@@ -151,4 +156,18 @@ void hr__row_record_write(const struct hr__sample_rows *in, const uint32_t *kept
         else if (rows)
             memcpy(to, from, rows * bytes);
     }
+}
+
+int hr__row_record_copy(const struct hr__rows_layout *layout, struct hr__row_record *to,
+                        const struct hr__row_record *from)
+{
+    uint64_t rows = __atomic_load_n(&from->rows, __ATOMIC_RELAXED);
+    if (rows > layout->most)
+        return -EPROTO;
+    to->rows = rows;
+    for (size_t c = 0; c < layout->count; c++) {
+        size_t at = layout->offset[c], values = hr__column_has_rows(layout, c) ? (size_t)rows : 1;
+        memcpy((char *)to + at, (const char *)from + at, values * layout->value_bytes[c]);
+    }
+    return 0;
 }

@@ -63,4 +63,9 @@ int hr__rows_layout(struct hr__rows_layout *out, const struct hr_column *columns
 void hr__row_record_write(const struct hr__sample_rows *in, const uint32_t *kept, size_t rows,
                           const void *const *moved, struct hr__row_record *record);
 
+/* Copies the used part of a record that another process may be writing. Returns 0; -EPROTO: it has
+ * more rows than any sample. */
+int hr__row_record_copy(const struct hr__rows_layout *layout, struct hr__row_record *to,
+                        const struct hr__row_record *from);
+
 #endif

@@ -3,26 +3,17 @@
  *
  * MCUs are decoded in order, from the first one on, because each begins where the one before it
  * ends. In the rows of MCUs that the region needs, blocks of its columns are decoded to
- * coefficients, BATCH at a time before the first is transformed: by then the narrow stores of the
- * coefficients have left the store queue.
+ * coefficients, HR__BASELINE_BATCH at a time before the first is transformed: by then the
+ * narrow stores of the coefficients have left the store queue.
  */
-#include "codec/baseline.h"
+#include "codec/baseline_state.h"
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/round.h"
-#include "codec/block_pack.h"
-#include "codec/block_symbols.h"
-#include "codec/coefficients.h"
 #include "codec/indexed.h"
-#include "codec/inverse_dct.h"
-#include "codec/mcu_skip.h"
-#include "codec/scan_reader.h"
-#include "codec/strips.h"
 
 #include <errno.h>
-
-#define BATCH 16
 
 /* Bytes of a skipped part of the scan: of fewer, a guess takes longer than it saves. */
 #define LEAST_GUESSED 2048
@@ -30,63 +21,18 @@
 /* Bytes of a row to load in advance. */
 #define PREFETCH_MOST 8192
 
-_Static_assert(HR__SEGMENT_SLACK >= HR__MCU_BYTES_MOST + 2 * sizeof(uint64_t),
-               "loads behind an MCU");
-/* DC coefficients are from -2048 to 2047. */
-#define DC_BIAS 2048
-#define DC_BITS 12
-
-/* Components are numbered from 0; tables are those of the file. */
-enum { COMPONENTS = 3, TABLES = 4 };
-
 #define END_OF_IMAGE  0xD9
 #define FIRST_RESTART 0xD0
 
-/* A block of each MCU, and where its samples go in the row of MCUs that is decoded. */
-struct mcu_block {
-    struct hr__block_codes codes;
-    int component, x, y; /* its place in the MCU, in blocks */
-    int flat;            /* only its DC coefficient is needed */
-    uint32_t first, end; /* MCUs whose block is needed */
-    uint8_t *out;        /* samples of the first one */
-    unsigned step;       /* bytes to the next one's */
-};
-
-/* A block that waits to be transformed. */
-struct waiting_block {
-    uint8_t *out;
-    int component, flat; /* flat: all of it is the DC coefficient */
-};
-
-struct hr__baseline {
-    struct hr__dc_table dc[TABLES];
-    struct hr__ac_table ac[TABLES];
-    struct hr__strips strips;
-    const struct hr__inverse_dct_group *transform;
-    /* of the image: */
-    struct hr__ycc_shape shape;
-    struct hr__block_limits limits[COMPONENTS];
-    struct mcu_block block[HR__MCU_BLOCKS_MOST];
-    int components, blocks;
-    uint32_t mcu_h, mcu_v; /* sides of an MCU in blocks of the finest component */
-    int failure;           /* in converting a strip */
-    struct hr_error *error;
-    uint32_t mcus_x, mcus_y;
-    struct hr__scan_grid grid;       /* of points */
-    uint32_t rows_at_once;           /* rows of MCUs that libjpeg decodes together */
-    uint32_t restart, until_restart; /* MCUs between restart markers, 0: none; MCUs to the next */
-    int next_restart;                /* its number, 0..7 */
-    int level[COMPONENTS];           /* the last DC coefficients */
-    const uint8_t *scan;             /* its first byte */
-    uint8_t *point;                  /* where the next point goes; NULL: none are noted */
-    uint32_t point_x;                /* the MCU that it is at in the row; UINT32_MAX: none */
-    struct hr__scan_reader reader;
-    struct hr__mcu_skip skip;
-    int waiting;
-    struct waiting_block wait[BATCH];
-    /* natural order, zero where nothing waits; one more block for what is stored past the last */
-    int16_t coefficient[BATCH + 1][64] __attribute__((aligned(64)));
-};
+static const struct hr__mcu_kernels *mcu_kernels(enum hr__isa isa)
+{
+#ifdef __x86_64__
+    if (isa >= HR__ISA_AVX2)
+        return &hr__mcu_kernels_bmi2;
+#endif
+    (void)isa;
+    return &hr__mcu_kernels_plain;
+}
 
 int hr__baseline_create(struct hr__baseline **out, struct hr_error *error)
 {
@@ -96,6 +42,7 @@ int hr__baseline_create(struct hr__baseline **out, struct hr_error *error)
         return hr__fail(error, -ENOMEM, "out of memory for a JPEG decoder");
     memset(b, 0, sizeof *b);
     b->transform = hr__inverse_dct_group(hr__isa());
+    b->kernels = mcu_kernels(hr__isa());
     b->skip.least_bytes = LEAST_GUESSED;
     int r = hr__strips_create(&b->strips, error);
     if (r)
@@ -130,129 +77,7 @@ void hr__baseline_set_guess(struct hr__baseline *b, size_t bytes)
     b->skip.least_bytes = bytes;
 }
 
-/* The header */
-
-/* Returns non-zero if the file is coded in the usual way. */
-static int is_usual(const struct jpeg_decompress_struct *cinfo)
-{
-    if (cinfo->progressive_mode || cinfo->arith_code ||
-        cinfo->comps_in_scan != cinfo->num_components)
-        return 0;
-    if (cinfo->Ss != 0 || cinfo->Se != DCTSIZE2 - 1 || cinfo->Ah != 0 || cinfo->Al != 0)
-        return 0; /* lossless, or a fault that libjpeg notes */
-    for (int i = 0; i < cinfo->num_components; i++)
-        if (cinfo->cur_comp_info[i] != &cinfo->comp_info[i])
-            return 0;
-    return 1;
-}
-
-static int has_usual_colours(const struct jpeg_decompress_struct *cinfo)
-{
-    if (cinfo->num_components == 1)
-        return cinfo->jpeg_color_space == JCS_GRAYSCALE;
-    return cinfo->num_components == 3 &&
-           (cinfo->jpeg_color_space == JCS_YCbCr || cinfo->jpeg_color_space == JCS_RGB);
-}
-
-/* Finds the shape and the blocks of an MCU. Returns 0 if libjpeg would refuse them: a sample covers
- * no whole number of pixels, or the blocks are too many. */
-static int take_sampling(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo)
-{
-    int grey = cinfo->num_components == 1; /* its MCU is one block, whatever the factors say */
-    b->components = cinfo->num_components;
-    b->shape = (struct hr__ycc_shape){
-        .components = (uint8_t)b->components,
-        .width = cinfo->image_width,
-        .height = cinfo->image_height,
-        .rgb = cinfo->jpeg_color_space == JCS_RGB,
-    };
-    b->mcu_h = grey ? 1 : (uint32_t)cinfo->max_h_samp_factor;
-    b->mcu_v = grey ? 1 : (uint32_t)cinfo->max_v_samp_factor;
-    b->rows_at_once = grey ? (uint32_t)cinfo->comp_info[0].v_samp_factor : 1;
-    b->blocks = 0;
-    for (int i = 0; i < b->components; i++) {
-        struct hr__strip_part *p = &b->strips.part[i];
-        p->h = grey ? 1 : (uint32_t)cinfo->comp_info[i].h_samp_factor;
-        p->v = grey ? 1 : (uint32_t)cinfo->comp_info[i].v_samp_factor;
-        if (b->mcu_h % p->h || b->mcu_v % p->v ||
-            (uint32_t)b->blocks + p->h * p->v > HR__MCU_BLOCKS_MOST)
-            return 0;
-        b->shape.across[i] = (uint8_t)(b->mcu_h / p->h);
-        b->shape.down[i] = (uint8_t)(b->mcu_v / p->v);
-        for (uint32_t k = 0; k < p->h * p->v; k++)
-            b->block[b->blocks++] =
-                (struct mcu_block){.component = i, .x = (int)(k % p->h), .y = (int)(k / p->h)};
-    }
-    b->strips.mcu_v = b->mcu_v;
-    b->mcus_x = (b->shape.width + 8 * b->mcu_h - 1) / (8 * b->mcu_h);
-    b->mcus_y = (b->shape.height + 8 * b->mcu_v - 1) / (8 * b->mcu_v);
-    b->grid.spacing = HR__POINT_PIXELS / (8 * b->mcu_h);
-    b->grid.per_row = (b->mcus_x + b->grid.spacing - 1) / b->grid.spacing;
-    b->grid.points = (uint64_t)b->grid.per_row * b->mcus_y + 1;
-    return 1;
-}
-
-/* Builds the tables of a component. Returns 0 if one is missing or unusable. */
-static int take_tables(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo, int i)
-{
-    const jpeg_component_info *c = &cinfo->comp_info[i];
-    if ((unsigned)c->dc_tbl_no >= TABLES || (unsigned)c->ac_tbl_no >= TABLES ||
-        (unsigned)c->quant_tbl_no >= NUM_QUANT_TBLS)
-        return 0;
-    const JHUFF_TBL *dc = cinfo->dc_huff_tbl_ptrs[c->dc_tbl_no];
-    const JHUFF_TBL *ac = cinfo->ac_huff_tbl_ptrs[c->ac_tbl_no];
-    const JQUANT_TBL *quant = cinfo->quant_tbl_ptrs[c->quant_tbl_no];
-    if (!dc || !ac || !quant || !hr__dc_table_build(&b->dc[c->dc_tbl_no], dc->bits, dc->huffval) ||
-        !hr__ac_table_build(&b->ac[c->ac_tbl_no], ac->bits, ac->huffval))
-        return 0;
-    hr__block_limits_fill(&b->limits[i], quant->quantval);
-    return 1;
-}
-
-static int take_header(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo)
-{
-    if (!is_usual(cinfo) || !has_usual_colours(cinfo) || !take_sampling(b, cinfo))
-        return 0;
-    b->restart = cinfo->restart_interval;
-    for (int i = 0; i < b->components; i++)
-        if (!take_tables(b, cinfo, i))
-            return 0;
-    for (int i = 0; i < b->blocks; i++) {
-        const jpeg_component_info *c = &cinfo->comp_info[b->block[i].component];
-        const struct hr__ac_table *ac = &b->ac[c->ac_tbl_no];
-        b->block[i].codes = b->skip.codes[i] =
-            (struct hr__block_codes){&b->dc[c->dc_tbl_no], ac, &ac->skip};
-    }
-    b->skip.blocks = b->blocks;
-    return 1;
-}
-
 /* The region */
-
-/* Plans blocks of fewer samples for a halved image, as libjpeg does: components that have half of
- * the samples on both axes are halved once less. Returns 0 if libjpeg would not filter a component
- * that hr__ycc_run filters, as in images halved three times. */
-static int plan_size(struct hr__baseline *b, int halvings)
-{
-    const uint32_t least = 8u >> halvings;
-    struct hr__ycc_shape *s = &b->strips.shape;
-    int filtered = 0;
-    *s = b->shape;
-    s->width = ((b->shape.width - 1) >> halvings) + 1;
-    s->height = ((b->shape.height - 1) >> halvings) + 1;
-    b->strips.mcu_rows = least * b->mcu_v;
-    for (int i = 0; i < b->components; i++) {
-        uint32_t *side = &b->strips.part[i].side;
-        for (*side = least; *side < 8 && !(s->across[i] % 2) && !(s->down[i] % 2); *side *= 2) {
-            s->across[i] /= 2;
-            s->down[i] /= 2;
-        }
-        filtered |= s->across[i] <= 2 && s->down[i] <= 2 && s->across[i] * s->down[i] > 1;
-    }
-    for (int i = 0; i < b->blocks; i++)
-        b->block[i].flat = b->strips.part[b->block[i].component].side == 1;
-    return least > 1 || !filtered;
-}
 
 /* Returns the number of rows of MCUs to read. It is at least what libjpeg reads: where upsampling
  * mixes rows, the last pixel rows of a row of MCUs come with the next one, and grey files may have
@@ -265,124 +90,6 @@ static uint32_t rows_to_read(const struct hr__baseline *b, const struct hr_regio
         rows++;
     rows = (uint32_t)hr__round_up(rows, b->rows_at_once);
     return rows < b->mcus_y ? rows : b->mcus_y;
-}
-
-/* Blocks */
-
-/* Transforms the blocks that wait. Returns 0 if versions of the transform might differ for one. */
-static __attribute__((noinline)) int transform_waiting(struct hr__baseline *b)
-{
-    struct hr__dct_block group[HR__DCT_GROUP_MOST];
-    int held = 1, count = 0, used = b->waiting;
-    b->waiting = 0;
-    for (int i = 0; i < used; i++) {
-        const struct waiting_block *w = &b->wait[i];
-        const struct hr__strip_part *p = &b->strips.part[w->component];
-        int16_t *block = b->coefficient[i];
-        if (w->flat) {
-            int level = block[0] * b->limits[w->component].quant[0];
-            held &= hr__inverse_dct_flat(level, (int)p->side, w->out, p->stride);
-            continue;
-        }
-        group[count] = (struct hr__dct_block){block, &b->limits[w->component], w->out, p->stride};
-        if (p->side < 8) {
-            held &= hr__inverse_dct_reduced(&group[count], (int)p->side);
-        } else if (++count == b->transform->blocks) {
-            held &= b->transform->run(group);
-            count = 0;
-        }
-    }
-    if (count) {
-        for (int i = count; i < b->transform->blocks; i++)
-            group[i] = group[0];
-        held &= b->transform->run(group);
-    }
-    memset(b->coefficient, 0, (size_t)used * sizeof b->coefficient[0]);
-    return held;
-}
-
-/* Points */
-
-/* Notes a position of the reader, at which MCU `x` of the row begins or the last one of the image
- * ends. No more points follow one that cannot hold a value. */
-static __attribute__((noinline)) void note_point(struct hr__baseline *b, uint32_t x,
-                                                 uint32_t position)
-{
-    uint64_t byte = (uint64_t)(hr__scan_tell(&b->reader, position) - b->scan);
-    uint64_t point = byte << 3 | position % 8, excess = byte >> HR__POINT_BYTE_BITS;
-    for (int c = 0; c < COMPONENTS; c++) {
-        uint64_t level = (uint64_t)(b->level[c] + HR__POINT_LEVEL_BIAS);
-        excess |= level >> HR__POINT_LEVEL_BITS;
-        point |= level << (HR__POINT_BYTE_BITS + 3 + c * HR__POINT_LEVEL_BITS);
-    }
-    memcpy(b->point, &point, sizeof point);
-    b->point = excess ? NULL : b->point + HR__POINT_BYTES;
-    b->point_x = excess ? UINT32_MAX : x + b->grid.spacing;
-}
-
-/* Decodes the MCUs [from, to) of a row. With `region` 0 none of their blocks is needed. Returns 0
- * if the data is not valid. */
-HR__INLINE int decode_mcus(struct hr__baseline *b, uint32_t from, uint32_t to, int region)
-{
-    struct hr__bits bits = b->reader.bits;
-    int level[COMPONENTS], blocks = b->blocks;
-    unsigned outside = 0;
-    memcpy(level, b->level, sizeof level);
-    for (uint32_t x = from; x < to; x++) {
-        if (__builtin_expect(bits.next >= b->reader.check, 0)) {
-            b->reader.bits = bits;
-            if (!hr__scan_advance(&b->reader))
-                return 0;
-            bits.next = b->reader.bits.next;
-        }
-        if (x == b->point_x) {
-            b->reader.bits = bits;
-            memcpy(b->level, level, sizeof level);
-            note_point(b, x, hr__scan_position(&b->reader));
-        }
-        for (int i = 0; i < blocks; i++) {
-            const struct mcu_block *block = &b->block[i];
-            int difference;
-            hr__bits_refill(&bits);
-            if (!hr__take_dc(block->codes.dc, &bits, &difference))
-                return 0;
-            level[block->component] += difference;
-            outside |= (unsigned)(level[block->component] + DC_BIAS) >> DC_BITS;
-            if (!region || x - block->first >= block->end - block->first) {
-                if (!hr__skip_ac(block->codes.skip, &block->codes.ac->code, &bits))
-                    return 0;
-                continue;
-            }
-            int16_t *coefficient = b->coefficient[b->waiting];
-            coefficient[0] = (int16_t)level[block->component];
-            unsigned k = HR__STEP_END;
-            if (block->flat ? !hr__skip_ac(block->codes.skip, &block->codes.ac->code, &bits)
-                            : !(k = hr__take_ac(block->codes.ac, &bits, coefficient)))
-                return 0;
-            b->wait[b->waiting++] =
-                (struct waiting_block){block->out + (size_t)(x - block->first) * block->step,
-                                       block->component, k == HR__STEP_END};
-            if (b->waiting == BATCH && !transform_waiting(b))
-                return 0;
-        }
-        if (outside)
-            return 0;
-    }
-    b->reader.bits = bits;
-    memcpy(b->level, level, sizeof level);
-    return 1;
-}
-
-static __attribute__((noinline)) int decode_needed(struct hr__baseline *b, uint32_t from,
-                                                   uint32_t to)
-{
-    return decode_mcus(b, from, to, 1);
-}
-
-static __attribute__((noinline)) int decode_others(struct hr__baseline *b, uint32_t from,
-                                                   uint32_t to)
-{
-    return decode_mcus(b, from, to, 0);
 }
 
 /* Scans */
@@ -411,7 +118,7 @@ static int decode_span(struct hr__baseline *b, uint32_t from, uint32_t to, int n
             count = count < b->until_restart ? count : b->until_restart;
             b->until_restart -= count;
         }
-        if (!(needed ? decode_needed : decode_others)(b, from, from + count))
+        if (!(needed ? b->kernels->needed : b->kernels->others)(b, from, from + count))
             return 0;
         from += count;
     }
@@ -428,7 +135,7 @@ static int add_differences(struct hr__baseline *b, const int16_t *difference, ui
         for (uint32_t i = 0; i < mcus; i++)
             for (int k = 0; k < blocks; k++) {
                 level += difference[i * (uint32_t)b->blocks + (uint32_t)k];
-                outside |= (unsigned)(level + DC_BIAS) >> DC_BITS;
+                outside |= (unsigned)(level + HR__DC_BIAS) >> HR__DC_BITS;
             }
         b->level[c] = level;
     }
@@ -441,7 +148,7 @@ static int take_skipped(struct hr__baseline *b, const struct hr__skipped *skippe
 {
     for (uint32_t i = 0, count; i < skipped->count; i += count) {
         if (x == b->point_x)
-            note_point(b, x, skipped->start[i]);
+            hr__baseline_note_point(b, x, skipped->start[i]);
         uint32_t next = b->point_x < b->mcus_x ? b->point_x : b->mcus_x;
         count = skipped->count - i < next - x ? skipped->count - i : next - x;
         if (!add_differences(b, skipped->difference + i * (uint32_t)b->blocks, count))
@@ -462,7 +169,7 @@ static int skip_rows(struct hr__baseline *b, uint32_t rows)
     while (count < total) {
         uint64_t left = total - count;
         struct hr__skipped skipped;
-        if (!hr__mcu_skip_run(&b->skip, &b->reader, left < UINT32_MAX ? (uint32_t)left : UINT32_MAX,
+        if (!b->kernels->skip(&b->skip, &b->reader, left < UINT32_MAX ? (uint32_t)left : UINT32_MAX,
                               scan_bytes * left / all, &skipped) ||
             !take_skipped(b, &skipped, (uint32_t)(count % b->mcus_x)))
             return 0;
@@ -495,7 +202,7 @@ static struct needed_mcus plan_row(struct hr__baseline *b, uint32_t y)
 {
     struct needed_mcus all = {b->mcus_x, 0};
     for (int i = 0; i < b->blocks; i++) {
-        struct mcu_block *m = &b->block[i];
+        struct hr__mcu_block *m = &b->block[i];
         const struct hr__strip_part *p = &b->strips.part[m->component];
         uint32_t row = y * p->v + (uint32_t)m->y - p->y, x = (uint32_t)m->x;
         m->first = m->end = 0;
@@ -519,7 +226,7 @@ static int end_row(struct hr__baseline *b, uint32_t y)
 {
     if (!b->strips.job || y + 1 != b->strips.end)
         return 1;
-    if (!transform_waiting(b))
+    if (!hr__baseline_transform(b))
         return 0;
     b->failure = hr__strips_convert(&b->strips, y + 1, b->error);
     return !b->failure;
@@ -553,7 +260,7 @@ static int decode_rows(struct hr__baseline *b, uint32_t from, uint32_t to)
         if (!decode_part(b, 0, b->mcus_x, &needed) || !end_row(b, y))
             return 0;
     }
-    return transform_waiting(b) && (!b->reader.last || hr__scan_advance(&b->reader));
+    return hr__baseline_transform(b) && (!b->reader.last || hr__scan_advance(&b->reader));
 }
 
 /* Returns non-zero if the scan, all of which has been decoded, ends as it should. */
@@ -622,7 +329,7 @@ static void finish_item(struct hr__baseline *b, const struct hr__decode_job *job
     };
     if (!b->point || !decode_rows(b, from, b->mcus_y) || !ends_well(b) || !b->point)
         return;
-    note_point(b, 0, hr__scan_position(&b->reader));
+    hr__baseline_note_point(b, 0, hr__scan_position(&b->reader));
     struct hr__index_item *item = job->item;
     if (b->point)
         item->bytes = item->in_parts
@@ -635,7 +342,7 @@ int hr__baseline_region(struct hr__baseline *b, const struct jpeg_decompress_str
                         const struct hr__decode_job *job, int *done, struct hr_error *error)
 {
     *done = 0;
-    if (!take_header(b, cinfo) || !plan_size(b, job->halvings))
+    if (!hr__baseline_take_header(b, cinfo) || !hr__baseline_plan_size(b, job->halvings))
         return 0;
     int r = begin_region(b, job, error);
     if (r)
@@ -651,23 +358,14 @@ int hr__baseline_region(struct hr__baseline *b, const struct jpeg_decompress_str
     return r;
 }
 
-int hr__baseline_grid(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo,
-                      struct hr__scan_grid *grid)
-{
-    if (!has_usual_colours(cinfo) || !take_sampling(b, cinfo))
-        return 0;
-    *grid = b->grid;
-    return 1;
-}
-
 int hr__baseline_points(struct hr__baseline *b, const struct jpeg_decompress_struct *cinfo,
                         uint8_t *points)
 {
-    if (!take_header(b, cinfo) || !plan_size(b, 0) || begin_region(b, NULL, NULL) ||
-        !begin_scan(b, cinfo, points) || !decode_rows(b, 0, b->mcus_y) || !ends_well(b) ||
-        !b->point)
+    if (!hr__baseline_take_header(b, cinfo) || !hr__baseline_plan_size(b, 0) ||
+        begin_region(b, NULL, NULL) || !begin_scan(b, cinfo, points) ||
+        !decode_rows(b, 0, b->mcus_y) || !ends_well(b) || !b->point)
         return 0;
-    note_point(b, 0, hr__scan_position(&b->reader));
+    hr__baseline_note_point(b, 0, hr__scan_position(&b->reader));
     return b->point != NULL;
 }
 
@@ -683,7 +381,7 @@ struct indexed_scan {
 struct scan_point {
     const uint8_t *at; /* in the scan */
     unsigned bit;
-    int level[COMPONENTS];
+    int level[HR__BASELINE_COMPONENTS];
 };
 
 /* Reads point `k`, which exists. Returns 0 if it lies outside the scan. */
@@ -696,7 +394,7 @@ static int read_point(const struct indexed_scan *s, uint64_t k, struct scan_poin
         return 0;
     out->at = s->scan + byte;
     out->bit = point & 7;
-    for (int c = 0; c < COMPONENTS; c++)
+    for (int c = 0; c < HR__BASELINE_COMPONENTS; c++)
         out->level[c] = (int)(point >> (HR__POINT_BYTE_BITS + 3 + c * HR__POINT_LEVEL_BITS) &
                               ((1u << HR__POINT_LEVEL_BITS) - 1)) -
                         HR__POINT_LEVEL_BIAS;
@@ -794,7 +492,7 @@ int hr__baseline_indexed(struct hr__baseline *b, const struct jpeg_decompress_st
     const uint8_t *scan = cinfo->src->next_input_byte;
     struct indexed_scan s = {scan, scan + cinfo->src->bytes_in_buffer, index->points, {0}};
     *done = 0;
-    if (!take_header(b, cinfo) || !plan_size(b, job->halvings))
+    if (!hr__baseline_take_header(b, cinfo) || !hr__baseline_plan_size(b, job->halvings))
         return 0;
     s.grid = b->grid;
     if (index->count != s.grid.points)
@@ -807,5 +505,5 @@ int hr__baseline_indexed(struct hr__baseline *b, const struct jpeg_decompress_st
             claim_row(b, job->claims, y);
         valid = decode_indexed_row(b, &s, y) && end_row(b, y);
     }
-    return end_region(b, valid && transform_waiting(b), done);
+    return end_region(b, valid && hr__baseline_transform(b), done);
 }

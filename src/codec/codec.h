@@ -142,6 +142,13 @@ int hr__decoder_shared(struct hr__decoder *decoder, const struct hr__shared_regi
 int hr__decoder_band(struct hr__decoder *decoder, const struct hr__shared_region *shared, int from,
                      int to);
 
+/*
+ * Sets whether regions have, in the first plane, the numbers that a PNG file stores: indices of its
+ * palette, or greys as they are; the other planes are undefined. Off by default. With it, PNG of
+ * colours, of alpha or of 16 bits fails with -ENOTSUP; other formats are decoded as without it.
+ */
+void hr__decoder_want_indices(struct hr__decoder *decoder, int wanted);
+
 /* Returns the bytes the decoder holds. */
 size_t hr__decoder_memory(const struct hr__decoder *decoder);
 

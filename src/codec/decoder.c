@@ -28,6 +28,7 @@ struct hr__decoder {
     struct hr__codec_scratch planes;
     enum hr_damaged damaged;
     int use_libjpeg; /* see hr__decoder_use_library */
+    int indices;     /* see hr__decoder_want_indices */
     int halvings;    /* see hr__decoder_halve */
     int makes_items; /* see hr__decoder_make_items */
     struct hr__index_item item;
@@ -66,6 +67,11 @@ size_t hr__decoder_memory(const struct hr__decoder *decoder)
 void hr__decoder_use_library(struct hr__decoder *decoder)
 {
     decoder->use_libjpeg = 1;
+}
+
+void hr__decoder_want_indices(struct hr__decoder *decoder, int wanted)
+{
+    decoder->indices = wanted;
 }
 
 void hr__decoder_accept(struct hr__decoder *decoder, enum hr_damaged damaged)
@@ -418,7 +424,10 @@ int hr__decoder_region(struct hr__decoder *decoder, const void *bytes, size_t le
                        struct hr__planar *out, struct hr_error *error)
 {
     struct hr__decode_job job = {
-        .in = {.bytes = bytes, .length = length, .use_libjpeg = decoder->use_libjpeg},
+        .in = {.bytes = bytes,
+               .length = length,
+               .use_libjpeg = decoder->use_libjpeg,
+               .indices = decoder->indices},
         .info = *info,
         .halvings = decoder->halvings,
         .region = *region,

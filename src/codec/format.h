@@ -14,6 +14,7 @@ struct hr__encoded {
     size_t length;
     int lenient;     /* accept damage that Pillow accepts by default; 0: -EBADMSG */
     int use_libjpeg; /* JPEG: decode with libjpeg-turbo alone */
+    int indices;     /* PNG: see hr__decoder_want_indices */
     int strict;      /* `indexed`: fail where the index does not fit, with -EBADMSG */
 };
 

@@ -1,4 +1,7 @@
-/* Skips MCUs, several streams of symbols at a time; see mcu_skip.h. */
+/*
+ * Skips MCUs, several streams of symbols at a time; see mcu_skip.h. Compiled like mcu_decode.c,
+ * with HR__MCU_SKIP_RUN as the name of its function.
+ */
 #include "codec/mcu_skip.h"
 
 #include "codec/block_symbols.h"
@@ -270,15 +273,6 @@ static struct skip_bounds bounds_of(const struct hr__scan_reader *r, uint32_t mo
     };
 }
 
-void hr__mcu_skip_begin(struct hr__mcu_skip *skip)
-{
-    for (int i = 0; i < HR__SKIP_GUESSES; i++) {
-        skip->guess[i].start[0] = NOWHERE;
-        skip->from[i] = 0;
-    }
-    skip->which = 0;
-}
-
 /* Returns the start of the first MCU of any guess from a position on; NOWHERE if there is none. */
 static uint32_t find_guess(struct hr__mcu_skip *skip, uint32_t at)
 {
@@ -326,7 +320,7 @@ static void give(const struct hr__mcu_skip *skip, const struct hr__mcu_trail *tr
     r->bits = bits_at(r->piece, trail->start[from + count]);
 }
 
-int hr__mcu_skip_run(struct hr__mcu_skip *skip, struct hr__scan_reader *r, uint32_t most,
+int HR__MCU_SKIP_RUN(struct hr__mcu_skip *skip, struct hr__scan_reader *r, uint32_t most,
                      uint64_t bytes, struct hr__skipped *out)
 {
     if (!fill(skip, r))

@@ -55,12 +55,20 @@ struct hr__skipped {
 };
 
 /* Forgets the last guess. To be called when the reader was used for something else. */
-void hr__mcu_skip_begin(struct hr__mcu_skip *skip);
+static inline void hr__mcu_skip_begin(struct hr__mcu_skip *skip)
+{
+    for (int i = 0; i < HR__SKIP_GUESSES; i++) {
+        skip->guess[i].start[0] = UINT32_MAX;
+        skip->from[i] = 0;
+    }
+    skip->which = 0;
+}
 
 /* Skips the next MCUs of a segment: at least 1, at most `most`, of which there are no fewer and
  * which take about `bytes` bytes. Returns 0 if they are not valid. The result is valid until the
  * next call, or the reader's next hr__scan_advance. */
-int hr__mcu_skip_run(struct hr__mcu_skip *skip, struct hr__scan_reader *reader, uint32_t most,
-                     uint64_t bytes, struct hr__skipped *out);
+typedef int hr__mcu_skip_run(struct hr__mcu_skip *skip, struct hr__scan_reader *reader,
+                             uint32_t most, uint64_t bytes, struct hr__skipped *out);
+hr__mcu_skip_run hr__mcu_skip_run_plain, hr__mcu_skip_run_bmi2;
 
 #endif

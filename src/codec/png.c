@@ -9,6 +9,8 @@
  * one, interlaced or not, and their part of the region is stored at once, so memory beyond the
  * region is a few scanlines. Rows after the region are not decoded, and damage in them is not
  * noticed; a region that reaches the last row checks all of IDAT.
+ *
+ * Masks are decoded to the stored numbers (hr__decoder_want_indices), in one plane.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -285,6 +287,21 @@ static int make_map(struct png *png, spng_ctx *ctx, const struct spng_ihdr *head
     return 0;
 }
 
+/* Stores indices of 1, 2, 4 or 8 bits in the first plane. */
+static void store_indices(const struct run *run, unsigned depth)
+{
+    unsigned per_byte = 8 / depth, mask = (1u << depth) - 1;
+    if (depth == 8 && run->step == 1) {
+        memcpy(run->plane[0], run->row + run->first, run->count);
+        return;
+    }
+    for (size_t i = 0; i < run->count; i++) {
+        size_t pixel = run->first + i;
+        unsigned shift = depth * (per_byte - 1 - (unsigned)(pixel % per_byte));
+        run->plane[0][i * run->step] = (uint8_t)(run->row[pixel / per_byte] >> shift & mask);
+    }
+}
+
 /* Stores samples of 1, 2, 4 or 8 bits. */
 static void store_mapped(const struct png *png, const struct run *run, unsigned depth)
 {
@@ -335,7 +352,9 @@ static void store_scanline(const struct png *png, const struct hr__decode_job *j
     for (int c = 0; c < 3; c++)
         run.plane[c] = job->out.plane[c] +
                        (ptrdiff_t)(at->row_num - (uint32_t)r->y) * job->out.stride + (x - left);
-    if (l->mapped)
+    if (job->in.indices)
+        store_indices(&run, l->depth);
+    else if (l->mapped)
         store_mapped(png, &run, l->depth);
     else
         store_samples(png, &run, l);
@@ -354,7 +373,7 @@ static int read_scanlines(struct png *png, spng_ctx *ctx, const struct hr__decod
     struct layout l = layout_of(&header);
     uint32_t end = (uint32_t)job->region.y + (uint32_t)job->region.height;
     int interlaced = header.interlace_method != 0;
-    if (l.mapped)
+    if (l.mapped && !job->in.indices)
         rc = make_map(png, ctx, &header);
     while (!rc) {
         struct spng_row_info at;
@@ -393,8 +412,16 @@ static int png_region(void *state, const struct hr__decode_job *job, struct hr_e
         rc = hr__fail(error, -EINVAL, "the image info is not that of these bytes");
     } else {
         struct layout l = layout_of(&header);
-        rc = hr__scratch_reserve(&png->row, ((size_t)header.width * l.channels * l.depth + 7) / 8,
-                                 error);
+        if (in.indices && !l.mapped)
+            rc = hr__fail(error, -ENOTSUP,
+                          "the PNG has %s, and class indices are those of a palette or greys of at "
+                          "most 8 bits",
+                          l.colour          ? "colours"
+                          : l.channels == 2 ? "an alpha channel"
+                                            : "16 bits");
+        if (!rc)
+            rc = hr__scratch_reserve(&png->row,
+                                     ((size_t)header.width * l.channels * l.depth + 7) / 8, error);
         if (!rc && (rc = read_scanlines(png, ctx, job, &stream)))
             rc = fail_png(rc, error);
     }

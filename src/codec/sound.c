@@ -15,6 +15,9 @@
 
 enum { SOUND_FORMATS = HR_SOUND_VORBIS + 1 };
 
+/* Bytes before the first frame of an MP3 file, without tags, that are skipped at most. */
+#define MOST_BEFORE_MP3 65536
+
 static const struct {
     const char *name;
     const struct hr__sound_class *class;
@@ -85,6 +88,7 @@ static const struct {
     {0, "caff", "Apple CAF"},
     {0, ".snd", "Sun AU"},
     {0, "wvpk", "WavPack"},
+    {0, "riff\x2E\x91\xCF\x11", "Sony Wave64"},
     {0, "MAC ", "Monkey's Audio"},
     {0, "#!AMR", "AMR"},
     {0, "MThd", "MIDI"},
@@ -121,6 +125,39 @@ static int mpeg_layer(const uint8_t *h)
     int is_header = h[0] == 0xFF && (h[1] & 0xE0) == 0xE0 && (h[1] >> 3 & 3) != 1 && layer != 4 &&
                     h[2] >> 4 != 15 && (h[2] >> 2 & 3) != 3;
     return is_header ? layer : 0;
+}
+
+/* Returns the bytes of a frame of layer 3 by its header; 0: it is none, or has no fixed rate. */
+static size_t mp3_frame_bytes(const uint8_t *h)
+{
+    static const uint16_t kbits[2][16] = {
+        {0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160},
+        {0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320}};
+    static const uint16_t rates[4] = {44100, 48000, 32000};
+    int version = h[1] >> 3 & 3, is_mpeg1 = version == 3;
+    if (mpeg_layer(h) != 3)
+        return 0;
+    unsigned rate = rates[h[2] >> 2 & 3] >> (is_mpeg1 ? 0 : version == 2 ? 1 : 2);
+    return (is_mpeg1 ? 144U : 72U) * 1000 * kbits[is_mpeg1][h[2] >> 4] / rate + (h[2] >> 1 & 1);
+}
+
+/* Returns whether a chain of frames of layer 3 begins at `at`: of so many, or to the end. */
+static int is_mp3_chain(const struct hr__sound_file *f, size_t at)
+{
+    const uint8_t *first = f->bytes + at;
+    for (int i = 0; i < 4; i++) {
+        const uint8_t *h = f->bytes + at;
+        if (f->length - at < 4)
+            return i > 1;
+        /* Version and rate are those of the first. */
+        size_t bytes = mp3_frame_bytes(h);
+        if (!bytes || h[1] >> 3 != first[1] >> 3 || (h[2] & 12) != (first[2] & 12))
+            return 0;
+        if (bytes > f->length - at)
+            return i > 1;
+        at += bytes;
+    }
+    return 1;
 }
 
 /* Recognises a file. Sets *name for a known format that is not decoded, and *inside to the file
@@ -161,6 +198,19 @@ static enum hr_sound_format recognise(const struct hr__sound_file *whole,
     return at && !*name ? HR_SOUND_MP3 : HR_SOUND_UNKNOWN;
 }
 
+/* Finds the first frame of an MP3 file that has something else before it, such as zeros or the end
+ * of a frame, and sets *inside to what begins there. Returns whether there is one. */
+static int find_mp3(struct hr__sound_file *inside)
+{
+    struct hr__sound_file f = *inside;
+    for (size_t at = 0; at < MOST_BEFORE_MP3 && at + 4 <= f.length; at++)
+        if (f.bytes[at] == 0xFF && is_mp3_chain(&f, at)) {
+            *inside = (struct hr__sound_file){f.bytes + at, f.length - at};
+            return 1;
+        }
+    return 0;
+}
+
 int hr_sound_recognise(const void *bytes, size_t length)
 {
     struct hr__sound_file file = {bytes, length}, inside;
@@ -187,19 +237,20 @@ static int refuse(const struct hr__sound_file *f, const char *name, struct hr_er
         snprintf(start + 3 * i, 4, "%02x ", f->bytes[i]);
     start[strlen(start) - 1] = 0;
     return hr__fail(error, -ENOTSUP,
-                    "not a sound format known here (it begins with %s); WAV, FLAC, MP3 and Vorbis "
-                    "are decoded",
+                    "not a sound format known here (it begins with %s); convert it to FLAC, WAV, "
+                    "MP3 or Vorbis, or remove it",
                     start);
 }
 
 static int check_info(const struct hr_sound_info *info, struct hr_error *error)
 {
     if (info->channels < 1 || info->channels > HR_SOUND_MAX_CHANNELS)
-        return hr__fail(error, -ENOTSUP, "it has %d channels, and 1 to %d are decoded",
+        return hr__fail(error, -ENOTSUP, "it has %d channels, and 1 to %d are decoded; mix it down",
                         info->channels, HR_SOUND_MAX_CHANNELS);
     if (info->rate < HR_SOUND_MIN_RATE || info->rate > HR_SOUND_MAX_RATE)
-        return hr__fail(error, -ENOTSUP, "its rate is %d Hz, and %d to %d Hz are decoded",
-                        info->rate, HR_SOUND_MIN_RATE, HR_SOUND_MAX_RATE);
+        return hr__fail(error, -ENOTSUP,
+                        "its rate is %d Hz, and %d to %d Hz are decoded; resample it", info->rate,
+                        HR_SOUND_MIN_RATE, HR_SOUND_MAX_RATE);
     if (!info->frames)
         return hr__fail(error, -EBADMSG, "the sound has no frames (0 s); remove the file");
     /* Positions in it, and at other rates, are exact in double and fit into 64 bits. */
@@ -226,6 +277,9 @@ int hr__sound_open(struct hr__sound *sound, const void *bytes, size_t length,
     const char *name;
     enum hr_sound_format format = recognise(&file, &inside, &name);
     sound->info = (struct hr_sound_info){0};
+    int is_begun = inside.length >= 4 && mpeg_layer(inside.bytes);
+    if (!name && (!format || (format == HR_SOUND_MP3 && !is_begun)) && find_mp3(&inside))
+        format = HR_SOUND_MP3;
     if (!format)
         return refuse(&file, name, error);
     const struct hr__sound_class *class = sound_formats[format].class;

@@ -187,8 +187,12 @@ int hr_dataset_subset(struct hr_dataset **out, struct hr_dataset *parent, const 
         }
         d->rows = hr__row_table_ref(parent->rows);
     }
+    if (parent->masks)
+        r = hr_dataset_subset(&d->masks, parent->masks, indices, count, error);
+    if (r)
+        hr_dataset_unref(&d);
     *out = d;
-    return 0;
+    return r;
 }
 
 int hr__dataset_create_alike(struct hr_dataset **out, struct hr_dataset *parent,
@@ -216,6 +220,7 @@ void hr_dataset_unref(struct hr_dataset **dataset)
     if (d->background.self)
         d->background.stop(d->background.self);
     hr_dataset_unref(&d->parent);
+    hr_dataset_unref(&d->masks);
     hr__containers_destroy(&d->containers);
     hr__catalog_destroy(&d->catalog);
     hr__free(d->produced);

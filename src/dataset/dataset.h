@@ -2,8 +2,8 @@
  * Internal interface of datasets: what the loader needs to open them and fill in sizes.
  *
  * A dataset owns a catalog, or is a subset: a reference to a dataset with a catalog, and indices
- * into it (subsets of subsets are flattened). A dataset with rows is a subset, too. After creation
- * only the sizes and times in the catalog change.
+ * into it (subsets of subsets are flattened). A dataset with rows is a subset, too, or a pack that
+ * keeps them. After creation only the sizes and times in the catalog change.
  */
 #ifndef HR_DATASET_DATASET_H
 #define HR_DATASET_DATASET_H
@@ -71,6 +71,7 @@ struct hr_dataset {
     int64_t *indices;                  /* subsets: indices in the parent; NULL: all, in order */
     struct hr__row_table *rows;        /* NULL: none; a reference */
     int64_t *row_of;                   /* subsets: samples in the table; NULL: all, in order */
+    struct hr_dataset *masks;          /* sample i's is sample i; NULL: none; a reference */
     size_t count;                      /* number of samples */
     int is_folder;                     /* non-zero: the catalog has classes */
     int from_index;                    /* non-zero: the catalog was read from an index */

@@ -176,6 +176,10 @@ void hr_dataset_names_digest(const struct hr_dataset *dataset, uint8_t digest[16
         hr__dataset_rows_digest(dataset, digest);
         add(&h, digest, 16);
     }
+    if (dataset->masks) {
+        hr_dataset_names_digest(dataset->masks, digest);
+        add(&h, digest, 16);
+    }
     close_block(&h);
     XXH128_canonicalFromHash(&bytes, h.block.before);
     memcpy(digest, bytes.digest, sizeof bytes.digest);

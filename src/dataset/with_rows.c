@@ -15,9 +15,10 @@ int hr_dataset_with_rows(struct hr_dataset **out, struct hr_dataset *parent,
     if (parent->produced)
         return hr__fail(error, -ENOTSUP,
                         "a produced dataset has no rows: let the producers return them");
-    if (parent->rows)
+    if (parent->masks)
         return hr__fail(error, -EINVAL,
-                        "the dataset has rows already: give it all columns at once");
+                        "the dataset has masks, and a dataset has masks or rows: give the rows to "
+                        "one without masks");
     if (!count)
         return hr__fail(error, -EINVAL, "no columns were given: a table of rows has at least one");
     const struct hr__row_source from = {columns, count, offsets, data};

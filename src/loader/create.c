@@ -14,6 +14,8 @@
 #include "loader/schedule.h"
 #include "metrics/endpoint.h"
 #include "metrics/meter.h"
+#include "recipe/mask.h"
+#include "recipe/recipe.h"
 #include "recipe/rows.h"
 
 #include <errno.h>
@@ -109,6 +111,39 @@ static int check_data(const struct hr_loader *l, struct hr_error *error)
     return 0;
 }
 
+/* Refuses what cannot be combined with samples of several sizes. */
+static int check_padded(const struct hr_loader *l, struct hr_error *error)
+{
+    if (!hr__recipe_options(l->recipe)->padded)
+        return 0;
+    if (hr__mix_is_on(&l->options))
+        return hr__fail(error, -EINVAL,
+                        "MixUp and CutMix need images of one size, and the recipe is padded "
+                        "(collate): leave one of them out");
+    if (hr__remote_is_wanted(&l->options))
+        return hr__fail(
+            error, -ENOTSUP,
+            "an agent's samples have one size, and the recipe is padded (collate): end "
+            "the recipe with a fixed size, such as a LetterBox, or leave the agent out");
+    return 0;
+}
+
+/* Refuses what cannot be combined with masks. */
+static int check_masks(const struct hr_loader *l, struct hr_error *error)
+{
+    if (!l->dataset->masks)
+        return 0;
+    if (hr__mix_is_on(&l->options))
+        return hr__fail(error, -EINVAL,
+                        "MixUp and CutMix mix images and labels, but the dataset has masks, which "
+                        "they cannot mix: leave one of them out");
+    if (hr__remote_is_wanted(&l->options))
+        return hr__fail(
+            error, -ENOTSUP,
+            "an agent prepares no masks, and the dataset has some: leave the agent out");
+    return hr__recipe_check_masks(l->recipe, error);
+}
+
 /* Refuses what cannot be combined with rows. */
 static int check_rows(const struct hr_loader *l, struct hr_error *error)
 {
@@ -119,11 +154,6 @@ static int check_rows(const struct hr_loader *l, struct hr_error *error)
         return hr__fail(error, -EINVAL,
                         "MixUp and CutMix mix images and labels, but the dataset has rows, which "
                         "they cannot mix: leave one of them out");
-    if (hr__remote_is_wanted(&l->options) && (layout->box >= 0 || layout->points >= 0))
-        return hr__fail(error, -EINVAL,
-                        "an agent's recipes do not move boxes and points, and column %s has some: "
-                        "leave the agent out",
-                        layout->name[layout->box >= 0 ? layout->box : layout->points]);
     return hr__recipe_check_rows(l->recipe, layout, error);
 }
 
@@ -134,6 +164,7 @@ static int make_ring(struct hr_loader *l, struct hr_error *error)
     struct hr__ring_options options = {
         .recipe = l->recipe,
         .rows = l->dataset->rows,
+        .masks = l->dataset->masks != NULL,
         .batch_size = (size_t)l->options.batch_size,
         .planned = (size_t)l->options.batches_ahead + 2 + copying,
         .pinned = l->options.pinned,
@@ -187,6 +218,10 @@ int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct h
                      "agent out",
                      hr_recipe_views(recipe));
     if (!r)
+        r = check_padded(l, error);
+    if (!r)
+        r = check_masks(l, error);
+    if (!r)
         r = check_rows(l, error);
     if (r) {
         hr_loader_destroy(&l);
@@ -198,9 +233,12 @@ int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct h
 
 /* Logs once per process, on the first rank of a machine whose ranks prepare for themselves, that an
  * agent would share the cores among them. */
-static void suggest_agent(const struct hr_loader_options *options)
+static void suggest_agent(const struct hr_loader *l)
 {
     static atomic_flag is_said = ATOMIC_FLAG_INIT;
+    const struct hr_loader_options *options = &l->options;
+    if (hr_recipe_views(l->recipe) > 1)
+        return; /* an agent prepares one view */
     int here = options->local_world_size < options->world_size ? options->local_world_size
                                                                : options->world_size;
     if (here > 1 && !hr__local_rank(options->rank, here) && !atomic_flag_test_and_set(&is_said))
@@ -232,7 +270,7 @@ int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset, struct 
     if (!r)
         r = make_ring(l, error);
     if (!r && !hr__remote_is_wanted(&l->options) && !hr__hosting_is_wanted(&l->options))
-        suggest_agent(&l->options);
+        suggest_agent(l);
     if (!r)
         r = hr__remote_is_wanted(&l->options)    ? hr__remote_create(l, error)
             : hr__hosting_is_wanted(&l->options) ? hr__hosting_create(l, error)
@@ -261,7 +299,7 @@ static void free_jobs(struct hr_loader *l)
 
 static void free_shared(struct hr_loader *l)
 {
-    hr__meter_end(&l->publication.meter);
+    hr_meter_end(&l->publication.meter);
     hr__remote_free_texts(l);
     hr__free(l->metrics);
     hr_dataset_unref(&l->dataset);

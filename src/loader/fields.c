@@ -22,9 +22,21 @@ static void images_field(const struct hr_batch *batch, size_t view, struct hr_fi
                                .dtype = spec.dtype,
                                .dims = 1 + (int)spec.dims,
                                .shape = {(int64_t)batch->count},
-                               .data = images};
+                               .data = images,
+                               .extents = batch->extents};
     for (size_t d = 0; d < spec.dims; d++)
         field->shape[1 + d] = spec.shape[d];
+}
+
+static void masks_field(const struct hr_batch *batch, struct hr_field *field)
+{
+    *field =
+        (struct hr_field){.name = "masks",
+                          .dtype = HR_UINT8,
+                          .dims = 3,
+                          .shape = {(int64_t)batch->count, batch->spec->height, batch->spec->width},
+                          .data = batch->masks,
+                          .extents = batch->mask_extents};
 }
 
 static void numbers_field(const struct hr_batch *batch, const char *name, int64_t *numbers,
@@ -69,6 +81,10 @@ int hr_batch_field(const struct hr_batch *batch, size_t i, struct hr_field *fiel
         return 0;
     }
     i -= views;
+    if (batch->masks && i-- == 0) {
+        masks_field(batch, field);
+        return 0;
+    }
     if (!has_labels_column(batch) && i-- == 0) {
         numbers_field(batch, "labels", batch->labels, field);
         return 0;

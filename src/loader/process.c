@@ -7,6 +7,7 @@
 #include "loader/batch_rows.h"
 #include "loader/loader.h"
 #include "loader/schedule.h"
+#include "recipe/mask.h"
 #include "recipe/recipe.h"
 #include "recipe/rows.h"
 
@@ -150,39 +151,49 @@ static int obtain(struct hr__thread *self, struct hr__job *job, struct input *in
     return r;
 }
 
-/* Runs the recipe on a sample with rows. */
-static int run_with_rows(struct hr__thread *self, const struct hr__job *job,
-                         const struct hr_item *item, const struct hr_draw_key *key,
-                         struct hr_error *error)
+/* Runs the recipe on a sample, and on its mask, if it has one. */
+static int run_recipe(struct hr__thread *self, const struct hr__job *job,
+                      const struct hr_item *item, const struct hr_draw_key *key,
+                      struct hr__mask *mask, struct hr_error *error)
 {
     const struct hr_loader *l = self->loader;
+    const struct hr_batch *batch = job->batch;
     struct hr__sample_rows in;
     void *outs[HR_RECIPE_MAX_VIEWS];
-    for (size_t v = 0; v < hr_recipe_views(l->recipe); v++)
-        outs[v] = hr__batch_place(job->batch, v, job->place);
-    hr__dataset_sample_rows(l->dataset, key->index, &in);
-    struct hr__prepared prepared = {
-        .outs = outs, .in = &in, .record = hr__batch_record(job->batch->rows, job->place)};
+    outs[0] = (char *)batch->images + job->place * l->spec.bytes;
+    for (size_t v = 1; v < hr_recipe_views(l->recipe); v++)
+        outs[v] = hr__batch_place(batch, v, job->place);
+    struct hr__prepared prepared = {.outs = outs};
+    if (batch->rows) {
+        hr__dataset_sample_rows(l->dataset, key->index, &in);
+        prepared.in = &in;
+        prepared.record = hr__batch_record(batch->rows, job->place);
+    }
+    if (batch->extents)
+        prepared.extents = batch->extents + job->place * l->spec.dims;
+    if (mask) {
+        mask->out = batch->masks + job->place * (size_t)l->spec.height * (size_t)l->spec.width;
+        mask->extents = batch->mask_extents ? batch->mask_extents + 2 * job->place : NULL;
+        prepared.mask = mask;
+    }
     return hr__preparer_run_rows(self->preparer, l->recipe, item, key, &prepared, error);
 }
 
-static int run_recipe(struct hr__thread *self, const struct hr__job *job,
-                      const struct hr_item *item, const struct hr_draw_key *key,
-                      struct hr_error *error)
+/* Reads the sample's mask, and runs the recipe on both. */
+static int run_with_mask(struct hr__thread *self, const struct hr__job *job,
+                         const struct hr_item *item, const struct hr_draw_key *key,
+                         struct hr_error *error)
 {
-    const struct hr_loader *l = self->loader;
-    const struct hr_recipe *recipe = l->recipe;
-    size_t views = hr_recipe_views(recipe);
-    void *outs[HR_RECIPE_MAX_VIEWS];
-    if (job->batch->rows)
-        return run_with_rows(self, job, item, key, error);
-    if (views == 1)
-        return hr_preparer_run(self->preparer, recipe, item->bytes, item->length, key,
-                               (char *)job->batch->images + job->place * l->spec.bytes, error);
-    for (size_t v = 0; v < views; v++)
-        outs[v] = hr__batch_place(job->batch, v, job->place);
-    return hr_preparer_run_views(self->preparer, recipe, item->bytes, item->length, key, outs,
-                                 error);
+    struct hr__mask mask = {.out = NULL};
+    struct hr_error why;
+    void *bytes;
+    int r = hr_dataset_read(self->loader->dataset->masks, key->index, &bytes, &mask.length, &why);
+    if (r)
+        return hr__fail(error, r, "its mask is %s", why.message);
+    mask.bytes = bytes;
+    r = run_recipe(self, job, item, key, &mask, error);
+    hr_bytes_free(bytes);
+    return r;
 }
 
 /* Notes the item that was made in passing, if any. */
@@ -210,7 +221,8 @@ static int prepare(struct hr__thread *self, struct hr__job *job, const struct in
     hr_preparer_make_items(self->preparer, wants_index ? HR_ITEMS_IN_PARTS : 0);
     self->bands.helped_ns = 0;
     uint64_t start = hr__now_ns(), start_cpu = cost_clock(l);
-    int r = run_recipe(self, job, &in->item, &key, error);
+    int r = job->batch->masks ? run_with_mask(self, job, &in->item, &key, error)
+                              : run_recipe(self, job, &in->item, &key, NULL, error);
     uint64_t took_ns = hr__now_ns() - start;
     if (l->samples)
         job->batch->labels[job->place] = job->sample.read.label;

@@ -13,6 +13,7 @@
 #include "base/round.h"
 #include "loader/attach.h"
 #include "loader/batch_rows.h"
+#include "recipe/recipe.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -38,6 +39,8 @@ struct hr__ring {
     struct hr__row_table *rows; /* of the samples, a reference; NULL: they have none */
     struct hr__ring_view view[HR_RECIPE_MAX_VIEWS];
     size_t views;
+    int padded;          /* samples may differ in size */
+    size_t masks_offset; /* of the masks, in bytes from the images; 0: there are none */
     const struct hr__accelerator *accelerator;
     void *accelerator_state;
     int whole_pages;
@@ -74,6 +77,8 @@ static void free_memory(struct hr_batch *batch)
     hr__free(batch->labels);
     hr__free(batch->indices);
     hr__free(batch->positions);
+    hr__free(batch->extents);
+    hr__free(batch->mask_extents);
     hr__batch_rows_destroy(&batch->rows);
     hr__free(batch);
 }
@@ -108,6 +113,21 @@ static int make_images(struct hr__ring *ring, struct hr_batch *batch)
     return 0;
 }
 
+/* Makes the extents of a padded slot, whose fresh memory may hold anything. */
+static int make_extents(const struct hr__ring *ring, struct hr_batch *batch)
+{
+    batch->extents =
+        hr__alloc(HR__TAG_SLOT, ring->batch_size * batch->spec->dims, sizeof *batch->extents);
+    if (ring->masks_offset)
+        batch->mask_extents =
+            hr__alloc(HR__TAG_SLOT, ring->batch_size * 2, sizeof *batch->mask_extents);
+    if (!batch->extents || (ring->masks_offset && !batch->mask_extents))
+        return -ENOMEM;
+    for (size_t i = 0; i < ring->batch_size * batch->spec->dims; i++)
+        batch->extents[i] = batch->spec->shape[i % batch->spec->dims];
+    return 0;
+}
+
 static void release_slot(struct hr_batch *batch);
 
 static const struct hr__batch_owner slot_owner = {.release = release_slot,
@@ -127,6 +147,10 @@ static int make_slot(struct hr__ring *ring, struct hr_batch **out, struct hr_err
     batch->positions = hr__alloc(HR__TAG_LOADER, ring->batch_size, sizeof *batch->positions);
     if (!batch->labels || !batch->indices || !batch->positions || make_images(ring, batch))
         goto fail;
+    if (ring->padded && make_extents(ring, batch))
+        goto fail;
+    if (ring->masks_offset)
+        batch->masks = (uint8_t *)batch->images + ring->masks_offset;
     r = ring->rows ? hr__batch_rows_create(&batch->rows, ring->rows, ring->batch_size, error) : 0;
     if (!r)
         r = ring->accelerator->lock(ring->accelerator_state, batch->images, ring->image_bytes,
@@ -150,6 +174,7 @@ static int lay_out(struct hr__ring *ring, const struct hr__ring_options *options
                    struct hr_error *error)
 {
     ring->views = hr_recipe_views(options->recipe);
+    ring->padded = hr__recipe_options(options->recipe)->padded;
     for (size_t v = 0; v < ring->views; v++) {
         struct hr__ring_view *view = &ring->view[v];
         size_t bytes;
@@ -160,6 +185,12 @@ static int lay_out(struct hr__ring *ring, const struct hr__ring_options *options
             return hr__fail(error, -EINVAL, "batch_size %zu x %zu bytes per sample is too large",
                             options->batch_size, view->spec.bytes);
         ring->image_bytes += v + 1 < ring->views ? (bytes + 63) & ~(size_t)63 : bytes;
+    }
+    if (options->masks) { /* they have a byte for each pixel of the images */
+        const struct hr_tensor_spec *spec = &ring->view[0].spec;
+        ring->masks_offset = (ring->image_bytes + 63) & ~(size_t)63;
+        ring->image_bytes =
+            ring->masks_offset + options->batch_size * (size_t)spec->height * (size_t)spec->width;
     }
     return 0;
 }
@@ -457,6 +488,8 @@ void hr__ring_counts(const struct hr__ring *ring, struct hr__ring_counts *counts
     counts->grown = r->grown;
     pthread_mutex_unlock(&r->lock);
     counts->slot_bytes = r->image_bytes + r->batch_size * 2 * sizeof(int64_t);
+    if (r->padded)
+        counts->slot_bytes += r->batch_size * r->view[0].spec.dims * sizeof(int64_t);
     if (r->rows)
         counts->slot_bytes += hr__batch_rows_bytes(r->rows, r->batch_size);
 }

@@ -48,6 +48,11 @@ struct hr_batch {
     int64_t *indices;            /* batch_size: indices in the dataset */
     uint64_t *positions;         /* batch_size: positions in the epoch's order */
     struct hr__batch_rows *rows; /* NULL: the dataset has none */
+    int64_t *extents; /* of a padded recipe: spec->dims for each sample, the shape of what may be
+                         other than zero in its place; NULL: places are full */
+
+    uint8_t *masks; /* batch_size x height x width, in the memory of the images; NULL: none */
+    int64_t *mask_extents; /* of a padded recipe: height and width of each; else NULL */
 
     struct hr__fence fence; /* covers copies from the images */
     int recorded;           /* non-zero: the fence covers the last use */
@@ -86,6 +91,7 @@ struct hr__ring_view {
 struct hr__ring_options {
     const struct hr_recipe *recipe; /* its views are the images of a sample */
     struct hr__row_table *rows;     /* of the samples; NULL: they have none */
+    int masks;                      /* samples have masks */
     size_t batch_size;              /* samples per slot */
     size_t planned;                 /* slots */
     int pinned;                     /* page-locked memory, with fences */

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "dataset/row_table.h"
+#include "recipe/mask.h"
 #include "recipe/recipe.h"
 #include "recipe/rows.h"
 
@@ -19,6 +20,19 @@ static void give_columns(const struct hr__rows_layout *layout, const struct hr__
     }
 }
 
+/* Runs the recipe on an image and its mask. */
+static int run_with_mask(struct hr_preparer *preparer, const struct hr_recipe *recipe,
+                         const struct hr_sample *sample, const struct hr_draw_key *key,
+                         const struct hr_sample_room *room, struct hr_error *error)
+{
+    const struct hr_item item = {sample->bytes, sample->length, 0};
+    const struct hr__mask mask = {
+        .bytes = sample->mask, .length = sample->mask_length, .out = room->mask};
+    const struct hr__prepared prepared = {.outs = room->outs, .mask = &mask};
+    int r = hr__recipe_check_masks(recipe, error);
+    return r ? r : hr__preparer_run_rows(preparer, recipe, &item, key, &prepared, error);
+}
+
 int hr_preparer_run_sample(struct hr_preparer *preparer, const struct hr_recipe *recipe,
                            const struct hr_sample *sample, const struct hr_draw_key *key,
                            const struct hr_sample_room *room, struct hr_error *error)
@@ -28,6 +42,8 @@ int hr_preparer_run_sample(struct hr_preparer *preparer, const struct hr_recipe 
     int r = hr__recipe_check_rows(recipe, layout, error);
     if (r)
         return r;
+    if (sample->mask && sample->dataset->masks)
+        return run_with_mask(preparer, recipe, sample, key, room, error);
     if (!layout)
         return hr_preparer_run_views(preparer, recipe, sample->bytes, sample->length, key,
                                      room->outs, error);

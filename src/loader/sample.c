@@ -48,6 +48,7 @@ int hr__sample_aim(struct hr__sample *s, const struct hr_dataset *dataset, uint6
         .path = s->path,
         .expected = hr_dataset_sample_bytes(dataset, index),
         .uncached = s->uncached,
+        .max_bytes = s->max_bytes,
         .user = user,
         .result = r,
     };
@@ -65,6 +66,11 @@ int hr__sample_check(const struct hr__sample *s, struct hr_error *error)
                         "%s ends before the %" PRIu64 " bytes at %" PRIu64
                         " that are this sample's: it was cut; copy it again",
                         s->range.path, s->range.bytes, s->range.offset);
+    if (r == -EFBIG && s->max_bytes)
+        return hr__fail(error, r,
+                        "the file is larger than max_source_bytes of %" PRIu64
+                        "; cut the recording, or raise the limit",
+                        s->max_bytes);
     if (r)
         return hr__fail(error, r, "cannot read it: %s", hr__errno_text(r));
     if (read->is_range && !hr__range_check(&s->range, read->bytes, read->length))

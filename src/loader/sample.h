@@ -15,6 +15,7 @@
 struct hr__sample {
     struct hr__read read;   /* read.user is the caller's */
     int uncached;           /* set by the caller: reads leave no pages in the page cache */
+    uint64_t max_bytes;     /* set by the caller: larger files are not read; 0: no limit */
     struct hr__range range; /* used if read.is_range */
     char *path;             /* owned; buffer for hr_dataset_path */
     size_t path_capacity;

@@ -14,6 +14,7 @@
 #include "base/futex.h"
 #include "base/memory.h"
 #include "loader/loader.h"
+#include "recipe/recipe.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -331,6 +332,7 @@ struct hr__job *hr__take_job_locked(struct hr_loader *l)
         return NULL;
     /* Cached samples need not be in the page cache too. */
     job->sample.uncached = l->uncached;
+    job->sample.max_bytes = hr__recipe_max_source(l->recipe);
     job->all_next = l->all_jobs;
     l->all_jobs = job;
     return job;

@@ -16,13 +16,6 @@
 
 #define INTERVAL_NS UINT64_C(500000000)
 
-int hr__local_rank(int rank, int local_world_size)
-{
-    const char *local = getenv("LOCAL_RANK");
-    long number = local && *local ? strtol(local, NULL, 10) : rank % local_world_size;
-    return number >= 0 && number <= UINT16_MAX ? (int)number : 0;
-}
-
 /* ---- the text ---- */
 
 static double seconds(uint64_t ns)
@@ -78,7 +71,7 @@ static json_t *who(const struct hr_loader *l, uint64_t now_ns)
     hr__printable(dataset, sizeof dataset, root ? root : "");
     return json_pack(
         "{s:i, s:i, s:s, s:i, s:i, s:s, s:o, s:s, s:i, s:i, s:i, s:f, s:f, s:f}", "version", 1,
-        "pid", (int)getpid(), "program", program, "loader", hr__meter_number(l->publication.meter),
+        "pid", (int)getpid(), "program", program, "loader", hr_meter_number(l->publication.meter),
         "rank", rank_of(l), "dataset", dataset, "samples", integer(hr_dataset_count(l->dataset)),
         "prepared_by", is_remote(l) ? "agent" : "threads", "threads",
         is_remote(l) ? 0 : l->workers_wanted, "batch_samples", l->options.batch_size,
@@ -136,22 +129,19 @@ static json_t *counted(const struct hr_loader_stats *s)
     return json;
 }
 
-/* Returns the status, which the caller frees with hr__free; NULL: out of memory. */
+/* Returns the status, which the caller frees; NULL: out of memory. */
 static char *status_text(struct hr_loader *l, const struct hr_loader_stats *s, uint64_t now_ns)
 {
     json_t *json = who(l, now_ns), *at = place(l, s, now_ns), *counts = counted(s);
-    char *text = NULL, *copy = NULL;
+    char *text = NULL;
     if (json && at && counts && !json_object_update(json, at) &&
         !json_object_update(json, counts) &&
         !json_object_set_new(json, "waits_for", waits_for(l, s)))
         text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(12));
-    if (text)
-        copy = hr__strdup(HR__TAG_METRICS, text);
-    free(text);
     json_decref(json);
     json_decref(at);
     json_decref(counts);
-    return copy;
+    return text;
 }
 
 /* ---- when ---- */
@@ -162,7 +152,8 @@ static void publish(struct hr_loader *l, uint64_t now_ns)
     hr_loader_get_stats(l, &s);
     char *text = status_text(l, &s, now_ns);
     if (text)
-        hr__meter_publish(l->publication.meter, text);
+        hr_meter_publish(l->publication.meter, text);
+    free(text);
     l->publication.fetch_ns = s.fetch.sum_ns;
     l->publication.prepare_ns = s.prepare.sum_ns;
     l->publication.due_ns = now_ns + INTERVAL_NS;
@@ -173,8 +164,8 @@ int hr__status_begin(struct hr_loader *l, struct hr_error *error)
     if (l->publication.meter)
         return 0;
     l->publication.begun_ns = hr__now_ns();
-    return hr__meter_begin(&l->publication.meter, l->metrics,
-                           hr__local_rank(rank_of(l), l->options.local_world_size), error);
+    return hr_meter_begin(&l->publication.meter, l->metrics, rank_of(l),
+                          l->options.local_world_size, error);
 }
 
 void hr__status_start(struct hr_loader *l)

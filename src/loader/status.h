@@ -11,26 +11,22 @@
 
 #include <stdint.h>
 
-struct hr__meter;
+struct hr_meter;
 struct hr_loader;
 
 /* A loader's part; only the consumer's thread and destroy use it. */
 struct hr__publication {
-    struct hr__meter *meter; /* NULL before the first epoch */
-    uint64_t begun_ns;       /* the first epoch */
-    uint64_t due_ns;         /* the next time to publish */
-    uint64_t wait_since_ns;  /* the call of next that is in progress; 0: none */
-    uint64_t left_ns;        /* the end of the last call of next in this epoch; 0: none */
-    int is_running;          /* an epoch is going on */
-    int is_interrupted;      /* the last call of next ended without its batch: it goes on waiting */
+    struct hr_meter *meter; /* NULL before the first epoch */
+    uint64_t begun_ns;      /* the first epoch */
+    uint64_t due_ns;        /* the next time to publish */
+    uint64_t wait_since_ns; /* the call of next that is in progress; 0: none */
+    uint64_t left_ns;       /* the end of the last call of next in this epoch; 0: none */
+    int is_running;         /* an epoch is going on */
+    int is_interrupted;     /* the last call of next ended without its batch: it goes on waiting */
     uint64_t fetch_ns, prepare_ns; /* sums over samples when it was last published */
 };
 
-/* The rank of this process among those of its machine: LOCAL_RANK, which torchrun sets; without it,
- * a machine's ranks are taken to be consecutive. */
-int hr__local_rank(int rank, int local_world_size);
-
-/* Before an epoch: joins the process's loaders, once. Errors: as hr__meter_begin. */
+/* Before an epoch: joins the process's loaders, once. Errors: as hr_meter_begin. */
 HR_NODISCARD int hr__status_begin(struct hr_loader *l, struct hr_error *error);
 
 /* An epoch has begun. */

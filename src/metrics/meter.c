@@ -14,12 +14,13 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct hr__meter {
-    struct hr__meter *next;
+struct hr_meter {
+    struct hr_meter *next;
     int number;
     bool is_served; /* counts in `served` */
     char *text;     /* NULL: nothing published yet */
@@ -30,7 +31,7 @@ struct hr__meter {
  * endpoint's thread takes it for an answer, so nobody waits for that thread under it. */
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t handlers = PTHREAD_ONCE_INIT;
-static struct hr__meter *list;
+static struct hr_meter *list;
 static struct hr__endpoint *endpoint; /* NULL: the process serves nothing */
 static int served;                    /* meters that asked for it */
 static char served_at[128];           /* the address they gave */
@@ -68,7 +69,7 @@ static int text_of_all(void *arg, char **text, struct hr_error *error)
     hr__draft_put(&status, "{\"loaders\":[");
     pthread_mutex_lock(&list_lock);
     const char *before = "";
-    for (const struct hr__meter *m = list; m; m = m->next) {
+    for (const struct hr_meter *m = list; m; m = m->next) {
         if (!m->text)
             continue;
         hr__draft_put(&status, before);
@@ -101,9 +102,9 @@ static int serve_locked(const char *address, int local_rank, struct hr_error *er
     return 0;
 }
 
-static void enlist_locked(struct hr__meter *m)
+static void enlist_locked(struct hr_meter *m)
 {
-    struct hr__meter **at = &list;
+    struct hr_meter **at = &list;
     for (; *at && (*at)->number == m->number; at = &(*at)->next) /* sorted by number */
         m->number++;
     m->next = *at;
@@ -118,12 +119,24 @@ static void say_without(const struct hr_error *error)
         hr__log(HR_LOG_WARNING, "HEADRACE_METRICS is without effect here: %s", error->message);
 }
 
-int hr__meter_begin(struct hr__meter **out, const char *metrics, int local_rank,
-                    struct hr_error *error)
+int hr__local_rank(int rank, int local_world_size)
+{
+    const char *local = getenv("LOCAL_RANK");
+    long number = local && *local ? strtol(local, NULL, 10) : rank % local_world_size;
+    return number >= 0 && number <= UINT16_MAX ? (int)number : 0;
+}
+
+int hr_meter_check(const char *metrics, struct hr_error *error)
+{
+    return metrics && *metrics ? hr__endpoint_check(metrics, error) : 0;
+}
+
+int hr_meter_begin(struct hr_meter **out, const char *metrics, int rank, int local_world_size,
+                   struct hr_error *error)
 {
     const char *address = metrics ? metrics : getenv("HEADRACE_METRICS");
     struct hr_error failure = {0};
-    struct hr__meter *m = hr__alloc(HR__TAG_METRICS, 1, sizeof *m);
+    struct hr_meter *m = hr__alloc(HR__TAG_METRICS, 1, sizeof *m);
     if (!m)
         return hr__fail(error, -ENOMEM, "out of memory for a loader's status");
     m->file.own = HR__OWN_FD_NONE;
@@ -131,7 +144,7 @@ int hr__meter_begin(struct hr__meter **out, const char *metrics, int local_rank,
     pthread_once(&handlers, set_handlers);
     pthread_mutex_lock(&list_lock);
     if (is_asked)
-        r = serve_locked(address, local_rank, &failure);
+        r = serve_locked(address, hr__local_rank(rank, local_world_size), &failure);
     m->is_served = is_asked && !r;
     if (!r || !metrics)
         enlist_locked(m);
@@ -147,13 +160,16 @@ int hr__meter_begin(struct hr__meter **out, const char *metrics, int local_rank,
     return 0;
 }
 
-int hr__meter_number(const struct hr__meter *meter)
+int hr_meter_number(const struct hr_meter *meter)
 {
     return meter->number;
 }
 
-void hr__meter_publish(struct hr__meter *meter, char *text)
+void hr_meter_publish(struct hr_meter *meter, const char *status)
 {
+    char *text = hr__strdup(HR__TAG_METRICS, status);
+    if (!text)
+        return;
     hr__status_file_write(&meter->file, text, strlen(text));
     pthread_mutex_lock(&list_lock);
     char *before = meter->text;
@@ -162,15 +178,15 @@ void hr__meter_publish(struct hr__meter *meter, char *text)
     hr__free(before);
 }
 
-void hr__meter_end(struct hr__meter **meter)
+void hr_meter_end(struct hr_meter **meter)
 {
-    struct hr__meter *m = *meter;
+    struct hr_meter *m = *meter;
     struct hr__endpoint *ending = NULL;
     *meter = NULL;
     if (!m)
         return;
     pthread_mutex_lock(&list_lock);
-    struct hr__meter **at = &list;
+    struct hr_meter **at = &list;
     while (*at && *at != m)
         at = &(*at)->next;
     /* In a forked child it is not in the list, and does not count. */

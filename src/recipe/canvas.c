@@ -65,6 +65,15 @@ static int canvas_run(struct hr__scratch *scratch, const struct hr__step *step,
 static const struct hr__filter canvas = {
     .name = "canvas", .source = canvas_source, .run = canvas_run};
 
+int hr__step_is_canvas(const struct hr__step *step, int *left, int *top)
+{
+    if (step->kind != HR__STEP_FILTER || step->u.filter.filter != &canvas)
+        return 0;
+    *left = step->u.filter.word[0];
+    *top = step->u.filter.word[1];
+    return 1;
+}
+
 void hr__plan_canvas(const struct hr__bound *bound, struct hr__prepare_plan *plan,
                      const int padding[4])
 {

@@ -8,4 +8,8 @@
 void hr__plan_canvas(const struct hr__bound *bound, struct hr__prepare_plan *plan,
                      const int padding[4]);
 
+/* Returns non-zero if the step is such padding that runs on bytes; *left and *top: where the image
+ * is on the canvas. */
+int hr__step_is_canvas(const struct hr__step *step, int *left, int *top);
+
 #endif

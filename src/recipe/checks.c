@@ -42,6 +42,14 @@ int hr__refuse(struct hr_error *error, const struct hr__bound *bound, const char
                     bound->position % HR__VIEW_POSITIONS + 1, text);
 }
 
+void hr__state_vary(struct hr__state *state, int most_height, int most_width)
+{
+    state->width = 0;
+    state->height = 0;
+    state->most_height = most_height;
+    state->most_width = most_width;
+}
+
 int hr__check_size(const struct hr__bound *bound, int height, int width, struct hr_error *error)
 {
     if (height >= 1 && height <= HR__MAX_SIDE && width >= 1 && width <= HR__MAX_SIDE)

@@ -370,7 +370,7 @@ static void emit(struct pass *p, int j, void *out, int stream)
 struct target {
     const struct hr__fused_kernels *kernels;
     uint8_t *out, *staged; /* the output; a buffer for one row on its way there */
-    ptrdiff_t row_bytes;
+    ptrdiff_t row_bytes;   /* between rows */
     int rows, flip;
     int stream; /* rows bypass the caches */
     int ragged; /* rows would, but are not whole cache lines: go through `staged` */
@@ -390,10 +390,18 @@ static int target_row(const struct target *target, int k)
     return j;
 }
 
-static struct target target_of(const struct hr__fused *f, const struct hr__fused_job *job,
-                               uint8_t *out, size_t row_bytes)
+/* Returns the pixels between two rows of the output. */
+static int pitch_of(const struct hr__fused_job *job)
 {
-    int ragged = ((uintptr_t)out | row_bytes) % HR__LINE_BYTES != 0;
+    return job->pitch ? job->pitch : job->x.count;
+}
+
+static struct target target_of(const struct hr__fused *f, const struct hr__fused_job *job,
+                               uint8_t *out, size_t pixel_bytes)
+{
+    size_t row_bytes = (size_t)pitch_of(job) * pixel_bytes;
+    size_t used_bytes = (size_t)job->x.count * pixel_bytes;
+    int ragged = ((uintptr_t)out | row_bytes | used_bytes) % HR__LINE_BYTES != 0;
     return (struct target){
         .kernels = f->kernels,
         .out = out,
@@ -410,10 +418,11 @@ static struct target target_of(const struct hr__fused *f, const struct hr__fused
 static void run_planar(struct pass pass[3])
 {
     const struct hr__fused_job *job = pass->job;
-    size_t row_bytes = (size_t)job->x.count * hr__element_bytes(job->dtype);
+    size_t bytes = hr__element_bytes(job->dtype), row_bytes = (size_t)job->x.count * bytes;
+    size_t lines = (size_t)(job->lines ? job->lines : job->y.count);
     for (size_t c = 0; c < 3; c++) {
-        uint8_t *out = (uint8_t *)job->out + c * (size_t)job->y.count * row_bytes;
-        struct target target = target_of(pass->fused, job, out, row_bytes);
+        uint8_t *out = (uint8_t *)job->out + c * lines * (size_t)pitch_of(job) * bytes;
+        struct target target = target_of(pass->fused, job, out, bytes);
         for (int k = 0; k < target.rows; k++) {
             int j = target_row(&target, k);
             uint8_t *row = target.out + j * target.row_bytes;
@@ -429,7 +438,7 @@ static void run_interleaved(struct pass pass[3])
 {
     const struct hr__fused_job *job = pass->job;
     size_t bytes = hr__element_bytes(job->dtype), width = (size_t)job->x.count;
-    struct target target = target_of(pass->fused, job, job->out, 3 * width * bytes);
+    struct target target = target_of(pass->fused, job, job->out, 3 * bytes);
     uint8_t *pixels = target.staged + 3 * width * bytes;
     const void *const rows[3] = {pixels, pixels + width * bytes, pixels + 2 * width * bytes};
     for (int k = 0; k < target.rows; k++) {

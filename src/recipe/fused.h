@@ -36,9 +36,11 @@ struct hr__fused_job {
     float scale[3], shift[3]; /* output = value (0..255) x scale + shift */
     enum hr_dtype dtype;      /* UINT8 requires scale 1 and shift 0; it rounds half up and clamps */
     enum hr_layout layout;
-    void *out;  /* one sample, count_y x count_x x 3, aligned to its elements; fastest if aligned to
-                 * 64 bytes */
-    int cached; /* non-zero: write through the cache, because the sample is read soon */
+    void *out; /* one sample, count_y x count_x x 3, aligned to its elements; fastest if aligned to
+                * 64 bytes */
+    int pitch, lines; /* pixels between the rows of `out`, and rows between its planes; 0: those of
+                       * the sample */
+    int cached;       /* non-zero: write through the cache, because the sample is read soon */
 };
 
 struct hr__fused; /* one thread's tables and ring */

@@ -69,10 +69,18 @@ static int check_member(struct hr_recipe *recipe, const struct hr__bound *group,
 static void merge(struct hr__state *state, const struct hr__state *other)
 {
     state->erasings = other->erasings > state->erasings ? other->erasings : state->erasings;
-    if (state->width == other->width && state->height == other->height)
+    if (state->width && state->width == other->width && state->height == other->height)
         return;
-    state->width = 0;
-    state->height = 0;
+    int height = hr__state_most_height(state), width = hr__state_most_width(state);
+    int other_height = hr__state_most_height(other), other_width = hr__state_most_width(other);
+    int known = height && other_height;
+    hr__state_vary(state,
+                   !known                  ? 0
+                   : height > other_height ? height
+                                           : other_height,
+                   !known                ? 0
+                   : width > other_width ? width
+                                         : other_width);
 }
 
 static int check_sequence(struct hr_recipe *recipe, int first, struct hr__state *state,
@@ -174,7 +182,7 @@ static int check_order(struct hr_recipe *recipe, int first, struct hr__state *st
         return r;
     for (int i = first + 1, end = end_of(recipe, first); i < end; i = end_of(recipe, i)) {
         struct hr__state here = *state, unknown = *state;
-        unknown.width = unknown.height = 0;
+        hr__state_vary(&unknown, 0, 0);
         r = check_member(recipe, group, i, &here, error);
         erasings += here.erasings - state->erasings;
         if (!r && !state->width)
@@ -191,6 +199,8 @@ static int check_order(struct hr_recipe *recipe, int first, struct hr__state *st
         any = unknown;
         changers++;
     }
+    if (changers > 1 && !any.width)
+        hr__state_vary(&any, 0, 0);
     *state = changers > 1 ? any : only;
     state->erasings = erasings;
     return hr__check_erasings(group, erasings, error);

@@ -25,12 +25,13 @@
 
 /* What is known about the pixels when an operation is reached, while a recipe is being created. */
 struct hr__state {
-    int height, width;         /* pixels; 0: depends on the image */
-    enum hr_dtype dtype;       /* of the tensor that torchvision would have here */
-    int scaled;                /* floats are 0..1: a ToDtype with scale came before */
-    int normalized;            /* a Normalize came before */
-    double scale[3], shift[3]; /* value here = value (0..255) x scale + shift */
-    int erasings;              /* most rectangles that RandomErasing sets before here */
+    int height, width;           /* pixels; 0: depends on the image */
+    int most_height, most_width; /* if it depends on the image: at most; 0: unknown */
+    enum hr_dtype dtype;         /* of the tensor that torchvision would have here */
+    int scaled;                  /* floats are 0..1: a ToDtype with scale came before */
+    int normalized;              /* a Normalize came before */
+    double scale[3], shift[3];   /* value here = value (0..255) x scale + shift */
+    int erasings;                /* most rectangles that RandomErasing sets before here */
 };
 
 struct hr__mel;
@@ -133,6 +134,20 @@ const struct hr__operation_class *hr__operation_class(enum hr_operation_kind kin
 /* Fails with -EINVAL and "Name (operation 2 of the recipe): " before the message. */
 int hr__refuse(struct hr_error *error, const struct hr__bound *bound, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Notes that the size varies from here on, up to the given one (0: nobody knows). */
+void hr__state_vary(struct hr__state *state, int most_height, int most_width);
+
+/* Returns the largest height, or width, that is known here; 0: none. */
+static inline int hr__state_most_height(const struct hr__state *state)
+{
+    return state->width ? state->height : state->most_height;
+}
+
+static inline int hr__state_most_width(const struct hr__state *state)
+{
+    return state->width ? state->width : state->most_width;
+}
 
 /* Refuses a fixed size outside 1..HR__MAX_SIDE. */
 int hr__check_size(const struct hr__bound *bound, int height, int width, struct hr_error *error);

@@ -21,10 +21,15 @@ static int check(struct hr__bound *bound, struct hr__state *state, struct hr_err
     int r = hr__bind_fill(bound, state, o->u.pad.fill, error);
     if (r)
         return r;
-    if (!state->width)
+    int more_width = o->u.pad.padding[0] + o->u.pad.padding[2];
+    int more_height = o->u.pad.padding[1] + o->u.pad.padding[3];
+    if (!state->width) {
+        if (state->most_width)
+            hr__state_vary(state, state->most_height + more_height, state->most_width + more_width);
         return 0;
-    state->width += o->u.pad.padding[0] + o->u.pad.padding[2];
-    state->height += o->u.pad.padding[1] + o->u.pad.padding[3];
+    }
+    state->width += more_width;
+    state->height += more_height;
     return hr__check_size(bound, state->height, state->width, error);
 }
 

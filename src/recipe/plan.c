@@ -306,6 +306,19 @@ static int finish(struct hr__prepare_plan *plan, const struct hr_recipe *recipe,
     return 0;
 }
 
+/* Refuses a result that does not fit into the tensor of a padded recipe. */
+static int check_largest(const struct hr_recipe *recipe, int width, int height,
+                         struct hr_error *error)
+{
+    if (width <= recipe->spec.width && height <= recipe->spec.height)
+        return 0;
+    return hr__fail(error, -EFBIG,
+                    "the recipe makes %d x %d pixels (height x width) of this image, and batches "
+                    "have room for %d x %d: raise max_size (in C, max_height and max_width), or "
+                    "give the recipe's Resize a max_size",
+                    height, width, recipe->spec.height, recipe->spec.width);
+}
+
 int hr__recipe_plan(const struct hr_recipe *recipe, struct hr__scratch *scratch,
                     const struct hr_image_info *info, const struct hr_draw_key *key,
                     const struct hr__prepare_plan **out, struct hr_region *region,
@@ -324,12 +337,15 @@ int hr__recipe_plan(const struct hr_recipe *recipe, struct hr__scratch *scratch,
     if (r)
         return r;
     int width = hr__plan_width(plan), height = hr__plan_height(plan);
-    if (width != recipe->spec.width || height != recipe->spec.height)
+    if (recipe->options.padded)
+        r = check_largest(recipe, width, height, error);
+    else if (width != recipe->spec.width || height != recipe->spec.height)
         return hr__fail(error, -EINVAL,
                         "the recipe makes %d x %d pixels (height x width) of this image instead of "
                         "%d x %d: please report this as an error of Headrace",
                         height, width, recipe->spec.height, recipe->spec.width);
-    r = finish(plan, recipe, info, error);
+    if (!r)
+        r = finish(plan, recipe, info, error);
     if (r)
         return r;
     *out = plan;

@@ -4,20 +4,24 @@
  */
 #include "base/error.h"
 #include "base/memory.h"
-#include "recipe/plan.h"
+#include "recipe/mask.h"
+#include "recipe/operation.h"
 #include "recipe/recipe.h"
 #include "recipe/rows.h"
 #include "recipe/sound.h"
+#include "recipe/tensor.h"
 
 #include <errno.h>
 #include <string.h>
 
 struct hr_preparer {
     struct hr__decoder *decoder;
+    struct hr__decoder *masks; /* their decoder; NULL: no mask was prepared yet */
     struct hr__scratch *scratch;
-    struct hr__sound_scratch *sound; /* NULL: no sound was prepared yet */
-    int scale;                       /* see hr_preparer_scale */
-    hr__help_fn help;                /* NULL: none */
+    struct hr__sound_scratch *sound;     /* NULL: no sound was prepared yet */
+    int scale;                           /* see hr_preparer_scale */
+    int64_t extents[HR_TENSOR_MAX_DIMS]; /* of the last result */
+    hr__help_fn help;                    /* NULL: none */
     void *help_arg;
 };
 
@@ -45,6 +49,7 @@ void hr_preparer_destroy(struct hr_preparer **preparer)
     if (!p)
         return;
     hr__decoder_destroy(&p->decoder);
+    hr__decoder_destroy(&p->masks);
     hr__scratch_destroy(&p->scratch);
     hr__sound_scratch_destroy(&p->sound);
     hr__free(p);
@@ -172,6 +177,19 @@ static int decode_region(struct hr_preparer *p, const struct encoded_source *s,
                               error);
 }
 
+/* Runs the plan of a padded recipe. */
+static int run_padded(struct hr_preparer *p, const struct hr_recipe *recipe,
+                      const struct hr__prepare_plan *plan, const struct hr__planar *pixels,
+                      void *out, struct hr_error *error)
+{
+    int width = hr__plan_width(plan), height = hr__plan_height(plan);
+    hr__tensor_widen(&recipe->spec, width, height, p->extents);
+    int r = hr__recipe_run(recipe, p->scratch, plan, pixels, out, error);
+    if (!r)
+        hr__tensor_clear(&recipe->spec, out, width, height, p->extents);
+    return r;
+}
+
 static int run_one(struct hr_preparer *p, const struct hr_recipe *recipe,
                    const struct encoded_source *s, void *out, struct hr_error *error)
 {
@@ -185,7 +203,8 @@ static int run_one(struct hr_preparer *p, const struct hr_recipe *recipe,
     r = decode_region(p, s, &region, &pixels, error);
     hr__decoder_halve(p->decoder, 0);
     if (!r)
-        r = hr__recipe_run(recipe, p->scratch, plan, &pixels, out, error);
+        r = recipe->options.padded ? run_padded(p, recipe, plan, &pixels, out, error)
+                                   : hr__recipe_run(recipe, p->scratch, plan, &pixels, out, error);
     if (!r)
         p->scale = 1 << plan->halvings;
     return r;
@@ -279,6 +298,18 @@ static int run_sound(struct hr_preparer *p, const struct hr_recipe *recipe,
     return r ? r : hr__sound_run(recipe, &p->sound, &s->item, s->key, out, error);
 }
 
+/* Makes the mask of the image that was run. Masks have a decoder of their own, because the image's
+ * keeps what is asked about it afterwards. */
+static int run_mask(struct hr_preparer *p, const struct hr_recipe *recipe,
+                    const struct hr__mask *mask, struct hr_error *error)
+{
+    int r = p->masks ? 0 : hr__decoder_create(&p->masks, error);
+    if (r)
+        return r;
+    hr__decoder_want_indices(p->masks, 1);
+    return hr__mask_run(recipe, p->scratch, p->masks, mask, error);
+}
+
 /* Runs the recipe on an encoded image or sound; the scratch has the sample's rows. */
 static int run_recipe(struct hr_preparer *p, const struct hr_recipe *recipe,
                       struct encoded_source *source, const struct hr__prepared *prepared,
@@ -288,6 +319,8 @@ static int run_recipe(struct hr_preparer *p, const struct hr_recipe *recipe,
                              : run_images(p, recipe, source, prepared->outs, error);
     if (!r && prepared->in)
         r = hr__rows_finish(p->scratch, prepared->record, error);
+    if (!r && prepared->mask)
+        r = run_mask(p, recipe, prepared->mask, error);
     return r;
 }
 
@@ -297,6 +330,7 @@ int hr__preparer_run_rows(struct hr_preparer *preparer, const struct hr_recipe *
 {
     struct encoded_source source = {.item = {item->bytes, item->length, 0}, .key = key};
     preparer->scale = 1;
+    memcpy(preparer->extents, recipe->spec.shape, sizeof preparer->extents);
     size_t raw = hr__recipe_raw_bytes(recipe);
     if (raw) {
         if (item->length != raw)
@@ -308,8 +342,12 @@ int hr__preparer_run_rows(struct hr_preparer *preparer, const struct hr_recipe *
     }
     hr__decoder_accept(preparer->decoder, hr__recipe_options(recipe)->damaged);
     hr__scratch_set_rows(preparer->scratch, prepared->in);
+    if (prepared->extents)
+        memcpy(preparer->extents, prepared->extents, recipe->spec.dims * sizeof(int64_t));
     int r = run_recipe(preparer, recipe, &source, prepared, error);
     hr__scratch_set_rows(preparer->scratch, NULL);
+    if (prepared->extents)
+        memcpy(prepared->extents, preparer->extents, recipe->spec.dims * sizeof(int64_t));
     if (r)
         hr__decoder_accept(preparer->decoder, HR_DAMAGED_REFUSE); /* the sample was not used */
     return r;
@@ -353,6 +391,14 @@ int hr_preparer_sound_decode(struct hr_preparer *preparer, const void *bytes, si
     return r ? r : hr__sound_read(preparer->sound->decoder, first, count, planes, error);
 }
 
+size_t hr_preparer_extents(const struct hr_preparer *preparer, int64_t extents[HR_TENSOR_MAX_DIMS])
+{
+    size_t dims = 0;
+    for (; dims < HR_TENSOR_MAX_DIMS && preparer->extents[dims]; dims++)
+        extents[dims] = preparer->extents[dims];
+    return dims;
+}
+
 int hr_preparer_scale(const struct hr_preparer *preparer)
 {
     return preparer->scale;
@@ -361,5 +407,6 @@ int hr_preparer_scale(const struct hr_preparer *preparer)
 size_t hr_preparer_memory(const struct hr_preparer *preparer)
 {
     return sizeof *preparer + hr__decoder_memory(preparer->decoder) +
+           (preparer->masks ? hr__decoder_memory(preparer->masks) : 0) +
            hr__scratch_memory(preparer->scratch) + hr__sound_scratch_memory(preparer->sound);
 }

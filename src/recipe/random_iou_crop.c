@@ -52,8 +52,7 @@ static int check(struct hr__bound *bound, struct hr__state *state, struct hr_err
     }
     if (trials < 1 || trials > TRIALS_MAX)
         return hr__refuse(error, bound, "trials %d: set it between 1 and %d", trials, TRIALS_MAX);
-    state->width = 0;
-    state->height = 0;
+    hr__state_vary(state, hr__state_most_height(state), hr__state_most_width(state));
     return 0;
 }
 

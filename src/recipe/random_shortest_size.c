@@ -38,8 +38,7 @@ static int check(struct hr__bound *bound, struct hr__state *state, struct hr_err
         return hr__refuse(error, bound,
                           "max_size %d is not possible: set it between 1 and %d, or leave it out",
                           max_size, HR__MAX_SIDE);
-    state->width = 0;
-    state->height = 0;
+    hr__state_vary(state, max_size, max_size);
     return 0;
 }
 

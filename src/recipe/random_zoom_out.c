@@ -28,8 +28,10 @@ static int check(struct hr__bound *bound, struct hr__state *state, struct hr_err
     r = hr__bind_fill(bound, state, o->u.random_zoom_out.fill, error);
     if (r)
         return r;
-    state->width = 0;
-    state->height = 0;
+    double height = hr__state_most_height(state) * range[1];
+    double width = hr__state_most_width(state) * range[1];
+    int known = height <= HR__MAX_SIDE && width <= HR__MAX_SIDE;
+    hr__state_vary(state, known ? (int)height : 0, known ? (int)width : 0);
     return 0;
 }
 

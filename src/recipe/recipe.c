@@ -44,6 +44,16 @@ static int read_options(struct hr_recipe_options *out, const struct hr_recipe_op
         return hr__fail(error, -EINVAL, "damaged = %d: must be %d (refuse) or %d (accept)",
                         (int)out->damaged, HR_DAMAGED_REFUSE, HR_DAMAGED_ACCEPT);
     out->inexact = !!out->inexact;
+    out->padded = !!out->padded;
+    if (out->max_height < 0 || out->max_width < 0 || !out->max_height != !out->max_width ||
+        out->max_height > HR__MAX_SIDE || out->max_width > HR__MAX_SIDE)
+        return hr__fail(error, -EINVAL,
+                        "a largest size of %d x %d (height x width) is not possible: set both "
+                        "between 1 and %d, or leave both out",
+                        out->max_height, out->max_width, HR__MAX_SIDE);
+    if (out->max_height && !out->padded)
+        return hr__fail(error, -EINVAL,
+                        "max_height and max_width are for samples of several sizes: set padded");
     out->reserved = 0;
     if (!out->max_source_bytes)
         return hr__fail(error, -EINVAL, "max_source_bytes 0 would refuse every file: set a limit");
@@ -74,17 +84,36 @@ static int bind_operations(struct hr_recipe *recipe, const struct hr_operation *
     return 0;
 }
 
+/* Makes the largest result's size that of the tensor. */
+static int limit_size(const struct hr_recipe *recipe, struct hr__state *state,
+                      struct hr_error *error)
+{
+    int height = recipe->options.max_height, width = recipe->options.max_width;
+    int most_height = hr__state_most_height(state), most_width = hr__state_most_width(state);
+    state->height = !most_height || (height && height < most_height) ? height : most_height;
+    state->width = !most_width || (width && width < most_width) ? width : most_width;
+    if (state->width)
+        return 0;
+    return hr__fail(error, -EINVAL,
+                    "nothing limits the size of the recipe's output, and batches reserve room for "
+                    "the largest: end with a Resize or RandomShortestSize that has a max_size, or "
+                    "set max_size (in C, max_height and max_width)");
+}
+
 /* Checks the operations of a recipe of images. */
 static int check_images(struct hr_recipe *recipe, struct hr__state *state, struct hr_error *error)
 {
     int r = hr__check_operations(recipe, state, error);
     if (r)
         return r;
+    if (recipe->options.padded)
+        return limit_size(recipe, state, error);
     if (!state->width)
         return hr__fail(
             error, -EINVAL,
             "the recipe's output has no fixed size: it needs a "
-            "RandomResizedCrop, CenterCrop, RandomCrop, LetterBox or a Resize to height and width");
+            "RandomResizedCrop, CenterCrop, RandomCrop, LetterBox or a Resize to height and width; "
+            "or take samples of several sizes (collate=\"pad\" or \"list\"; in C, padded)");
     return 0;
 }
 
@@ -155,7 +184,12 @@ int hr_recipe_create(struct hr_recipe **out, const struct hr_operation *operatio
     if (!r)
         r = bind_operations(recipe, operations, error);
     if (!r && count && recipe->operation[0].class->sound) {
-        r = hr__sound_recipe(recipe, error);
+        if (recipe->options.padded)
+            r = hr__fail(error, -EINVAL,
+                         "sounds of several lengths are not padded by the batch: end the recipe "
+                         "with PadOrTrim, and leave out padded (in Python, collate)");
+        if (!r)
+            r = hr__sound_recipe(recipe, error);
     } else if (!r) {
         r = check_images(recipe, &state, error);
         if (!r)
@@ -231,6 +265,11 @@ const struct hr_operation *hr__recipe_operation(const struct hr_recipe *recipe, 
 const struct hr_recipe_options *hr__recipe_options(const struct hr_recipe *recipe)
 {
     return &recipe->options;
+}
+
+uint64_t hr__recipe_max_source(const struct hr_recipe *recipe)
+{
+    return recipe->is_sound ? recipe->options.max_source_bytes : 0;
 }
 
 int hr__recipe_cache_form(const struct hr_recipe *recipe, int *form, struct hr_error *error)

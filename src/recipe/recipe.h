@@ -46,6 +46,9 @@ size_t hr__recipe_count(const struct hr_recipe *recipe);
 const struct hr_operation *hr__recipe_operation(const struct hr_recipe *recipe, size_t i);
 const struct hr_recipe_options *hr__recipe_options(const struct hr_recipe *recipe);
 
+/* Returns the largest file that a recipe of sounds takes, in bytes; 0 for recipes of images. */
+uint64_t hr__recipe_max_source(const struct hr_recipe *recipe);
+
 /* Returns non-zero if items of the form are decoded at a smaller scale like their files. */
 static inline int hr__form_is_scalable(enum hr_form form)
 {

@@ -73,6 +73,8 @@ static int check(struct hr__bound *bound, struct hr__state *state, struct hr_err
             return impossible(bound, state->width, state->height, error);
         state->width = new_width;
         state->height = new_height;
+    } else {
+        hr__state_vary(state, max_size, max_size);
     }
     return 0;
 }

@@ -14,6 +14,7 @@
 
 #include "base/row_layout.h"
 
+struct hr__mask;
 struct hr_recipe;
 struct hr__prepare_plan;
 struct hr__scratch;
@@ -31,6 +32,9 @@ struct hr__prepared {
     void *const *outs;                /* where the tensor of each view goes */
     const struct hr__sample_rows *in; /* NULL: the sample has no rows */
     struct hr__row_record *record;    /* where its rows go; NULL: nowhere */
+    const struct hr__mask *mask;      /* NULL: the sample has none (mask.h) */
+    int64_t *extents; /* of a padded recipe: the part of the tensor that may be other than zero;
+                         becomes the result's shape. NULL: all of it may */
 };
 
 /* Refuses a recipe that cannot treat rows of this layout (NULL: the dataset has none) as they have

@@ -36,7 +36,12 @@ static int run_fused_tensor(const struct hr_recipe *recipe, struct hr__scratch *
                             struct hr_error *error)
 {
     struct hr__fused_job job = {
-        .dtype = recipe->spec.dtype, .layout = recipe->spec.layout, .out = out};
+        .dtype = recipe->spec.dtype,
+        .layout = recipe->spec.layout,
+        .out = out,
+        .pitch = recipe->spec.width,
+        .lines = recipe->spec.height,
+    };
     for (int c = 0; c < 3; c++) {
         job.scale[c] = recipe->scale[c];
         job.shift[c] = recipe->shift[c];
@@ -72,7 +77,8 @@ static void finish(const struct hr_recipe *recipe, const struct hr__picture *pic
 {
     struct hr__sample_store store = {.out = out,
                                      .width = picture->width,
-                                     .height = picture->height,
+                                     .pitch = recipe->spec.width,
+                                     .lines = recipe->spec.height,
                                      .dtype = recipe->spec.dtype,
                                      .layout = recipe->spec.layout};
     for (int y = 0; y < picture->height; y++) {

@@ -38,6 +38,7 @@ void hr__scratch_destroy(struct hr__scratch **scratch)
     hr__free(s->extra.bytes);
     hr__free(s->rows.bytes);
     hr__free(s->kept_rows.bytes);
+    hr__free(s->mask_places.bytes);
     hr__free(s);
 }
 
@@ -51,7 +52,8 @@ size_t hr__scratch_memory(const struct hr__scratch *scratch)
     return sizeof *scratch + hr__fused_memory(scratch->fused) + scratch->oriented.size +
            scratch->planes[0].size + scratch->planes[1].size + scratch->bytes[0].size +
            scratch->bytes[1].size + scratch->extra.size + scratch->kept[0].size +
-           scratch->kept[1].size + scratch->rows.size + scratch->kept_rows.size;
+           scratch->kept[1].size + scratch->rows.size + scratch->kept_rows.size +
+           scratch->mask_places.size;
 }
 
 int hr__buffer_reserve(struct hr__buffer *buffer, size_t size, struct hr_error *error)

@@ -21,8 +21,9 @@ struct hr__scratch {
     struct hr__buffer extra;     /* of the filter that runs */
     struct hr__buffer kept[2];   /* of AugMix: the image, and the sum of its chains */
     const struct hr__sample_rows *input_rows;
-    struct hr__buffer rows;      /* the sample's boxes and points as they stand (rows.h) */
-    struct hr__buffer kept_rows; /* indices of the rows that were not dropped */
+    struct hr__buffer rows;        /* the sample's boxes and points as they stand (rows.h) */
+    struct hr__buffer mask_places; /* where the mask's columns and rows come from (mask.h) */
+    struct hr__buffer kept_rows;   /* indices of the rows that were not dropped */
 };
 
 /* Makes the buffer at least `size` bytes long; its contents are lost. Errors: -ENOMEM. */

@@ -58,7 +58,7 @@ static int set_sound_output(struct hr_recipe *recipe, const struct hr__sound_sta
     if (!state->frames)
         return hr__fail(error, -EINVAL,
                         "the recipe's output has no fixed length: it needs a RandomWindow, "
-                        "CenterWindow or PadOrTrim");
+                        "CenterWindow or PadOrTrim; after a SpeedPerturbation a PadOrTrim");
     if (!state->channels)
         return hr__fail(error, -EINVAL,
                         "the recipe's output has no fixed number of channels: add Mono, or "

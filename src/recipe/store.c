@@ -12,11 +12,12 @@ void hr__store_row(const struct hr__sample_store *store, int row, const float *c
 {
     const struct hr__fused_kernels *kernels = hr__fused_kernels(hr__isa());
     size_t bytes = hr__element_bytes(store->dtype), width = (size_t)store->width;
+    size_t pitch = (size_t)store->pitch;
     uint8_t *out = store->out;
     if (store->layout == HR_NCHW) {
         for (size_t c = 0; c < 3; c++)
             kernels->cast(channel[c], width, store->dtype,
-                          out + (c * (size_t)store->height + (size_t)row) * width * bytes);
+                          out + (c * (size_t)store->lines + (size_t)row) * pitch * bytes);
         return;
     }
     _Alignas(64) uint8_t cast[3][CHUNK * sizeof(float)];
@@ -25,6 +26,6 @@ void hr__store_row(const struct hr__sample_store *store, int row, const float *c
         size_t n = width - i < CHUNK ? width - i : CHUNK;
         for (int c = 0; c < 3; c++)
             kernels->cast(channel[c] + i, n, store->dtype, cast[c]);
-        kernels->interleave(in, n, bytes, 0, out + ((size_t)row * width + i) * 3 * bytes);
+        kernels->interleave(in, n, bytes, 0, out + ((size_t)row * pitch + i) * 3 * bytes);
     }
 }

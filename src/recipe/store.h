@@ -16,7 +16,8 @@
 /* One sample in memory. */
 struct hr__sample_store {
     void *out; /* aligned to its elements */
-    int width, height;
+    int width;
+    int pitch, lines; /* pixels between its rows, and rows between its planes */
     enum hr_dtype dtype;
     enum hr_layout layout;
 };

@@ -34,6 +34,38 @@ void hr__tensor_matrix(struct hr_tensor_spec *spec, int rows, int columns)
     set_shape(spec, 2, shape);
 }
 
+/* Returns which number of an image's shape is its height; its width is the next one. */
+static size_t height_at(const struct hr_tensor_spec *spec)
+{
+    return spec->layout == HR_NHWC ? 0 : 1;
+}
+
+void hr__tensor_widen(const struct hr_tensor_spec *spec, int width, int height, int64_t *extents)
+{
+    size_t at = height_at(spec);
+    extents[at] = extents[at] > height ? extents[at] : height;
+    extents[at + 1] = extents[at + 1] > width ? extents[at + 1] : width;
+}
+
+void hr__tensor_clear(const struct hr_tensor_spec *spec, void *out, int width, int height,
+                      int64_t *extents)
+{
+    size_t at = height_at(spec), is_planar = at;
+    size_t used_height = (size_t)extents[at], used_width = (size_t)extents[at + 1];
+    size_t pixel = hr_dtype_bytes(spec->dtype) * (is_planar ? 1 : (size_t)spec->channels);
+    size_t row = pixel * (size_t)spec->width, kept = pixel * (size_t)width;
+    for (int c = 0; c < (is_planar ? spec->channels : 1); c++) {
+        char *plane = (char *)out + (size_t)c * row * (size_t)spec->height;
+        for (size_t y = 0; y < used_height; y++) {
+            size_t from = y < (size_t)height ? kept : 0;
+            if (used_width * pixel > from)
+                memset(plane + y * row + from, 0, used_width * pixel - from);
+        }
+    }
+    for (size_t i = 0; i < spec->dims; i++)
+        extents[i] = i == at ? height : i == at + 1 ? width : spec->shape[i];
+}
+
 int hr__tensor_equal(const struct hr_tensor_spec *a, const struct hr_tensor_spec *b)
 {
     return a->dtype == b->dtype && a->layout == b->layout && a->channels == b->channels &&

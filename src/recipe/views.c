@@ -24,6 +24,10 @@ static int check(struct hr_recipe *const *views, size_t count, struct hr_error *
             return hr__fail(error, -EINVAL,
                             "several views of one image are decoded exactly: leave out exact=False "
                             "(in C, inexact)");
+        if (o->padded)
+            return hr__fail(error, -EINVAL,
+                            "several views of one image have fixed sizes: leave out padded (in "
+                            "Python, collate)");
         if (o->layout != first->layout || o->max_pixels != first->max_pixels ||
             o->damaged != first->damaged ||
             o->apply_exif_orientation != first->apply_exif_orientation)

@@ -50,15 +50,16 @@ struct hr__reader_options {
  * the range to the alignment O_DIRECT needs. Other readers require one without O_DIRECT.
  */
 struct hr__read {
-    const char *path; /* owned by the caller. Ranges need it too: it is opened if `fd` is -1 or if
-                       * O_DIRECT fails */
-    int64_t expected; /* a file's size when it was scanned, < 0: unknown; or a range's length */
-    int is_range;     /* non-zero: `fd` and `offset` apply */
-    int fd;           /* owned by the caller; -1: open `path` */
-    uint64_t offset;  /* position in the file of the range's first byte */
-    int uncached;     /* non-zero: do not leave pages in the page cache that were not there before.
-                       * Cached pages are used and stay. A file with no cached pages is read with
-                       * O_DIRECT. Ignored if the reader is direct */
+    const char *path;   /* owned by the caller. Ranges need it too: it is opened if `fd` is -1 or if
+                         * O_DIRECT fails */
+    int64_t expected;   /* a file's size when it was scanned, < 0: unknown; or a range's length */
+    int is_range;       /* non-zero: `fd` and `offset` apply */
+    int fd;             /* owned by the caller; -1: open `path` */
+    uint64_t offset;    /* position in the file of the range's first byte */
+    uint64_t max_bytes; /* a larger whole file fails with -EFBIG; 0: the reader's limit */
+    int uncached; /* non-zero: do not leave pages in the page cache that were not there before.
+                   * Cached pages are used and stay. A file with no cached pages is read with
+                   * O_DIRECT. Ignored if the reader is direct */
     struct {
         uint64_t index, epoch, seed;
     } sample; /* what a sample source makes; files do not need it */

@@ -73,6 +73,13 @@ enum hr__transfer_step hr__transfer_fail(struct hr__transfer *t, int result)
     return HR__STEP_DONE;
 }
 
+/* The largest whole file that may be read. */
+static uint64_t limit_of(const struct hr__transfer *t)
+{
+    uint64_t own = t->read->max_bytes, most = t->rules->max_bytes;
+    return own && own < most ? own : most;
+}
+
 /* Grows the buffer to `capacity` bytes and keeps its contents. */
 static int reserve(struct hr__transfer *t, size_t capacity)
 {
@@ -224,7 +231,7 @@ enum hr__transfer_step hr__transfer_opened(struct hr__transfer *t, int result)
     t->look = 0;
     if (t->read->is_range)
         return begin_range(t);
-    if ((uint64_t)status.st_size > t->rules->max_bytes)
+    if ((uint64_t)status.st_size > limit_of(t))
         return hr__transfer_fail(t, -EFBIG);
     t->size = (uint64_t)status.st_size;
     if (!t->size && t->direct)
@@ -319,7 +326,7 @@ enum hr__transfer_step hr__transfer_got(struct hr__transfer *t, ssize_t result)
     t->length += (size_t)result;
     if (t->read->is_range)
         return range_got(t, (size_t)result);
-    if (t->length > t->rules->max_bytes)
+    if (t->length > limit_of(t))
         return hr__transfer_fail(t, -EFBIG);
     if (!result || (t->size && t->length == t->size))
         return finish(t);

@@ -1,7 +1,8 @@
 /*
  * Any bytes as input of the decoder. It must not crash, and an image that decodes as a whole must
  * decode by region to the same pixels; the last eight bytes of the input choose the region. Then
- * the same with damaged images accepted. The decoder is reused from input to input, as in a worker.
+ * the same with damaged images accepted, and with the indices of PNG in one plane. The decoder is
+ * reused from input to input, as in a worker.
  */
 #include "region.h"
 
@@ -11,7 +12,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void decode(struct hr__decoder *decoder, const uint8_t *data, size_t size,
-                   enum hr_damaged damaged)
+                   enum hr_damaged damaged, int planes)
 {
     struct hr_image_info info;
     struct hr_error error;
@@ -37,13 +38,13 @@ static void decode(struct hr__decoder *decoder, const uint8_t *data, size_t size
     uint8_t *kept = malloc(3 * (size_t)r.width * (size_t)r.height), *p = kept;
     if (!kept)
         abort();
-    for (int c = 0; c < 3; c++)
+    for (int c = 0; c < planes; c++)
         for (int y = 0; y < r.height; y++, p += r.width)
             memcpy(p, out.plane[c] + (r.y + y) * out.stride + r.x, (size_t)r.width);
     if (hr__decoder_region(decoder, data, size, &info, &r, &out, &error))
         abort();
     p = kept;
-    for (int c = 0; c < 3; c++)
+    for (int c = 0; c < planes; c++)
         for (int y = 0; y < r.height; y++, p += r.width)
             if (memcmp(p, out.plane[c] + y * out.stride, (size_t)r.width))
                 abort();
@@ -55,7 +56,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct hr__decoder *decoder;
     if (!decoder && hr__decoder_create(&decoder, NULL))
         abort();
-    decode(decoder, data, size, HR_DAMAGED_REFUSE);
-    decode(decoder, data, size, HR_DAMAGED_ACCEPT);
+    decode(decoder, data, size, HR_DAMAGED_REFUSE, 3);
+    decode(decoder, data, size, HR_DAMAGED_ACCEPT, 3);
+    static struct hr__decoder *masks;
+    if (!masks && hr__decoder_create(&masks, NULL))
+        abort();
+    hr__decoder_want_indices(masks, 1);
+    if (size > 1 && data[1] == 'P') /* others ignore it */
+        decode(masks, data, size, HR_DAMAGED_REFUSE, 1);
     return 0;
 }

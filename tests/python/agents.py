@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+import forked
 import headrace
 from headrace.torch import DataLoader
 
@@ -46,9 +47,9 @@ def is_alive(pid: int) -> bool:
 class Process:
     """A child whose output is read line by line, with a time limit; killed on leaving."""
 
-    def __init__(self, command, **environment):
+    def __init__(self, command, start=subprocess.Popen, **environment):
         self.errors = tempfile.TemporaryFile()
-        self.process = subprocess.Popen(
+        self.process = start(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -154,7 +155,9 @@ class Job(Process):
     def __init__(self, data, options: dict, environment: dict | None = None, **more):
         spec = {"data": str(data), "options": options, **more}
         script = Path(__file__).with_name("agent_job.py")
-        super().__init__([sys.executable, str(script), json.dumps(spec)], **(environment or {}))
+        super().__init__(
+            [sys.executable, str(script), json.dumps(spec)], forked.Popen, **(environment or {})
+        )
 
     def next(self, limit_s: float = LIMIT_S) -> dict | None:
         """Returns its next output; None at the end."""

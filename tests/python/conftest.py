@@ -20,6 +20,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import forked
+
 IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 
 
@@ -181,6 +183,13 @@ def run_python(code: str, *arguments: str, timeout: float = 600, **environment: 
         timeout=timeout,
         env={**os.environ, **environment},
         check=False,
+    )
+
+
+def run_forked(code: str, *arguments: str, **environment: str):
+    """The same in a process that has torch and headrace imported (see forked.py)."""
+    return forked.run(
+        [sys.executable, "-c", code, *arguments], env={**os.environ, **environment}
     )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import torch
+
+import forked
 
 MAKE = """
 import json, os, sys
@@ -37,10 +38,8 @@ def run_script(tmp_path, folder, code, command, ranks=2):
     """Returns each rank's report, and the output."""
     script = tmp_path / "train.py"
     script.write_text(MAKE + code)
-    done = subprocess.run(
+    done = forked.run(
         [*command, str(script), str(folder), str(tmp_path)],
-        capture_output=True,
-        text=True,
         timeout=400,
         cwd=tmp_path,
         env={
@@ -49,7 +48,6 @@ def run_script(tmp_path, folder, code, command, ranks=2):
             "OMP_NUM_THREADS": "1",
             "CUDA_VISIBLE_DEVICES": "",
         },
-        check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     told = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(ranks)]

@@ -17,6 +17,7 @@ import pytest
 import torch
 
 import agent_job
+import forked
 import headrace
 from agents import (
     LIMIT_S,
@@ -31,7 +32,7 @@ from agents import (
     taken,
     wait_until,
 )
-from conftest import COUNT, run_python
+from conftest import COUNT, run_forked
 from counted import segments
 from headrace.torch import DataLoader
 from test_processes import in_child
@@ -227,13 +228,9 @@ if dist.get_rank() == 0:
 dist.destroy_process_group()
 """
     )
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
         + [str(script), str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr
@@ -294,13 +291,9 @@ signal.signal(signal.SIGINT, signal.SIG_IGN)
 os.killpg(0, signal.SIGINT)
 print(len(list(loader)), flush=True)
 """
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-c", code, str(Path(__file__).parent), str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=600,
         start_new_session=True,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     pid, batches = map(int, done.stdout.split())
@@ -537,7 +530,7 @@ print(sum(len(labels) for _, labels in epoch))
         for _ in range(40):
             other.tell()
         other.batches(40)
-        waiting = subprocess.Popen(
+        waiting = forked.Popen(
             [sys.executable, "-c", code, str(Path(__file__).parent), str(folder)]
             + [json.dumps(options)],
             stdin=subprocess.PIPE,
@@ -577,7 +570,7 @@ sys.stdin.readline()
 print(sum(len(labels) for _, labels in DataLoader(data, 4, agent=sys.argv[2])))
 """
     agent.process.send_signal(signal.SIGSTOP)
-    waiting = subprocess.Popen(
+    waiting = forked.Popen(
         [sys.executable, "-c", code, str(folder), agent.socket],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -610,6 +603,6 @@ live = iter(loader)
 first = next(live)
 print("done", flush=True)
 """
-    done = run_python(code + ending, str(folder), agent.socket, timeout=600)
+    done = run_forked(code + ending, str(folder), agent.socket)
     assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
     wait_until(lambda: agent.look()["jobs"] == 0, "the end of its lease")

@@ -141,6 +141,7 @@ def test_refusals(clips):
     for transform, words in (
         ([T.RandomWindow(1), T.Mono()], "add a Resample"),
         ([T.Mono(), T.Resample(new_freq=16000)], "needs a RandomWindow"),
+        ([*waveform(), T.SpeedPerturbation()], "after a SpeedPerturbation a PadOrTrim"),
         ([*waveform(), T.ToDtype("float16")], "is of images"),
         ([T.Resize(8), T.Mono()], "is of sounds"),
     ):

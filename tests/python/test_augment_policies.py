@@ -57,11 +57,12 @@ def magnitudes(transform, kind, bins, tensor):
 
 
 def near(got, want):
-    """Returns whether two images are equal up to torch's rounding of coordinates."""
-    different = got != want
-    return different.mean() < 0.004 or (
-        different.mean() < 0.02 and np.abs(got.astype(int) - want).max() <= 1
-    )
+    """Returns whether two images are equal up to torch's rounding of coordinates.
+
+    It depends on the processor: where a coordinate lies between two pixels, its matrix products
+    take the one or the other. Images of other operations differ in far more values.
+    """
+    return (got != want).mean() < 0.02
 
 
 def match(got, candidates):

@@ -13,7 +13,7 @@ from PIL import Image
 
 import headrace
 import headrace.transforms as T
-from conftest import encode, run_python, synthetic
+from conftest import encode, run_forked, synthetic
 from headrace.torch import DataLoader
 
 TRANSFORM = T.Compose([T.RandomResizedCrop(16), T.ToTensor()])
@@ -174,7 +174,7 @@ def test_an_unreadable_file(good):
         secret = os.path.join(folder, "secret.jpg")
         shutil.copy(good, secret)
         os.chmod(secret, 0)
-        done = run_python(UNREADABLE, secret)
+        done = run_forked(UNREADABLE, secret)
     assert done.returncode == 0, done.stderr
     assert "permission denied" in done.stdout.lower()
 

@@ -18,6 +18,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Subset
 
+import forked
 import headrace
 from headrace import CachedDataset
 
@@ -432,8 +433,8 @@ cached = CachedDataset(numbers, sys.argv[2], identity="numbers")
 
 def start(code, *arguments):
     script = SCRIPT.format(folder=str(Path(__file__).parent)) + code
-    return subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", script, *map(str, arguments)],
+    return forked.Popen(
+        [sys.executable, "-c", script, *map(str, arguments)],
         stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True,
     )
 

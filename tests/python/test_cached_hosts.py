@@ -6,7 +6,6 @@ import os
 import pickle
 import random
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+import forked
 from agents import wait_until
 from counted import Files, Numbers, calls, right
 from headrace import CachedDataset
@@ -64,6 +64,7 @@ import pathlib
 import sys
 import torch
 import headrace.torch
+import forked
 from agents import wait_until
 from counted import Numbers, right
 from headrace import CachedDataset
@@ -103,8 +104,8 @@ def test_ranks_on_two_hosts(numbers, servers, tmp_path, kind):
     script.write_text(RANK)
 
     ranks = [
-        subprocess.Popen(
-            [sys.executable, "-W", "ignore", script, str(rank), kind, str(numbers.log),
+        forked.Popen(
+            [sys.executable, script, str(rank), kind, str(numbers.log),
              servers.text(self=rank, timeout="30s")],
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1"},
         )

@@ -13,7 +13,7 @@ from PIL import Image
 
 import headrace
 import headrace.transforms as T
-from conftest import run_python
+from conftest import run_forked
 from headrace.torch import DataLoader
 from servers import Memcached, Servers
 
@@ -202,6 +202,6 @@ def test_mtime_no_says_what_it_cannot_see(tmp_path):
                 for _ in DataLoader(data, 8, cache=sys.argv[2]):
                     pass
             """
-        done = run_python(textwrap.dedent(code), str(root), servers.text(mtime="no"))
+        done = run_forked(textwrap.dedent(code), str(root), servers.text(mtime="no"))
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("detected by its size and by samples of its content") == 1

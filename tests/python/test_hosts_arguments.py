@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from conftest import run_python
+import forked
+from conftest import run_forked
 from headrace.torch import DataLoader
 from headrace.torch._hosts import FIGURES, Exchange
 
@@ -127,14 +128,14 @@ def ranks_of(tmp_path, mode):
     """Runs two processes with torch.distributed; returns the output of the first, and of the second
     if it must end by itself."""
     place = str(tmp_path / f"store-{mode}")
-    second = subprocess.Popen(
+    second = forked.Popen(
         [sys.executable, "-c", GATHERING, place, "1", mode],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
     try:
-        first = run_python(GATHERING, place, "0", mode, timeout=600)
+        first = run_forked(GATHERING, place, "0", mode)
         if mode == "present":
             return first.stdout, second.communicate(timeout=600)[0]
         return first.stdout, None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import forked
 from agents import LIMIT_S, Process, wait_until
 from servers import Memcached, Servers, free_port
 
@@ -126,7 +127,8 @@ print("closed", flush=True)
 
 
 def test_ctrl_c_while_ranks_are_missing(folder, servers):
-    with Process([sys.executable, "-c", LONELY, str(folder), servers.text(self=0)]) as rank:
+    command = [sys.executable, "-c", LONELY, str(folder), servers.text(self=0)]
+    with Process(command, forked.Popen) as rank:
         said = [rank.line(), rank.line()]
         assert "assignment='exact'" in said[0] and said[1] == "waiting"
         line = rank.line()  # while the loader waits

@@ -11,6 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import forked  # noqa: E402
 import headrace.memory as memory  # noqa: E402
 
 FLOAT = 4
@@ -246,7 +247,7 @@ with memory.record({str(path)!r}):
         a.add_(1)
     os.kill(os.getpid(), signal.SIGKILL)
 """
-    done = subprocess.run([sys.executable, "-c", code], timeout=600, check=False)
+    done = forked.run([sys.executable, "-c", code])
     assert done.returncode == -signal.SIGKILL
     run = memory.analyse(path)["run"]
     assert not run["ended"] and run["accesses"] == 101 and run["damage"] is None

@@ -19,6 +19,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import forked  # noqa: E402
 import headrace  # noqa: E402
 from conftest import COUNT  # noqa: E402
 from headrace import transforms as T  # noqa: E402
@@ -116,8 +117,8 @@ def test_epochs(dataset, port):
 def test_refusals(dataset, port, monkeypatch, caplog):
     with pytest.raises(ValueError, match="ADDRESS:PORT"):
         DataLoader(dataset, 4, metrics="nonsense")
-    with pytest.raises(ValueError, match="metrics=.*log_figures"):
-        DataLoader([1, 2, 3], 2, metrics=f":{port}")
+    with pytest.raises(ValueError, match="ADDRESS:PORT"):
+        DataLoader([1, 2, 3], 2, metrics="nonsense")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port))
         taken.listen()
@@ -207,7 +208,95 @@ def test_fork(dataset, port):
         os.kill(os.getpid(), 0)
 
 
+# ---- of samples that Python makes ----
+
+
+class Slow(torch.utils.data.Dataset):
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        time.sleep(0.01)
+        return torch.tensor(index)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_python_samples(port, workers):
+    with DataLoader(Slow(), 4, num_workers=workers, shuffle=True, metrics=f":{port}") as loader:
+        batches = first_epoch(loader)
+        at = '{rank="0",loader="0"}'
+        before = scrape(port)
+        assert before["headrace_loader_running" + at] == 1
+        assert before["headrace_loader_epoch_samples" + at] == 12
+        assert sum(1 for _ in batches) == 3
+        after = scrape(port)
+        assert after["headrace_loader_running" + at] == 0
+        assert after["headrace_loader_position_samples" + at] == 12
+        assert after["headrace_loader_prepared_samples_total" + at] == 12
+        assert after["headrace_loader_batches_total" + at] == 3
+        assert after["headrace_loader_prepare_seconds_total" + at] >= 0.12
+        assert after["headrace_loader_wait_seconds_total" + at] > 0
+        assert after["headrace_loader_threads" + at] == workers
+        [info] = [series for series in after if series.startswith("headrace_loader_info")]
+        assert "Slow" in info and 'prepared_by="python"' in info
+        list(loader)
+        assert scrape(port)["headrace_loader_epoch" + at] == 1
+    with pytest.raises(OSError):
+        scrape(port)
+
+
+def test_python_samples_beside_native_ones(dataset, port, monkeypatch):
+    """Loaders of both kinds have one address; each rank's is its own."""
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    more = {"rank": 3, "world_size": 4, "metrics": f":{port}"}
+    with DataLoader(dataset, 2, **more) as native:
+        list(first_epoch(native))
+        with DataLoader(Slow(), 1, num_workers=0, sampler=[3, 4], **more) as loader:
+            list(loader)
+            found = scrape(port + 1)
+            assert found['headrace_loader_position_samples{rank="3",loader="1"}'] == 2
+            assert 'headrace_loader_epoch_samples{rank="3",loader="1"}' not in found
+            assert 'headrace_loader_running{rank="3",loader="0"}' in found
+            with pytest.raises(ValueError, match="has one address for all"):
+                iter(DataLoader([1, 2], 2, metrics=f":{port + 9}"))
+
+
+def test_an_end_with_an_error(port):
+    def stream():
+        yield 1
+        raise OSError("gone")
+
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return stream()
+
+    with DataLoader(Stream(), 1, num_workers=0, metrics=f":{port}") as loader:
+        batches = first_epoch(loader)
+        next(batches)
+        with pytest.raises(OSError, match="gone"):
+            next(batches)
+        found = scrape(port)
+        assert found['headrace_loader_running{rank="0",loader="0"}'] == 0
+        assert found['headrace_loader_batches_total{rank="0",loader="0"}'] == 1
+
+
 # ---- headrace top ----
+
+
+def test_top_of_python_samples():
+    with DataLoader(Slow(), 4, num_workers=1) as loader:
+        batches = iter(loader)
+        next(batches)
+        time.sleep(0.6)
+        next(batches)
+        one = [one for one in top() if one["pid"] == os.getpid()][-1]
+        assert one["running"] is True and one["step_s"] >= 0.5 and one["samples"] == 12
+        assert one["position"] == 8 and one["prepared_by"] == "python"
+        assert one["dataset"].endswith("Slow") and "pytest" in one["program"]
+        command = [sys.executable, "-m", "headrace", "top", "--once", "--interval", "0.1"]
+        shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert "Slow" in shown
+    assert one["loader"] not in [o["loader"] for o in top() if o["pid"] == os.getpid()]
 
 
 def test_top(dataset):
@@ -236,7 +325,7 @@ next(iter(loader))
 print("ready", flush=True)
 time.sleep(600)
 """
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    process = forked.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == "ready\n"
         assert process.pid in [one["pid"] for one in top()]
@@ -367,13 +456,16 @@ dist.destroy_process_group()
 
 def test_ranks(folder, tmp_path):
     """Rank 0 prints for both; where only it has verbose, nobody waits for the other for ever."""
-    command = [sys.executable, "-W", "ignore", "-c", RANKS]
-    processes = [
-        subprocess.Popen([*command, str(rank), str(tmp_path / "store"), str(folder)],
-                         stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-        for rank in range(2)
-    ]  # fmt: skip
-    errors = [process.communicate(timeout=600)[1] for process in processes]
+    command = [sys.executable, "-c", RANKS]
+    logs = [tmp_path / str(rank) for rank in range(2)]
+    processes = []
+    for rank, log in enumerate(logs):
+        words = [str(rank), str(tmp_path / "store"), str(folder)]
+        with open(log, "w") as stderr:
+            processes.append(forked.Popen([*command, *words], stderr=stderr))
+    for process in processes:
+        process.wait(600)
+    errors = [log.read_text() for log in logs]
     assert [process.returncode for process in processes] == [0, 0], errors
     printed = [[l for l in error.splitlines() if "headrace: epoch" in l] for error in errors]
     assert len(printed[0]) == 4 and not printed[1]

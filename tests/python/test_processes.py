@@ -10,7 +10,8 @@ import threading
 import pytest
 import torch
 
-from conftest import COUNT, encode, in_child, run_python, synthetic
+import forked
+from conftest import COUNT, encode, in_child, run_forked, synthetic
 from headrace.torch import DataLoader
 
 SETUP = """
@@ -47,14 +48,11 @@ def large(tmp_path_factory):
 def interrupted(code: str, argument: str) -> tuple[str, int]:
     """Runs `code`, sends SIGINT after its first line; returns its later output and its exit status.
     The time limit only ends a hang."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", code, argument],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    child = forked.Popen(
+        [sys.executable, "-c", code, argument], stdout=subprocess.PIPE, text=True
     )
     try:
-        assert child.stdout.readline() == "ready\n", child.stderr.read()
+        assert child.stdout.readline() == "ready\n"
         child.send_signal(signal.SIGINT)
         out, _ = child.communicate(timeout=600)
         return out, child.returncode
@@ -132,7 +130,7 @@ except KeyboardInterrupt:
     print("interrupted")
 """
     )
-    done = run_python(code, str(folder))
+    done = run_forked(code, str(folder))
     assert (done.stdout, done.stderr, done.returncode) == ("interrupted\n", "", 0)
 
 
@@ -172,7 +170,7 @@ print("done", flush=True)
 """
         + ending
     )
-    done = run_python(code, str(folder))
+    done = run_forked(code, str(folder))
     assert done.stdout == "done\n"
     assert done.returncode == 0, done.stderr
     if ending.startswith("kept"):
@@ -183,7 +181,7 @@ print("done", flush=True)
 
 def test_exit_by_an_exception_in_the_loop(folder):
     code = SETUP + "for batch in DataLoader(folder(), 4): raise SystemError('mine')\n"
-    done = run_python(code, str(folder))
+    done = run_forked(code, str(folder))
     assert done.returncode == 1 and done.stderr.rstrip().endswith("SystemError: mine")
 
 
@@ -197,7 +195,7 @@ await_work()
 print("done", loader.stats()["batches"], flush=True)
 """
     )
-    done = run_python(code, large)
+    done = run_forked(code, large)
     assert (done.stdout, done.returncode) == ("done 0\n", 0), done.stderr
 
 
@@ -223,7 +221,7 @@ for use in (lambda: next(epoch), loader.close):
 print(loader.stats()["batches"])
 """
     )
-    done = run_python(code, large)
+    done = run_forked(code, large)
     assert (done.stdout, done.returncode) == ("True\nTrue\n0\n", 0), done.stderr
 
 
@@ -374,13 +372,9 @@ dist.destroy_process_group()
     )
     script = tmp_path / "script.py"
     script.write_text(code)
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
         + [str(script), str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr

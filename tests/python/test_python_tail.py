@@ -24,9 +24,10 @@ import pytest
 import torch
 import torch.utils.data as torch_data
 
+import forked
 import headrace
 from agents import wait_until
-from conftest import encode, run_python, synthetic
+from conftest import encode, run_forked, synthetic
 from headrace import transforms as T
 from headrace.torch import DataLoader
 
@@ -883,7 +884,7 @@ def test_workers_end_when_the_script_is_killed(tmp_path):
             print("ready", flush=True)
             time.sleep(0.05)
     """) % tmp_path
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+    with forked.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
         for _ in range(20):
             process.stdout.readline()
         process.kill()
@@ -1033,7 +1034,7 @@ def test_the_loader_works_in_a_forked_child():
 
 
 def test_scripts_end_without_a_word():
-    done = run_python(
+    done = run_forked(
         "import torch\n"
         "from headrace.torch import DataLoader\n"
         "class A:\n"

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import headrace
-from conftest import COUNT, run_python
+from conftest import COUNT, run_forked
 from headrace.torch import DataLoader
 
 
@@ -130,7 +130,7 @@ def test_resume_in_another_process(dataset, folder):
         "l.load_state_dict(json.loads(sys.argv[2]))\n"
         "print([i for *_, x in l for i in x.tolist()])\n"
     )
-    done = run_python(code, str(folder), json.dumps(loader.state_dict()))
+    done = run_forked(code, str(folder), json.dumps(loader.state_dict()))
     assert done.returncode == 0, done.stderr
     expected = torch.cat([b[2] for b in take(make(dataset))])[16:].tolist()
     assert done.stdout.strip() == str(expected)

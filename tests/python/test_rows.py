@@ -220,8 +220,6 @@ def test_any_dataset_takes_rows(tmp_path, pairs):
     assert np.array_equal(with_rows.targets[3], values_of(order[3])["labels"])
     pack = tmp_path / "images.pack"
     headrace.pack(folder, pack)
-    with pytest.raises(NotImplementedError, match="the dataset has rows"):
-        headrace.pack(with_rows, tmp_path / "rows.pack")
     packed = headrace.Pack(pack, RECIPE).with_rows(values_of(i) for i in order)
     again = pickle.loads(pickle.dumps(packed))
     for dataset in (with_rows, packed, again):
@@ -313,12 +311,57 @@ def test_cached_dataset(dataset):
                 assert np.array_equal(target[name], value)
 
 
+def test_cached_dataset_with_boxes(pairs):
+    dataset = headrace.ImageList(pairs, FLIPPED, rows=map(rows_of, range(COUNT)))
+    cached = headrace.CachedDataset(dataset, "16MiB")
+    for _ in range(2):
+        for i in (4, 0, 9):
+            image, target = cached[i]
+            expected, truth = dataset[i]
+            assert np.array_equal(image, expected)
+            for name, value in truth.items():
+                assert np.array_equal(target[name], value)
+    assert cached.info()["hits"] >= 3
+    with pytest.raises(ValueError, match="boxes have to move with the pixels"):
+        headrace.CachedDataset(dataset, "16MiB", after="transform")
+
+
+class OwnTargets:
+    """A map-style dataset of one's own, with torchvision's boxes."""
+
+    def __len__(self):
+        return COUNT
+
+    def __getitem__(self, i):
+        from torchvision import tv_tensors
+
+        boxes = tv_tensors.BoundingBoxes(
+            rows_of(i)["boxes"], format="XYXY", canvas_size=(40 + i, 50)
+        )
+        return torch.full((3, 4, 4), i), {"boxes": boxes, "labels": torch.arange(i % 5)}
+
+
+def test_cached_targets_with_torchvisions_boxes(torchvision):
+    """Worker processes fill the cache; what comes from it is boxes again."""
+    with headrace.CachedDataset(OwnTargets(), "16MiB") as cached:
+        loader = torch.utils.data.DataLoader(
+            cached, 4, num_workers=2, collate_fn=lambda samples: tuple(zip(*samples))
+        )
+        for _ in range(2):
+            found = [target for _, targets in loader for target in targets]
+            for i, target in enumerate(found):
+                assert torch.equal(target["boxes"], torch.from_numpy(rows_of(i)["boxes"]))
+                assert target["boxes"].canvas_size == (40 + i, 50)
+                assert len(target["labels"]) == i % 5
+        assert cached.info()["hits"] >= COUNT
+
+
 def test_mixing_is_refused(dataset, v2):
     with pytest.raises(ValueError, match="the dataset has rows"):
         DataLoader(dataset, 4, mix=v2.MixUp(num_classes=10))
 
 
-def test_an_agent_prepares_images_and_the_job_adds_rows(dataset, pairs):
+def test_an_agent_hands_rows_over(dataset):
     with Agent() as agent:
         with DataLoader(
             dataset, 4, shuffle=True, return_index=True, agent=agent.socket
@@ -332,9 +375,6 @@ def test_an_agent_prepares_images_and_the_job_adds_rows(dataset, pairs):
                 _, targets, index = next(iter(sampled))
                 for i, target in zip((3, 8, 8, 1), targets, strict=True):
                     check(target, i)
-        boxes = headrace.ImageList(pairs, RECIPE, rows=map(rows_of, range(COUNT)))
-        with pytest.raises(ValueError, match="leave the agent out"):
-            DataLoader(boxes, 4, agent=agent.socket)
 
 
 WRONG = {
@@ -348,6 +388,8 @@ WRONG = {
     + [{"boxes": [[2, 0, 1, 1]]}],
     "not finite": [{"boxes": [[0, 0, 1, float("nan")]]}] * COUNT,
     "own field": [{"images": 1}] * COUNT,
+    "images_2": [{"images_2": 1}] * COUNT,
+    "its type is not known": [{"a": []}] * COUNT,
 }
 
 
@@ -365,8 +407,24 @@ def test_empty_rows(pairs):
     with DataLoader(dataset, 4) as loader:
         _, targets = next(iter(loader))
     assert targets[0]["boxes"].shape == (0, 4) and targets[0]["labels"].dtype == torch.int64
-    with pytest.raises(ValueError, match="rows already"):
-        dataset.with_rows([{"a": 1}] * COUNT)
+    replaced = dataset.with_rows([{"a": 1}] * COUNT)
+    assert [name for name, *_ in replaced._dataset.columns()] == ["a"]
+
+
+def test_types_of_empty_columns(pairs):
+    """An empty list takes the type of the others, an empty array brings its own."""
+    rows = [{"a": [], "b": np.zeros(0, np.int32)}] * (COUNT - 1)
+    last = [{"a": np.zeros(0, np.bool_), "b": []}]
+    types = [dtype for _, dtype, *_ in headrace.ImageList(pairs, rows=rows + last)._dataset.columns()]
+    assert types == ["bool", "int32"]
+
+
+def test_boxes_may_be_part_of_a_graph(pairs):
+    rows = [{"boxes": torch.ones(1, 4, requires_grad=True)}] * COUNT
+    dataset = headrace.ImageList(pairs, RECIPE, rows=rows)
+    assert dataset[0][1]["boxes"].shape == (1, 4)
+    with pytest.raises(ValueError, match="use batch_size=1"):
+        DataLoader(dataset, batch_size=None)
 
 
 def test_paths_are_enough_with_rows(pairs):

@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch.utils.data import Dataset, IterableDataset, Subset
 
+import forked
 import headrace
 import shared_job
 from agents import Agent, Job, Process, begin, is_alive, wait_until
@@ -35,7 +36,9 @@ class SharedJob(Job):
             own["stream"] = stream
         spec = {"folder": str(folder), "count": COUNT, "options": own | (options or {}), **spec}
         script = Path(shared_job.__file__)
-        Process.__init__(self, [sys.executable, str(script), json.dumps(spec)], **(environment or {}))
+        Process.__init__(
+            self, [sys.executable, str(script), json.dumps(spec)], forked.Popen, **(environment or {})
+        )
 
     def ready(self):
         told = self.next()

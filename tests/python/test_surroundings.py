@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from agents import Agent
-from conftest import COUNT, run_python
+from conftest import COUNT, run_forked
 from headrace.torch import DataLoader, _surroundings
 from headrace.torch._arguments import part
 
@@ -142,7 +142,7 @@ for _ in range(2):
 
 def test_the_first_rank_of_a_machine_suggests_an_agent(folder):
     torchrun = {**TORCHRUN, "RANK": 4, "LOCAL_RANK": 0}
-    done = run_python(TWO_LOADERS, str(folder), **{k: str(v) for k, v in torchrun.items()})
+    done = run_forked(TWO_LOADERS, str(folder), **{k: str(v) for k, v in torchrun.items()})
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if "prepare for themselves" in line]
     assert "4 ranks of this machine" in line and 'agent="auto"' in line
@@ -186,7 +186,7 @@ print(len(loader), sorted(i for *_, index in loader for i in index.tolist()))
 
 
 def test_an_independent_run_in_a_step_reads_everything(folder):
-    done = run_python(INDEPENDENT, str(folder), **{k: str(v) for k, v in OTHERS["slurm"].items()})
+    done = run_forked(INDEPENDENT, str(folder), **{k: str(v) for k, v in OTHERS["slurm"].items()})
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == f"{-(-COUNT // 4)} {list(range(COUNT))}"
     assert done.stderr.count("SLURM_PROCID and SLURM_STEP_NUM_TASKS say") == 1

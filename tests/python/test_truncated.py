@@ -3,7 +3,7 @@
 import textwrap
 
 import pytest
-from conftest import run_python
+from conftest import run_forked
 
 # Truncates the only segment repeatedly, and leaves it short or extends it again.
 TRUNCATE = """
@@ -158,7 +158,7 @@ print(memory[0])
 
 
 def run(code, folder, before=""):
-    return run_python(textwrap.dedent(before) + TRUNCATE + code, str(folder))
+    return run_forked(textwrap.dedent(before) + TRUNCATE + code, str(folder))
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 # Installs the wheel in dist/ into empty environments, without a compiler in PATH and without an
 # index, and uses what it brings: the command on images, the package without torch and with it.
 #
-# Usage: try.sh [--suite [PYTEST_ARGUMENT...]]
-#   --suite   then runs the Python tests against the wheel: all that are not long, or those named
+# Usage: try.sh [--suite]
+#   --suite   then runs the Python tests against the wheel, those of `make test`
 #
 # Variables:
 #   PYTHONS   interpreters to try, each in an environment of its own (python3 and those of
@@ -14,6 +14,8 @@
 #             binfmt-support run its programs.
 #   VENV      the environment whose torch is used (.venv); without it that part is left out
 #   DIST      the folder with the wheel (dist)
+#   JOBS      processes that share the tests of --suite (the cores)
+#   LOGS      the folder for their output (a temporary one)
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
 dist=$(realpath "${DIST:-dist}")
@@ -122,8 +124,12 @@ modules='import sysconfig; print(sysconfig.get_path("purelib"))'
 "$venv/bin/python" -c "$modules" >"$("$scratch/torch/bin/python" -c "$modules")/after.pth"
 use "$scratch/torch/bin/python" "$scratch" torch
 if [ "${1:-}" = --suite ]; then
-    shift
-    [ $# != 0 ] || set -- -m 'not long' tests/python
-    PATH=$scratch/torch/bin:$PATH PYTHONPATH=$PWD/tools "$scratch/torch/bin/python" -m pytest -q \
-        -p no:cacheprovider "$@"
+    logs=$(realpath -m "${LOGS:-$scratch/logs}")
+    mkdir -p "$logs" "$scratch/bin"
+    # The system's programs without its compilers.
+    find /usr/bin /usr/sbin -maxdepth 1 ! -type d -regextype egrep \
+        ! -regex '.*/([^/]*-)?(cc|c89|c99|c\+\+|gcc|g\+\+|cpp|clang|clang\+\+|ccache)(-[0-9.]+)?' \
+        -exec ln -sf -t "$scratch/bin" {} +
+    PATH=$scratch/torch/bin:$scratch/bin "$scratch/torch/bin/python" tools/run_tests.py \
+        --build "$logs" --package --jobs "${JOBS:-$(nproc)}"
 fi

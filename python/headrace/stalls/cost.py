@@ -1,10 +1,10 @@
 """Measures what preparing the script's files with Headrace would cost.
 
 Some of the files are read, converted to every form in memory and prepared on this thread. The
-thread's CPU time is measured, which other load does not change. The forms alternate image by image,
-so that they are compared on the same images under the same conditions. A file that cannot be
+thread's CPU time is measured, which other load does not change. The forms alternate file by file,
+so that they are compared on the same files under the same conditions. A file that cannot be
 converted (a PNG has no coefficients) is used unchanged in every form, as in a cache. Bytes are
-those of the converted images, scaled by the ratio of all files' sizes to theirs.
+those of the converted files, scaled by the ratio of all files' sizes to theirs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_SIZES = 2000
 MOST_BYTES = 48 << 20
 # Share of the time for converting; the rest is for preparing.
 CONVERTING = 0.5
-WARM_UP_IMAGES = 4
+WARM_UP_FILES = 4
 RECIPE_CHARACTERS = 250
 
 _Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -49,20 +49,20 @@ def headrace_cost(
     """Measures CPU seconds and bytes of one sample in every form, for a record's ``headrace``.
 
     Args:
-        paths: image files; if there are many, some are chosen at random.
+        paths: files of images or sounds; if there are many, some are chosen at random.
         transform: the script's transform, which Headrace must support (see
             :mod:`headrace.stalls.replaceable`).
-        seconds: the approximate duration; it includes at least one pass over the images.
+        seconds: the approximate duration; it includes at least one pass over the files.
 
-    Returns only ``{"reason": text}`` if the files are not JPEG or PNG images.
+    Returns only ``{"reason": text}`` if the transform cannot prepare most of the files.
     """
     begin = time.perf_counter()
     known = list(paths)
     preparer, recipe = Preparer(transform), _one_line(transforms.Compose([transform]))
-    images, problem = _images(known, preparer)
-    if not images:
+    files, problem = _read(known, preparer)
+    if not files:
         return {"reason": problem}
-    forms = _converted(images, begin + CONVERTING * seconds)
+    forms = _converted(files, begin + CONVERTING * seconds)
     _prepare(forms, preparer, begin + seconds)
     scale = _mean_size(known) / _mean(map(len, forms[0].items))
     return {
@@ -98,11 +98,11 @@ def _mean_size(paths: Sequence[_Path]) -> float:
     return _mean(sizes)
 
 
-def _images(paths: Sequence[_Path], preparer: Preparer) -> tuple[list[bytes], str]:
-    """Reads images that can be prepared, in random order. Returns their bytes and "", or an empty
+def _read(paths: Sequence[_Path], preparer: Preparer) -> tuple[list[bytes], str]:
+    """Reads files that can be prepared, in random order. Returns their bytes and "", or an empty
     list and the reason."""
     chosen = random.Random(0).sample(paths, min(len(paths), MOST_FILES))
-    images: list[bytes] = []
+    files: list[bytes] = []
     total = refused = 0
     problem = "there are no files"
     for path in chosen:
@@ -114,25 +114,25 @@ def _images(paths: Sequence[_Path], preparer: Preparer) -> tuple[list[bytes], st
             refused += 1
             problem = f"{os.fsdecode(path)}: {error}"
             continue
-        images.append(data)
+        files.append(data)
         total += len(data)
         if total >= MOST_BYTES:
             break
-    if refused > len(images):
-        return [], f"{refused} of {refused + len(images)} files cannot be prepared: {problem}"
-    return images, problem
+    if refused > len(files):
+        return [], f"{refused} of {refused + len(files)} files cannot be prepared: {problem}"
+    return files, problem
 
 
-def _converted(images: list[bytes], until: float) -> list[_Form]:
-    """Converts as many images as time allows, to every form that at least one of them has."""
+def _converted(files: list[bytes], until: float) -> list[_Form]:
+    """Converts as many files as time allows, to every form that at least one of them has."""
     forms = [_Form(name) for name in _core.forms]
     converter = Converter()
-    for image in images:
+    for data in files:
         for form in forms:
-            item = image
+            item = data
             if form.name != "encoded":
                 try:
-                    item = converter.convert(image, form.name)
+                    item = converter.convert(data, form.name)
                     form.converted += 1
                 except (ValueError, NotImplementedError):
                     pass
@@ -144,7 +144,7 @@ def _converted(images: list[bytes], until: float) -> list[_Form]:
 
 def _prepare(forms: list[_Form], preparer: Preparer, until: float) -> None:
     count = len(forms[0].items)
-    for index in range(min(count, WARM_UP_IMAGES)):
+    for index in range(min(count, WARM_UP_FILES)):
         for form in forms:
             preparer(form.items[index])
     epoch = 0

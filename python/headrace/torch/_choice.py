@@ -33,9 +33,10 @@ _NATIVE_ONLY: dict[str, tuple[Any, str]] = {
     "direct_io": (False, _PYTHON),
     "io_uring": (True, _PYTHON),
     "staging_bytes": (None, _PYTHON),
-    "metrics": (None, "its figures are in stats(), which examples/log_figures.py logs"),
     "mix": (None, "call it in a collate_fn, on default_collate(samples)"),
     "layout": ("NCHW", "let the transform or collate_fn permute"),
+    "collate": (None, "give a collate_fn that pads or lists the images"),
+    "max_size": (None, "let the transform limit the images"),
 }
 # Options of an agent, which prepares map-style datasets only.
 _MAP_ONLY = ("agent", "stream", "window")
@@ -44,6 +45,7 @@ _HEAD_ONLY: dict[str, Any] = {
     "dtype": None,
     "apply_exif_orientation": False,
     "max_pixels": None,
+    "max_source_bytes": None,
     "damaged": "refuse",
     "exact": True,
 }
@@ -166,7 +168,7 @@ def choose(
         return Choice(dataset, own, samples=own, why=[str(error), *why])
     if found.target_transform is not None:
         why.append(f"target_transform ({class_name(found.target_transform)})")
-    has_rows = bool(found.source.columns())
+    has_rows = bool(found.source.columns()) or found.source.masks is not None
     if has_rows and collates:
         del why[0]  # rows are too small to be worth a process
     choice = _of_images(dataset, found, transform, why, recipe, worker_init_fn, timeout)
@@ -190,6 +192,12 @@ def _check_rows(choice: Choice, source: _core.Dataset, collate_fn: Any, batched:
     if choice.is_native:
         return
     moved = _rows.moves(source)
+    if moved and not batched:
+        raise ValueError(
+            f"the dataset has {', '.join(moved)}, which move with the pixels, but with "
+            "batch_size=None Python makes the samples: use batch_size=1, and images[0] and "
+            "targets[0] of each batch"
+        )
     if moved:
         raise ValueError(
             f"the dataset has {', '.join(moved)}, which move with the pixels, but Python makes the "

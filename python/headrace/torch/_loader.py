@@ -20,7 +20,8 @@ import torch.utils.data
 from torch.utils.dlpack import from_dlpack
 
 from .. import _core
-from . import _accelerate, _arguments as arguments
+from .._walk import class_name
+from . import _accelerate, _arguments as arguments, _sizes as sizes
 from ._adaptable import Adaptable
 from ._choice import choose, is_usual, native_recipe
 from ._datasets import transform_of
@@ -31,6 +32,7 @@ from ._hosts import Exchange, Gather, figures, is_hosts, say_local, stats_of_ran
 from ._iteration import Iteration
 from ._mix import Mix
 from ._order import Dealt, InOrder, Order, adopt
+from ._publication import Publication
 from ._shared import Shared
 from ._stats import SkippedSample, add_stats
 from ._surroundings import Part, local_ranks
@@ -43,7 +45,7 @@ _FIXED = frozenset(
     ("batch_sampler", "batch_size", "dataset", "drop_last", "layout", "num_workers", "pin_memory")
     + ("prefetch_factor", "rank", "sampler", "world_size")
 )
-_RECIPE = ("dtype", "apply_exif_orientation", "max_pixels", "damaged", "exact")
+_RECIPE = ("dtype", "apply_exif_orientation", "max_pixels", "max_source_bytes", "damaged", "exact", "max_size")
 _TORCH = (
     ("num_workers", "pin_memory", "timeout", "multiprocessing_context", "prefetch_factor")
     + ("persistent_workers", "pin_memory_device")
@@ -69,7 +71,8 @@ class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
     width) with the transform's element type, ``labels`` int64; then ``index``
     (int64, positions in ``dataset``) with ``return_index`` and a list of paths with
     ``return_path``. Of a dataset with rows, ``labels`` are :class:`Targets`: a dict for each
-    sample. You may keep and modify the tensors. Images lie in the loader's
+    sample; of one with masks, uint8 masks of shape (samples, height, width). You may keep and
+    modify the tensors. Images and masks lie in the loader's
     memory, which it reuses when the last view of them is freed. Labels and indices
     are copies, so that keeping them for every batch does not keep the images. Batches of Python's
     are what ``collate_fn`` returns, a list by default.
@@ -179,6 +182,7 @@ class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
             never, and all hosts count as equally fast.
         apply_exif_orientation: rotate images by their EXIF tag; torchvision ignores it.
         max_pixels: larger images are bad samples; Pillow's limit if ``None``.
+        max_source_bytes: larger files of sounds are bad samples; 64 MiB if ``None``.
         damaged: ``"refuse"``: damaged images are bad samples. ``"accept"``: accept those that
             Pillow decodes by default, with pixels guessed by the decoder; they are counted
             and listed, see :meth:`damaged`.
@@ -192,6 +196,13 @@ class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
             of each epoch: samples a second, how long training waited and for what, where the
             samples came from. With torch.distributed rank 0 prints it for all ranks that have
             ``verbose``, and names a rank that waited longer than the others.
+        collate: images of several sizes (docs/detection.md). ``"list"``: ``images`` is a list of
+            tensors, each of its own size. ``"pad"``: it is a :class:`Padded`: one tensor, as large
+            as the batch's largest image on each side and zero elsewhere, and the images' sizes.
+            Batches lie in places for the largest image possible, which the transform's ``max_size``
+            or the next argument limits. ``None``: all images have one size.
+        max_size: with ``collate``: the largest image, a number for both sides or (height, width).
+            A larger one is a bad sample.
         metrics: ``"127.0.0.1:9100"``: serve the figures of this process's loaders to Prometheus
             at that address, from the first epoch on. Rank r of a machine serves at the port plus
             r. ``None``: HEADRACE_METRICS, if it is set; ``""``: none. See docs/metrics.md.
@@ -261,16 +272,20 @@ class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
         gather: Gather = None,
         apply_exif_orientation: bool = False,
         max_pixels: int | None = None,
+        max_source_bytes: int | None = None,
         damaged: Literal["refuse", "accept"] = "refuse",
         exact: bool = True,
         names: Sequence[str] | None = None,
         verbose: int = 0,
         mix: Any = None,
         metrics: str | None = None,
+        collate: Literal["pad", "list"] | None = None,
+        max_size: int | tuple[int, int] | None = None,
     ) -> None:
         self._given = given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         arguments.check_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
         recipe = {name: given[name] for name in _RECIPE}
+        recipe["padded"] = sizes.check(collate, max_size, layout)
         is_batched = batch_size is not None or batch_sampler is not None
         self._choice = choose(
             dataset,
@@ -313,6 +328,7 @@ class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
         self.return_index = bool(return_index)
         self.return_path = bool(return_path)
         self.layout = layout
+        self.collate = collate
         self._source = self._choice.source
         own_transform = transform_of(dataset)
         self._part = arguments.part(rank, world_size, gather)
@@ -716,6 +732,12 @@ class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
             worker_init_fn=self.worker_init_fn,
             batched=is_batched,
             torch_options=self._torch_options,
+            publication=Publication(
+                str(getattr(self.dataset, "root", "") or class_name(self.dataset)),
+                options.get("metrics"),
+                self.rank,
+                options["local_world_size"],
+            ),
             **{name: options[name] for name in _WORKERS},
         )
 
@@ -775,7 +797,9 @@ class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
 
     def _collated(self, fields: tuple[Any, ...]) -> Any:
         """Passes a batch's samples to the user's collate_fn."""
-        images = list(zip(*fields[0])) if isinstance(fields[0], list) else fields[0]  # of views
+        images = fields[0]
+        if self.collate is None and isinstance(images, list):  # of views
+            images = list(zip(*images))
         made = self.collate_fn(list(zip(images, fields[1])))
         names = ["index"] * self.return_index + ["path"] * self.return_path
         for name, value in zip(names, fields[2:]):
@@ -793,9 +817,18 @@ class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
                 labels = labels.pin_memory()
         if self.layout == "channels_last":
             views = [images.permute(0, 3, 1, 2) for images in views]
-        if self._pin_by_copy:
-            views = [images.pin_memory() for images in views]
-        out: tuple[Any, ...] = (views[0] if len(views) == 1 else views, labels)
+        if self.collate is not None:
+            how = "list" if self._choice.collates else self.collate
+            images, masks = sizes.collated(how, self.layout, views[0], batch, pin=self._pin_by_copy)
+        else:
+            masks = None if batch.masks is None else from_dlpack(batch.masks)
+            if self._pin_by_copy:
+                views = [images.pin_memory() for images in views]
+                masks = None if masks is None else masks.pin_memory()
+            images = views[0] if len(views) == 1 else views
+        if masks is not None:
+            labels = masks
+        out: tuple[Any, ...] = (images, labels)
         if self.return_index or self.return_path:
             index = from_dlpack(batch.indices)
             if self.return_index:

@@ -8,6 +8,7 @@ its tasks from here, and batches come through the slots of a ring (``_ring.py``)
 
 from __future__ import annotations
 
+import sys
 import time
 import weakref
 from collections import deque
@@ -19,6 +20,7 @@ import torch.utils.data
 from torch.utils.data import IterableDataset
 
 from .._errors import SampleError, TooManyBadSamples
+from ._publication import Publication
 from ._ring import Ring, Window
 from ._stats import ZEROS
 from ._worker import Begin, Collate, Message, Stream, Task, Work, order
@@ -57,6 +59,7 @@ class Workers:
         external_order: bool,
         on_error: str,
         max_bad_share: float,
+        publication: Publication,
     ) -> None:
         if on_error not in ("raise", "skip"):
             raise ValueError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
@@ -80,7 +83,10 @@ class Workers:
         self._torch = self._make_torch()
         self._iterator: Iterator[Message] | None = None
         self._next_number = 0
-        self._counters = dict.fromkeys(("samples", "batches", "bad_samples", "wait_ns"), 0)
+        self._counters = dict.fromkeys(
+            ("samples", "batches", "bad_samples", "wait_ns", "step_ns"), 0
+        )
+        self._publication = publication
         self._wait = [0] * 48
         self.cost_ns = {"head": 0, "samples": 0, "batch": 0}  # of the samples so far
         self._bad: deque[tuple[int, int, str, str]] = deque(maxlen=_KEPT)
@@ -120,6 +126,7 @@ class Workers:
     def start_epoch(self, epoch: int) -> None:
         self._leave()
         self._plan(epoch, 0)
+        self._publication.start(self)
 
     def restore(
         self, *, version: int, shuffle: int, seed: int, epoch: int, position: int, samples: int
@@ -127,6 +134,7 @@ class Workers:
         self._leave()
         self._seed, self._shuffle = seed, bool(shuffle)
         self._plan(epoch, position)
+        self._publication.start(self)
 
     def _plan(self, epoch: int, start: int) -> None:
         self._epoch, self._start = epoch, start
@@ -197,11 +205,14 @@ class Workers:
     # Batches
 
     def next(self) -> Message | None:
-        begin = time.perf_counter_ns()
-        message = self._next()
-        if message is None:
-            return None
-        self._count(message, time.perf_counter_ns() - begin)
+        self._counters["step_ns"] += self._publication.enter(self)
+        begin, message = time.perf_counter_ns(), None
+        try:
+            message = self._next()
+            if message is not None:
+                self._count(message, time.perf_counter_ns() - begin)
+        finally:
+            self._publication.leave(self, message is not None)
         return message
 
     def _next(self) -> Message | None:
@@ -336,12 +347,33 @@ class Workers:
             **counters,
             **slots,
             "threads": self._workers,
-            "ready_batches": self._ready(),
+            "ready_batches": self.ready(),
             "prepare": prepare,
             "wait": wait,
         }
 
-    def _ready(self) -> int:
+    def about(self) -> dict[str, Any]:
+        """Returns what a status says besides counters; see ``_publication.py``."""
+        has_end = not self._is_stream and not self._external
+        return {
+            "samples": None if self._is_stream else len(self._samples),
+            "batch_samples": self._batch_size if self._batch_size < sys.maxsize else None,
+            "ahead_batches": self._ahead,
+            "epoch": self._epoch,
+            "position": self.get_state()["position"] if has_end else self._epoch_samples,
+            "epoch_samples": len(self._samples) if has_end else None,
+            "waits_for": self._waits_for(),
+        }
+
+    def _waits_for(self) -> str:
+        ready = self.ready()
+        if self._ahead and ready * 2 >= self._ahead:
+            return "room"
+        if self._external and not self._pushed and ready and self._given == self._taken + ready:
+            return "sampler"
+        return "prepare"
+
+    def ready(self) -> int:
         """Returns how many batches are made and not taken."""
         waiting = getattr(self._iterator, "_data_queue", None)
         held = getattr(self._iterator, "_task_info", {})
@@ -364,6 +396,7 @@ class Workers:
     def close(self) -> None:
         self._leave(with_processes=True)
         self._ended = True
+        self._publication.end()
 
 
 class _Tasks:

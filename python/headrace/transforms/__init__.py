@@ -178,10 +178,13 @@ def make_recipe(
     damaged: str = "refuse",
     exact: bool = True,
     max_source_bytes: int | None = None,
+    padded: bool = False,
+    max_size: Any = None,
 ) -> _core.Recipe:
     """Returns the checked recipe of a transform. Raises ValueError if it is invalid.
 
-    ``dtype`` has the effect of a final ``ToDtype(dtype, scale=True)``.
+    ``dtype`` has the effect of a final ``ToDtype(dtype, scale=True)``. ``padded``: results may
+    differ in size, up to ``max_size``: a number for both sides, or (height, width).
     """
     whole = as_transform(transform)
     steps = whole.transforms if isinstance(whole, Compose) else [whole]
@@ -196,12 +199,20 @@ def make_recipe(
         options["max_pixels"] = _integer("max_pixels", max_pixels, 1, 2**64 - 1)
     if max_source_bytes is not None:
         options["max_source_bytes"] = _integer("max_source_bytes", max_source_bytes, 1, 2**64 - 1)
+    if max_size is not None:
+        sides = max_size if isinstance(max_size, (tuple, list)) else (max_size, max_size)
+        if len(sides) != 2:
+            raise ValueError(f"max_size must be a number or (height, width), got {max_size!r}")
+        options["max_height"], options["max_width"] = (
+            _integer("max_size", side, 1, 65536) for side in sides
+        )
     recipes = tuple(
         _core.Recipe(
             [operation for t in view for operation in t._operations()],
             layout=_LAYOUTS[layout],
             apply_exif_orientation=apply_exif_orientation,
             exact=exact,
+            padded=padded,
             **options,
         )
         for view in views_of(steps)

@@ -349,10 +349,12 @@ static void measure_form(struct hr_stalls_watch *w, struct tools *t, enum hr_for
              hr_converter_run(t->converter, form, t->bytes[i], t->lengths[i], &item, NULL)))
             continue;
         struct hr_draw_key key = {.seed = w->loader->seed, .index = (uint64_t)t->indices[i]};
-        struct hr_sample sample = {w->loader->dataset, (size_t)t->indices[i], item.bytes,
-                                   item.length};
+        const struct hr_sample sample = {.dataset = w->loader->dataset,
+                                         .index = (size_t)t->indices[i],
+                                         .bytes = item.bytes,
+                                         .length = item.length};
         size_t rows;
-        const struct hr_sample_room room = {t->out, t->columns, &rows};
+        const struct hr_sample_room room = {.outs = t->out, .columns = t->columns, .rows = &rows};
         uint64_t start_ns = hr__thread_cpu_ns();
         if (hr_preparer_run_sample(t->preparer, w->loader->recipe, &sample, &key, &room, NULL))
             continue;

@@ -112,6 +112,65 @@ static int decode_all(struct hr__decoder *decoder, const struct bytes *file,
     return hr__decoder_region(decoder, file->data, file->length, info, &r, &out, error);
 }
 
+/* Checks the indices of a region: those of greys are the samples, those of a palette stand for one
+ * colour each. */
+static void check_indices(struct hr__decoder *colours, struct hr__decoder *indices,
+                          const struct png_spec *spec, uint64_t *random)
+{
+    struct bytes file = make_png(spec, NULL);
+    struct hr_image_info info;
+    struct hr_error error;
+    struct hr__planar rgb, out;
+    struct hr_region all = {0, 0, spec->width, spec->height}, r = all;
+    int seen[256][3];
+    memset(seen, -1, sizeof seen);
+    r.width = random_between(random, 1, spec->width);
+    r.height = random_between(random, 1, spec->height);
+    r.x = random_between(random, 0, spec->width - r.width);
+    r.y = random_between(random, 0, spec->height - r.height);
+    assert_int_equal(hr__decoder_info(indices, file.data, file.length, &info, &error), 0);
+    assert_int_equal(hr__decoder_region(colours, file.data, file.length, &info, &all, &rgb, NULL),
+                     0);
+    int rc = hr__decoder_region(indices, file.data, file.length, &info, &r, &out, &error);
+    int is_mask = (spec->type == 0 && spec->depth <= 8) || spec->type == 3;
+    assert_int_equal(rc, is_mask ? 0 : -ENOTSUP);
+    if (!is_mask)
+        assert_non_null(strstr(error.message, "class indices are those of a palette or greys"));
+    for (int y = 0; is_mask && y < r.height; y++)
+        for (int x = 0; x < r.width; x++) {
+            int v = out.plane[0][y * out.stride + x];
+            assert_true(v < 1 << spec->depth);
+            for (int c = 0; c < 3; c++) {
+                int colour = rgb.plane[c][(r.y + y) * rgb.stride + r.x + x];
+                if (spec->type == 0)
+                    assert_int_equal(colour, v * 255 / ((1 << spec->depth) - 1));
+                if (seen[v][c] >= 0)
+                    assert_int_equal(colour, seen[v][c]);
+                seen[v][c] = colour;
+            }
+        }
+    free(file.data);
+}
+
+static void masks_are_indices(void **state)
+{
+    uint64_t random = 12;
+    struct hr__decoder *indices;
+    assert_int_equal(hr__decoder_create(&indices, NULL), 0);
+    hr__decoder_want_indices(indices, 1);
+    for (int k = 0; k < KINDS; k++)
+        for (int n = 0; n < 8; n++) {
+            struct png_spec spec = {.type = kinds[k].type, .depth = kinds[k].depth};
+            spec.width = random_between(&random, 1, n < 4 ? 12 : 150);
+            spec.height = random_between(&random, 1, n < 4 ? 12 : 60);
+            spec.interlaced = n % 2;
+            spec.palette = spec.type == 3 ? 1 << spec.depth : 0;
+            spec.seed = next_random(&random);
+            check_indices(*state, indices, &spec, &random);
+        }
+    hr__decoder_destroy(&indices);
+}
+
 static void orientation_is_read(void **state)
 {
     for (int orientation = 0; orientation <= 9; orientation++)
@@ -228,6 +287,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(regions_are_exact),
+        cmocka_unit_test(masks_are_indices),
         cmocka_unit_test(orientation_is_read),
         cmocka_unit_test(every_flipped_byte_is_found),
         cmocka_unit_test(every_cut_is_found),

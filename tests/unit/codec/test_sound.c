@@ -170,6 +170,38 @@ static void test_flac(void **state)
     free(s.bytes);
 }
 
+/* Bytes before the first frame are skipped: zeros, text, the end of a frame, a tag and zeros. A few
+ * bytes that look like a header are no frame. */
+static void begins_later(void)
+{
+    static const struct {
+        const char *bytes;
+        size_t length, then_zeros;
+    } before[] = {{"", 0, 1},
+                  {"", 0, 5000},
+                  {"some text \xFF\xFB\x90\x64 and more", 24, 0},
+                  {"\xFF\xFB\x90\x64\xFF\xFB\x90\x64", 8, 300},
+                  {"ID3\3\0\0\0\0\0\4abcd", 14, 9000}};
+    struct sound_bytes s = load("untagged.mp3");
+    uint64_t frames = opened(&s).frames;
+    read_into(whole, 0, frames);
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+        size_t n = before[i].length + before[i].then_zeros;
+        struct sound_bytes later = {calloc(1, n + s.length), n + s.length};
+        memcpy(later.bytes, before[i].bytes, before[i].length);
+        memcpy(later.bytes + n, s.bytes, s.length);
+        assert_int_equal(opened(&later).frames, frames);
+        read_into(part, 0, frames);
+        assert_memory_equal(part[1], whole[1], frames * sizeof(float));
+        free(later.bytes);
+    }
+    struct sound_bytes only = {calloc(1, 70000), 70000};
+    memcpy(only.bytes + 66000, s.bytes, 4000);
+    refused(&only, -EBADMSG, "zero bytes");
+    free(only.bytes);
+    free(s.bytes);
+}
+
 static void test_mp3(void **state)
 {
     if (is_absent(HR_SOUND_MP3))
@@ -191,6 +223,7 @@ static void test_mp3(void **state)
     assert_true(info.frames >= tagged && info.frames < tagged + 4 * 1152);
     compare_windows(&s, 0);
     free(s.bytes);
+    begins_later();
     s = load("mpeg2.mp3");
     info = opened(&s);
     assert_int_equal(info.rate, 22050);
@@ -425,6 +458,7 @@ static void test_others(void **state)
         {"hello world", 11, -ENOTSUP, "begins with 68 65"},
         {"\xFF\xFD\x90\x04", 4, -ENOTSUP, "layer 1 or 2"},
         {"\xFF\xF1\x50\x80", 4, -ENOTSUP, "AAC"},
+        {"riff\x2E\x91\xCF\x11", 8, -ENOTSUP, "Wave64"},
         {"RIFF\0\0\0\0AVI LIST", 16, -ENOTSUP, "not a sound format"},
         {"\x89PNG\r\n\x1A\n", 8, -ENOTSUP, "not a sound format"},
     };

@@ -2,7 +2,7 @@
 #include "tree.h"
 
 #include "base/memory.h"
-#include "dataset/row_table.h"
+#include "dataset/row_block.h"
 
 #include <errno.h>
 #include <math.h>
@@ -157,6 +157,8 @@ static void wrong_columns(void **state)
     refuse(columns, 0, offsets, data, -EINVAL, "no columns");
     refuse_column((struct hr_column){.name = ""}, "column 0 has no name");
     refuse_column((struct hr_column){.name = "images"}, "a batch's own field");
+    refuse_column((struct hr_column){.name = "images_1"}, "a batch's own field");
+    refuse_column((struct hr_column){.name = "images_31"}, "a batch's own field");
     char name[HR_COLUMN_NAME_MAX + 1];
     memset(name, 'x', HR_COLUMN_NAME_MAX);
     name[HR_COLUMN_NAME_MAX] = 0;
@@ -196,9 +198,81 @@ static void wrong_rows(void **state)
     memcpy(broken, boxes, sizeof boxes);
     broken[2][3] = NAN;
     refuse(columns, 4, offsets, values, -EINVAL, "boxes of row 0 of sample 2");
+}
+
+/* Rows take the place of those that a dataset has. */
+static void replaced(void **state)
+{
     struct hr_dataset *d = with_rows(), *again;
-    assert_int_equal(hr_dataset_with_rows(&again, d, columns, 4, offsets, data, NULL), -EINVAL);
+    const void *values[1] = {ids};
+    assert_int_equal(hr_dataset_with_rows(&again, d, columns + 2, 1, offsets, values, NULL), 0);
+    assert_int_equal(hr_dataset_column_count(again), 1);
     hr_dataset_unref(&d);
+    hr_dataset_unref(&again);
+    assert_int_equal(hr__allocated(HR__TAG_DATASET), 0);
+}
+
+static void expect_digest(const struct hr_dataset *d, const struct hr_dataset *like)
+{
+    uint8_t found[16], expected[16];
+    hr__dataset_rows_digest(d, found);
+    hr__dataset_rows_digest(like, expected);
+    assert_memory_equal(found, expected, sizeof found);
+}
+
+/* A block has what its dataset has, also of a subset. */
+static void blocks(void **state)
+{
+    struct hr_dataset *d = with_rows(), *part, *read;
+    for (int i = 0; i < 2; i++) {
+        static const int64_t some[4] = {2, 0, 2, 1};
+        struct hr__row_table *table;
+        struct hr_error error;
+        uint64_t bytes;
+        void *block;
+        size_t count = i ? 4 : 2;
+        assert_int_equal(hr_dataset_subset(&part, d, some, count, NULL), 0);
+        assert_int_equal(hr__row_block_make(&block, &bytes, part, NULL), 0);
+        if (hr__row_block_read(&table, block, bytes, count, &error))
+            fail_msg("%s", error.message);
+        assert_int_equal(hr__dataset_create_alike(&read, part, table, NULL), 0);
+        expect_digest(read, part);
+        assert_int_equal(hr_dataset_most_rows(read), 2);
+        hr__row_table_unref(&table);
+        hr__free(block);
+        hr_dataset_unref(&read);
+        hr_dataset_unref(&part);
+    }
+    hr_dataset_unref(&d);
+    assert_int_equal(hr__allocated(HR__TAG_DATASET), 0);
+}
+
+/* Every byte of a block is checked, and so is its length. */
+static void damaged_blocks(void **state)
+{
+    struct hr_dataset *d = with_rows();
+    struct hr__row_table *table;
+    uint64_t bytes;
+    void *block;
+    assert_int_equal(hr__row_block_make(&block, &bytes, d, NULL), 0);
+    for (uint64_t i = 0; i < bytes; i++) {
+        struct hr_error error = {0};
+        ((uint8_t *)block)[i] ^= 0x10;
+        int r = hr__row_block_read(&table, block, bytes, SAMPLES, &error);
+        if ((r != -EBADMSG && r != -ENOTSUP) || error.code != r || table || !*error.message)
+            fail_msg("byte %llu: %d", (unsigned long long)i, r);
+        ((uint8_t *)block)[i] ^= 0x10;
+    }
+    for (uint64_t length = 0; length < bytes; length++) {
+        void *shorter = malloc(length + 1);
+        memcpy(shorter, block, length);
+        assert_int_equal(hr__row_block_read(&table, shorter, length, SAMPLES, NULL), -EBADMSG);
+        free(shorter);
+    }
+    assert_int_equal(hr__row_block_read(&table, block, bytes, SAMPLES + 1, NULL), -EBADMSG);
+    hr__free(block);
+    hr_dataset_unref(&d);
+    assert_int_equal(hr__allocated(HR__TAG_DATASET), 0);
 }
 
 static void out_of_memory(void **state)
@@ -225,6 +299,8 @@ int main(void)
         cmocka_unit_test(rows_of_samples), cmocka_unit_test(subsets),
         cmocka_unit_test(digests),         cmocka_unit_test(wrong_columns),
         cmocka_unit_test(wrong_rows),      cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(replaced),        cmocka_unit_test(blocks),
+        cmocka_unit_test(damaged_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

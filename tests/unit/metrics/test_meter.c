@@ -97,20 +97,15 @@ static int teardown(void **state)
     return rmdir(place);
 }
 
-static struct hr__meter *begin(const char *metrics)
+static struct hr_meter *begin(const char *metrics)
 {
-    struct hr__meter *m = NULL;
+    struct hr_meter *m = NULL;
     struct hr_error error = {0};
-    int r = hr__meter_begin(&m, metrics, 0, &error);
+    int r = hr_meter_begin(&m, metrics, 0, 1, &error);
     if (r == -ENOTSUP)
         skip();
     assert_int_equal(r, 0);
     return m;
-}
-
-static void publish(struct hr__meter *m, const char *text)
-{
-    hr__meter_publish(m, hr__strdup(HR__TAG_METRICS, text));
 }
 
 /* Returns the number of loaders that are seen; *last is the member "a" of the last one, or -1. */
@@ -142,39 +137,40 @@ static int file_count(void)
 static void test_numbers(void **state)
 {
     int last;
-    struct hr__meter *a = begin(""), *b = begin(NULL), *c = begin("");
-    assert_int_equal(hr__meter_number(a), 0);
-    assert_int_equal(hr__meter_number(b), 1);
-    assert_int_equal(hr__meter_number(c), 2);
-    hr__meter_end(&b);
+    struct hr_meter *a = begin(""), *b = begin(NULL), *c = begin("");
+    assert_int_equal(hr_meter_number(a), 0);
+    assert_int_equal(hr_meter_number(b), 1);
+    assert_int_equal(hr_meter_number(c), 2);
+    hr_meter_end(&b);
     b = begin("");
-    assert_int_equal(hr__meter_number(b), 1);
+    assert_int_equal(hr_meter_number(b), 1);
     assert_int_equal(seen(NULL), 0); /* nothing published yet */
-    publish(b, "{\"a\":5, \"long\":\"-----------------------\"}");
+    hr_meter_publish(b, "{\"a\":5, \"long\":\"-----------------------\"}");
     assert_int_equal(seen(&last), 1);
     assert_int_equal(last, 5);
-    publish(b, "{\"a\":6}");
-    publish(c, "no JSON");
+    hr_meter_publish(b, "{\"a\":6}");
+    hr_meter_publish(c, "no JSON");
     assert_int_equal(seen(&last), 1);
     assert_int_equal(last, 6);
-    hr__meter_end(&a);
-    hr__meter_end(&b);
-    hr__meter_end(&c);
-    hr__meter_end(&c);
+    hr_meter_end(&a);
+    hr_meter_end(&b);
+    hr_meter_end(&c);
+    hr_meter_end(&c);
     assert_int_equal(seen(NULL), 0);
 }
 
 static void test_too_long(void **state)
 {
-    struct hr__meter *m = begin("");
+    struct hr_meter *m = begin("");
     char *text = hr__alloc(HR__TAG_METRICS, HR__STATUS_BYTES + 2, 1);
     memset(text, ' ', HR__STATUS_BYTES + 1);
     memcpy(text, "{}", 2);
-    hr__meter_publish(m, text);
+    hr_meter_publish(m, text);
+    hr__free(text);
     assert_int_equal(seen(NULL), 0);
-    publish(m, "{}");
+    hr_meter_publish(m, "{}");
     assert_int_equal(seen(NULL), 1);
-    hr__meter_end(&m);
+    hr_meter_end(&m);
 }
 
 /* ---- the address ---- */
@@ -191,18 +187,18 @@ static void test_address(void **state)
 {
     static char answer[100000];
     struct hr_error error = {0};
-    struct hr__meter *other = NULL, *a = begin("127.0.0.1:0"), *b = begin("127.0.0.1:0");
-    struct hr__meter *without = begin("");
+    struct hr_meter *other = NULL, *a = begin("127.0.0.1:0"), *b = begin("127.0.0.1:0");
+    struct hr_meter *without = begin("");
     int port = client_listening_port();
     assert_int_not_equal(port, 0);
-    publish(a, "{\"loader\":0,\"rank\":0,\"prepared\":11}");
-    publish(without, "{\"loader\":2,\"rank\":0,\"prepared\":13}");
+    hr_meter_publish(a, "{\"loader\":0,\"rank\":0,\"prepared\":11}");
+    hr_meter_publish(without, "{\"loader\":2,\"rank\":0,\"prepared\":13}");
     client_get(port, answer, sizeof answer);
     assert_memory_equal(answer, "HTTP/1.1 200 ", 13);
     prometheus_read(&figures, strstr(answer, "\r\n\r\n") + 4);
     is("headrace_loader_prepared_samples_total{rank=\"0\",loader=\"0\"}", 11);
     is("headrace_loader_prepared_samples_total{rank=\"0\",loader=\"2\"}", 13);
-    assert_int_equal(hr__meter_begin(&other, ":1", 0, &error), -EINVAL);
+    assert_int_equal(hr_meter_begin(&other, ":1", 0, 1, &error), -EINVAL);
     assert_non_null(strstr(error.message, "127.0.0.1:0"));
     assert_null(other);
     /* The environment's is no error. */
@@ -210,16 +206,16 @@ static void test_address(void **state)
     setenv("HEADRACE_METRICS", "nonsense", 1);
     other = begin(NULL);
     assert_non_null(strstr(logged, "HEADRACE_METRICS"));
-    hr__meter_end(&other);
-    hr__meter_end(&a);
+    hr_meter_end(&other);
+    hr_meter_end(&a);
     assert_int_equal(client_listening_port(), port);
-    hr__meter_end(&b);
+    hr_meter_end(&b);
     assert_int_equal(client_listening_port(), 0);
-    hr__meter_end(&without);
+    hr_meter_end(&without);
     setenv("HEADRACE_METRICS", "127.0.0.1:0", 1);
     other = begin(NULL);
     assert_int_not_equal(client_listening_port(), 0);
-    hr__meter_end(&other);
+    hr_meter_end(&other);
 }
 
 /* ---- processes ---- */
@@ -238,19 +234,19 @@ static void expect_end(pid_t child, int is_killed)
 static void test_fork(void **state)
 {
     static char answer[100000];
-    struct hr__meter *m = begin("127.0.0.1:0");
+    struct hr_meter *m = begin("127.0.0.1:0");
     int port = client_listening_port(), last;
-    publish(m, "{\"a\":1}");
+    hr_meter_publish(m, "{\"a\":1}");
     pid_t child = fork();
     if (!child) {
-        struct hr__meter *own = NULL;
+        struct hr_meter *own = NULL;
         int bad = client_listening_port() != 0;
-        bad |= hr__meter_begin(&own, "", 0, NULL) || hr__meter_number(own) != 0;
-        publish(m, "{\"a\":2}");
-        hr__meter_end(&m);
-        publish(own, "{\"a\":3}");
+        bad |= hr_meter_begin(&own, "", 0, 1, NULL) || hr_meter_number(own) != 0;
+        hr_meter_publish(m, "{\"a\":2}");
+        hr_meter_end(&m);
+        hr_meter_publish(own, "{\"a\":3}");
         bad |= seen(NULL) != 2;
-        hr__meter_end(&own);
+        hr_meter_end(&own);
         _exit(bad);
     }
     expect_end(child, 0);
@@ -258,7 +254,7 @@ static void test_fork(void **state)
     assert_int_equal(last, 1);
     client_get(port, answer, sizeof answer);
     assert_memory_equal(answer, "HTTP/1.1 200 ", 13);
-    hr__meter_end(&m);
+    hr_meter_end(&m);
 }
 
 /* A killed process is not shown, not even while a child of its own lives, and the next loader
@@ -271,7 +267,7 @@ static void test_killed(void **state)
     pid_t child = fork();
     if (!child) {
         close(stay[1]);
-        publish(begin(""), "{\"a\":4}");
+        hr_meter_publish(begin(""), "{\"a\":4}");
         if (!fork()) { /* which has no lock by now */
             (void)!write(ready[1], "x", 1);
             (void)!read(stay[0], &byte, 1);
@@ -287,9 +283,9 @@ static void test_killed(void **state)
     expect_end(child, 1);
     assert_int_equal(seen(NULL), 0);
     assert_int_equal(file_count(), 1);
-    struct hr__meter *m = begin("");
+    struct hr_meter *m = begin("");
     assert_int_equal(file_count(), 1);
-    hr__meter_end(&m);
+    hr_meter_end(&m);
     assert_int_equal(file_count(), 0);
     close(stay[1]);
     close(ready[0]);
@@ -301,32 +297,32 @@ static void test_many(void **state)
 {
     enum { PROCESSES = 8, TIMES = 40 };
     pid_t children[PROCESSES];
-    struct hr__meter *m = begin("");
-    publish(m, "{\"a\":9}");
+    struct hr_meter *m = begin("");
+    hr_meter_publish(m, "{\"a\":9}");
     for (int i = 0; i < PROCESSES; i++)
         if (!(children[i] = fork())) {
             int bad = 0;
-            hr__meter_end(&m);
+            hr_meter_end(&m);
             for (int k = 0; k < TIMES && !bad; k++) {
                 m = NULL;
-                bad = hr__meter_begin(&m, "", 0, NULL) != 0;
-                publish(m, "{}");
+                bad = hr_meter_begin(&m, "", 0, 1, NULL) != 0;
+                hr_meter_publish(m, "{}");
                 bad |= seen(NULL) < 2; /* the parent's and its own */
-                hr__meter_end(&m);
+                hr_meter_end(&m);
             }
             _exit(bad);
         }
     for (int i = 0; i < PROCESSES; i++)
         expect_end(children[i], 0);
     assert_int_equal(seen(NULL), 1);
-    hr__meter_end(&m);
+    hr_meter_end(&m);
 }
 
 static void test_odd_files(void **state)
 {
     char path[256];
-    struct hr__meter *m = begin("");
-    publish(m, "{}");
+    struct hr_meter *m = begin("");
+    hr_meter_publish(m, "{}");
     /* A file of nobody, a folder, a link and a pipe. */
     snprintf(path, sizeof path, "%s/folder", files);
     assert_int_equal(mkdir(path, 0700), 0);
@@ -337,10 +333,10 @@ static void test_odd_files(void **state)
     snprintf(path, sizeof path, "%s/file", files);
     test_write_text(path, "HRLOADER");
     assert_int_equal(seen(NULL), 1);
-    struct hr__meter *n = begin("");
+    struct hr_meter *n = begin("");
     assert_int_equal(access(path, F_OK), -1);
-    hr__meter_end(&n);
-    hr__meter_end(&m);
+    hr_meter_end(&n);
+    hr_meter_end(&m);
     for (const char *const *name = (const char *const[]){"folder", "link", "pipe", NULL}; *name;
          name++) {
         snprintf(path, sizeof path, "%s/%s", files, *name);
@@ -349,16 +345,16 @@ static void test_odd_files(void **state)
     /* A directory that others may enter is not used, and is no error. */
     assert_int_equal(chmod(files, 0755), 0);
     m = begin("");
-    publish(m, "{}");
+    hr_meter_publish(m, "{}");
     assert_int_equal(file_count(), 0);
     assert_int_equal(seen(NULL), 0);
-    hr__meter_end(&m);
+    hr_meter_end(&m);
     assert_int_equal(rmdir(files), 0);
     setenv("HEADRACE_SHM", "/nonexistent", 1);
     m = begin("");
-    publish(m, "{}");
+    hr_meter_publish(m, "{}");
     assert_int_equal(seen(NULL), 0);
-    hr__meter_end(&m);
+    hr_meter_end(&m);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

@@ -356,7 +356,7 @@ static void rows_find_their_place(void **state)
     for (int n = 0; n < 100; n++) {
         int width = 1 + (int)hr__random_below(&r, ROW), row = n >> 3 & 1;
         enum hr_dtype dtype = dtypes[n & 3];
-        struct hr__sample_store store = {out, width, 2, dtype, n & 4 ? HR_NHWC : HR_NCHW};
+        struct hr__sample_store store = {out, width, width, 2, dtype, n & 4 ? HR_NHWC : HR_NCHW};
         struct hr__fused_job job = {.layout = store.layout};
         job.x.count = width;
         job.y.count = 2;

@@ -115,6 +115,109 @@ static void bytes_to_tensor(void **state)
     hr_recipe_unref(&recipe);
 }
 
+/* Checks a sample of several sizes against one of a fixed size, in memory that held something. */
+static void check_padded(struct hr_preparer *p, enum hr_layout layout, enum hr_dtype dtype)
+{
+    struct hr_operation list[2] = {sized(HR_RESIZE, 29, 0), to_dtype(dtype, dtype != HR_UINT8)};
+    struct hr_recipe_options options;
+    struct hr_recipe *padded, *fixed;
+    struct hr_tensor_spec large, exact;
+    struct hr_error error = {0};
+    struct hr_draw_key key = {1, 2, 3};
+    int64_t extents[HR_TENSOR_MAX_DIMS];
+    list[0].u.resize.max_size = 48;
+    hr_recipe_options_default(&options);
+    options.layout = layout;
+    options.padded = 1;
+    if (hr_recipe_create(&padded, list, 2, &options, &error))
+        fail_msg("%s", error.message);
+    options.padded = 0;
+    list[0] = sized(HR_RESIZE, 29, 46); /* 29 x 123 / 77 */
+    assert_int_equal(hr_recipe_create(&fixed, list, 2, &options, &error), 0);
+    hr_recipe_output(padded, &large);
+    hr_recipe_output(fixed, &exact);
+    assert_int_equal(large.height, 48);
+    assert_int_equal(large.width, 48);
+    uint8_t *out = malloc(large.bytes), *expected = malloc(exact.bytes);
+    memset(out, 0xa5, large.bytes);
+    assert_int_equal(hr_preparer_run(p, fixed, encoded, encoded_bytes, &key, expected, &error), 0);
+    assert_int_equal(hr_preparer_extents(p, extents), 3);
+    assert_memory_equal(extents, exact.shape, sizeof exact.shape[0] * 3);
+    assert_int_equal(hr_preparer_run(p, padded, encoded, encoded_bytes, &key, out, &error), 0);
+    assert_int_equal(hr_preparer_extents(p, extents), 3);
+    assert_memory_equal(extents, exact.shape, sizeof exact.shape[0] * 3);
+    size_t pixel = hr_dtype_bytes(dtype) * (layout == HR_NHWC ? 3 : 1);
+    for (size_t line = 0; line < (layout == HR_NHWC ? 48 : 3 * 48); line++) {
+        const uint8_t *row = out + line * 48 * pixel;
+        size_t plane = line / 48, y = line % 48, used = y < 29 ? 46 * pixel : 0;
+        if (used)
+            assert_memory_equal(row, expected + (plane * 29 + y) * used, used);
+        for (size_t i = used; i < 48 * pixel; i++)
+            assert_int_equal(row[i], 0);
+    }
+    free(out);
+    free(expected);
+    hr_recipe_unref(&padded);
+    hr_recipe_unref(&fixed);
+}
+
+static void padded_tensors(void **state)
+{
+    struct hr_error error = {0};
+    struct hr_preparer *p;
+    assert_int_equal(hr_preparer_create(&p, &error), 0);
+    for (int layout = HR_NCHW; layout <= HR_NHWC; layout++)
+        for (int dtype = HR_UINT8; dtype <= HR_FLOAT32; dtype++)
+            check_padded(p, (enum hr_layout)layout, (enum hr_dtype)dtype);
+    hr_preparer_destroy(&p);
+}
+
+/* How large the results of some operations may be. */
+static void largest_results(void **state)
+{
+    struct hr_operation shortest = op(HR_RANDOM_SHORTEST_SIZE), pad = op(HR_PAD);
+    struct hr_operation out = op(HR_RANDOM_ZOOM_OUT), crop = op(HR_RANDOM_IOU_CROP);
+    shortest.u.random_shortest_size.min_size[0] = 30;
+    shortest.u.random_shortest_size.max_size = 50;
+    pad.u.pad.padding[0] = pad.u.pad.padding[1] = 3;
+    out.u.random_zoom_out.side_range[1] = 2.5;
+    const struct {
+        struct hr_operation list[3];
+        size_t count;
+        int most, height, width; /* most: declared; height 0: refused */
+    } cases[] = {
+        {{shortest, pad}, 2, 0, 53, 53},
+        {{shortest, pad}, 2, 40, 40, 40},
+        {{shortest, out, crop}, 3, 0, 125, 125},
+        {{sized(HR_CENTER_CROP, 20, 30), out}, 2, 60, 50, 60},
+        {{sized(HR_CENTER_CROP, 20, 30), crop}, 2, 0, 20, 30},
+        {{shortest, sized(HR_RESIZE, 20, 0)}, 2, 0, 0, 0},
+        {{out, shortest, sized(HR_RESIZE, 20, 10)}, 3, 0, 20, 10},
+        {{crop, out}, 2, 70, 70, 70},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct hr_recipe_options options;
+        struct hr_recipe *recipe;
+        struct hr_tensor_spec spec;
+        struct hr_error error = {0};
+        hr_recipe_options_default(&options);
+        options.padded = 1;
+        options.max_height = options.max_width = cases[i].most;
+        int r = hr_recipe_create(&recipe, cases[i].list, cases[i].count, &options, &error);
+        assert_int_equal(r, cases[i].height ? 0 : -EINVAL);
+        if (r) {
+            assert_non_null(strstr(error.message, "nothing limits the size"));
+            continue;
+        }
+        hr_recipe_output(recipe, &spec);
+        assert_int_equal(spec.height, cases[i].height);
+        assert_int_equal(spec.width, cases[i].width);
+        assert_int_equal(hr_recipe_create_views(&(struct hr_recipe *){NULL}, &recipe, 1, &error),
+                         -EINVAL);
+        hr_recipe_unref(&recipe);
+    }
+}
+
 static void errors(void **state)
 {
     struct hr_operation list[1] = {sized(HR_CENTER_CROP, 8, 8)};
@@ -152,6 +255,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(headers_and_regions),
         cmocka_unit_test(bytes_to_tensor),
+        cmocka_unit_test(padded_tensors),
+        cmocka_unit_test(largest_results),
         cmocka_unit_test(errors),
     };
     return cmocka_run_group_tests_name("preparer", tests, encode, release);

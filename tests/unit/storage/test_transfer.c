@@ -195,8 +195,13 @@ static void too_large(void **state)
     while (d.step == HR__STEP_READ)
         do_read(&d, SIZE_MAX);
     end(&d, 0, 1 << 20, 6);
-    /* The file grew beyond the limit after it was opened. */
     assert_int_equal(truncate(path, 1000), 0);
+    /* The read's own limit. */
+    begin(&d, path, 0);
+    d.read.max_bytes = 999;
+    do_open(&d);
+    end(&d, -EFBIG, 0, 0);
+    /* The file grew beyond the limit after it was opened. */
     begin(&d, path, 0);
     do_open(&d);
     assert_int_equal(truncate(path, 3 << 20), 0);

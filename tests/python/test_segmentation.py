@@ -1,0 +1,327 @@
+"""Datasets of images with masks of class indices, against torchvision's transforms of masks."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import headrace
+import headrace.transforms as T
+from headrace.torch import DataLoader
+
+SIZES = [(60, 80), (75, 50), (64, 64), (40, 99), (33, 31)]  # height, width
+FLOATS = T.ToDtype("float32", scale=True)
+
+
+def palette_png(path, indices):
+    image = Image.fromarray(indices)
+    image.putpalette([(37 * i + c) % 256 for i in range(256) for c in range(3)])
+    assert image.mode == "P"
+    image.save(path)
+
+
+def pixels(path):
+    return torch.from_numpy(np.array(Image.open(path).convert("RGB"))).permute(2, 0, 1)
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    """Images, and masks in which each pixel tells where it was."""
+    (tmp_path / "masks").mkdir()
+    (tmp_path / "images").mkdir()
+    found = []
+    for n, (height, width) in enumerate(SIZES):
+        rng = np.random.default_rng(n)
+        image, mask = tmp_path / f"images/{n}.png", tmp_path / f"masks/{n}.png"
+        Image.fromarray(rng.integers(0, 256, (height, width, 3), dtype=np.uint8)).save(image)
+        indices = rng.integers(0, 22, (height, width), dtype=np.uint8)
+        indices[indices == 21] = 255
+        palette_png(mask, indices) if n % 2 else Image.fromarray(indices, "L").save(mask)
+        found.append((image, mask, torch.from_numpy(indices)))
+    return found
+
+
+def opened(pairs, transform=None):
+    images, masks, _ = zip(*pairs)
+    return headrace.ImageList(images, transform, masks=masks)
+
+
+RECIPES = {
+    "flips": lambda m: [m.RandomHorizontalFlip(1), m.RandomVerticalFlip(1), m.Resize((30, 70))],
+    "grows": lambda m: [m.Resize((97, 133)), m.CenterCrop((50, 61))],
+    "shrinks": lambda m: [m.CenterCrop((28, 31)), m.Resize((13, 17)), m.RandomVerticalFlip(1)],
+    "shorter": lambda m: [m.Resize(50, max_size=77), m.CenterCrop(20)],
+    "twice": lambda m: [m.Resize((45, 38)), m.RandomHorizontalFlip(1), m.Resize((71, 23))],
+    "edges": lambda m: [m.Pad((3, 5, 7, 9), padding_mode="reflect"), m.CenterCrop(33)],
+    "symmetric": lambda m: [m.Pad(9, padding_mode="symmetric"), m.Resize((40, 41))],
+    "colours": lambda m: [
+        m.RandomPhotometricDistort(),
+        m.GaussianBlur(5),
+        m.RandomEqualize(1),
+        m.ColorJitter(0.3, 0.3),
+        m.Resize((20, 44)),
+    ],
+}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_masks_are_torchvisions_bit_for_bit(pairs, v2, recipe):
+    from torchvision import tv_tensors
+
+    theirs = v2.Compose(RECIPES[recipe](v2))
+    for transform in (T.Compose(RECIPES[recipe](T)), theirs):  # ours, and theirs translated
+        dataset = opened(pairs)
+        loader = DataLoader(dataset, 5, transform=transform)
+        assert loader.is_native
+        ((images, masks),) = loader
+        assert masks.dtype == torch.uint8 and masks.shape == images.shape[:1] + images.shape[2:]
+        for mask, (_, _, stored) in zip(masks, pairs):
+            image = torch.zeros((3, *stored.shape), dtype=torch.uint8)
+            _, expected = theirs(image, tv_tensors.Mask(stored))
+            assert torch.equal(mask, expected)
+
+
+def test_padding_is_ignored_as_in_torchvisions_references(pairs, v2):
+    from torchvision import tv_tensors
+
+    fill = {tv_tensors.Image: 7, tv_tensors.Mask: 255, "others": 0}
+    theirs = v2.Compose([v2.Pad((3, 0, 8, 2), fill=fill), v2.Resize((49, 50))])
+    ((_, masks),) = DataLoader(opened(pairs), 5, transform=theirs)
+    for mask, (image, _, stored) in zip(masks, pairs):
+        assert torch.equal(mask, theirs(pixels(image), tv_tensors.Mask(stored))[1])
+
+
+def test_letter_box(tmp_path):
+    for n, (height, width) in enumerate(SIZES):
+        Image.new("RGB", (width, height)).save(tmp_path / f"{n}.png")
+        Image.new("L", (width, height), 3).save(tmp_path / f"m{n}.png")
+    images, masks = ([tmp_path / f"{kind}{n}.png" for n in range(5)] for kind in ("", "m"))
+    dataset = headrace.ImageList(images, masks=masks)
+    ((images, masks),) = DataLoader(dataset, 5, transform=T.LetterBox((64, 70), fill=9))
+    assert torch.equal(masks, torch.where(images[:, 0] == 9, 255, 3))
+
+
+def test_a_mask_follows_the_draws_of_its_image(tmp_path):
+    """The image is its own mask: each pixel has one value, which is in the image what it is in the
+    mask wherever the nearest pixel is taken."""
+    grey = np.random.default_rng(1).integers(0, 250, (61, 83), dtype=np.uint8)
+    Image.fromarray(grey).save(tmp_path / "grey.png")
+    paths = [tmp_path / "grey.png"] * 40
+    transform = T.Compose(
+        [
+            T.RandomApply([T.Pad((4, 2, 0, 3), fill=255)]),
+            T.RandomChoice([T.RandomCrop((40, 50)), T.RandomZoomOut(fill=255, side_range=(1, 2), p=1)]),
+            T.RandomResizedCrop((37, 41), interpolation="nearest", antialias=False),
+            T.RandomHorizontalFlip(),
+            T.RandomVerticalFlip(),
+            T.RandomCrop((50, 40), pad_if_needed=True, fill=255),
+        ]
+    )
+    loader = DataLoader(headrace.ImageList(paths, masks=paths), 8, transform=transform, shuffle=True)
+    shown = set()
+    for images, masks in loader:
+        assert torch.equal(images[:, 1], masks)
+        shown |= {mask.numpy().tobytes() for mask in masks}
+    assert len(shown) == 40
+
+
+def test_masks_are_as_their_image_is_shown(tmp_path):
+    grey = Image.fromarray(np.random.default_rng(1).integers(0, 250, (40, 61), dtype=np.uint8))
+    exif = grey.getexif()
+    exif[0x0112] = 6
+    grey.save(tmp_path / "turned.png", exif=exif)
+    grey.transpose(Image.Transpose.ROTATE_270).save(tmp_path / "mask.png")
+    dataset = headrace.ImageList([tmp_path / "turned.png"], masks=[tmp_path / "mask.png"])
+    loader = DataLoader(dataset, 1, transform=T.CenterCrop((50, 30)), apply_exif_orientation=True)
+    ((images, masks),) = loader
+    assert torch.equal(images[:, 0], masks)
+    with pytest.raises(headrace.SampleError, match="its mask has 61 x 40 pixels .* the image 40 x 61"):
+        list(DataLoader(dataset, 1, transform=T.CenterCrop((50, 30))))
+
+
+def test_depths_and_kinds_of_png(tmp_path):
+    indices = np.arange(24 * 40).reshape(24, 40) % 2
+    Image.new("RGB", (40, 24)).save(tmp_path / "image.png")
+    for bits, mode in [(1, "P"), (2, "P"), (4, "P"), (8, "P"), (8, "L"), (1, "1")]:
+        stored = (indices * (2**bits - 1)).astype(np.uint8)
+        image = Image.fromarray(stored.astype(bool) if mode == "1" else stored)
+        if mode == "P":
+            image.putpalette([200, 10, 20] * 2**bits)
+        path = tmp_path / f"{bits}{mode}.png"
+        image.save(path, **({"bits": bits} if mode == "P" else {}))
+        dataset = headrace.ImageList([tmp_path / "image.png"], masks=[path])
+        ((_, masks),) = DataLoader(dataset, 1, transform=T.CenterCrop((24, 40)))
+        assert np.array_equal(masks[0], stored), (bits, mode)
+        assert np.array_equal(dataset[0][1], stored)
+
+
+def test_bad_masks_are_named_and_skipped(pairs, tmp_path):
+    image, mask, stored = pairs[0]
+    Image.new("RGB", (80, 60)).save(tmp_path / "colours.png")
+    Image.new("L", (80, 60)).save(tmp_path / "grey.jpg")
+    Image.new("L", (60, 80)).save(tmp_path / "turned.png")
+    Image.new("LA", (80, 60)).save(tmp_path / "alpha.png")
+    Image.fromarray(np.zeros((60, 80), np.uint16)).save(tmp_path / "deep.png")
+    (tmp_path / "cut.png").write_bytes(mask.read_bytes()[:1000])
+    for name, words in [
+        ("colours.png", "its mask: the PNG has colours, and class indices are"),
+        ("alpha.png", "its mask: the PNG has an alpha channel"),
+        ("deep.png", "its mask: the PNG has 16 bits"),
+        ("grey.jpg", "its mask is JPEG: masks are PNG files of class indices"),
+        ("turned.png", r"its mask has 80 x 60 pixels \(height x width\), and the image 60 x 80"),
+        ("cut.png", "its mask: damaged PNG"),
+        ("nothing.png", "its mask is sample 0 .*nothing.png.*: cannot read it"),
+    ]:
+        bad = headrace.ImageList([image, *(i for i, _, _ in pairs)], masks=[tmp_path / name, *(m for _, m, _ in pairs)])
+        loader = DataLoader(bad, 6, transform=T.Resize((60, 80)))
+        with pytest.raises(headrace.SampleError, match=words):
+            list(loader)
+        left = DataLoader(
+            bad, 6, transform=T.Resize((9, 9)), on_error="skip", max_bad_share=1, return_index=True
+        )
+        ((images, masks, index),) = left
+        assert left.stats()["bad_samples"] == 1
+        whole = DataLoader(bad, 1, transform=T.Resize((9, 9)), sampler=[int(index[0])])
+        ((again, its),) = whole  # a stand-in has its own mask
+        assert torch.equal(again[0], images[0]) and torch.equal(its[0], masks[0])
+
+
+def flat(loader):
+    return [
+        (image.clone(), mask.clone()) for images, masks in loader for image, mask in zip(images, masks)
+    ]
+
+
+def same(a, b):
+    return len(a) == len(b) and all(torch.equal(x, y) for p, q in zip(a, b) for x, y in zip(p, q))
+
+
+@pytest.mark.parametrize("sizes", ["one", "several"])
+def test_resume_ranks_subsets_and_caches_give_the_same_masks(pairs, sizes):
+    dataset = opened(pairs * 6)
+    options = {"shuffle": True, "seed": 3}
+    crop = T.RandomResizedCrop((37, 41))
+    options["transform"] = T.Compose([T.RandomHorizontalFlip(), crop, FLOATS])
+    if sizes == "several":
+        options["transform"] = T.Compose([T.RandomShortestSize([24, 31, 40], 60), FLOATS])
+        options["collate"] = "list"
+    loader = DataLoader(dataset, 5, **options)
+    whole, second = flat(loader), flat(loader)
+    assert not same(whole, second)
+    stopped = DataLoader(dataset, 5, **options)
+    taken = iter(stopped)
+    next(taken), next(taken)
+    again = DataLoader(dataset, 5, **options)
+    again.load_state_dict(json.loads(json.dumps(stopped.state_dict())))
+    assert same(flat(again), whole[10:])
+    ranks = [flat(DataLoader(dataset, 5, rank=r, world_size=2, **options)) for r in range(2)]
+    assert same([one for pair in zip(*ranks) for one in pair], whole)
+    cached = DataLoader(dataset, 5, cache="64MiB", cache_form="planes", epochs=2, **options)
+    assert same(flat(cached), whole) and same(flat(cached), second)
+    assert cached.stats()["cache_hits"] >= 30
+    part = torch.utils.data.Subset(torch.utils.data.Subset(dataset, [1, 7, 2]), [1, 2, 2])
+    for index, (_, mask) in zip((2, 2, 2), flat(DataLoader(part, 3, transform=T.CenterCrop(20)))[1:]):
+        height, width = SIZES[index]
+        top, left = int(round((height - 20) / 2)), int(round((width - 20) / 2))
+        assert torch.equal(mask, pairs[index][2][top : top + 20, left : left + 20])
+    copied = pickle.loads(pickle.dumps(dataset))
+    assert same(flat(DataLoader(copied, 5, **options)), whole)
+    other = opened([*(pairs * 6)[1:], pairs[0]])
+    assert dataset._dataset.names_digest() == copied._dataset.names_digest()
+    assert dataset._dataset.names_digest() != other._dataset.names_digest()
+
+
+def test_padded_masks(pairs):
+    ((images, masks),) = DataLoader(
+        opened(pairs), 5, transform=T.RandomShortestSize(31, 47), collate="pad"
+    )
+    assert masks.shape == (5, *images.tensors.shape[2:])
+    assert (masks[images.mask] == 255).all()
+    for mask, image, (_, _, stored) in zip(masks, images.unpadded(), pairs):
+        height, width = image.shape[1:]
+        assert set(mask[:height, :width].unique().tolist()) <= set(stored.unique().tolist())
+    collated = DataLoader(
+        opened(pairs), 5, transform=T.RandomShortestSize(31, 47), collate="pad", collate_fn=list
+    )
+    for image, mask in next(iter(collated)):
+        assert image.shape[1:] == mask.shape
+
+
+def test_one_sample(pairs):
+    dataset = opened(pairs)
+    for n, (path, _, stored) in enumerate(pairs):
+        image, mask = dataset[n]
+        assert np.array_equal(mask, stored) and np.array_equal(image, pixels(path))
+    dataset.transform = T.Compose([T.CenterCrop(20), FLOATS])
+    image, mask = dataset[1]
+    assert image.shape == (3, 20, 20) and np.array_equal(mask, pairs[1][2][28:48, 15:35])
+
+
+def test_folders(pairs, tmp_path):
+    dataset = headrace.SegmentationFolder(tmp_path / "images", tmp_path / "masks", T.Resize((9, 9)))
+    (first, *_) = DataLoader(dataset, 5)
+    ((_, expected),) = DataLoader(opened(pairs), 5, transform=T.Resize((9, 9)))
+    assert torch.equal(first[1], expected)
+    assert len(pickle.loads(pickle.dumps(dataset))) == 5
+    (tmp_path / "masks/3.png").unlink()
+    with pytest.raises(FileNotFoundError, match="images/3.png has no mask: no .*masks/3.png"):
+        headrace.SegmentationFolder(tmp_path / "images", tmp_path / "masks")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="no image below"):
+        headrace.SegmentationFolder(tmp_path / "empty", tmp_path / "masks")
+
+
+def test_voc(tmp_path):
+    place = tmp_path / "VOCdevkit/VOC2012"
+    for folder in ("ImageSets/Segmentation", "SegmentationClass", "JPEGImages"):
+        (place / folder).mkdir(parents=True)
+    (place / "ImageSets/Segmentation/val.txt").write_text("b\na\n")
+    for n, name in enumerate("ab"):
+        Image.new("RGB", (50, 40)).save(place / f"JPEGImages/{name}.jpg")
+        palette_png(place / f"SegmentationClass/{name}.png", np.full((40, 50), 15 + n, np.uint8))
+    dataset = headrace.VOCSegmentation(tmp_path, image_set="val", transform=T.Resize((20, 20)))
+    ((_, masks),) = DataLoader(dataset, 2)
+    assert masks[0].unique().tolist() == [16] and masks[1].unique().tolist() == [15]
+    assert dataset.classes[15] == "person" and len(pickle.loads(pickle.dumps(dataset))) == 2
+    with pytest.raises(ValueError, match="download is not supported"):
+        headrace.VOCSegmentation(tmp_path, download=True)
+    with pytest.raises(FileNotFoundError):
+        headrace.VOCSegmentation(tmp_path, image_set="train")
+
+
+def test_what_does_not_go_with_masks_is_refused(pairs, tmp_path, v2):
+    dataset = opened(pairs)
+    crop = T.CenterCrop(20)
+    for transform, options, words in [
+        (T.Compose([T.RandomRotation(20), crop]), {}, "RandomRotation.*does not move the dataset's masks"),
+        (T.Compose([T.RandAugment(), crop]), {}, "RandAugment.*masks"),
+        (T.Views([crop, crop]), {}, "2 views, and the dataset's masks"),
+        (crop, {"mix": v2.CutMix(num_classes=3)}, "MixUp and CutMix .* masks"),
+        (v2.Compose([v2.CenterCrop(20), lambda image: image]), {}, "has masks, which move with"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            DataLoader(dataset, 2, transform=transform, **options)
+    with pytest.raises(NotImplementedError, match="an agent prepares no masks"):
+        DataLoader(dataset, 2, transform=crop, agent="/nowhere")
+    with pytest.raises(NotImplementedError, match="the dataset has masks: pack it without"):
+        headrace.pack(dataset, tmp_path / "x.pack")
+    with pytest.raises(ValueError, match="there are 5 images and 4 masks"):
+        headrace.ImageList([i for i, _, _ in pairs], masks=[m for _, m, _ in pairs[1:]])
+    with pytest.raises(ValueError, match="masks or rows"):
+        dataset.with_rows([{"boxes": []}] * 5)
+    with pytest.raises(ValueError, match="masks or rows, once"):
+        dataset.with_masks([m for _, m, _ in pairs])
+    dataset.transform = v2.Compose([v2.CenterCrop(20), lambda image: image])
+    with pytest.raises(headrace.SampleError, match="masks have to move with the pixels"):
+        dataset[0]
+
+
+def test_a_collate_fn_gets_pairs(pairs):
+    loader = DataLoader(
+        opened(pairs), 5, transform=T.CenterCrop(20), collate_fn=lambda batch: tuple(zip(*batch))
+    )
+    ((images, masks),) = loader
+    assert images[2].shape == (3, 20, 20) and masks[2].shape == (20, 20)
