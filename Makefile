@@ -33,7 +33,7 @@ export DATA := $(data)
 export CACHE_FILES := $(if $(filter /%,$(CACHE_FILES)),$(CACHE_FILES),$(CURDIR)/$(CACHE_FILES))
 export HOST_FILES := $(if $(filter /%,$(HOST_FILES)),$(HOST_FILES),$(CURDIR)/$(HOST_FILES))
 
-.PHONY: help setup build package samples first-samples demo-steps cache-files host-files demo test \
+.PHONY: help setup build package samples first-samples demo-steps cache-files host-files music demo test \
         test-long docs install uninstall wheels try-wheels dist deb release clean
 
 help:
@@ -49,7 +49,7 @@ help:
 	@echo 'make release      VERSION=1.2.3: writes the version, tests, and builds all of these'
 	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader, bench-pack, bench-cache,'
 	@echo '                  bench-stalls, bench-scripts, bench-share, bench-hosts, bench-memory,'
-	@echo '                  bench-exact, bench-locks, bench-augment, bench-detection'
+	@echo '                  bench-exact, bench-locks, bench-augment, bench-detection, bench-audio'
 	@echo 'make soak-NAME    one long run with faults: soak-cache, soak-share, soak-hosts'
 	@echo 'make docs         docs/ as a site, in BUILD/site; links are checked'
 	@echo 'make clean        remove what was built (not VENV, not data/)'
@@ -109,9 +109,15 @@ cache-files: samples
 host-files: samples
 	@$(python) tools/make_host_files.py --data '$(DATA)'
 
+# 24 clips in four formats, 0.2 GB, in data/music.
+music: setup
+	@command -v ffmpeg >/dev/null || bench/setup.sh
+	@$(python) tools/make_music.py
+
 # As root: memory and disk are limited with control groups.
 bench-cache bench-stalls: cache-files
 bench-hosts: host-files
+bench-audio: music
 
 # The peers that a benchmark compares with are installed once, where they can be.
 bench-%: build package samples

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs what the benchmarks compare with: Pillow, OpenCV, DALI, SPDL and FFCV
-# into an environment of their own (.venv-bench), simplejpeg, WebDataset and TensorSocket
-# beside our torch, fio, and the distribution's torchvision, whose compiled decoder loads beside
-# its own torch. Everything is optional: a benchmark says which peer is missing.
+# Installs what the benchmarks compare with: Pillow, OpenCV, DALI, SPDL, FFCV, torchcodec,
+# torchaudio, soundfile and librosa into an environment of their own (.venv-bench), simplejpeg,
+# WebDataset and TensorSocket beside our torch, fio and ffmpeg, and the distribution's torchvision,
+# whose compiled decoder loads beside its own torch. Everything is optional: a benchmark says which peer is missing.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 venv=${BENCH_VENV:-$root/.venv-bench}
@@ -20,6 +20,21 @@ for package in numpy pillow opencv-python-headless nvidia-dali-cuda130 spdl; do
     "$venv/bin/pip" install --quiet --disable-pip-version-check "$package" ||
         echo "bench: $package cannot be installed here; its figures will be null"
 done
+# Sounds: torchcodec needs FFmpeg's libraries, which also make the clips. torchaudio, and torchcodec
+# after 0.13, are built for CUDA; what is used of torchaudio needs no compiled part.
+command -v ffmpeg >/dev/null || {
+    echo "bench: installing ffmpeg"
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends ffmpeg >/dev/null ||
+        echo "bench: ffmpeg cannot be installed here; figures of sounds will be null"
+}
+for packages in "${TORCH:-torch==2.13.0} torchcodec==0.13.0" "--no-deps torchaudio" soundfile librosa; do
+    echo "bench: installing $packages"
+    # shellcheck disable=SC2086 # several words
+    "$venv/bin/pip" install --quiet --disable-pip-version-check $packages ||
+        echo "bench: $packages cannot be installed here; their figures will be null"
+done
+"$venv/bin/python" -c 'import torchaudio' 2>/dev/null ||
+    rm -f "$venv"/lib/python3*/site-packages/torchaudio/lib/_torchaudio*.so
 # FFCV comes as source: it needs OpenCV's and TurboJPEG's headers, and a torch.
 if ! "$venv/bin/python" -c 'import ffcv' 2>/dev/null; then
     echo "bench: building ffcv"

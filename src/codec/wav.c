@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "codec/sound_format.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -220,11 +221,28 @@ static int read_typed(const struct wav *w, const uint8_t *at, uint64_t count, fl
     }
 }
 
+/* Both channels of the most common files. Integers are always finite. */
+static void read_stereo16(const uint8_t *restrict at, uint64_t count, float *restrict left,
+                          float *restrict right)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t both;
+        memcpy(&both, at + 4 * i, sizeof both);
+        both = le32toh(both);
+        left[i] = (float)((int32_t)(both << 16) >> 16) * (1.0f / 32768);
+        right[i] = (float)((int32_t)both >> 16) * (1.0f / 32768);
+    }
+}
+
 static int wav_read(void *state, const struct hr__sound_window *window, struct hr_error *error)
 {
     const struct wav *w = state;
     const uint8_t *at = w->data + window->first * w->frame;
     int wrong = 0;
+    if (w->type == WAV_S16 && w->channels == 2) {
+        read_stereo16(at, window->count, window->planes[0], window->planes[1]);
+        return 0;
+    }
     for (int c = 0; c < w->channels; c++)
         wrong |= read_typed(w, at + (size_t)c * w->number, window->count, window->planes[c]);
     if (!wrong)

@@ -228,13 +228,12 @@ static void clear_outside(const struct hr__sound_step *step, const struct hr__so
 
 static void mix(const struct hr__sound_step *step, const struct hr__sound_wave *wave)
 {
-    float *sum = wave->plane[0];
-    float channels = (float)step->channels;
+    int64_t count = step->end - step->low;
     for (int c = 1; c < step->channels; c++)
-        for (int64_t i = 0; i < step->end - step->low; i++)
-            sum[i] += wave->plane[c][i];
-    for (int64_t i = 0; step->channels > 1 && i < step->end - step->low; i++)
-        sum[i] /= channels;
+        hr__sound_kernels(hr__isa())->mix(wave->plane[0], wave->plane[c], count,
+                                          step->channels == 2 ? 0.5f : 1);
+    for (int64_t i = 0; step->channels > 2 && i < count; i++)
+        wave->plane[0][i] /= (float)step->channels;
 }
 
 static void amplify(const struct hr__sound_step *step, const struct hr__sound_wave *wave)

@@ -1,8 +1,8 @@
 /*
  * See sound_kernels.h. This file is compiled for each instruction set, with HR__SOUND_KERNELS as
- * the name of its table. It is written with vectors of eight floats, which compilers split where
- * the machine has shorter ones. The filter of a resampler has its taps in the lanes; transforms and
- * mel bands have eight columns in them, one column in each, so no sum depends on the vector's
+ * the name of its table. It is written with vectors, which compilers split where the machine has
+ * shorter ones. The filter of a resampler has its taps in eight lanes. Transforms and mel bands
+ * have a column in each lane, as many as a register has doubles, so no sum depends on the vector's
  * width.
  * Spectra are computed in float64: beside a loud tone, the error of float32 is as large as the
  * power of a quiet band, whose logarithm it would change.
@@ -16,167 +16,276 @@
 #include <math.h>
 #include <string.h>
 
+/* Functions that take or return vectors are all inlined. */
+#pragma GCC diagnostic ignored "-Wpsabi"
+
 #ifndef HR__SOUND_KERNELS
 #define HR__SOUND_KERNELS hr__sound_kernels_portable
 #endif
 
+#ifdef __clang__
+#define SHUFFLE4(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#else
+#define SHUFFLE4(a, b, i, j, k, l) __builtin_shuffle(a, b, (i4){i, j, k, l})
+#endif
+
+/* Columns of a spectrum that are computed at once: doubles of a register. */
+#ifdef __AVX512F__
+#define COLUMNS 8
+#elif defined __AVX2__
+#define COLUMNS 4
+#else
+#define COLUMNS 2
+#endif
+
+typedef float v4 __attribute__((vector_size(16)));
 typedef float v8 __attribute__((vector_size(32)));
-typedef double d8 __attribute__((vector_size(64)));
+typedef int32_t i4 __attribute__((vector_size(16)));
 typedef int32_t i8 __attribute__((vector_size(32)));
+typedef double dn __attribute__((vector_size(8 * COLUMNS)));
+typedef double d2 __attribute__((vector_size(16)));
+typedef float vn __attribute__((vector_size(4 * COLUMNS)));
 /* The same in memory that is not aligned. */
+typedef float v4u __attribute__((vector_size(16), aligned(4)));
 typedef float v8u __attribute__((vector_size(32), aligned(4)));
+
+/* Adds up neighbouring lanes: those of a, then those of b. */
+static inline v4 pairs(v4 a, v4 b)
+{
+    return SHUFFLE4(a, b, 0, 2, 4, 6) + SHUFFLE4(a, b, 1, 3, 5, 7);
+}
+
+static inline v4 halves(const v8 *v)
+{
+    v4 half[2];
+    memcpy(half, v, sizeof half);
+    return half[0] + half[1];
+}
+
+static float filtered(const float *x, const float *k, int taps)
+{
+    v8 sum = {0};
+    for (int t = 0; t < taps; t += HR__SOUND_LANES)
+        sum += *(const v8u *)(x + t) * *(const v8u *)(k + t);
+    v4 four = halves(&sum);
+    return (four[0] + four[1]) + (four[2] + four[3]);
+}
+
+/* The same of four places, `step` frames apart. */
+static inline v4 filtered4(const float *x, int step, const float *k, int taps)
+{
+    v8 a = {0}, b = a, c = a, d = a;
+    for (int t = 0; t < taps; t += HR__SOUND_LANES) {
+        v8 factor = *(const v8u *)(k + t);
+        a += *(const v8u *)(x + t) * factor;
+        b += *(const v8u *)(x + t + step) * factor;
+        c += *(const v8u *)(x + t + 2 * step) * factor;
+        d += *(const v8u *)(x + t + 3 * step) * factor;
+    }
+    return pairs(pairs(halves(&a), halves(&b)), pairs(halves(&c), halves(&d)));
+}
+
+/* Four periods of the output, which have the same filters. in: the input where the first begins. */
+static void resample_periods(const struct hr__resampler *r, const float *in, float *out)
+{
+    for (int p = 0; p < r->to; p++) {
+        v4 v = filtered4(in + r->first[p], r->from, r->kernel + (int64_t)p * r->taps, r->taps);
+        for (int j = 0; j < 4; j++)
+            out[(int64_t)j * r->to + p] = v[j];
+    }
+}
 
 static void resample(const struct hr__resampler *r, const float *in, int64_t at, int64_t first,
                      int64_t count, float *out)
 {
-    int64_t period = first / r->to, phase = first % r->to;
-    for (int64_t i = 0; i < count; i++) {
-        const float *x = in + (period * r->from + r->first[phase] - at);
-        const float *k = r->kernel + phase * r->taps;
-        v8 sum = *(const v8u *)x * *(const v8u *)k;
-        for (int t = HR__SOUND_LANES; t < r->taps; t += HR__SOUND_LANES)
-            sum += *(const v8u *)(x + t) * *(const v8u *)(k + t);
-        out[i] = ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
+    const float *period = in + (first / r->to * r->from - at);
+    int phase = (int)(first % r->to);
+    for (int64_t i = 0; i < count;) {
+        if (!phase && count - i >= 4 * (int64_t)r->to) {
+            resample_periods(r, period, out + i);
+            period += 4 * (int64_t)r->from;
+            i += 4 * (int64_t)r->to;
+            continue;
+        }
+        out[i++] =
+            filtered(period + r->first[phase], r->kernel + (int64_t)phase * r->taps, r->taps);
         if (++phase == r->to) {
             phase = 0;
-            period++;
+            period += r->from;
         }
     }
 }
 
-struct complex8 {
-    d8 re, im;
+static void mix(float *sum, const float *other, int64_t count, float factor)
+{
+    for (int64_t i = 0; i < count; i++)
+        sum[i] = (sum[i] + other[i]) * factor;
+}
+
+struct complexes {
+    dn re, im;
 };
 
-/* *to = a x (re, im) */
-static inline void times(struct complex8 *to, const struct complex8 *a, double re, double im)
+/* a x (re, im) */
+static inline struct complexes times(struct complexes a, double re, double im)
 {
-    d8 x = a->re * re - a->im * im;
-    to->im = a->re * im + a->im * re;
-    to->re = x;
+    return (struct complexes){a.re * re - a.im * im, a.re * im + a.im * re};
 }
 
-static inline void butterfly2(struct complex8 *a)
+static inline struct complexes plus(struct complexes a, struct complexes b)
 {
-    struct complex8 x = a[0], y = a[1];
-    a[0] = (struct complex8){x.re + y.re, x.im + y.im};
-    a[1] = (struct complex8){x.re - y.re, x.im - y.im};
+    return (struct complexes){a.re + b.re, a.im + b.im};
 }
 
-static inline void butterfly3(struct complex8 *a)
+static inline struct complexes minus(struct complexes a, struct complexes b)
+{
+    return (struct complexes){a.re - b.re, a.im - b.im};
+}
+
+/* a - i b and a + i b */
+static inline struct complexes below(struct complexes a, struct complexes b)
+{
+    return (struct complexes){a.re + b.im, a.im - b.re};
+}
+
+static inline struct complexes above(struct complexes a, struct complexes b)
+{
+    return (struct complexes){a.re - b.im, a.im + b.re};
+}
+
+/* One pass of the transform: `left` points are still to transform, in `stride` interleaved groups.
+ * Point i of butterfly (p, q) is from[q + stride * (p + m * i)] with m = left / radix, and becomes
+ * to[q + stride * (radix * p + i)], times the root of unity number p * i * stride, which is less
+ * than n. */
+struct fft_pass {
+    const double *root;
+    int left, stride;
+    const struct complexes *from;
+    struct complexes *to;
+};
+
+/* Writes a point. In the last pass all roots are 1. */
+static inline void put(const struct fft_pass *f, struct complexes *to, int p, int i,
+                       struct complexes value)
+{
+    const double *w = f->root + 2 * p * i * f->stride;
+    to[f->stride * i] = p ? times(value, w[0], w[1]) : value;
+}
+
+static void pass2(const struct fft_pass *f)
+{
+    int m = f->left / 2, s = f->stride;
+    for (int p = 0; p < m; p++)
+        for (int q = 0; q < s; q++) {
+            const struct complexes *from = f->from + q + s * p;
+            struct complexes *to = f->to + q + s * 2 * p, a = from[0], b = from[s * m];
+            to[0] = plus(a, b);
+            put(f, to, p, 1, minus(a, b));
+        }
+}
+
+static void pass3(const struct fft_pass *f)
 {
     const double half = 0.5, sine = 0.866025403784438647;
-    d8 sum_re = a[1].re + a[2].re, sum_im = a[1].im + a[2].im;
-    d8 re = a[0].re - sum_re * half, im = a[0].im - sum_im * half;
-    d8 turn_re = (a[1].im - a[2].im) * sine, turn_im = (a[2].re - a[1].re) * sine;
-    a[0] = (struct complex8){a[0].re + sum_re, a[0].im + sum_im};
-    a[1] = (struct complex8){re + turn_re, im + turn_im};
-    a[2] = (struct complex8){re - turn_re, im - turn_im};
+    int m = f->left / 3, s = f->stride;
+    for (int p = 0; p < m; p++)
+        for (int q = 0; q < s; q++) {
+            const struct complexes *from = f->from + q + s * p;
+            struct complexes *to = f->to + q + s * 3 * p, a = from[0];
+            struct complexes sum = plus(from[s * m], from[2 * s * m]);
+            struct complexes turn = minus(from[s * m], from[2 * s * m]);
+            struct complexes middle = {a.re - sum.re * half, a.im - sum.im * half};
+            turn = (struct complexes){turn.re * sine, turn.im * sine};
+            to[0] = plus(a, sum);
+            put(f, to, p, 1, below(middle, turn));
+            put(f, to, p, 2, above(middle, turn));
+        }
 }
 
-static inline void butterfly4(struct complex8 *a)
+static void pass4(const struct fft_pass *f)
 {
-    d8 s0 = a[0].re + a[2].re, t0 = a[0].im + a[2].im;
-    d8 s1 = a[0].re - a[2].re, t1 = a[0].im - a[2].im;
-    d8 s2 = a[1].re + a[3].re, t2 = a[1].im + a[3].im;
-    d8 s3 = a[1].re - a[3].re, t3 = a[1].im - a[3].im;
-    a[0] = (struct complex8){s0 + s2, t0 + t2};
-    a[1] = (struct complex8){s1 + t3, t1 - s3};
-    a[2] = (struct complex8){s0 - s2, t0 - t2};
-    a[3] = (struct complex8){s1 - t3, t1 + s3};
+    int m = f->left / 4, s = f->stride;
+    for (int p = 0; p < m; p++)
+        for (int q = 0; q < s; q++) {
+            const struct complexes *from = f->from + q + s * p;
+            struct complexes *to = f->to + q + s * 4 * p;
+            struct complexes a = plus(from[0], from[2 * s * m]);
+            struct complexes b = minus(from[0], from[2 * s * m]);
+            struct complexes c = plus(from[s * m], from[3 * s * m]);
+            struct complexes d = minus(from[s * m], from[3 * s * m]);
+            to[0] = plus(a, c);
+            put(f, to, p, 1, below(b, d));
+            put(f, to, p, 2, minus(a, c));
+            put(f, to, p, 3, above(b, d));
+        }
 }
 
-static inline void butterfly5(struct complex8 *a)
+static void pass5(const struct fft_pass *f)
 {
     const double c1 = 0.309016994374947424, c2 = -0.809016994374947424;
     const double s1 = 0.951056516295153572, s2 = 0.587785252292473129;
-    d8 p1 = a[1].re + a[4].re, q1 = a[1].im + a[4].im, p2 = a[2].re + a[3].re;
-    d8 q2 = a[2].im + a[3].im, d1 = a[1].re - a[4].re, e1 = a[1].im - a[4].im;
-    d8 d2 = a[2].re - a[3].re, e2 = a[2].im - a[3].im;
-    d8 re1 = a[0].re + (p1 * c1 + p2 * c2), im1 = a[0].im + (q1 * c1 + q2 * c2);
-    d8 re2 = a[0].re + (p1 * c2 + p2 * c1), im2 = a[0].im + (q1 * c2 + q2 * c1);
-    d8 f1 = e1 * s1 + e2 * s2, g1 = d1 * s1 + d2 * s2;
-    d8 f2 = e1 * s2 - e2 * s1, g2 = d1 * s2 - d2 * s1;
-    a[0] = (struct complex8){a[0].re + (p1 + p2), a[0].im + (q1 + q2)};
-    a[1] = (struct complex8){re1 + f1, im1 - g1};
-    a[4] = (struct complex8){re1 - f1, im1 + g1};
-    a[2] = (struct complex8){re2 + f2, im2 - g2};
-    a[3] = (struct complex8){re2 - f2, im2 + g2};
-}
-
-/* A prime factor that has no butterfly of its own. root: of the whole transform of n points. */
-static void butterfly_any(struct complex8 *a, int radix, const double *root, int n)
-{
-    struct complex8 out[64], product;
-    for (int k = 0; k < radix; k++) {
-        out[k] = a[0];
-        for (int j = 1; j < radix; j++) {
-            const double *w = root + 2 * (j * k % radix * (n / radix));
-            times(&product, &a[j], w[0], w[1]);
-            out[k].re += product.re;
-            out[k].im += product.im;
-        }
-    }
-    memcpy(a, out, (size_t)radix * sizeof *a);
-}
-
-static inline void butterfly(struct complex8 *a, int radix, const struct hr__fft *f)
-{
-    switch (radix) {
-    case 2:
-        butterfly2(a);
-        break;
-    case 3:
-        butterfly3(a);
-        break;
-    case 4:
-        butterfly4(a);
-        break;
-    case 5:
-        butterfly5(a);
-        break;
-    default:
-        butterfly_any(a, radix, f->root, f->n);
-    }
-}
-
-/* One pass: `left` points are still to transform, in `stride` interleaved groups. Inlined with a
- * constant radix. */
-static inline void pass(const struct hr__fft *f, int radix, int left, int stride,
-                        const struct complex8 *from, struct complex8 *to)
-{
-    int m = left / radix;
-    struct complex8 a[64];
+    int m = f->left / 5, s = f->stride;
     for (int p = 0; p < m; p++)
-        for (int q = 0; q < stride; q++) {
-            for (int i = 0; i < radix; i++)
-                a[i] = from[q + stride * (p + m * i)];
-            butterfly(a, radix, f);
-            to[q + stride * radix * p] = a[0];
-            for (int i = 1; i < radix; i++) {
-                const double *w = f->root + 2 * ((int64_t)p * i * stride % f->n);
-                times(&to[q + stride * (radix * p + i)], &a[i], w[0], w[1]);
+        for (int q = 0; q < s; q++) {
+            const struct complexes *from = f->from + q + s * p;
+            struct complexes *to = f->to + q + s * 5 * p, a = from[0];
+            struct complexes p1 = plus(from[s * m], from[4 * s * m]);
+            struct complexes q1 = minus(from[s * m], from[4 * s * m]);
+            struct complexes p2 = plus(from[2 * s * m], from[3 * s * m]);
+            struct complexes q2 = minus(from[2 * s * m], from[3 * s * m]);
+            struct complexes b = {a.re + (p1.re * c1 + p2.re * c2),
+                                  a.im + (p1.im * c1 + p2.im * c2)};
+            struct complexes c = {a.re + (p1.re * c2 + p2.re * c1),
+                                  a.im + (p1.im * c2 + p2.im * c1)};
+            struct complexes d = {q1.re * s1 + q2.re * s2, q1.im * s1 + q2.im * s2};
+            struct complexes e = {q1.re * s2 - q2.re * s1, q1.im * s2 - q2.im * s1};
+            to[0] = plus(a, plus(p1, p2));
+            put(f, to, p, 1, below(b, d));
+            put(f, to, p, 2, below(c, e));
+            put(f, to, p, 3, above(c, e));
+            put(f, to, p, 4, above(b, d));
+        }
+}
+
+/* A prime factor that has no pass of its own. root: of the whole transform of n points. */
+static void pass_any(const struct fft_pass *f, int radix, int n)
+{
+    int m = f->left / radix, s = f->stride;
+    for (int p = 0; p < m; p++)
+        for (int q = 0; q < s; q++) {
+            const struct complexes *from = f->from + q + s * p;
+            struct complexes *to = f->to + q + s * radix * p;
+            for (int k = 0; k < radix; k++) {
+                struct complexes sum = from[0];
+                for (int j = 1; j < radix; j++) {
+                    const double *w = f->root + 2 * (j * k % radix * (n / radix));
+                    sum = plus(sum, times(from[s * m * j], w[0], w[1]));
+                }
+                put(f, to, p, k, sum);
             }
         }
 }
 
 /* Transforms x, using y. Returns the one of them that has the result. */
-static struct complex8 *transform(const struct hr__fft *f, struct complex8 *x, struct complex8 *y)
+static struct complexes *transform(const struct hr__fft *f, struct complexes *x,
+                                   struct complexes *y)
 {
     int left = f->n, stride = 1;
     for (int i = 0; i < f->factors; i++) {
         int radix = f->factor[i];
-        struct complex8 *swap = x;
-        if (radix == 4)
-            pass(f, 4, left, stride, x, y);
-        else if (radix == 5)
-            pass(f, 5, left, stride, x, y);
-        else if (radix == 2)
-            pass(f, 2, left, stride, x, y);
+        struct complexes *swap = x;
+        struct fft_pass pass = {
+            .root = f->root, .left = left, .stride = stride, .from = x, .to = y};
+        if (radix == 2)
+            pass2(&pass);
         else if (radix == 3)
-            pass(f, 3, left, stride, x, y);
+            pass3(&pass);
+        else if (radix == 4)
+            pass4(&pass);
+        else if (radix == 5)
+            pass5(&pass);
         else
-            pass(f, radix, left, stride, x, y);
+            pass_any(&pass, radix, f->n);
         left /= radix;
         stride *= radix;
         x = y;
@@ -192,27 +301,51 @@ static inline float mirrored(const float *wave, int64_t length, int64_t i)
     return wave[i < length ? i : 2 * (length - 1) - i];
 }
 
-/* Gathers eight frames, a number of each in a vector. Columns past the last repeat it. */
-static void gather(const struct hr__mel *mel, const float *wave, int64_t length, int column,
-                   int columns, d8 *to)
+/* The frames of the columns that are computed at once. */
+struct frames {
+    const float *wave;
+    int64_t length, start[COLUMNS];
+    int is_inside;
+};
+
+static struct frames frames_of(const struct hr__mel *mel, const float *wave, int64_t length,
+                               int column, int columns)
 {
-    int64_t start[HR__SOUND_LANES];
-    int is_inside = 1;
-    for (int j = 0; j < HR__SOUND_LANES; j++) {
+    struct frames f = {.wave = wave, .length = length, .is_inside = 1};
+    for (int j = 0; j < COLUMNS; j++) {
         int c = column + j < columns ? column + j : columns - 1;
-        start[j] = (int64_t)c * mel->hop - (mel->center ? mel->frame / 2 : 0);
-        is_inside &= start[j] >= 0 && start[j] + mel->frame <= length;
+        f.start[j] = (int64_t)c * mel->hop - (mel->center ? mel->frame / 2 : 0);
+        f.is_inside &= f.start[j] >= 0 && f.start[j] + mel->frame <= length;
     }
-    for (int i = 0; i < mel->frame; i++) {
-        for (int j = 0; j < HR__SOUND_LANES; j++)
-            to[i][j] = is_inside ? wave[start[j] + i] : mirrored(wave, length, start[j] + i);
+    return f;
+}
+
+/* Writes four numbers of two frames from lane j on: a number of each frame to a vector. */
+static inline void gather4(const struct frames *f, int i, int j, dn *to)
+{
+    v4 a = *(const v4u *)(f->wave + f->start[j] + i);
+    v4 b = *(const v4u *)(f->wave + f->start[j + 1] + i);
+    for (int k = 0; k < 4; k++) {
+        d2 both = {a[k], b[k]};
+        memcpy((double *)(to + i + k) + j, &both, sizeof both);
     }
 }
 
-/* Kaldi's: removes the mean and raises high frequencies. */
-static void condition(const struct hr__mel *mel, d8 *frame)
+static void gather(const struct hr__mel *mel, const struct frames *f, dn *to)
 {
-    d8 sum = {0};
+    int i = 0;
+    for (; f->is_inside && i + 4 <= mel->frame; i += 4)
+        for (int j = 0; j < COLUMNS; j += 2)
+            gather4(f, i, j, to);
+    for (; i < mel->frame; i++)
+        for (int j = 0; j < COLUMNS; j++)
+            to[i][j] = mirrored(f->wave, f->length, f->start[j] + i);
+}
+
+/* Kaldi's: removes the mean and raises high frequencies. */
+static void condition(const struct hr__mel *mel, dn *frame)
+{
+    dn sum = {0};
     for (int i = 0; i < mel->frame; i++)
         sum += frame[i];
     sum = sum / (double)mel->frame;
@@ -223,18 +356,21 @@ static void condition(const struct hr__mel *mel, d8 *frame)
     frame[0] -= frame[0] * 0.97;
 }
 
-/* The powers of points / 2 + 1 bins, from the transform of the even and odd numbers as pairs. */
-static void powers(const struct hr__mel *mel, const struct complex8 *z, d8 *power)
+/* The powers of points / 2 + 1 bins, from the transform of the even and odd numbers as pairs. Bins
+ * k and points / 2 - k follow from the same two points. */
+static void powers(const struct hr__mel *mel, const struct complexes *z, dn *power)
 {
     int half = mel->points / 2;
-    for (int k = 0; k <= half; k++) {
-        struct complex8 a = z[k % half], b = z[(half - k) % half], odd;
-        d8 re = (a.re + b.re) * 0.5, im = (a.im - b.im) * 0.5;
-        struct complex8 turned = {(a.im + b.im) * 0.5, (b.re - a.re) * 0.5};
-        times(&odd, &turned, mel->root[2 * k], mel->root[2 * k + 1]);
-        re += odd.re;
-        im += odd.im;
-        power[k] = re * re + im * im;
+    dn first = z[0].re + z[0].im, last = z[0].re - z[0].im;
+    power[0] = first * first;
+    power[half] = last * last;
+    for (int k = 1; k <= half / 2; k++) {
+        struct complexes a = z[k], b = z[half - k];
+        struct complexes even = {a.re + b.re, a.im - b.im}, odd = {a.im + b.im, b.re - a.re};
+        odd = times(odd, mel->root[2 * k], mel->root[2 * k + 1]);
+        struct complexes x = plus(even, odd), y = minus(even, odd);
+        power[half - k] = (y.re * y.re + y.im * y.im) * 0.25;
+        power[k] = (x.re * x.re + x.im * x.im) * 0.25;
     }
 }
 
@@ -257,43 +393,61 @@ static inline void logarithm(v8 *v)
 
 #define DECIMAL 0.43429448190325182765f
 
-static inline void at_least(v8 *v, float least)
+#define ALL(v) ((v8){v, v, v, v, v, v, v, v})
+
+/* Sets each number to the larger one of it and `other`'s. */
+static inline void at_least(v8 *v, const v8 *other)
 {
-    v8 low = {least, least, least, least, least, least, least, least};
-    i8 above = *v > low, a, b;
+    i8 above = *v > *other, a, b;
     memcpy(&a, v, sizeof a);
-    memcpy(&b, &low, sizeof b);
+    memcpy(&b, other, sizeof b);
     a = (a & above) | (b & ~above);
     memcpy(v, &a, sizeof a);
 }
 
-static void mel_columns(const struct hr__mel *mel, const float *wave, int64_t length, int column,
-                        int columns, double *work, float *out)
+/* Computes the sums of the mel bands of COLUMNS columns, from lane `at` of `sums` on. */
+static void mel_sums(const struct hr__mel *mel, const struct frames *f, double *work, v8 *sums,
+                     int at)
 {
-    d8 *frame = (d8 *)work, *power = frame;
-    struct complex8 *y = (struct complex8 *)(frame + mel->points), *z;
-    gather(mel, wave, length, column, columns, frame);
+    dn *frame = (dn *)work, *power;
+    struct complexes *y = (struct complexes *)(frame + mel->points), *z;
+    gather(mel, f, frame);
     if (mel->is_kaldi)
         condition(mel, frame);
     for (int i = 0; i < mel->frame; i++)
         frame[i] *= mel->window[i];
     for (int i = mel->frame; i < mel->points; i++)
-        frame[i] = (d8){0};
+        frame[i] = (dn){0};
     /* Two numbers of the frame are a complex one, as they lie in memory. */
-    z = transform(&mel->half, (struct complex8 *)frame, y);
-    power = z == y ? frame : (d8 *)y;
+    z = transform(&mel->half, (struct complexes *)frame, y);
+    power = z == y ? frame : (dn *)y;
     powers(mel, z, power);
     for (int k = 0; mel->is_amplitude && k <= mel->points / 2; k++)
-        for (int j = 0; j < HR__SOUND_LANES; j++)
+        for (int j = 0; j < COLUMNS; j++)
             power[k][j] = sqrt(power[k][j]);
+    for (int b = 0; b < mel->bands; b++) {
+        const dn *bin = power + mel->low[b];
+        dn exact = {0};
+        for (int i = 0; i < mel->count[b]; i++)
+            exact += bin[i] * mel->weight[b][i];
+        vn sum = __builtin_convertvector(exact, vn);
+        memcpy((float *)(sums + b) + at, &sum, sizeof sum);
+    }
+}
+
+static void mel_columns(const struct hr__mel *mel, const float *wave, int64_t length, int column,
+                        int columns, double *work, float *out)
+{
+    v8 *sums = (v8 *)(work + 2 * HR__SOUND_LANES * mel->points);
+    for (int j = 0; j < HR__SOUND_LANES; j += COLUMNS) {
+        struct frames f = frames_of(mel, wave, length, column + j, columns);
+        mel_sums(mel, &f, work, sums, j);
+    }
     int valid = columns - column < HR__SOUND_LANES ? columns - column : HR__SOUND_LANES;
     for (int b = 0; b < mel->bands; b++) {
-        d8 exact = {0};
-        for (int i = 0; i < mel->count[b]; i++)
-            exact += power[mel->low[b] + i] * mel->weight[b][i];
-        v8 sum = __builtin_convertvector(exact, v8);
+        v8 sum = sums[b];
         if (mel->logarithm) {
-            at_least(&sum, mel->least);
+            at_least(&sum, &ALL(mel->least));
             logarithm(&sum);
             if (mel->logarithm == 10)
                 sum *= DECIMAL;
@@ -306,17 +460,39 @@ static void decibels(float *values, size_t count, float scale, float least)
 {
     for (size_t i = 0; i < count; i += HR__SOUND_LANES) {
         size_t n = count - i < HR__SOUND_LANES ? count - i : HR__SOUND_LANES;
-        v8 v = {1, 1, 1, 1, 1, 1, 1, 1};
+        v8 v = ALL(1);
         memcpy(&v, values + i, n * sizeof *values);
-        at_least(&v, least);
+        at_least(&v, &ALL(least));
         logarithm(&v);
         v *= DECIMAL * scale;
         memcpy(values + i, &v, n * sizeof *values);
     }
 }
 
+static void whisper(float *values, size_t count)
+{
+    size_t whole = count / HR__SOUND_LANES * HR__SOUND_LANES, i;
+    v8 greatest = ALL(values[0]);
+    for (i = 0; i < whole; i += HR__SOUND_LANES) {
+        v8 v = *(const v8u *)(values + i);
+        at_least(&greatest, &v);
+    }
+    float most = greatest[0];
+    for (int j = 1; j < HR__SOUND_LANES; j++)
+        most = greatest[j] > most ? greatest[j] : most;
+    for (; i < count; i++)
+        most = values[i] > most ? values[i] : most;
+    float least = most - 8;
+    for (i = 0; i < count; i++) {
+        float v = values[i] > least ? values[i] : least;
+        values[i] = (v + 4) * 0.25f;
+    }
+}
+
 const struct hr__sound_kernels HR__SOUND_KERNELS = {
     .resample = resample,
     .mel = mel_columns,
+    .mix = mix,
     .decibels = decibels,
+    .whisper = whisper,
 };

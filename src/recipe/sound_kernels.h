@@ -55,23 +55,30 @@ struct hr__sound_kernels {
      * room for hr__mel_work() doubles, 64-byte aligned. */
     void (*mel)(const struct hr__mel *mel, const float *wave, int64_t length, int column,
                 int columns, double *work, float *out);
+    /* Adds `other` to `sum`, and multiplies by `factor`. */
+    void (*mix)(float *sum, const float *other, int64_t count, float factor);
     /* v = least-bounded decimal logarithm of each number, times `scale`. */
     void (*decibels)(float *values, size_t count, float scale, float least);
+    /* Whisper's range: 8 decades below the largest number, then about -1 to 1. count > 0. */
+    void (*whisper)(float *values, size_t count);
 };
 
-/* Doubles of `work`. */
+/* Doubles of `work`: the transform's two buffers, and the sums of the bands as floats. */
 static inline size_t hr__mel_work(const struct hr__mel *mel)
 {
-    return (size_t)HR__SOUND_LANES * (size_t)(4 * mel->points + 8);
+    return (size_t)HR__SOUND_LANES * (size_t)(2 * mel->points + (mel->bands + 1) / 2);
 }
 
 extern const struct hr__sound_kernels hr__sound_kernels_portable;
 extern const struct hr__sound_kernels hr__sound_kernels_avx2;
+extern const struct hr__sound_kernels hr__sound_kernels_avx512;
 
 static inline const struct hr__sound_kernels *hr__sound_kernels(enum hr__isa isa)
 {
 #ifdef __x86_64__
-    return isa >= HR__ISA_AVX2 ? &hr__sound_kernels_avx2 : &hr__sound_kernels_portable;
+    return isa >= HR__ISA_AVX512 ? &hr__sound_kernels_avx512
+           : isa >= HR__ISA_AVX2 ? &hr__sound_kernels_avx2
+                                 : &hr__sound_kernels_portable;
 #else
     return &hr__sound_kernels_portable;
 #endif

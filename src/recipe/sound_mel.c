@@ -240,21 +240,11 @@ static int check_log_mel(struct hr__bound *bound, struct hr__sound_state *state,
     return set_features(bound, state, &wish, error);
 }
 
-/* Whisper's range: 8 decades below the loudest number, then about -1 to 1. */
 static void apply_log_mel(const struct hr__bound *bound, struct hr__random *random, float *features,
                           int bands, int columns)
 {
-    size_t count = (size_t)bands * (size_t)columns;
-    float most = features[0];
-    if (bound->operation.u.log_mel.style != HR_LOG_MEL_WHISPER)
-        return;
-    for (size_t i = 0; i < count; i++)
-        most = features[i] > most ? features[i] : most;
-    float least = most - 8;
-    for (size_t i = 0; i < count; i++) {
-        float v = features[i] > least ? features[i] : least;
-        features[i] = (v + 4) * 0.25f;
-    }
+    if (bound->operation.u.log_mel.style == HR_LOG_MEL_WHISPER)
+        hr__sound_kernels(hr__isa())->whisper(features, (size_t)bands * (size_t)columns);
 }
 
 static void mel_defaults(struct hr_operation *operation)

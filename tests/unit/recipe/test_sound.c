@@ -302,19 +302,33 @@ static void test_log_mel(void **state)
     print_message("log-mel: %g from float64\n", worst);
 }
 
-/* The kernels of all instruction sets give the same bits. */
-static void test_kernels(void **state)
+/* The kernels that work on waveforms. */
+static void compare_waves(const struct hr__sound_kernels *a, const struct hr__sound_kernels *b)
 {
-    const struct hr__sound_kernels *a = &hr__sound_kernels_portable;
-    const struct hr__sound_kernels *b = hr__sound_kernels(hr__isa());
     struct hr__resampler_cache cache = {0};
     const struct hr__resampler *r;
-    make_clip(16000, 1, 40000);
-    assert_int_equal(hr__resampler_get(&cache, 44100, 16000, &r, NULL), 0);
-    a->resample(r, clip[0], 0, 100, 12345, made);
-    b->resample(r, clip[0], 0, 100, 12345, other);
-    assert_memory_equal(made, other, 12345 * sizeof *made);
+    static const int to[] = {16000, 8000, 48000, 96001};
+    for (size_t i = 0; i < sizeof to / sizeof *to; i++) {
+        assert_int_equal(hr__resampler_get(&cache, 44100, to[i], &r, NULL), 0);
+        a->resample(r, clip[0], 0, 100, 3456, made);
+        b->resample(r, clip[0], 0, 100, 3456, other);
+        assert_memory_equal(made, other, 3456 * sizeof *made);
+        /* A part has the same frames as the whole. */
+        b->resample(r, clip[0], 0, 1111, 7, other);
+        assert_memory_equal(made + 1011, other, 7 * sizeof *made);
+    }
     hr__resampler_free_all(&cache);
+    memcpy(made, clip[0], 1003 * sizeof *made);
+    memcpy(other, clip[0], 1003 * sizeof *made);
+    a->mix(made, clip[0] + 1003, 1003, 0.5f);
+    b->mix(other, clip[0] + 1003, 1003, 0.5f);
+    assert_memory_equal(made, other, 1003 * sizeof *made);
+    assert_true(made[1002] == (clip[0][1002] + clip[0][2005]) / 2);
+}
+
+/* The kernels that work on features. */
+static void compare_features(const struct hr__sound_kernels *a, const struct hr__sound_kernels *b)
+{
     static const int points[] = {400, 512, 2 * 7 * 9 * 11, 2 * 61, 1024, 600};
     for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
         double ones[2048];
@@ -348,6 +362,24 @@ static void test_kernels(void **state)
     assert_memory_equal(made, other, 1003 * sizeof *made);
     for (int i = 0; i < 1003; i++)
         assert_true(fabs((double)made[i] - 10 * log10(fmax((double)clip[0][i], 1e-10))) < 1e-5);
+    memcpy(made, clip[0], 1003 * sizeof *made);
+    memcpy(other, clip[0], 1003 * sizeof *made);
+    made[1001] = other[1001] = 9; /* a greatest number behind the last whole vector */
+    a->whisper(made, 1003);
+    b->whisper(other, 1003);
+    assert_memory_equal(made, other, 1003 * sizeof *made);
+    assert_true(made[1001] == 13 * 0.25f && made[0] == (fmaxf(clip[0][0], 1) + 4) * 0.25f);
+}
+
+/* The kernels of all instruction sets give the same bits. */
+static void test_kernels(void **state)
+{
+    make_clip(16000, 1, 40000);
+    for (int isa = HR__ISA_PORTABLE + 1; isa <= (int)hr__isa(); isa++) {
+        const struct hr__sound_kernels *kernels = hr__sound_kernels((enum hr__isa)isa);
+        compare_waves(&hr__sound_kernels_portable, kernels);
+        compare_features(&hr__sound_kernels_portable, kernels);
+    }
 }
 
 static void test_features(void **state)
