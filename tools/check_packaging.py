@@ -22,10 +22,9 @@ VERSIONS = {
     **{f"docs/man/{path.name}": r'^\.TH .*"headrace ([^"]+)"'
        for path in sorted((ROOT / "docs" / "man").glob("*.1"))},
 }
-# Used by tests alone; and found by src/agent/meson.build, as it is optional.
-OF_TESTS, OPTIONAL = "libcmocka-dev", "libmicrohttpd-dev"
-# Optional, found by src/codec/meson.build; wheels do without them.
-AUDIO = {"libflac-dev", "libmpg123-dev", "libvorbis-dev"}
+# Used by tests alone; and optional, found by src/metrics/meson.build and src/codec/meson.build.
+OF_TESTS = "libcmocka-dev"
+OPTIONAL = {"libmicrohttpd-dev", "libflac-dev", "libmpg123-dev", "libvorbis-dev"}
 
 
 def first(name, pattern):
@@ -47,7 +46,7 @@ def paragraph(control, start):
 
 def library_faults():
     all_wanted = set(re.findall(r"^    '([a-z0-9-]+-dev)':", (ROOT / "meson.build").read_text(),
-                            re.MULTILINE)) - {OF_TESTS} | {OPTIONAL}
+                            re.MULTILINE)) - {OF_TESTS} | OPTIONAL
     control = (ROOT / "debian" / "control").read_text()
     found = {
         "tools/wheels/complete.py": {dev for dev, _, _ in PARTS.values()},
@@ -56,9 +55,8 @@ def library_faults():
                                            {"libheadrace-dev"},
     }
     for name, names in found.items():
-        wanted = all_wanted | AUDIO if name.startswith("debian") else all_wanted
-        for library in sorted(wanted ^ names):
-            yield (f"{name}: {library} is missing" if library in wanted else
+        for library in sorted(all_wanted ^ names):
+            yield (f"{name}: {library} is missing" if library in all_wanted else
                    f"{name}: meson.build does not look for {library}")
     script = (ROOT / "tools" / "wheels" / "make.sh").read_text()
     listed = re.search(r'^sources="([^"]*)"', script, re.MULTILINE).group(1).split()

@@ -33,8 +33,8 @@ BY_HAND = """
   2. git commit -am 'all: release {version}'
   3. git tag -a v{version} -m 'Headrace {version}' && git push --follow-tags
   4. twine upload dist/headrace-{version}*.whl dist/headrace-{version}.tar.gz
-  5. put dist/headrace-{version}.tar.xz, its .sha256sum and the .deb files to the tag's page;
-     before that put an address that is read into debian/control and debian/changelog, and `make deb`
+  5. put dist/headrace-{version}.tar.xz, its .sha256sum, the .deb files and, as their licence (LGPL)
+     asks, build-wheels/sources/libmicrohttpd_* and mpg123_* to the tag's page; before that put an address that is read into debian/control and debian/changelog, and `make deb`
 """
 
 

@@ -342,8 +342,9 @@ def test_a_compiler_that_fails(tmp_path, monkeypatch, unknown, capfd):
     assert not list(unknown.glob("*.so"))
 
 
-def test_only_ones_own_is_loaded(tmp_path, unknown, capfd):
+def test_only_ones_own_is_loaded(tmp_path, monkeypatch, unknown, capfd):
     """A folder that others may write to is not used; a new one is accessible to its owner only."""
+    monkeypatch.setenv("CXX", "true")  # a compiler is looked for first
     unknown.mkdir()
     unknown.chmod(0o777)
     _, note = records_in_python(tmp_path, capfd)

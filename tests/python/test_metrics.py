@@ -3,6 +3,7 @@ verbose=1."""
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -32,6 +33,12 @@ TRANSFORM = T.Compose([T.CenterCrop(32), T.ToDtype("uint8")])
 @pytest.fixture
 def dataset(folder):
     return headrace.ImageFolder(folder, TRANSFORM)
+
+
+@pytest.fixture(autouse=True)
+def no_other_loaders():
+    """Ends those that other tests left, so that numbers begin at 0."""
+    gc.collect()
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ import zipfile
 from pathlib import Path
 
 MAX_BYTES = 4_000_000
-# Of each source package: its development package, the licence that it is used under, and the files
-# with the text beside Debian's `copyright`.
+# Of each source package: its development package (libogg comes with libvorbis's), the licence that it
+# is used under, and the files with the text beside Debian's `copyright`.
 PARTS = {
     "zlib": ("zlib1g-dev", "Zlib", []),
     "xxhash": ("libxxhash-dev", "BSD-2-Clause", []),
@@ -35,10 +35,15 @@ PARTS = {
     "libarchive": ("libarchive-dev", "BSD-2-Clause AND BSD-3-Clause", ["COPYING"]),
     "liburing": ("liburing-dev", "MIT", []),
     "libmicrohttpd": ("libmicrohttpd-dev", "LGPL-2.1-or-later", ["COPYING"]),
+    "libogg": ("libvorbis-dev", "BSD-3-Clause", ["COPYING"]),
+    "libvorbis": ("libvorbis-dev", "BSD-3-Clause", ["COPYING"]),
+    "flac": ("libflac-dev", "BSD-3-Clause", ["COPYING.Xiph"]),
+    "mpg123": ("libmpg123-dev", "LGPL-2.1-only", ["COPYING"]),
 }
 CHART_LICENCE = "MIT"
 COMMAND = "headrace/headrace-command"
 OUR_SBOM = "sboms/headrace.cdx.json"
+ET_DYN = b"\3\0"  # of ELF's e_type
 DATE = (1980, 1, 1, 0, 0, 0)
 
 
@@ -63,7 +68,7 @@ def source_part(work, name):
                         re.MULTILINE)
     purl = f"pkg:deb/debian/{name}@{version}?arch=source"
     return {"type": "library", "bom-ref": purl, "name": name,
-            "version": re.sub(r"^\d+:|[+.]dfsg.*|-[^-]*$", "", version), "purl": purl,
+            "version": re.sub(r"^\d+:|[+.](?:dfsg|ds).*|-[^-]*$", "", version), "purl": purl,
             "hashes": [{"alg": "SHA-256", "content": archive.group(1)}],
             "licenses": [{"expression": PARTS[name][1]}]}, folder
 
@@ -158,6 +163,8 @@ def faults(wheel, work=None):
         (info,) = {name.split("/")[0] for name in modes if ".dist-info/" in name}
         if not modes.get(COMMAND, 0) & 0o111:
             yield f"{COMMAND} is not there, or not executable"
+        elif archive.read(COMMAND)[16:18] != ET_DYN:
+            yield f"{COMMAND} is not position-independent"
         listed = {line.rsplit(",", 2)[0]
                   for line in archive.read(f"{info}/RECORD").decode().splitlines()}
         if listed != set(modes):

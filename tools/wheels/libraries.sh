@@ -6,8 +6,8 @@
 #   WORK     the folder of make.sh: sources/ is read, TARGET/ is written
 #   TARGET   x86_64 or aarch64
 #
-# All are static but libmicrohttpd, whose licence (LGPL) wants it replaceable: a shared library
-# beside the extension. TARGET/prefix holds headers, libraries and pkg-config files.
+# All are static but libmicrohttpd and libmpg123, whose licence (LGPL) wants them replaceable: shared
+# libraries beside the extension. TARGET/prefix holds headers, libraries and pkg-config files.
 set -euo pipefail
 
 work=$(realpath "$1") target=$2
@@ -148,11 +148,55 @@ libmicrohttpd() {
     )
 }
 
+libogg() {
+    with_cmake libogg -DINSTALL_DOCS=OFF
+}
+
+# The decoder alone.
+libvorbis() {
+    local source parts=() part
+    source=$(source_of libvorbis)/lib
+    for part in bitrate block codebook envelope floor0 floor1 info lookup lpc lsp mapping0 mdct psy \
+        registry res0 sharedbook smallft synthesis analysis vorbisfile window; do
+        parts+=("$source/$part.c")
+    done
+    objects vorbisfile "-fsigned-char -I$source -I$source/../include -I$prefix/include" "${parts[@]}"
+    mkdir -p "$prefix/include/vorbis"
+    cp "$source"/../include/vorbis/{codec,vorbisfile}.h "$prefix/include/vorbis"
+    pc vorbisfile "$(version_of libvorbis)" "-lvorbisfile -logg -lm"
+}
+
+flac() {
+    local none=() part
+    for part in BUILD_CXXLIBS BUILD_PROGRAMS BUILD_EXAMPLES BUILD_DOCS INSTALL_MANPAGES WITH_OGG; do
+        none+=("-D$part=OFF")
+    done
+    with_cmake flac "${none[@]}"
+    pc flac "$(version_of flac)" "-lFLAC -lm"
+}
+
+mpg123() {
+    local cpu=${target/_/-}
+    mkdir -p "$build/mpg123"
+    (
+        cd "$build/mpg123"
+        "$(source_of mpg123)/configure" --host="$target-linux-gnu" --prefix="$prefix" \
+            --libdir="$prefix/lib" --disable-static --with-audio=dummy --with-cpu="$cpu" \
+            CFLAGS="$flags" LDFLAGS=-Wl,-s
+        make install-libLTLIBRARIES install-pkgconfigDATA \
+            lib_LTLIBRARIES=src/libmpg123/libmpg123.la
+        cp src/libmpg123/mpg123.h "$(source_of mpg123)/src/libmpg123/fmt123.h" "$prefix/include"
+    )
+}
+
 # The order is that of their needs.
-for library in zlib xxhash libspng libjpeg libwebp jansson libarchive liburing libmicrohttpd; do
+for library in zlib xxhash libspng libjpeg libwebp jansson libarchive liburing libmicrohttpd \
+    libogg libvorbis flac mpg123; do
     if [ "$build/$library.done" -nt "${BASH_SOURCE[0]}" ]; then continue; fi
     echo "wheels: building $library for $target"
-    $library >"$build/$library.log" 2>&1 || {
+    # In the background: a failure in the middle of a function whose status is asked for does not end it.
+    $library >"$build/$library.log" 2>&1 &
+    wait $! || {
         tail -30 "$build/$library.log" >&2
         echo "wheels: $library cannot be built; the whole output is in $build/$library.log" >&2
         exit 1

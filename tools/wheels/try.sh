@@ -41,6 +41,8 @@ wheel=$(wheel_for "$(uname -m)")
 mkdir -p "$scratch/images/one" "$scratch/images/two"
 cp tests/golden/codec/rgb.jpg "$scratch/images/one/a.jpg"
 cp tests/golden/codec/420.jpg "$scratch/images/two/b.jpg"
+mkdir -p "$scratch/sounds/all"
+cp tests/golden/sounds/{mono.flac,mpeg1.mp3,stereo.ogg} "$scratch/sounds/all"
 
 cat >"$scratch/use.py" <<'END'
 import sys
@@ -53,6 +55,10 @@ data = headrace.ImageFolder(root)
 assert len(data) == 2 and data.classes == ["one", "two"], data
 image = memoryview(headrace.Preparer().decode((root / "one" / "a.jpg").read_bytes()))
 assert len(image.shape) == 3, image.shape
+clips = headrace.AudioFolder(root.parent / "sounds")
+assert not clips.verify(), clips.verify()
+formats = {clips.info(i)["format"] for i in range(len(clips))}
+assert len(formats) == 3, formats
 if sys.argv[2:] == ["torch"]:
     from headrace.torch import DataLoader
     from headrace import transforms as t
@@ -91,7 +97,7 @@ in_other_root() {
     other=$(wheel_for "$(chroot "$ROOT" uname -m)")
     rm -rf "$place"
     mkdir "$place"
-    cp -r "$other" "$scratch/use.py" "$scratch/images" "$place"
+    cp -r "$other" "$scratch"/{use.py,images,sounds} "$place"
     # The dynamic linker finds libraries beside a program through /proc; the mount ends with the command.
     unshare --mount sh -ec 'mount -t proc proc "$1/proc"; exec chroot "$@"' - \
         "$ROOT" /bin/sh -ec 'cd /headrace-try; python3 -m venv env

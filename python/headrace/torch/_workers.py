@@ -356,7 +356,7 @@ class Workers:
         """Returns what a status says besides counters; see ``_publication.py``."""
         has_end = not self._is_stream and not self._external
         return {
-            "samples": None if self._is_stream else len(self._samples),
+            "samples": None if self._is_stream else _length(self._samples) or None,
             "batch_samples": self._batch_size if self._batch_size < sys.maxsize else None,
             "ahead_batches": self._ahead,
             "epoch": self._epoch,
