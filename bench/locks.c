@@ -245,9 +245,9 @@ static void stay_on(int nth)
         sched_setaffinity(0, sizeof one, &one);
 }
 
-int __wrap_hr_preparer_run(struct hr_preparer *preparer, const struct hr_recipe *recipe,
-                           const void *bytes, size_t length, const struct hr_draw_key *key,
-                           void *out, struct hr_error *error)
+int __wrap_hr__preparer_run_rows(struct hr_preparer *preparer, const struct hr_recipe *recipe,
+                                 const struct hr_item *item, const struct hr_draw_key *key,
+                                 const struct hr__prepared *prepared, struct hr_error *error)
 {
     /* While locks are timed, workers take turns on all cores: the kernel would keep threads that
      * wake each other on one core, where no line of memory ever moves. */

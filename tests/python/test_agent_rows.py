@@ -109,14 +109,16 @@ def test_a_killed_job_and_a_killed_agent(folder, default_socket):  # noqa: F811
         truth = epoch(loader)
     shared = options(agent="auto", stream="s", window=4)
     del shared["return_index"]  # the script's own
-    with Job(folder, shared, **spec) as killed, Job(folder, shared, **spec) as job:
-        for one in (killed, job):
-            assert one.next() == {"ready": True}
-            one.tell()
-        killed.batches(1)
-        killed.send(signal.SIGKILL)
-        killed.status()
+    with Job(folder, shared, **spec) as job:
+        assert job.next() == {"ready": True}
+        job.tell()
         found = job.batches(1)
+        with Job(folder, {**shared, "join": "now"}, **spec) as killed:
+            assert killed.next() == {"ready": True}
+            killed.tell()
+            killed.batches(1)
+            killed.send(signal.SIGKILL)
+            killed.status()
         for _ in range(5):
             job.tell()
             found += job.batches(1)

@@ -254,8 +254,7 @@ static void check_image(const struct peer *p, const struct hr__header_sample *sa
     struct hr__read read = {.path = f->paths[sample->index], .expected = -1};
     assert_int_equal(sample->label, sample->index % 7);
     assert_int_equal(__real_hr__read_file(&read, 0), 0);
-    if (__real_hr_preparer_run(f->preparer, f->recipe, read.bytes, read.length, &key, f->expected,
-                               &error))
+    if (hr_preparer_run(f->preparer, f->recipe, read.bytes, read.length, &key, f->expected, &error))
         fail_msg("%s", error.message);
     hr__free(read.bytes);
     assert_memory_equal(image, f->expected, f->spec.bytes);

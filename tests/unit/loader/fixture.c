@@ -20,15 +20,15 @@ void (*fixture_before_prepare)(uint64_t index);
 void (*fixture_before_read)(const char *path);
 void (*fixture_before_bytes)(const void *bytes, size_t length);
 
-int __wrap_hr_preparer_run(struct hr_preparer *preparer, const struct hr_recipe *recipe,
-                           const void *bytes, size_t length, const struct hr_draw_key *key,
-                           void *out, struct hr_error *error)
+int __wrap_hr__preparer_run_rows(struct hr_preparer *preparer, const struct hr_recipe *recipe,
+                                 const struct hr_item *item, const struct hr_draw_key *key,
+                                 const struct hr__prepared *prepared, struct hr_error *error)
 {
     if (fixture_before_prepare)
         fixture_before_prepare(key->index);
     if (fixture_before_bytes)
-        fixture_before_bytes(bytes, length);
-    return __real_hr_preparer_run(preparer, recipe, bytes, length, key, out, error);
+        fixture_before_bytes(item->bytes, item->length);
+    return __real_hr__preparer_run_rows(preparer, recipe, item, key, prepared, error);
 }
 
 int __wrap_hr__read_file(struct hr__read *read, uint64_t max_bytes)
@@ -202,8 +202,8 @@ void fixture_check(const struct fixture *f, const struct hr_batch *batch, int ex
         assert_int_equal(view.labels[i], view.indices[i] % LABELS);
         struct hr__read read = {.path = f->paths[view.indices[i]], .expected = -1};
         assert_int_equal(__real_hr__read_file(&read, 0), 0);
-        if (__real_hr_preparer_run(f->preparer, f->recipe, read.bytes, read.length, &key,
-                                   f->expected, &error))
+        if (hr_preparer_run(f->preparer, f->recipe, read.bytes, read.length, &key, f->expected,
+                            &error))
             fail_msg("%s", error.message);
         hr__free(read.bytes);
         assert_memory_equal((char *)view.images + i * f->spec.bytes, f->expected, f->spec.bytes);
