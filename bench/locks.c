@@ -393,7 +393,8 @@ static int acquire(void *self, uint64_t number, struct hr__chunk *out)
     struct queue *q = self;
     size_t at = number % PLACES;
     atomic_store(&q->next, number + 1);
-    *out = (struct hr__chunk){q->images[at], q->labels[at], q->indices[at]};
+    *out = (struct hr__chunk){
+        .images = q->images[at], .labels = q->labels[at], .indices = q->indices[at]};
     return 0;
 }
 

@@ -6,7 +6,7 @@
  *   data     the samples of a queue: `places` places of `chunk_bytes` each, and spare pieces. A
  *            job maps it privately (copy-on-write), twice in a row, so that a batch that crosses
  *            the ring's end is contiguous.
- *   header   of a queue: the chunk at each place, labels, indices, and the queue's progress.
+ *   header   of a queue: the chunk at each place, labels, indices, rows, and the queue's progress.
  *   control  of one cursor: what the job has taken and holds. If the job gives the order itself
  *            (external order), also the batches that it wants next.
  *
@@ -36,7 +36,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define HR__SHARE_VERSION 2u
+#define HR__SHARE_VERSION 3u
 #define HR__HEADER_MAGIC  UINT64_C(0x3144524F42525248) /* "HRRBORD1" in memory, little-endian */
 #define HR__CONTROL_MAGIC UINT64_C(0x31304B5345445248)
 
@@ -72,6 +72,9 @@ struct hr__header {
     uint32_t reserved;
     uint64_t places_offset;  /* in this file: struct hr__header_place[places] */
     uint64_t samples_offset; /* in this file: struct hr__header_sample[places * chunk_samples] */
+    uint64_t record_bytes;   /* of one sample's rows (base/row_layout.h); 0: they have none */
+    uint64_t records_offset; /* in this file: record_bytes x places x chunk_samples, which are
+                                written while a chunk is prepared */
     uint64_t header_bytes;
 
     /* Changes. */

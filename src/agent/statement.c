@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "bulk/scan.h"
+#include "dataset/row_block.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -241,6 +242,11 @@ int hr__statement_write(char **text, const struct hr_dataset *dataset,
     if (!r)
         r = json_object_set_new(
             root, "recipe", dataset->produced ? json_object() : hr__stated_recipe_write(recipe));
+    if (!r && dataset->rows) {
+        uint8_t digest[HR__DIGEST_BYTES];
+        hr__dataset_rows_digest(dataset, digest);
+        r = json_object_set_new(root, "rows", digest_text(digest));
+    }
     if (!r)
         r = json_object_set_new(root, "version", json_integer(HR__STATEMENT_VERSION));
     if (!r)
@@ -338,13 +344,39 @@ static int open_dataset(struct hr_dataset **out, const struct hr__stated_dataset
     return r;
 }
 
-int hr__statement_read(const char *text, size_t length, struct hr_dataset **dataset,
+/* Gives the dataset the rows that were sent beside the statement, in place of rows of its own. */
+static int take_rows(struct hr_dataset **dataset, const struct hr__statement_sent *sent,
+                     const uint8_t stated[HR__DIGEST_BYTES], struct hr_error *error)
+{
+    struct hr_dataset *with;
+    struct hr__row_table *rows;
+    struct hr_error why;
+    uint8_t digest[HR__DIGEST_BYTES];
+    if (!sent->rows)
+        return hr__fail(error, -EPROTO, "the rows that a statement tells of did not come");
+    int r =
+        hr__row_block_read(&rows, sent->rows, sent->rows_bytes, hr_dataset_count(*dataset), &why);
+    if (r)
+        return hr__fail(error, r == -ENOMEM ? r : -EPROTO, "%s", why.message);
+    r = hr__dataset_create_alike(&with, *dataset, rows, error);
+    hr__row_table_unref(&rows);
+    if (r)
+        return r;
+    hr_dataset_unref(dataset);
+    *dataset = with;
+    hr__dataset_rows_digest(with, digest);
+    return memcmp(digest, stated, sizeof digest)
+               ? hr__fail(error, -EPROTO, "the rows that came are not those that a statement says")
+               : 0;
+}
+
+int hr__statement_read(const struct hr__statement_sent *sent, struct hr_dataset **dataset,
                        struct hr_recipe **recipe, struct hr_error *error)
 {
     struct hr__statement stated;
     *dataset = NULL;
     *recipe = NULL;
-    int r = hr__statement_parse(&stated, text, length, error);
+    int r = hr__statement_parse(&stated, sent->text, sent->length, error);
     if (r)
         return r;
     if (!stated.dataset->is_subset && stated.dataset->kind == HR__SOURCE_PRODUCED)
@@ -354,8 +386,12 @@ int hr__statement_read(const char *text, size_t length, struct hr_dataset **data
                              &stated.recipe.options, error);
     if (!r)
         r = open_dataset(dataset, stated.dataset, error);
-    if (r)
+    if (!r && stated.has_rows)
+        r = take_rows(dataset, sent, stated.rows, error);
+    if (r) {
+        hr_dataset_unref(dataset);
         hr_recipe_unref(recipe);
+    }
     hr__statement_clear(&stated);
     return r;
 }

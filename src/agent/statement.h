@@ -17,6 +17,10 @@
  * one, because files were added, it fails with -ESTALE. A recipe lists its options and operations
  * by name, as in recipe.h. Paths are bytes: if one is not UTF-8, "paths_are": "bytes" is added
  * and each byte above 0x7F is written as the character \u00XX.
+ *
+ * A dataset with rows adds "rows": the digest of its samples' rows (dataset/row_table.h), so jobs
+ * with other rows have another statement. The rows themselves travel beside the text, as a block
+ * (dataset/row_block.h).
  */
 #ifndef HR_AGENT_STATEMENT_H
 #define HR_AGENT_STATEMENT_H
@@ -29,10 +33,18 @@
 int hr__statement_write(char **text, const struct hr_dataset *dataset,
                         const struct hr_recipe *recipe, struct hr_error *error);
 
-/* Opens what an untrusted text describes. *dataset and *recipe are the caller's references. Errors:
- * -EPROTO: invalid, with what is wrong and where; -ESTALE; those of opening a dataset and of
- * hr_recipe_create. Blocks on the file system. */
-int hr__statement_read(const char *text, size_t length, struct hr_dataset **dataset,
+/* What a job sends of its dataset and recipe. */
+struct hr__statement_sent {
+    const char *text;
+    size_t length;
+    const void *rows;    /* the block of the dataset's rows; NULL: it has none */
+    uint64_t rows_bytes; /* of the block */
+};
+
+/* Opens what comes from an untrusted sender. *dataset and *recipe are the caller's references.
+ * Errors: -EPROTO: invalid, with what is wrong and where; -ESTALE; those of opening a dataset and
+ * of hr_recipe_create. Blocks on the file system. */
+int hr__statement_read(const struct hr__statement_sent *sent, struct hr_dataset **dataset,
                        struct hr_recipe **recipe, struct hr_error *error);
 
 #endif

@@ -309,8 +309,11 @@ int hr__statement_parse(struct hr__statement *out, const char *text, size_t leng
     json_t *root = hr__json_parse(&reader, text, length);
     if (root) {
         hr__json_integer(&reader, root, "version", version);
-        if (json_object_size(root) != 3)
+        out->has_rows = json_object_get(root, "rows") != NULL;
+        if (json_object_size(root) != 3 + (size_t)out->has_rows)
             hr__json_fail(&reader, -EINVAL, "", "has other members than a statement has");
+        if (out->has_rows)
+            read_digest(&reader, root, "rows", out->rows);
         if (!reader.code)
             out->dataset = read_dataset(&reader, root, "dataset", 0);
         const json_t *recipe = hr__json_object(&reader, root, "recipe");
@@ -319,6 +322,8 @@ int hr__statement_parse(struct hr__statement *out, const char *text, size_t leng
         size_t mark = hr__json_enter(&reader, "recipe", -1);
         int is_produced =
             out->dataset && !out->dataset->is_subset && out->dataset->kind == HR__SOURCE_PRODUCED;
+        if (!reader.code && is_produced && out->has_rows)
+            hr__json_fail(&reader, -EINVAL, "", "has rows, which a produced dataset cannot have");
         if (!reader.code && is_produced && json_object_size(recipe))
             hr__json_fail(&reader, -EINVAL, "",
                           "has members, which a produced dataset has no use for");

@@ -91,6 +91,8 @@ static const char *check_attach(const struct hr__wire_message *m)
     const struct hr__wire_attach *a = &m->attach;
     if (!a->text_bytes || a->text_bytes > HR__WIRE_TEXT_BYTES_MAX)
         return "text_bytes";
+    if (a->rows_bytes > HR__WIRE_ROWS_BYTES_MAX)
+        return "rows_bytes";
     if (!within(a->batch_size, 1, BATCH_SIZE_MAX))
         return "batch_size";
     if (!within(a->batches_ahead, 1, AHEAD_MAX))
@@ -286,6 +288,8 @@ static const struct kind *kind_of(uint32_t type)
 
 static int files_of(const struct hr__wire_message *m)
 {
+    if (m->type == HR__WIRE_ATTACH)
+        return m->attach.rows_bytes ? 2 : 1;
     return m->type == HR__WIRE_PLACED && !m->placed.is_new ? 0 : kinds[m->type].files;
 }
 
@@ -495,9 +499,6 @@ static int is_sealed(int file, uint64_t bytes)
 int hr__wire_text_read(int file, uint64_t bytes, char **text, struct hr_error *error)
 {
     *text = NULL;
-    if (bytes > HR__WIRE_TEXT_BYTES_MAX)
-        return hr__fail(error, -EPROTO, "a text of %llu bytes is too long: %llu at most",
-                        (unsigned long long)bytes, (unsigned long long)HR__WIRE_TEXT_BYTES_MAX);
     if (!is_sealed(file, bytes))
         return hr__fail(error, -EPROTO,
                         "the file of a text is no sealed anonymous file of %llu bytes",

@@ -30,12 +30,14 @@
 #include <stdint.h>
 
 #define HR__WIRE_MAGIC     0x47415248u /* "HRAG" */
-#define HR__WIRE_VERSION   6u
+#define HR__WIRE_VERSION   7u
 #define HR__WIRE_SLOTS_MIN 2u /* of a producer's memory */
 #define HR__WIRE_SLOTS_MAX 64u
 #define HR__WIRE_FILES     4 /* file descriptors attached to one message, at most */
 /* Largest text in a file: a dataset and recipe, a status, or a trace. */
 #define HR__WIRE_TEXT_BYTES_MAX (UINT64_C(1) << 30)
+/* Largest block of rows in a file. */
+#define HR__WIRE_ROWS_BYTES_MAX (UINT64_C(1) << 36)
 
 enum hr__wire_type {
     HR__WIRE_HELLO = 1,
@@ -77,9 +79,11 @@ struct hr__wire_refused {
     char message[HR_ERROR_MESSAGE_BYTES];
 };
 
-/* Describes one loader of one job. File: the text of dataset and recipe (agent/statement.h). */
+/* Describes one loader of one job. Files: the text of dataset and recipe (agent/statement.h); the
+ * block of the dataset's rows (dataset/row_block.h), if it has some. */
 struct hr__wire_attach {
     uint64_t text_bytes;
+    uint64_t rows_bytes; /* 0: the dataset has no rows, and no such file comes */
     uint64_t seed;
     uint64_t epochs;
     uint64_t staging_bytes;
@@ -240,11 +244,12 @@ int hr__wire_receive(int socket, int flags, struct hr__wire_message *message,
 
 void hr__wire_close_files(struct hr__wire_message *message);
 
-/* Creates a sealed anonymous file with a text. Returns the descriptor or a negative errno. */
+/* Creates a sealed anonymous file with a text, or with other bytes. Returns the descriptor or a
+ * negative errno. */
 int hr__wire_text_file(const char *text, size_t length);
 
-/* Reads such a file of `bytes` bytes from an untrusted sender. *text, zero-terminated, is the
- * caller's, freed with hr__free. Returns 0; -EPROTO: it has another length, or is too long;
+/* Reads such a file of `bytes` bytes, which were checked, from an untrusted sender. *text,
+ * zero-terminated, is the caller's, freed with hr__free. Returns 0; -EPROTO: it has another length;
  * -ENOMEM; errors of read. */
 int hr__wire_text_read(int file, uint64_t bytes, char **text, struct hr_error *error);
 

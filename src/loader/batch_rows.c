@@ -5,7 +5,6 @@
 #include "base/memory.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 
 /* Most bytes that column `c` has in a batch of `samples` samples; a multiple of 64. */
@@ -81,20 +80,4 @@ void hr__batch_rows_gather(struct hr__batch_rows *rows, size_t count)
             memcpy(rows->values[c] + first * bytes, record + layout->offset[c], values * bytes);
         }
     }
-}
-
-int hr__batch_rows_copy(struct hr__batch_rows *rows, const struct hr_dataset *dataset,
-                        const int64_t *indices, size_t count, struct hr_error *error)
-{
-    struct hr__sample_rows in;
-    for (size_t i = 0; i < count; i++) {
-        if (indices[i] < 0 || (uint64_t)indices[i] >= dataset->count)
-            return hr__fail(error, -EPROTO,
-                            "the agent delivered sample %" PRId64 " of a dataset of %zu",
-                            indices[i], dataset->count);
-        hr__dataset_sample_rows(dataset, (size_t)indices[i], &in);
-        hr__row_record_write(&in, NULL, in.rows, NULL, hr__batch_record(rows, i));
-    }
-    hr__batch_rows_gather(rows, count);
-    return 0;
 }

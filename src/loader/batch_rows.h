@@ -30,11 +30,6 @@ void hr__batch_rows_destroy(struct hr__batch_rows **rows);
 /* Returns the record of the sample at `place`. */
 struct hr__row_record *hr__batch_record(const struct hr__batch_rows *rows, size_t place);
 
-/* Writes and gathers the rows of samples as the dataset has them. Errors: -EPROTO: an index outside
- * the dataset. */
-int hr__batch_rows_copy(struct hr__batch_rows *rows, const struct hr_dataset *dataset,
-                        const int64_t *indices, size_t count, struct hr_error *error);
-
 /* Gathers the rows of the first `count` samples. */
 void hr__batch_rows_gather(struct hr__batch_rows *rows, size_t count);
 

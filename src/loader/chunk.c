@@ -7,6 +7,7 @@
  */
 #include "base/error.h"
 #include "base/memory.h"
+#include "loader/batch_rows.h"
 #include "loader/publisher_inside.h"
 #include "loader/schedule.h"
 
@@ -15,6 +16,7 @@
 
 void hr__chunk_free(struct hr_batch *batch)
 {
+    hr__batch_rows_destroy(&batch->rows);
     hr__free(batch->positions);
     hr__free(batch);
 }
@@ -26,6 +28,7 @@ static const struct hr__batch_owner chunk_owner = {.give_back = drop};
 static struct hr_batch *make_description(struct hr__publisher *publisher)
 {
     struct hr_batch *batch = hr__alloc(HR__TAG_LOADER, 1, sizeof *batch);
+    struct hr__row_table *table = publisher->loader->dataset->rows;
     if (!batch)
         return NULL;
     batch->owner = &chunk_owner;
@@ -33,9 +36,11 @@ static struct hr_batch *make_description(struct hr__publisher *publisher)
     batch->spec = &publisher->loader->spec;
     batch->positions = hr__alloc(HR__TAG_LOADER, (size_t)publisher->loader->options.batch_size,
                                  sizeof *batch->positions);
-    if (batch->positions)
+    /* Without room of its own: the records belong to the chunk's owner. */
+    int r = table ? hr__batch_rows_create(&batch->rows, table, 0, NULL) : 0;
+    if (!r && batch->positions)
         return batch;
-    hr__free(batch);
+    hr__chunk_free(batch);
     return NULL;
 }
 
@@ -102,6 +107,8 @@ int hr__chunk_open(struct hr_loader *l, uint64_t number, struct hr_batch **out,
     batch->images = chunk.images;
     batch->labels = chunk.labels;
     batch->indices = chunk.indices;
+    if (batch->rows)
+        batch->rows->records = chunk.records;
     *out = batch;
     return 0;
 }

@@ -119,11 +119,6 @@ static int check_rows(const struct hr_loader *l, struct hr_error *error)
         return hr__fail(error, -EINVAL,
                         "MixUp and CutMix mix images and labels, but the dataset has rows, which "
                         "they cannot mix: leave one of them out");
-    if (hr__remote_is_wanted(&l->options) && (layout->box >= 0 || layout->points >= 0))
-        return hr__fail(error, -EINVAL,
-                        "an agent's recipes do not move boxes and points, and column %s has some: "
-                        "leave the agent out",
-                        layout->name[layout->box >= 0 ? layout->box : layout->points]);
     return hr__recipe_check_rows(l->recipe, layout, error);
 }
 
@@ -198,9 +193,12 @@ int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct h
 
 /* Logs once per process, on the first rank of a machine whose ranks prepare for themselves, that an
  * agent would share the cores among them. */
-static void suggest_agent(const struct hr_loader_options *options)
+static void suggest_agent(const struct hr_loader *l)
 {
     static atomic_flag is_said = ATOMIC_FLAG_INIT;
+    const struct hr_loader_options *options = &l->options;
+    if (hr_recipe_views(l->recipe) > 1)
+        return; /* an agent prepares one view */
     int here = options->local_world_size < options->world_size ? options->local_world_size
                                                                : options->world_size;
     if (here > 1 && !hr__local_rank(options->rank, here) && !atomic_flag_test_and_set(&is_said))
@@ -232,7 +230,7 @@ int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset, struct 
     if (!r)
         r = make_ring(l, error);
     if (!r && !hr__remote_is_wanted(&l->options) && !hr__hosting_is_wanted(&l->options))
-        suggest_agent(&l->options);
+        suggest_agent(l);
     if (!r)
         r = hr__remote_is_wanted(&l->options)    ? hr__remote_create(l, error)
             : hr__hosting_is_wanted(&l->options) ? hr__hosting_create(l, error)

@@ -150,39 +150,27 @@ static int obtain(struct hr__thread *self, struct hr__job *job, struct input *in
     return r;
 }
 
-/* Runs the recipe on a sample with rows. */
-static int run_with_rows(struct hr__thread *self, const struct hr__job *job,
-                         const struct hr_item *item, const struct hr_draw_key *key,
-                         struct hr_error *error)
-{
-    const struct hr_loader *l = self->loader;
-    struct hr__sample_rows in;
-    void *outs[HR_RECIPE_MAX_VIEWS];
-    for (size_t v = 0; v < hr_recipe_views(l->recipe); v++)
-        outs[v] = hr__batch_place(job->batch, v, job->place);
-    hr__dataset_sample_rows(l->dataset, key->index, &in);
-    struct hr__prepared prepared = {
-        .outs = outs, .in = &in, .record = hr__batch_record(job->batch->rows, job->place)};
-    return hr__preparer_run_rows(self->preparer, l->recipe, item, key, &prepared, error);
-}
-
 static int run_recipe(struct hr__thread *self, const struct hr__job *job,
                       const struct hr_item *item, const struct hr_draw_key *key,
                       struct hr_error *error)
 {
     const struct hr_loader *l = self->loader;
-    const struct hr_recipe *recipe = l->recipe;
-    size_t views = hr_recipe_views(recipe);
+    size_t views = hr_recipe_views(l->recipe);
     void *outs[HR_RECIPE_MAX_VIEWS];
-    if (job->batch->rows)
-        return run_with_rows(self, job, item, key, error);
-    if (views == 1)
-        return hr_preparer_run(self->preparer, recipe, item->bytes, item->length, key,
-                               (char *)job->batch->images + job->place * l->spec.bytes, error);
-    for (size_t v = 0; v < views; v++)
+    outs[0] = (char *)job->batch->images + job->place * l->spec.bytes;
+    if (views == 1 && !job->batch->rows)
+        return hr_preparer_run(self->preparer, l->recipe, item->bytes, item->length, key, outs[0],
+                               error);
+    for (size_t v = 1; v < views; v++)
         outs[v] = hr__batch_place(job->batch, v, job->place);
-    return hr_preparer_run_views(self->preparer, recipe, item->bytes, item->length, key, outs,
-                                 error);
+    struct hr__sample_rows in;
+    struct hr__prepared prepared = {.outs = outs};
+    if (job->batch->rows) {
+        hr__dataset_sample_rows(l->dataset, key->index, &in);
+        prepared.in = &in;
+        prepared.record = hr__batch_record(job->batch->rows, job->place);
+    }
+    return hr__preparer_run_rows(self->preparer, l->recipe, item, key, &prepared, error);
 }
 
 /* Notes the item that was made in passing, if any. */

@@ -9,6 +9,7 @@
 #include "base/futex.h"
 #include "base/memory.h"
 #include "base/round.h"
+#include "loader/batch_rows.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -89,10 +90,12 @@ static const char *take_shape(struct hr__cursor_shape *shape, const struct hr__h
         .places_offset = header->places_offset,
         .samples_offset = header->samples_offset,
         .header_bytes = header->header_bytes,
+        .record_bytes = header->record_bytes,
+        .records_offset = header->records_offset,
         .is_gapless = header->is_gapless != 0,
     };
     struct hr__cursor_shape *s = shape;
-    uint64_t used, ring_bytes, table;
+    uint64_t used, ring_bytes, table, records;
     if (!s->sample_bytes || !s->chunk_samples || s->chunk_samples > COUNT_MAX || s->places < 2 ||
         s->places > COUNT_MAX)
         return "the ring's size";
@@ -107,12 +110,15 @@ static const char *take_shape(struct hr__cursor_shape *shape, const struct hr__h
         s->places_offset > s->header_bytes || s->samples_offset > s->header_bytes ||
         s->places * sizeof(struct hr__header_place) > s->header_bytes - s->places_offset ||
         __builtin_mul_overflow(s->ring_samples, sizeof(struct hr__header_sample), &table) ||
-        table > s->header_bytes - s->samples_offset)
+        table > s->header_bytes - s->samples_offset || s->record_bytes % 8 ||
+        s->records_offset % 8 || s->records_offset > s->header_bytes ||
+        __builtin_mul_overflow(s->ring_samples, s->record_bytes, &records) ||
+        records > s->header_bytes - s->records_offset)
         return "the header's length";
     return NULL;
 }
 
-static const char *map_files(struct hr__cursor *cursor, const int files[4])
+static const char *map_files(struct hr__cursor *cursor, uint64_t record_bytes, const int files[4])
 {
     uint64_t header_bytes = sealed_size(files[0]), control_bytes = sealed_size(files[2]);
     if (header_bytes < sizeof *cursor->header)
@@ -137,8 +143,9 @@ static const char *map_files(struct hr__cursor *cursor, const int files[4])
         return "the control block's version";
     const char *wrong =
         take_shape(&cursor->shape, cursor->header, header_bytes, cursor->pages.page_bytes);
-    return !wrong && cursor->shape.sample_bytes != cursor->spec.bytes ? "the size of samples"
-                                                                      : wrong;
+    if (!wrong && cursor->shape.sample_bytes != cursor->spec.bytes)
+        wrong = "the size of samples";
+    return !wrong && cursor->shape.record_bytes != record_bytes ? "the size of rows" : wrong;
 }
 
 void hr__cursor_free(struct hr__cursor *cursor)
@@ -155,8 +162,8 @@ void hr__cursor_free(struct hr__cursor *cursor)
     hr__free(cursor);
 }
 
-int hr__cursor_create(struct hr__cursor **out, const struct hr_tensor_spec *spec, int files[4],
-                      struct hr_error *error)
+int hr__cursor_create(struct hr__cursor **out, const struct hr_tensor_spec *spec,
+                      uint64_t record_bytes, int files[4], struct hr_error *error)
 {
     *out = NULL;
     const char *wrong = NULL;
@@ -170,7 +177,7 @@ int hr__cursor_create(struct hr__cursor **out, const struct hr_tensor_spec *spec
         cursor->bell = files[3];
         cursor->pending = HR__SEQUENCE_NONE;
         hr__pages_open(&cursor->pages);
-        wrong = map_files(cursor, files);
+        wrong = map_files(cursor, record_bytes, files);
     } else {
         close(files[1]);
         close(files[3]);
@@ -310,6 +317,21 @@ int hr__cursor_look(struct hr__cursor *cursor, uint64_t from, uint64_t to, struc
         out->instead[i] = sample->instead;
         out->noted += sample->instead >= 0;
         out->replaced += sample->instead >= 0 && sample->instead != sample->index;
+    }
+    return 0;
+}
+
+int hr__cursor_rows(const struct hr__cursor *cursor, uint64_t from, size_t count,
+                    struct hr__batch_rows *rows, size_t place, struct hr_error *error)
+{
+    const struct hr__cursor_shape *s = &cursor->shape;
+    const char *records = (const char *)cursor->header + s->records_offset;
+    for (size_t i = 0; i < count; i++) {
+        const char *record = records + (from + i) % s->ring_samples * s->record_bytes;
+        if (hr__row_record_copy(rows->layout, hr__batch_record(rows, place + i),
+                                (const struct hr__row_record *)(const void *)record))
+            return hr__cursor_is_lost(cursor, from) ? -ESTALE
+                                                    : bad_file(error, "the number of rows");
     }
     return 0;
 }

@@ -49,6 +49,7 @@ struct hr__cursor_shape {
     uint64_t sample_bytes, chunk_samples, chunk_bytes, places, data_bytes;
     uint64_t ring_samples; /* places x chunk_samples */
     uint64_t places_offset, samples_offset, header_bytes;
+    uint64_t record_bytes, records_offset;
     int is_gapless;
 };
 
@@ -127,11 +128,11 @@ struct hr__lease {
 
 /*
  * Creates a cursor from the files of PLACED: header, data, control block, eventfd. They become the
- * cursor's, and are closed on failure. `spec`: the expected samples. Errors: -EPROTO: the files
- * are invalid; -ENOMEM, -EMFILE.
+ * cursor's, and are closed on failure. `spec`: the expected samples; `record_bytes`: of the rows of
+ * each. Errors: -EPROTO: the files are invalid; -ENOMEM, -EMFILE.
  */
-int hr__cursor_create(struct hr__cursor **out, const struct hr_tensor_spec *spec, int files[4],
-                      struct hr_error *error);
+int hr__cursor_create(struct hr__cursor **out, const struct hr_tensor_spec *spec,
+                      uint64_t record_bytes, int files[4], struct hr_error *error);
 
 /* Frees a cursor that has no leases, and closes its files. */
 void hr__cursor_free(struct hr__cursor *cursor);
@@ -142,6 +143,11 @@ size_t hr__cursor_chunks(const struct hr__cursor *cursor, uint64_t from, uint64_
 /* Reads the header's entries for [from, to). Errors: -ESTALE: the samples are lost; -EPROTO. */
 int hr__cursor_look(struct hr__cursor *cursor, uint64_t from, uint64_t to, struct hr__seen *out,
                     struct hr_error *error);
+
+/* Copies the rows of `count` samples to those of a batch, from `place` on, before the samples are
+ * taken. Errors: as hr__cursor_look. */
+int hr__cursor_rows(const struct hr__cursor *cursor, uint64_t from, size_t count,
+                    struct hr__batch_rows *rows, size_t place, struct hr_error *error);
 
 /* Takes [from, to), after hr__cursor_look; `from` is the cursor's next sample. Returns 0; -ESTALE:
  * the samples are lost, and the entries that were read may be invalid. Next, lease the samples, or

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/memory.h"
+#include "dataset/row_block.h"
 #include "recipe/tensor.h"
 
 #include <errno.h>
@@ -44,24 +45,49 @@ static void send_message(struct hr__attached *a, const struct hr__wire_message *
         a->is_hung_up = 1;
 }
 
+static int add_file(struct hr__wire_message *m, const void *bytes, size_t length,
+                    struct hr_error *error)
+{
+    int file = hr__wire_text_file(bytes, length);
+    if (file < 0)
+        return hr__fail(error, file, "no memory for a message to the agent: %s",
+                        hr__errno_text(file));
+    m->files[m->file_count++] = file;
+    return 0;
+}
+
+/* The agent moves the rows with the pixels, so it gets them all. */
+static int add_rows(struct hr__wire_message *m, const struct hr_dataset *dataset,
+                    struct hr_error *error)
+{
+    void *block;
+    int r = hr__row_block_make(&block, &m->attach.rows_bytes, dataset, error);
+    if (r)
+        return r;
+    r = add_file(m, block, m->attach.rows_bytes, error);
+    hr__free(block);
+    return r;
+}
+
 static int send_attach(struct hr__attached *a, struct hr_error *error)
 {
     char *text = NULL;
-    struct hr__wire_message m = {.type = HR__WIRE_ATTACH, .file_count = 1};
+    struct hr__wire_message m = {.type = HR__WIRE_ATTACH};
     int r = hr__statement_write(&text, a->loader->dataset, a->loader->recipe, error);
     if (r)
         return r;
     m.attach = a->attach;
     m.attach.text_bytes = strlen(text);
-    m.files[0] = hr__wire_text_file(text, strlen(text));
+    r = add_file(&m, text, strlen(text), error);
     hr__free(text);
-    if (m.files[0] < 0)
-        return hr__fail(error, m.files[0], "no memory for a message to the agent: %s",
-                        hr__errno_text(m.files[0]));
-    send_message(a, &m);
+    if (!r && a->loader->dataset->rows)
+        r = add_rows(&m, a->loader->dataset, error);
+    if (!r) {
+        send_message(a, &m);
+        a->state = HR__ATTACHING;
+    }
     hr__wire_close_files(&m);
-    a->state = HR__ATTACHING;
-    return 0;
+    return r;
 }
 
 void hr__session_seek(struct hr__attached *a)
@@ -126,7 +152,9 @@ static struct hr__cursor *find_cursor(struct hr__attached *a, uint32_t number)
 static int add_cursor(struct hr__attached *a, struct hr__wire_message *m, struct hr_error *error)
 {
     struct hr__cursor *cursor;
-    int r = hr__cursor_create(&cursor, &a->loader->spec, m->files, error);
+    const struct hr__rows_layout *layout = hr__dataset_layout(a->loader->dataset);
+    int r =
+        hr__cursor_create(&cursor, &a->loader->spec, layout ? layout->bytes : 0, m->files, error);
     m->file_count = 0; /* the cursor's, or closed */
     if (r)
         return r;

@@ -156,15 +156,6 @@ static int lost(struct hr__attached *a)
     return WAIT;
 }
 
-/* Adds the rows of a batch that the agent prepared: they are this job's dataset's, and no recipe
- * with an agent moves them. */
-static int take_rows(struct hr__attached *a, struct hr_batch *batch, struct hr_error *error)
-{
-    return batch->rows ? hr__batch_rows_copy(batch->rows, a->loader->dataset, batch->indices,
-                                             batch->count, error)
-                       : 0;
-}
-
 static int lend(struct hr__attached *a, size_t count, struct hr_batch **out, struct hr_error *error)
 {
     struct hr__lease *lease;
@@ -176,6 +167,8 @@ static int lend(struct hr__attached *a, size_t count, struct hr_batch **out, str
     struct hr__batch_rows *rows = NULL;
     struct hr__row_table *table = a->loader->dataset->rows;
     int r = table ? hr__batch_rows_create(&rows, table, count, error) : 0;
+    if (!r && rows)
+        r = hr__cursor_rows(a->cursor, from, count, rows, 0, error);
     if (!r)
         r = hr__lease_create(&lease, a->cursor, from, from + count, error);
     if (r)
@@ -188,9 +181,9 @@ static int lend(struct hr__attached *a, size_t count, struct hr_batch **out, str
     begin_batch(a, batch, count);
     if (lease->seen.noted)
         note_bad(a, batch, 0, count, lease->seen.instead);
-    r = take_rows(a, batch, error);
-    if (!r)
-        r = judge(a, batch, error);
+    if (rows)
+        hr__batch_rows_gather(rows, count);
+    r = judge(a, batch, error);
     if (r == 1)
         *out = batch;
     else
@@ -255,6 +248,8 @@ static int copy_piece(struct hr__attached *a, uint64_t piece, struct hr_error *e
     int r = make_seen(a, error);
     if (!r)
         r = hr__cursor_look(a->cursor, from, from + piece, &a->seen, error);
+    if (!r && batch->rows)
+        r = hr__cursor_rows(a->cursor, from, piece, batch->rows, a->filled, error);
     if (!r)
         r = hr__lease_make_way(a->cursor, from, from + piece, error);
     if (!r)
@@ -285,9 +280,9 @@ static int copy(struct hr__attached *a, size_t count, struct hr_batch **out, str
     struct hr_batch *batch = a->partial;
     if (a->cursor)
         hr__cursor_count(&a->cursor->control->copied, 1);
-    r = take_rows(a, batch, error);
-    if (!r)
-        r = judge(a, batch, error);
+    if (batch->rows)
+        hr__batch_rows_gather(batch->rows, batch->count);
+    r = judge(a, batch, error);
     if (r != 1) {
         hr__attached_drop_partial(a);
         return r;

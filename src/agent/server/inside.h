@@ -60,8 +60,10 @@ struct hr__source {
     struct hr__task task; /* opens the dataset */
     uint64_t digest[2];   /* of the text */
     size_t length;
-    char *text; /* NULL once it is open */
-    int refs;   /* jobs and streams */
+    char *text;    /* NULL once it is open */
+    int rows_file; /* the block of its rows, until it is open; -1: none */
+    uint64_t rows_bytes;
+    int refs; /* jobs and streams */
     bool is_open;
     int failed; /* 0, or the error code of opening; then `error` is set */
     struct hr_error error;
@@ -178,7 +180,7 @@ struct hr__agent_job {
     struct hr__wire_produce produce;
     struct hr__producer *producer; /* of the source; NULL: it is none, or not yet */
     int memory_file;               /* of a producer, until it has joined; -1 */
-    int text_file;
+    int text_file, rows_file;      /* of ATTACH, until they are read or handed over; -1 */
     char *text;
     uint64_t text_bytes;
     uint64_t digest[2];

@@ -68,6 +68,8 @@ void hr__jobs_reap(struct hr_agent *agent)
         hr__job_drop_unread(job);
         if (job->text_file >= 0)
             close(job->text_file);
+        if (job->rows_file >= 0)
+            close(job->rows_file);
         if (job->memory_file >= 0)
             close(job->memory_file);
         hr__free(job->text);
@@ -119,6 +121,9 @@ static void read_done(struct hr__task *task)
         if (!job->source)
             job->failed = hr__fail(&job->error, -ENOMEM, "the agent is out of memory");
     }
+    if (job->rows_file >= 0) /* another job's rows, which are the same, are in use */
+        close(job->rows_file);
+    job->rows_file = -1;
 }
 
 /* Writes a warning if the agent runs under restrictions that the job does not have: they may slow
@@ -223,6 +228,7 @@ static void attach(struct hr__agent_job *job, struct hr__wire_message *message)
         job->memory_file = message->files[1];
     } else {
         job->attach = message->attach;
+        job->rows_file = message->attach.rows_bytes ? message->files[1] : -1;
     }
     job->text_bytes = job->is_producer ? job->produce.text_bytes : job->attach.text_bytes;
     job->text_file = message->files[0];
@@ -385,7 +391,7 @@ void hr__job_create(struct hr_agent *agent, int socket)
     job->pid = peer.pid;
     job->party_key = party_of(peer.pid);
     job->process = peer_process(socket, peer.pid);
-    job->text_file = job->memory_file = -1;
+    job->text_file = job->rows_file = job->memory_file = -1;
     job->socket_ready.ready = socket_ready;
     job->process_ready.ready = process_ready;
     job->next = agent->jobs;

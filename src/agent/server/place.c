@@ -32,6 +32,9 @@
 #define CHUNK_MOST   64
 #define PLACES_LEAST 3
 
+/* Most bytes of one file. */
+#define SIZE_MOST (UINT64_C(1) << 46)
+
 uint64_t hr__places_chunk(size_t sample_bytes, uint64_t batch_samples, uint64_t page_bytes)
 {
     for (uint64_t c = CHUNK_LEAST; c <= CHUNK_MOST && c <= batch_samples; c++)
@@ -84,9 +87,10 @@ static int make_file(const struct shared_file *wish, void **map, struct hr_error
 
 static int check_size(const struct hr__places *p, struct hr_error *error)
 {
-    uint64_t bytes;
-    if (__builtin_mul_overflow(p->chunk_bytes, p->places * RINGS, &bytes) || bytes > (uint64_t)1
-                                                                                         << 46)
+    uint64_t bytes, records;
+    if (__builtin_mul_overflow(p->chunk_bytes, p->places * RINGS, &bytes) ||
+        __builtin_mul_overflow(p->ring_samples, p->wish.record_bytes, &records) ||
+        bytes > SIZE_MOST || records > SIZE_MOST)
         return hr__fail(error, -EFBIG,
                         "a ring of %" PRIu64 " batches of %" PRIu64 " samples of %zu bytes is too "
                         "large: lower window or batch_size",
@@ -98,7 +102,8 @@ static int check_size(const struct hr__places *p, struct hr_error *error)
  * processes. */
 static int check_memory(const struct hr__places *p, struct hr_error *error)
 {
-    uint64_t bytes = p->places * p->chunk_bytes + p->control_bytes;
+    uint64_t bytes =
+        p->places * p->chunk_bytes + p->ring_samples * p->wish.record_bytes + p->control_bytes;
     struct hr__memory_limits now;
     hr__memory_limits_read(&now, "", -1);
     if (bytes > now.available)
@@ -131,10 +136,11 @@ static int make_header(struct hr__places *p, uint64_t page, struct hr_error *err
         .data_bytes = RINGS * p->places * p->chunk_bytes,
         .is_gapless = p->chunk_bytes == p->chunk_samples * p->wish.sample_bytes,
         .places_offset = sizeof b,
+        .record_bytes = p->wish.record_bytes,
     };
     b.samples_offset = b.places_offset + p->places * sizeof(struct hr__header_place);
-    b.header_bytes = b.samples_offset + p->ring_samples * sizeof(struct hr__header_sample);
-    b.header_bytes = hr__round_up(b.header_bytes, page);
+    b.records_offset = b.samples_offset + p->ring_samples * sizeof(struct hr__header_sample);
+    b.header_bytes = hr__round_up(b.records_offset + p->ring_samples * b.record_bytes, page);
     void *map;
     const struct shared_file wish = {
         .name = "headrace-header",

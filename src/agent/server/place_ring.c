@@ -237,6 +237,9 @@ static void give_locked(struct hr__places *p, uint64_t number, struct hr__chunk 
         .images = p->data + place->piece * p->chunk_bytes,
         .labels = p->labels + at * p->chunk_samples,
         .indices = p->indices + at * p->chunk_samples,
+        /* Jobs take no more from these: the place was free, or their floor was moved. */
+        .records = (uint8_t *)p->header + p->header->records_offset +
+                   at * p->chunk_samples * p->header->record_bytes,
     };
 }
 

@@ -16,6 +16,7 @@
 #include <inttypes.h>
 #include <malloc.h>
 #include <string.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 /* Memory per list element of a text: jansson's value, its slot in the list, and our copy. */
@@ -29,13 +30,14 @@ void hr__text_digest(uint64_t out[2], const char *text, size_t length)
     out[1] = hash.high64;
 }
 
-/* Estimates the memory needed to read a text: each list element is an allocation of its own. */
-static uint64_t reading_bytes(const char *text, size_t length)
+/* Estimates the memory needed to read a text and rows: each list element of the text is an
+ * allocation of its own, and the rows are copied out of their block. */
+static uint64_t reading_bytes(const struct hr__source *source)
 {
     uint64_t elements = 0;
-    for (size_t i = 0; i < length; i++)
-        elements += text[i] == ',';
-    return 2 * (uint64_t)length + ELEMENT_BYTES * elements;
+    for (size_t i = 0; i < source->length; i++)
+        elements += source->text[i] == ',';
+    return 2 * (source->length + source->rows_bytes) + ELEMENT_BYTES * elements;
 }
 
 /* Adds `bytes` to the memory in use for reading. Returns 0; -ENOMEM: there is not enough. */
@@ -50,20 +52,37 @@ static int reserve_reading(struct hr__source *source, uint64_t bytes)
     atomic_fetch_sub(&source->agent->reading_bytes, bytes);
     return hr__fail(&source->error, -ENOMEM,
                     "the agent would need %" PRIu64 " MiB of memory to read what this job says of "
-                    "its dataset (%zu MiB of paths, labels or indices), and there are %" PRIu64
-                    " MiB: name a folder, a list file or a pack in place of them",
-                    bytes >> 20, source->length >> 20, most >> 20);
+                    "its dataset (%zu MiB of paths, labels or indices, %" PRIu64
+                    " MiB of rows), and there are %" PRIu64
+                    " MiB: name a folder, a list file or a pack in place of paths, labels and "
+                    "indices",
+                    bytes >> 20, source->length >> 20, source->rows_bytes >> 20, most >> 20);
+}
+
+/* Reads text and rows, and opens what they tell of. */
+static int read_statement(struct hr__source *source)
+{
+    struct hr__statement_sent sent = {
+        .text = source->text, .length = source->length, .rows_bytes = source->rows_bytes};
+    char *rows = NULL;
+    int r = source->rows_bytes
+                ? hr__wire_text_read(source->rows_file, source->rows_bytes, &rows, &source->error)
+                : 0;
+    sent.rows = rows;
+    if (!r)
+        r = hr__statement_read(&sent, &source->dataset, &source->recipe, &source->error);
+    hr__free(rows);
+    return r;
 }
 
 static void open_run(struct hr__task *task)
 {
     struct hr__source *source = HR__OF(struct hr__source, task, task);
-    uint64_t bytes = reading_bytes(source->text, source->length);
+    uint64_t bytes = reading_bytes(source);
     source->failed = reserve_reading(source, bytes);
     if (source->failed)
         return;
-    source->failed = hr__statement_read(source->text, source->length, &source->dataset,
-                                        &source->recipe, &source->error);
+    source->failed = read_statement(source);
     atomic_fetch_sub(&source->agent->reading_bytes, bytes);
     /* Return the memory: the C library would keep so many small blocks for later. */
     if (bytes > TRIM_BYTES)
@@ -84,6 +103,9 @@ static void open_done(struct hr__task *task)
     source->is_open = true;
     hr__free(source->text);
     source->text = NULL;
+    if (source->rows_file >= 0)
+        close(source->rows_file);
+    source->rows_file = -1;
     /* Free it if all its jobs have gone meanwhile. */
     source->refs++;
     hr__source_unref(&source);
@@ -111,6 +133,9 @@ struct hr__source *hr__source_get(struct hr_agent *agent, struct hr__agent_job *
     source->length = length;
     source->text = job->text;
     job->text = NULL;
+    source->rows_file = job->rows_file;
+    source->rows_bytes = job->attach.rows_bytes;
+    job->rows_file = -1;
     memcpy(source->digest, job->digest, sizeof source->digest);
     source->next = agent->sources;
     agent->sources = source;

@@ -454,7 +454,7 @@ static void test_halt_without_memory(void **state)
         .layout = HR_NHWC, .channels = 1, .height = 1, .width = 512, .bytes = 512};
     fake_queue_make(&queue, spec.bytes, 8, 16, 64);
     fake_queue_files(&queue, files);
-    if (hr__cursor_create(&cursor, &spec, files, &error))
+    if (hr__cursor_create(&cursor, &spec, 0, files, &error))
         fail_msg("%s", error.message);
     cursor->number = 5;
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);

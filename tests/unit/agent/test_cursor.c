@@ -8,6 +8,7 @@
 #include "agent/client/cursor.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "loader/batch_rows.h"
 
 #include <headrace/loader.h>
 
@@ -48,7 +49,7 @@ static struct hr__cursor *sit(const struct fake_queue *queue)
     struct hr_tensor_spec spec = spec_of(queue->sample_bytes);
     int files[4];
     fake_queue_files(queue, files);
-    if (hr__cursor_create(&cursor, &spec, files, &error))
+    if (hr__cursor_create(&cursor, &spec, 0, files, &error))
         fail_msg("%s", error.message);
     return cursor;
 }
@@ -497,11 +498,11 @@ static void test_wrong_boards(void **state)
     assert_non_null(queue);
     fake_queue_make(queue, 4096, 0, 8, 32);
     struct hr_tensor_spec spec = spec_of(4096);
-    uint64_t *const fields[] = {&queue->header->magic,         &queue->header->sample_bytes,
-                                &queue->header->chunk_samples, &queue->header->chunk_bytes,
-                                &queue->header->places,        &queue->header->places_offset,
-                                &queue->header->data_bytes,    &queue->header->samples_offset,
-                                &queue->header->header_bytes,  &queue->control->magic};
+    uint64_t *const fields[] = {
+        &queue->header->magic,        &queue->header->sample_bytes,   &queue->header->chunk_samples,
+        &queue->header->chunk_bytes,  &queue->header->places,         &queue->header->places_offset,
+        &queue->header->data_bytes,   &queue->header->samples_offset, &queue->header->header_bytes,
+        &queue->header->record_bytes, &queue->header->records_offset, &queue->control->magic};
     static const uint64_t values[] = {0, 3, UINT64_MAX, UINT64_MAX / 2, UINT64_C(1) << 40};
     for (size_t f = 0; f < sizeof fields / sizeof *fields; f++)
         for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
@@ -510,12 +511,14 @@ static void test_wrong_boards(void **state)
             int files[4];
             *fields[f] = values[v];
             fake_queue_files(queue, files);
-            int r = hr__cursor_create(&cursor, &spec, files, &error);
+            int r = hr__cursor_create(&cursor, &spec, 0, files, &error);
             /* three places, a larger file, tables elsewhere: all valid */
             int is_allowed = (fields[f] == &queue->header->places && v == 1) ||
                              (fields[f] == &queue->header->data_bytes && v == 4) ||
                              (fields[f] == &queue->header->places_offset && !v) ||
-                             (fields[f] == &queue->header->samples_offset && !v);
+                             (fields[f] == &queue->header->samples_offset && !v) ||
+                             (fields[f] == &queue->header->record_bytes && !v) ||
+                             (fields[f] == &queue->header->records_offset && !v);
             if (r != (is_allowed ? 0 : -EPROTO))
                 fail_msg("field %zu, value %zu: %d", f, v, r);
             hr__cursor_unref(&cursor);
@@ -536,6 +539,52 @@ static void test_wrong_boards(void **state)
     free(queue);
 }
 
+/* The rows of samples are copied; more than a sample can have are refused. Here the header's
+ * entries of samples stand for records: their label is the number of rows. */
+static void test_rows(void **state)
+{
+    static const uint64_t offsets[2] = {0, 2};
+    static const int64_t values[2] = {7, 8};
+    const struct hr_column column = {.name = "class", .dtype = HR_INT64};
+    const struct hr__row_source from = {&column, 1, offsets, (const void *const[]){values}};
+    struct fake_queue *queue = malloc(sizeof *queue);
+    struct hr__cursor *cursor = NULL;
+    struct hr__row_table *table;
+    struct hr__batch_rows *rows;
+    struct hr_error error;
+    int files[4];
+    assert_non_null(queue);
+    fake_queue_make(queue, 4096, 0, 8, 32);
+    queue->header->record_bytes = sizeof *queue->samples;
+    queue->header->records_offset = queue->header->samples_offset;
+    assert_int_equal(hr__row_table_create(&table, 1, &from, NULL), 0);
+    assert_int_equal(table->layout.bytes, queue->header->record_bytes);
+    assert_int_equal(hr__batch_rows_create(&rows, table, 3, NULL), 0);
+    struct hr_tensor_spec spec = spec_of(4096);
+    fake_queue_files(queue, files);
+    assert_int_equal(hr__cursor_create(&cursor, &spec, 32, files, &error), -EPROTO);
+    fake_queue_files(queue, files);
+    assert_int_equal(hr__cursor_create(&cursor, &spec, 24, files, &error), 0);
+    for (int i = 0; i < 3; i++)
+        queue->samples[i] =
+            (struct hr__header_sample){.label = 2 - i, .index = 10 * i, .instead = 5};
+    assert_int_equal(hr__cursor_rows(cursor, 0, 3, rows, 0, &error), 0);
+    hr__batch_rows_gather(rows, 3);
+    assert_int_equal(rows->offsets[3], 3);
+    assert_memory_equal(rows->values[0], ((const int64_t[]){0, 5, 10}), 3 * sizeof(int64_t));
+    queue->samples[1].label = 3;
+    assert_int_equal(hr__cursor_rows(cursor, 0, 3, rows, 0, &error), -EPROTO);
+    queue->samples[1].label = -1;
+    assert_int_equal(hr__cursor_rows(cursor, 0, 3, rows, 0, &error), -EPROTO);
+    atomic_store(&queue->control->floor, 8);
+    assert_int_equal(hr__cursor_rows(cursor, 0, 3, rows, 0, &error), -ESTALE);
+    hr__batch_rows_destroy(&rows);
+    hr__row_table_unref(&table);
+    hr__cursor_unref(&cursor);
+    fake_queue_remove(queue);
+    free(queue);
+}
+
 /* Failed allocations lose and leak nothing. */
 static void test_out_of_memory(void **state)
 {
@@ -549,7 +598,7 @@ static void test_out_of_memory(void **state)
     int files[4];
     fake_queue_files(queue, files);
     hr__alloc_fail_at(1, 0);
-    assert_int_equal(hr__cursor_create(&cursor, &spec, files, &error), -ENOMEM);
+    assert_int_equal(hr__cursor_create(&cursor, &spec, 0, files, &error), -ENOMEM);
     assert_null(cursor);
     assert_int_equal(fcntl(files[1], F_GETFD), -1);
     cursor = sit(queue);
@@ -597,6 +646,7 @@ int main(void)
         cmocka_unit_test(test_expelled),      cmocka_unit_test(test_threads),
         cmocka_unit_test(test_fork),          cmocka_unit_test(test_wrong_boards),
         cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_waiting_rings),
+        cmocka_unit_test(test_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

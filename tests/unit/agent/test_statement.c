@@ -35,7 +35,8 @@ static struct hr_dataset *read_text(const char *text)
     struct hr_error error = {0};
     struct hr_dataset *dataset;
     struct hr_recipe *recipe;
-    if (hr__statement_read(text, strlen(text), &dataset, &recipe, &error))
+    if (hr__statement_read(&(struct hr__statement_sent){.text = text, .length = strlen(text)},
+                           &dataset, &recipe, &error))
         fail_msg("%s", error.message);
     hr_recipe_unref(&recipe);
     return dataset;
@@ -271,7 +272,8 @@ static void read_refused(const char *text, int code, const char *words)
     struct hr_error error = {0};
     struct hr_dataset *dataset = (struct hr_dataset *)1;
     struct hr_recipe *recipe = (struct hr_recipe *)1;
-    int r = hr__statement_read(text, strlen(text), &dataset, &recipe, &error);
+    int r = hr__statement_read(&(struct hr__statement_sent){.text = text, .length = strlen(text)},
+                               &dataset, &recipe, &error);
     if (r != code || error.code != code || !strstr(error.message, words))
         fail_msg("%d, %d \"%s\", not %d \"%s\"", r, error.code, error.message, code, words);
     assert_null(dataset);
@@ -689,7 +691,8 @@ static struct hr_recipe *there_and_back(struct hr_recipe *recipe)
     struct hr_recipe *again;
     opened(hr_dataset_from_paths(&dataset, &path, NULL, 1, NULL));
     char *text = write_text(dataset, recipe);
-    if (hr__statement_read(text, strlen(text), &same, &again, &error))
+    if (hr__statement_read(&(struct hr__statement_sent){.text = text, .length = strlen(text)},
+                           &same, &again, &error))
         fail_msg("%s: %s", error.message, text);
     char *second = write_text(same, again);
     assert_string_equal(second, text);
@@ -1043,7 +1046,9 @@ static void test_out_of_memory(void **state)
     dataset = NULL;
     for (uint64_t n = 1; !dataset; n++) {
         hr__alloc_fail_at(n, 0);
-        int r = hr__statement_read(text, strlen(text), &dataset, &again, NULL);
+        int r =
+            hr__statement_read(&(struct hr__statement_sent){.text = text, .length = strlen(text)},
+                               &dataset, &again, NULL);
         hr__alloc_fail_at(0, 0);
         assert_int_equal(r, dataset ? 0 : -ENOMEM);
         assert_int_equal(again != NULL, dataset != NULL);
