@@ -15,8 +15,9 @@ struct pack_command {
     int form; /* enum hr_form; HR_FORMS: auto */
     int jobs, restart, force, on_error, trust, verify, info, json, no_progress, verbose;
     double max_growth;
-    const char *label, *image; /* NULL: not given */
-    const char *paths[2];      /* SRC DST, or PACK */
+    int keypoints;
+    const char *label, *image, *coco; /* NULL: not given */
+    const char *paths[2];             /* SRC DST, or PACK */
 };
 
 static int parse(struct pack_command *c, int argc, char **argv)
@@ -54,6 +55,13 @@ static int parse(struct pack_command *c, int argc, char **argv)
          .text = &c->image,
          .value = "COLUMN",
          .help = "of Parquet tables: the column of images"},
+        {.name = "coco",
+         .kind = CLI_TEXT,
+         .text = &c->coco,
+         .value = "FILE",
+         .help =
+             "COCO annotations of the images in the folder SRC:\nthe pack keeps boxes and labels"},
+        {.name = "keypoints", .target = &c->keypoints, .help = "with --coco: keep key points, too"},
         {.name = "on-error",
          .kind = CLI_CHOICE,
          .target = &c->on_error,
@@ -99,6 +107,10 @@ static int parse(struct pack_command *c, int argc, char **argv)
     else if ((c->verify || c->info) && c->paths[1])
         cli_complain("pack", "--%s takes one pack; %s is one argument too many",
                      c->verify ? "verify" : "info", c->paths[1]);
+    else if (c->coco && (c->label || c->image))
+        cli_complain("pack", "--coco is for a folder of images, --label and --image are not");
+    else if (c->keypoints && !c->coco)
+        cli_complain("pack", "--keypoints needs --coco");
     else if (!c->verify && !c->info && !c->paths[1])
         cli_complain("pack", "DST is missing; usage: headrace pack SRC DST.hrpack");
     else
@@ -106,10 +118,23 @@ static int parse(struct pack_command *c, int argc, char **argv)
     return CLI_USAGE;
 }
 
+static int open_coco(const struct pack_command *c, struct cli_progress *progress,
+                     struct hr_dataset **dataset, struct hr_error *error)
+{
+    struct hr_coco_options options;
+    hr_coco_options_default(&options);
+    options.keypoints = c->keypoints;
+    options.progress = cli_progress_call;
+    options.progress_arg = progress;
+    return hr_dataset_open_coco(dataset, c->paths[0], c->coco, &options, error);
+}
+
 static int open_source(const struct pack_command *c, struct cli_progress *progress,
                        struct hr_dataset **dataset, struct hr_error *error)
 {
     struct hr_dataset_options options;
+    if (c->coco)
+        return open_coco(c, progress, dataset, error);
     hr_dataset_options_default(&options);
     options.allow_empty_classes = 1; /* a class without images is a class */
     options.label = c->label;

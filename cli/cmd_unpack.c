@@ -93,6 +93,9 @@ static void print_text(const struct unpack_command *c, const struct pack_report 
            report->result.samples == 1 ? "image file" : "image files",
            text_bytes(b, report->result.pack_bytes));
     free(directory);
+    if (report->result.rows_bytes)
+        printf("  The pack's rows (boxes, labels and the like) are not written: open the pack for "
+               "them.\n");
     if (report->bad.count) {
         printf("\n%s left out, damaged in the pack:\n", text_count(a, report->bad.count));
         summary_bads_print(&report->bad, report->bad.count);

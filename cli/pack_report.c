@@ -66,6 +66,8 @@ void pack_report_print(const struct pack_report *report)
                text_bytes(c, r->source_bytes));
     printf("\n");
     print_forms(r);
+    if (r->rows_bytes)
+        printf("  %-14s %12s %12s\n", "rows", "", text_bytes(b, r->rows_bytes));
     if (report->seconds > 0)
         printf("  %.1f s, %.0f images/s, %.1f MB/s of image files\n", report->seconds,
                (double)(r->samples - r->continued) / report->seconds,
@@ -110,11 +112,12 @@ json_t *pack_report_json(const struct pack_report *report)
     const struct hr_pack_result *r = &report->result;
     char *path = text_escape(report->path);
     json_t *root = json_pack(
-        "{s:i, s:s, s:s, s:I, s:I, s:I, s:f, s:I, s:f, s:o, s:o, s:o, s:o, s:o, s:b}", "layout", 1,
-        "verb", report->verb, "path", path ? path : "?", "samples", (json_int_t)r->samples,
-        "source_bytes", (json_int_t)r->source_bytes, "bytes", (json_int_t)r->pack_bytes, "growth",
-        ratio(r->pack_bytes, r->source_bytes), "continued", (json_int_t)r->continued, "seconds",
-        report->seconds, "forms", json_forms(r), "encoded", json_kept(r), "kept",
+        "{s:i, s:s, s:s, s:I, s:I, s:I, s:f, s:I, s:f, s:I, s:o, s:o, s:o, s:o, s:o, s:b}",
+        "layout", 1, "verb", report->verb, "path", path ? path : "?", "samples",
+        (json_int_t)r->samples, "source_bytes", (json_int_t)r->source_bytes, "bytes",
+        (json_int_t)r->pack_bytes, "growth", ratio(r->pack_bytes, r->source_bytes), "continued",
+        (json_int_t)r->continued, "seconds", report->seconds, "rows_bytes",
+        (json_int_t)r->rows_bytes, "forms", json_forms(r), "encoded", json_kept(r), "kept",
         summary_bads_json(&report->kept), "rewritten", summary_bads_json(&report->rewritten), "bad",
         summary_bads_json(&report->bad), "ok", !report->bad.count);
     free(path);

@@ -96,6 +96,7 @@ struct hr_pack_result {
     uint64_t continued;  /* samples that an earlier, unfinished run had written */
     uint64_t bad;        /* on_error = skip: samples stored unchanged, or left out */
     struct hr_pack_form forms[HR_FORMS]; /* by enum hr_form */
+    uint64_t rows_bytes; /* of the rows that the pack has (headrace/rows.h); 0: none */
 };
 
 /*

@@ -45,6 +45,7 @@ class _PackInfo(TypedDict):
     bytes: int
     continued: int
     bad_count: int
+    rows_bytes: int
     samples_of_form: list[int]
     bytes_of_form: list[int]
     samples_kept: list[int]

@@ -100,6 +100,7 @@ class _ImageDataset:
     _dataset: _core.Dataset
     transform: Any
     target_transform: Any = None
+    _rows_are_given = True  # False: opening the dataset again finds its rows
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -217,6 +218,7 @@ class _ImageDataset:
         out.__dict__.update(self.__dict__)
         out.__dict__.pop("_local", None)
         out._dataset = _rows.with_rows(self._dataset, rows)
+        out._rows_are_given = True
         return out
 
     def verify(self, threads: int = 0) -> list[BadSample]:
@@ -231,7 +233,7 @@ class _ImageDataset:
         state = self.__dict__.copy()
         state.pop("_dataset", None)
         state.pop("_local", None)
-        table = _rows.table_of(self._dataset)
+        table = _rows.table_of(self._dataset) if self._rows_are_given else None
         return state if table is None else {**state, "_table": table}
 
     def _adopt(self, dataset: _core.Dataset) -> None:
@@ -246,6 +248,7 @@ class _Opened(_ImageDataset):
     classes: list[str]
     class_to_idx: dict[str, int]
     _has = "changed"  # verb for the error if unpickling finds a different dataset
+    _rows_are_given = False
 
     def _opened(self) -> _core.Dataset:
         raise NotImplementedError

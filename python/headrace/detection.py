@@ -49,11 +49,6 @@ class _Detection(_Opened):
             )
         self.transform = _checked_transform(transform if transforms is None else transforms)
 
-    def __getstate__(self) -> dict[str, Any]:
-        # without the rows, which the files are read for again
-        state = {k: v for k, v in self.__dict__.items() if k not in ("_dataset", "_local")}
-        return {**state, "_count": len(self)}
-
     def _named(self, classes: Sequence[str]) -> None:
         self.classes = list(classes)
         self.class_to_idx = {name: i for i, name in enumerate(self.classes) if name}

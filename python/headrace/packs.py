@@ -62,9 +62,12 @@ def pack(
         progress: called with (samples done, all samples) about ten times a second. If
             it raises, the call ends and keeps what is done.
 
+    Rows of the dataset (boxes, labels and the like) are kept in the pack, and
+    :class:`headrace.Pack` has them again.
+
     Returns:
         ``samples``, ``source_bytes``, ``bytes``, ``continued`` (samples done by an
-        earlier run); ``forms``: form name to ``{"samples", "bytes"}``; ``encoded``:
+        earlier run), ``rows_bytes`` (of the rows in the pack); ``forms``: form name to ``{"samples", "bytes"}``; ``encoded``:
         reason why samples stay encoded to their number; ``rewritten``: the paths of
         progressive files that are baseline ones in the pack (form ``indexed``); ``bad``:
         a list of :class:`BadSample`.
@@ -123,6 +126,7 @@ def unpack(
     pixels. Planes become PNG files, with
     ``.png`` appended to their names. If the files are not in directories of their
     classes, as those of a list or of Parquet tables, ``list.txt`` lists paths and labels.
+    Rows (boxes and the like) are not written: ``Pack(path)`` has them.
 
     Args:
         path: of the pack.
@@ -134,7 +138,8 @@ def unpack(
         progress: as of :func:`pack`.
 
     Returns:
-        ``samples``, ``bytes`` (of the files), ``forms`` and ``bad`` as :func:`pack`.
+        ``samples``, ``bytes`` (of the files), ``rows_bytes`` (of rows that are in the pack
+        and were not written), ``forms`` and ``bad`` as :func:`pack`.
 
     Raises:
         FileExistsError: a file exists.
@@ -167,7 +172,8 @@ def _dataset_of(source: _ImageDataset | _Path) -> _core.Dataset:
 
 
 def _readable(result: Any) -> dict[str, Any]:
-    readable = {name: result[name] for name in ("samples", "source_bytes", "bytes", "continued")}
+    names = ("samples", "source_bytes", "bytes", "continued", "rows_bytes")
+    readable = {name: result[name] for name in names}
     readable["forms"] = {
         form: {"samples": result["samples_of_form"][i], "bytes": result["bytes_of_form"][i]}
         for i, form in enumerate(_core.forms)

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/memory.h"
+#include "dataset/row_block.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -113,11 +114,13 @@ static int open_partial(struct hr__pack_file *f, struct hr_error *error)
     }
 }
 
-/* Writes the front of the file: first the catalog from memory, then the superblock. Without a
+/* Writes the front of the file: first catalog and rows from memory, then the superblock. Without a
  * superblock the file counts as empty, whatever else is in it. */
 static int write_front(struct hr__pack_file *f, struct hr_error *error)
 {
     int r = write_at(f, f->catalog->header, f->super.catalog_bytes, f->super.catalog_offset);
+    if (!r)
+        r = write_at(f, f->rows, f->super.rows_bytes, hr__pack_rows_offset(&f->super));
     if (!r)
         r = write_at(f, &f->super, sizeof f->super, 0);
     return r ? fail_write(f, f->safe, r, error) : 0;
@@ -217,7 +220,8 @@ static int check_same(const struct hr__pack_file *f, const struct hr__pack_super
         return hr__fail(
             error, -ESTALE, "%s was begun for the form %s; ask for that one again, or restart it",
             f->partial, theirs->form < 0 ? "auto" : hr_form_name((enum hr_form)theirs->form));
-    if (theirs->digest != f->super.digest || theirs->catalog_bytes != f->super.catalog_bytes)
+    if (theirs->digest != f->super.digest || theirs->catalog_bytes != f->super.catalog_bytes ||
+        theirs->rows_bytes != f->super.rows_bytes)
         return hr__fail(error, -ESTALE,
                         "%s was begun for another dataset, or with other options; restart it, or "
                         "ask for the same again",
@@ -293,7 +297,7 @@ static int refuse_existing(const struct hr__pack_file *f, struct hr_error *error
                     "there is something at %s; give another path, or ask to overwrite it", f->path);
 }
 
-/* Makes the catalog that the file will have, and its first superblock. */
+/* Makes the catalog and rows that the file will have, and its first superblock. */
 static int describe(struct hr__pack_file *f, struct hr_dataset *dataset, int form, uint64_t digest,
                     struct hr_error *error)
 {
@@ -303,8 +307,16 @@ static int describe(struct hr__pack_file *f, struct hr_dataset *dataset, int for
     /* a sample's time is set when its bytes are */
     for (uint64_t i = 0; i < f->catalog->header->samples; i++)
         f->catalog->mtimes_ns[i] = HR_SIZE_UNKNOWN;
-    uint64_t parts[2] = {digest, hr__catalog_checksum(f->catalog->header)};
-    hr__pack_begin(&f->super, f->catalog->header->bytes, form, XXH3_64bits(parts, sizeof parts));
+    uint64_t parts[3] = {digest, hr__catalog_checksum(f->catalog->header)}, rows_bytes = 0;
+    size_t count = 2;
+    if (dataset->rows) {
+        r = hr__row_block_make(&f->rows, &rows_bytes, dataset, error);
+        if (r)
+            return r;
+        parts[count++] = XXH3_64bits(f->rows, rows_bytes);
+    }
+    hr__pack_begin(&f->super, f->catalog->header->bytes, rows_bytes, form,
+                   XXH3_64bits(parts, count * sizeof *parts));
     return 0;
 }
 
@@ -491,6 +503,7 @@ void hr__pack_file_close(struct hr__pack_file **file)
     if (f->fd >= 0)
         close(f->fd);
     hr__catalog_destroy(&f->catalog);
+    hr__free(f->rows);
     hr__free(f->path);
     hr__free(f->partial);
     hr__free(f->directory);

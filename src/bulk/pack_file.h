@@ -24,6 +24,7 @@ struct hr__pack_file {
     struct hr__pack_superblock super;
     struct hr__catalog *catalog; /* the finished pack's catalog; entries before `done` are filled
                                     in */
+    void *rows;                  /* the block of rows, super.rows_bytes; NULL: none */
     uint64_t done;               /* number of samples appended */
     uint64_t safe;               /* number of samples committed */
     uint64_t continued;          /* number of samples found when it was opened */

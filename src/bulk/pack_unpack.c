@@ -19,6 +19,7 @@
 #include "dataset/dataset.h"
 #include "dataset/names.h"
 #include "dataset/progress.h"
+#include "dataset/row_table.h"
 #include "loader/sample.h"
 
 #include <headrace/pack.h>
@@ -432,6 +433,7 @@ int hr_pack_unpack(const char *path, const char *directory, const struct hr_pack
         u.root_fd = open_root(directory, error);
         r = u.root_fd < 0 ? u.root_fd : run(&u, error);
     }
+    u.result.rows_bytes = !r && u.dataset->rows ? hr__row_table_bytes(u.dataset->rows) : 0;
     if (!r && result)
         hr__versioned_give(result, &u.result, sizeof u.result);
     if (u.root_fd >= 0)

@@ -24,6 +24,7 @@ int hr_pack_inspect(const char *path, struct hr_pack_result *result, struct hr_e
     if (!r) {
         hr__pack_count(catalog, catalog->header->samples, &now);
         now.pack_bytes = super.bytes;
+        now.rows_bytes = super.rows_bytes;
         hr__versioned_give(result, &now, sizeof now);
     }
     hr__catalog_destroy(&catalog);

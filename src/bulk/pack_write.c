@@ -17,8 +17,6 @@
 #include "dataset/dataset.h"
 #include "dataset/progress.h"
 
-#include <headrace/rows.h>
-
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -351,6 +349,7 @@ static int write_pack(struct packing *p, struct hr_pack_result *result)
     struct hr_pack_result now = {0};
     hr__pack_count(p->file->catalog, p->count, &now);
     now.pack_bytes = p->file->super.bytes;
+    now.rows_bytes = p->file->super.rows_bytes;
     now.continued = p->file->continued;
     hr__versioned_give(result, &now, sizeof now);
     return 0;
@@ -375,11 +374,6 @@ int hr_pack_write(struct hr_dataset *dataset, const char *path,
     if (!r && dataset->produced)
         r = hr__fail(error, -ENOTSUP, "the samples of %s come from producers, and are no images",
                      hr_dataset_root(dataset));
-    if (!r && hr_dataset_column_count(dataset))
-        r = hr__fail(error, -ENOTSUP,
-                     "a pack holds images and labels, and the dataset has rows: pack it without "
-                     "them, and give them to the pack (hr_dataset_with_rows, in Python "
-                     "Pack(...).with_rows)");
     if (!r)
         r = hr__pack_file_open(&p.file, dataset, path, &taken, hr__pack_options_digest(&taken),
                                error);

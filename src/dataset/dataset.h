@@ -2,8 +2,8 @@
  * Internal interface of datasets: what the loader needs to open them and fill in sizes.
  *
  * A dataset owns a catalog, or is a subset: a reference to a dataset with a catalog, and indices
- * into it (subsets of subsets are flattened). A dataset with rows is a subset, too. After creation
- * only the sizes and times in the catalog change.
+ * into it (subsets of subsets are flattened). A dataset with rows is a subset, too, or a pack that
+ * keeps them. After creation only the sizes and times in the catalog change.
  */
 #ifndef HR_DATASET_DATASET_H
 #define HR_DATASET_DATASET_H

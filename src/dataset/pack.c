@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "dataset/dataset.h"
 #include "dataset/describe.h"
+#include "dataset/row_block.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -79,18 +80,25 @@ int hr__pack_catalog(struct hr__catalog **out, const struct hr_dataset *dataset,
     return 0;
 }
 
-void hr__pack_begin(struct hr__pack_superblock *super, uint64_t catalog_bytes, int form,
-                    uint64_t digest)
+uint64_t hr__pack_rows_offset(const struct hr__pack_superblock *super)
 {
+    return align_up(super->catalog_offset + super->catalog_bytes);
+}
+
+void hr__pack_begin(struct hr__pack_superblock *super, uint64_t catalog_bytes, uint64_t rows_bytes,
+                    int form, uint64_t digest)
+{
+    int has_index = form == HR_FORM_INDEXED || form == HR_FORM_AUTO;
     memset(super, 0, sizeof *super);
     memcpy(super->magic, HR__PACK_MAGIC, sizeof super->magic);
-    super->version = form == HR_FORM_INDEXED || form == HR_FORM_AUTO ? HR__PACK_VERSION : 1;
+    super->version = rows_bytes ? 3 : has_index ? 2 : 1;
     super->byte_order = BYTE_ORDER_MARK;
     super->state = HR__PACK_WRITING;
     super->form = form;
     super->catalog_offset = HR__PACK_SUPERBLOCK_BYTES;
     super->catalog_bytes = catalog_bytes;
-    super->items_offset = align_up(HR__PACK_SUPERBLOCK_BYTES + catalog_bytes);
+    super->rows_bytes = rows_bytes;
+    super->items_offset = align_up(hr__pack_rows_offset(super) + rows_bytes);
     super->digest = digest;
     hr__pack_seal(super);
 }
@@ -130,9 +138,13 @@ int hr__pack_check(const struct hr__pack_superblock *s, const char *path, struct
         return damaged(path, "its superblock is damaged", error);
     if ((s->state != HR__PACK_WRITING && s->state != HR__PACK_COMPLETE) || s->form < -1 ||
         s->form >= HR_FORMS || s->catalog_offset != HR__PACK_SUPERBLOCK_BYTES ||
-        s->catalog_bytes > INT64_MAX / 2 ||
-        s->items_offset != align_up(s->catalog_offset + s->catalog_bytes) || s->bytes > INT64_MAX ||
-        (s->state == HR__PACK_COMPLETE && s->bytes < s->catalog_offset + s->catalog_bytes))
+        s->catalog_bytes > INT64_MAX / 2 || s->rows_bytes > HR__ROW_BLOCK_BYTES_MAX ||
+        (s->rows_bytes && s->version < 3) ||
+        s->items_offset != align_up(hr__pack_rows_offset(s) + s->rows_bytes) ||
+        s->bytes > INT64_MAX ||
+        (s->state == HR__PACK_COMPLETE &&
+         s->bytes < (s->rows_bytes ? hr__pack_rows_offset(s) + s->rows_bytes
+                                   : s->catalog_offset + s->catalog_bytes)))
         return damaged(path, "its superblock says what cannot be", error);
     return 0;
 }
@@ -234,25 +246,49 @@ int hr__pack_cannot_open(const char *path, int code, struct hr_error *error)
     return hr__fail(error, code, "cannot open %s: %s", path, hr__errno_text(code));
 }
 
+/* Reads the rows of a pack whose superblock was checked. */
+static int read_rows(struct hr_dataset *dataset, const struct hr__pack_superblock *s, int fd,
+                     const char *path, struct hr_error *error)
+{
+    struct hr_error why;
+    void *block = hr__alloc(HR__TAG_DATASET, s->rows_bytes, 1);
+    if (!block)
+        return hr__fail(error, -ENOMEM, "out of memory for the rows of %s, %" PRIu64 " MiB", path,
+                        s->rows_bytes >> 20);
+    int r = hr__read_exactly(fd, block, s->rows_bytes, hr__pack_rows_offset(s));
+    if (r)
+        cannot_read(path, r, error);
+    else if ((r = hr__row_block_read(&dataset->rows, block, s->rows_bytes, dataset->count, &why)))
+        r = r == -EBADMSG ? damaged(path, why.message, error)
+                          : hr__fail(error, r, "%s: %s", path, why.message);
+    hr__free(block);
+    return r;
+}
+
 int hr__pack_dataset(struct hr_dataset **out, const char *path, struct hr_error *error)
 {
     struct hr__catalog *catalog = NULL;
+    struct hr__pack_superblock super;
     *out = NULL;
     /* O_NONBLOCK: do not wait if a FIFO has replaced the file */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
         return hr__pack_cannot_open(path, -errno, error);
-    int r = hr__pack_open_file(&catalog, NULL, fd, path, error);
+    int r = hr__pack_open_file(&catalog, &super, fd, path, error);
     if (!r && fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK))
         r = hr__pack_cannot_open(path, -errno, error);
     if (!r)
         r = hr__dataset_create(out, catalog, path, "", error);
-    if (!r && (r = hr__dataset_set_source(*out, HR__SOURCE_PACK, path, NULL, error))) {
-        hr_dataset_unref(out);
-        catalog = NULL;
+    if (!r) {
+        catalog = NULL; /* the dataset's */
+        r = hr__dataset_set_source(*out, HR__SOURCE_PACK, path, NULL, error);
+        if (!r && super.rows_bytes)
+            r = read_rows(*out, &super, fd, path, error);
     }
     if (r) {
         hr__catalog_destroy(&catalog);
+        if (*out)
+            hr_dataset_unref(out);
         close(fd);
         return r;
     }

@@ -1,7 +1,10 @@
 /*
  * The pack file format, and opening a pack.
  *
- *   superblock (4,096 bytes) | catalog block | items, each at a multiple of 64
+ *   superblock (4,096 bytes) | catalog block | block of rows | items
+ *
+ * The block of rows (row_block.h) is there if the dataset has rows; it and each item begin at a
+ * multiple of 64.
  *
  * Everything is in native byte order (recorded); bytes between the parts are zero. The catalog
  * block has the format of catalog.h, with ranges and labels, one directory "" and one container ""
@@ -23,8 +26,9 @@
 
 #include <headrace/form.h>
 
-#define HR__PACK_MAGIC            "\x89HRPACK\n" /* 8 bytes without the final zero */
-#define HR__PACK_VERSION          2u /* 2: items may be indexed; otherwise 1 is written */
+#define HR__PACK_MAGIC "\x89HRPACK\n" /* 8 bytes without the final zero */
+/* 2: items may be indexed; 3: there may be rows. The lowest that suffices is written. */
+#define HR__PACK_VERSION          3u
 #define HR__PACK_SUPERBLOCK_BYTES 4096
 #define HR__PACK_ITEM_ALIGNMENT   64
 
@@ -40,13 +44,17 @@ struct hr__pack_superblock {
     int32_t form;            /* the form requested of the writer: enum hr_form, or -1: auto */
     uint64_t catalog_offset; /* HR__PACK_SUPERBLOCK_BYTES */
     uint64_t catalog_bytes;  /* size of the catalog block */
-    uint64_t items_offset;   /* earliest position of items: after the catalog, a multiple of
-                              * HR__PACK_ITEM_ALIGNMENT */
+    uint64_t items_offset;   /* earliest position of items: after the catalog and the rows, a
+                              * multiple of HR__PACK_ITEM_ALIGNMENT */
     uint64_t bytes;          /* size of the whole file; 0 while it is being written */
     uint64_t digest;         /* the writer's digest of the source and the options, so that no other
                               * dataset continues this file */
-    uint8_t reserved[HR__PACK_SUPERBLOCK_BYTES - 72]; /* 0 */
+    uint64_t rows_bytes;     /* size of the block of rows; 0: there is none */
+    uint8_t reserved[HR__PACK_SUPERBLOCK_BYTES - 80]; /* 0 */
 };
+
+/* Returns where the block of rows is, if there is one. */
+uint64_t hr__pack_rows_offset(const struct hr__pack_superblock *super);
 
 /*
  * Creates an unfinished catalog for a pack of `dataset`. Names, labels, classes and times are the
@@ -56,9 +64,9 @@ struct hr__pack_superblock {
 int hr__pack_catalog(struct hr__catalog **out, const struct hr_dataset *dataset,
                      struct hr_error *error);
 
-/* Initialises and seals a superblock in state `writing`, for a catalog block of that size. */
-void hr__pack_begin(struct hr__pack_superblock *super, uint64_t catalog_bytes, int form,
-                    uint64_t digest);
+/* Initialises and seals a superblock in state `writing`, for blocks of these sizes. */
+void hr__pack_begin(struct hr__pack_superblock *super, uint64_t catalog_bytes, uint64_t rows_bytes,
+                    int form, uint64_t digest);
 
 /* Updates the checksum after a change. */
 void hr__pack_seal(struct hr__pack_superblock *super);
@@ -83,8 +91,8 @@ int hr__pack_recognise(const void *bytes, size_t length);
 int hr__pack_open_file(struct hr__catalog **out, struct hr__pack_superblock *super, int fd,
                        const char *path, struct hr_error *error);
 
-/* Opens the complete pack at `path` as a dataset. On success *out holds one reference. Blocks.
- * Errors: as hr__pack_open_file, and those of open. */
+/* Opens the complete pack at `path` as a dataset, with its rows. On success *out holds one
+ * reference. Blocks. Errors: as hr__pack_open_file, and those of open. */
 int hr__pack_dataset(struct hr_dataset **out, const char *path, struct hr_error *error);
 
 /* Reports why `path` cannot be opened and, if PATH.partial exists instead, what to do about it.

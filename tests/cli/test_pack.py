@@ -187,6 +187,33 @@ class Pack(CliCase):
         self.assertEqual((status, err), (0, ""))
         self.assertEqual(json.loads(out)["forms"]["coefficients"]["samples"], 6)
 
+    def test_coco(self):
+        """Boxes of an annotation file are in the pack, and in no image file."""
+        self.make_photographs()
+        boxes = [
+            {"id": i, "image_id": 1, "category_id": 3, "bbox": [1, 2, 3 + i, 4]} for i in range(5)
+        ]
+        names = ["dog/0000.jpg", "cat/0001.jpg"]
+        images = [{"id": i, "file_name": name} for i, name in enumerate(names)]
+        whole = {"images": images, "annotations": boxes, "categories": [{"id": 3, "name": "cup"}]}
+        self.write("boxes.json", json.dumps(whole).encode())
+        report = self.pack("set", "boxes.hrpack", "--coco", "boxes.json")
+        self.assertEqual((report["samples"], report["ok"]), (2, True))
+        self.assertGreater(report["rows_bytes"], 5 * 16)
+        with_points = self.pack("set", "set.hrpack", "--coco", "boxes.json", "--keypoints")
+        self.assertEqual(with_points["samples"], 2)
+        status, out, err = self.run_it("pack", "--info", "boxes.hrpack")
+        self.assertEqual((status, err), (0, ""))
+        self.assertRegex(out, r"\n  rows +\d+")
+        status, out, err = self.run_it("unpack", "boxes.hrpack", "files")
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("rows (boxes, labels and the like) are not written", out)
+        whole["annotations"][2]["bbox"][2] = -1
+        self.write("boxes.json", json.dumps(whole).encode())
+        status, out, err = self.run_it("pack", "set", "wrong.hrpack", "--coco", "boxes.json")
+        self.assertEqual((status, out), (3, ""))
+        self.assertIn("annotation", err)
+
     def test_wrong_arguments(self):
         for args, message in (
             ([], "an argument is missing; usage: headrace pack SRC DST.hrpack [options]"),
@@ -194,6 +221,9 @@ class Pack(CliCase):
             (["a", "b", "c"], "one argument too many: c; see headrace pack --help"),
             (["--verify", "a", "b"], "--verify takes one pack; b is one argument too many"),
             (["--verify", "--info", "a"], "give either --verify or --info, not both"),
+            (["a", "b", "--keypoints"], "--keypoints needs --coco"),
+            (["a", "b", "--coco", "c", "--label", "d"],
+             "--coco is for a folder of images, --label and --image are not"),
             (["a", "b", "--form", "rgb"], "--form rgb: it must be one of coefficients|planes|indexed|encoded|auto"),
             (["a", "b", "--max-growth", "0.5"], "--max-growth 0.5: it must be a number, 1 or more"),
             (["a", "b", "--max-growth", "1x"], "--max-growth 1x: it must be a number, 1 or more"),

@@ -8,6 +8,8 @@
 #include "dataset/dataset.h"
 #include "dataset/pack.h"
 
+#include <headrace/rows.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,14 +34,37 @@ static void repair(char *bytes, size_t size, int what)
         h->containers = h->directories = 1;
     }
     if (what & 1) {
-        uint64_t catalog_bytes = h->bytes;
-        hr__pack_begin(s, catalog_bytes < size ? catalog_bytes : size - sizeof *s, 0, 0);
+        uint64_t catalog_bytes = h->bytes, rows_bytes = s->rows_bytes;
+        hr__pack_begin(s, catalog_bytes < size ? catalog_bytes : size - sizeof *s,
+                       rows_bytes < size ? rows_bytes : 0, 0, 0);
         s->state = HR__PACK_COMPLETE;
         s->bytes = size;
         hr__pack_seal(s);
     }
     if (what & 4 && h->bytes >= sizeof *h && h->bytes <= size - sizeof *s)
         h->checksum = hr__catalog_checksum(h);
+}
+
+/* Reads the rows of every sample. */
+static void use_rows(struct hr_dataset *d)
+{
+    struct hr_column column;
+    uint64_t sum = 0;
+    for (size_t c = 0; c < hr_dataset_column_count(d); c++) {
+        hr_dataset_column(d, c, &column);
+        size_t bytes = hr_dtype_bytes(column.dtype), count;
+        for (int i = 0; i < column.dims; i++)
+            bytes *= (size_t)column.shape[i];
+        for (size_t i = 0; i < hr_dataset_count(d); i++) {
+            const unsigned char *values = hr_dataset_rows(d, i, c, &count);
+            for (size_t b = 0; b < count * bytes; b++)
+                sum += values[b];
+            if (column.role != HR_COLUMN_SAMPLE && count > hr_dataset_most_rows(d))
+                abort();
+        }
+    }
+    if (sum == UINT64_MAX)
+        abort();
 }
 
 /* Checks that everything a sample refers to is in the file. */
@@ -58,8 +83,9 @@ static void use(struct hr_dataset *d, size_t size)
         hr_dataset_label(d, i);
     }
     for (size_t i = 0; i < hr_dataset_class_count(d); i++)
-        if (!*hr_dataset_class_name(d, i) || strchr(hr_dataset_class_name(d, i), '/'))
+        if (strlen(hr_dataset_class_name(d, i)) >= size)
             abort();
+    use_rows(d);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -41,7 +41,7 @@ static inline void pack_make(struct pack_image *p, struct hr_dataset *dataset,
     struct hr__pack_superblock super;
     size_t count = hr_dataset_count(dataset);
     assert_int_equal(hr__pack_catalog(&c, dataset, NULL), 0);
-    hr__pack_begin(&super, c->header->bytes, form, 0);
+    hr__pack_begin(&super, c->header->bytes, 0, form, 0);
     uint64_t at = super.items_offset;
     for (size_t i = 0; i < count; i++) {
         c->sizes[i] = (int64_t)lengths[i];

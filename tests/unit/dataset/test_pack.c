@@ -229,9 +229,14 @@ static void states_and_versions(void **state)
     pack_seal(&f->image);
     refused(f, -EBADMSG, "what cannot be");
     s->state = HR__PACK_COMPLETE;
-    s->version = 3;
+    s->version = 4;
     pack_seal(&f->image);
-    refused(f, -ENOTSUP, "version 3");
+    refused(f, -ENOTSUP, "version 4");
+    s->version = 2;
+    s->rows_bytes = 8; /* which are of version 3 */
+    pack_seal(&f->image);
+    refused(f, -EBADMSG, "what cannot be");
+    s->rows_bytes = 0;
     s->version = 1;
     s->byte_order = 0x04030201;
     pack_seal(&f->image);
