@@ -4,6 +4,7 @@
  */
 #include "recipe/affine.h"
 
+#include "recipe/rows_geometry.h"
 #include "recipe/warp.h"
 
 #include <math.h>
@@ -31,10 +32,26 @@ void hr__affine_matrix(double angle, const double translate[2], double scale, co
     matrix[5] = center[1] - matrix[3] * x - matrix[4] * y;
 }
 
-void hr__plan_affine_to(struct hr__prepare_plan *plan, const double matrix[6], int width,
-                        int height, enum hr_interpolation interpolation, const double *fill)
+static void move_rows(struct hr__prepare_plan *plan, const double matrix[6], int width, int height,
+                      int is_expanded)
 {
-    struct hr__step *step = hr__plan_filter(plan, &hr__filter_affine, width, height);
+    const struct hr__rows_map map = {.matrix = matrix,
+                                     .from_width = hr__plan_width(plan),
+                                     .from_height = hr__plan_height(plan),
+                                     .width = width,
+                                     .height = height,
+                                     .is_expanded = is_expanded};
+    hr__rows_affine(&plan->rows, &map);
+}
+
+void hr__plan_affine_rows(struct hr__prepare_plan *plan, const double matrix[6])
+{
+    move_rows(plan, matrix, hr__plan_width(plan), hr__plan_height(plan), 0);
+}
+
+static void set_filter(struct hr__step *step, const double matrix[6],
+                       enum hr_interpolation interpolation, const double *fill)
+{
     for (int i = 0; i < 6; i++)
         step->u.filter.value[i] = matrix[i];
     for (int c = 0; c < 3 && fill; c++)
@@ -43,16 +60,25 @@ void hr__plan_affine_to(struct hr__prepare_plan *plan, const double matrix[6], i
     step->u.filter.word[1] = fill != NULL;
 }
 
+void hr__plan_affine_to(struct hr__prepare_plan *plan, const double matrix[6], int width,
+                        int height, enum hr_interpolation interpolation, const double *fill)
+{
+    move_rows(plan, matrix, width, height, 1);
+    set_filter(hr__plan_filter(plan, &hr__filter_affine, width, height), matrix, interpolation,
+               fill);
+}
+
 void hr__plan_affine(struct hr__prepare_plan *plan, const double matrix[6],
                      enum hr_interpolation interpolation, const double *fill)
 {
     static const double identity[6] = {1, 0, 0, 0, 1, 0};
-    int same = 1;
+    int width = hr__plan_width(plan), height = hr__plan_height(plan), same = 1;
+    hr__plan_affine_rows(plan, matrix);
     for (int i = 0; i < 6; i++)
         same &= matrix[i] == identity[i];
     if (!same)
-        hr__plan_affine_to(plan, matrix, hr__plan_width(plan), hr__plan_height(plan), interpolation,
-                           fill);
+        set_filter(hr__plan_filter(plan, &hr__filter_affine, width, height), matrix, interpolation,
+                   fill);
 }
 
 /* The map of `step` from an input of width x height pixels. */

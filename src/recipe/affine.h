@@ -23,9 +23,12 @@ void hr__affine_matrix(double angle, const double translate[2], double scale, co
 void hr__plan_affine(struct hr__prepare_plan *plan, const double matrix[6],
                      enum hr_interpolation interpolation, const double *fill);
 
-/* The same, for a result of width x height pixels. */
+/* The same, for a result of width x height pixels, the smallest around the mapped image. */
 void hr__plan_affine_to(struct hr__prepare_plan *plan, const double matrix[6], int width,
                         int height, enum hr_interpolation interpolation, const double *fill);
+
+/* Moves boxes and points as hr__plan_affine does, and no pixels. */
+void hr__plan_affine_rows(struct hr__prepare_plan *plan, const double matrix[6]);
 
 extern const struct hr__filter hr__filter_affine;
 

@@ -5,6 +5,7 @@
 #include "recipe/perspective.h"
 
 #include "recipe/operation.h"
+#include "recipe/rows_geometry.h"
 #include "recipe/warp.h"
 
 #include <math.h>
@@ -80,8 +81,9 @@ static const struct hr__filter filter = {
 void hr__plan_perspective(struct hr__prepare_plan *plan, const double m[8],
                           enum hr_interpolation interpolation, const double *fill)
 {
-    struct hr__step *step =
-        hr__plan_filter(plan, &filter, hr__plan_width(plan), hr__plan_height(plan));
+    int width = hr__plan_width(plan), height = hr__plan_height(plan);
+    struct hr__step *step = hr__plan_filter(plan, &filter, width, height);
+    hr__rows_perspective(&plan->rows, m, width, height);
     for (int i = 0; i < 8; i++)
         step->u.filter.value[i] = m[i];
     for (int c = 0; c < 3 && fill; c++)
@@ -151,5 +153,4 @@ const struct hr__operation_class hr__class_random_perspective = {
     .defaults = defaults,
     .check = check,
     .draw = draw,
-    .rows = HR__ROWS_LOST,
 };

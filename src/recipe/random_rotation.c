@@ -47,6 +47,18 @@ static float rotated_side(const double m[3], int width, int height, int size)
     return high - low < 1 ? 1 : high - low;
 }
 
+/* Turns the image around. Boxes and points are rotated: flips put points elsewhere. */
+static void turn_around(struct hr__prepare_plan *plan)
+{
+    static const double matrix[6] = {-1, 0, 0, 0, -1, 0};
+    const struct hr__sample_rows *in = plan->rows.in;
+    hr__plan_affine_rows(plan, matrix);
+    plan->rows.in = NULL;
+    hr__plan_flip(plan, HR__STEP_FLIP_X);
+    hr__plan_flip(plan, HR__STEP_FLIP_Y);
+    plan->rows.in = in;
+}
+
 /* Angles that torchvision does without interpolation. Returns non-zero if it was one. */
 static int draw_quarters(const struct hr_operation *o, double angle, struct hr__prepare_plan *plan)
 {
@@ -54,14 +66,15 @@ static int draw_quarters(const struct hr_operation *o, double angle, struct hr__
     if (o->u.random_rotation.has_center)
         return 0;
     if (angle == 180) {
-        hr__plan_flip(plan, HR__STEP_FLIP_X);
-        hr__plan_flip(plan, HR__STEP_FLIP_Y);
+        turn_around(plan);
     } else if ((angle == 90 || angle == 270) && (o->u.random_rotation.expand || width == height)) {
         double sign = angle == 90 ? 1 : -1;
         const double matrix[6] = {0, -sign, 0, sign, 0, 0};
         hr__plan_affine_to(plan, matrix, height, width, HR_NEAREST, NULL);
+    } else if (angle == 0) {
+        hr__plan_affine(plan, (const double[6]){1, 0, 0, 0, 1, 0}, HR_NEAREST, NULL);
     } else {
-        return angle == 0;
+        return 0;
     }
     return 1;
 }
@@ -116,5 +129,4 @@ const struct hr__operation_class hr__class_random_rotation = {
     .defaults = defaults,
     .check = check,
     .draw = draw,
-    .rows = HR__ROWS_LOST,
 };
