@@ -23,6 +23,8 @@ A node is a byte for its kind, then
                 their sizes (8 each); a blob
     t           torch tensor: class and type text (1 + n each), dimensions (1), their
                 sizes (8 each); a blob
+    v           torchvision's boxes or key points: class text (1 + n), what they have beside
+                their elements as a dict's node, the elements as a tensor's node
     p           PIL image: mode (1 + n), width, height (4 each), palette mode (1 + n),
                 its length (2) and bytes, `info` as a node; a blob
     ( [ {       tuple, list, dict: count (4), the nodes; a dict's keys are nodes too
@@ -53,6 +55,11 @@ _NUMPY_TYPE = re.compile(r"[<>|=](?:[?biufcSU][0-9]{1,6}|[mM]8(?:\[[0-9]{0,9}[A-
 
 # Kinds of torchvision's tensors that have nothing beside their elements.
 _TV_TENSORS = ("Image", "Mask", "Video")
+# Those that have something, as far as this torchvision knows it.
+_TV_POINTS = {
+    "BoundingBoxes": ("format", "canvas_size", "clamping_mode"),
+    "KeyPoints": ("canvas_size",),
+}
 
 # Bytes of a pixel; of mode "1" eight pixels, each row by itself.
 _PIL_MODES = {"1": 1, "L": 1, "P": 1, "LA": 2, "La": 2, "PA": 2, "I;16": 2, "I;16B": 2, "I;16L": 2}
@@ -238,12 +245,25 @@ def _write_tensor(writer: _Writer, value: Any) -> None:
     plain = value.as_subclass(torch.Tensor) if name != "Tensor" else value
     if plain.is_conj() or plain.is_neg():
         plain = plain.resolve_conj().resolve_neg()
+    if name in _TV_POINTS:
+        _write_beside(writer, name, value)
+        name = "Tensor"
     writer.tree += b"t"
     writer.text(name)
     writer.text(str(plain.dtype).partition(".")[2])
     writer.sizes(plain.shape)
     flat = plain.contiguous().reshape(-1)
     writer.blobs.append(flat.view(torch.uint8).numpy() if flat.numel() else b"")
+
+
+def _write_beside(writer: _Writer, name: str, value: Any) -> None:
+    beside = {key: getattr(value, key) for key in _TV_POINTS[name] if hasattr(value, key)}
+    beside["canvas_size"] = tuple(int(side) for side in beside["canvas_size"])
+    if "format" in beside:
+        beside["format"] = beside["format"].name
+    writer.tree += b"v"
+    writer.text(name)
+    _write_dict(writer, beside)
 
 
 def _tensor_class(value: Any) -> str | None:
@@ -253,7 +273,8 @@ def _tensor_class(value: Any) -> str | None:
     cls = type(value)
     if cls is torch.Tensor:
         return "Tensor"
-    if cls.__module__.startswith("torchvision.tv_tensors") and cls.__name__ in _TV_TENSORS:
+    kept = cls.__name__ in _TV_TENSORS or cls.__name__ in _TV_POINTS
+    if kept and cls.__module__.startswith("torchvision.tv_tensors"):
         return str(cls.__name__)
     return None
 
@@ -465,6 +486,22 @@ def _read_tensor(reader: _Reader) -> Any:
     return tensor.as_subclass(getattr(tv_tensors, name))
 
 
+def _read_points(reader: _Reader) -> Any:
+    name = reader.text()
+    if name not in _TV_POINTS or reader.take(1) != b"{":
+        raise Damaged("a tensor's class is not known")
+    beside = _read_dict(reader)
+    if not set(beside) <= set(_TV_POINTS[name]) or reader.take(1) != b"t":
+        raise Damaged("boxes have what none have beside their elements")
+    tensor = _read_tensor(reader)
+    from torchvision import tv_tensors
+
+    try:
+        return getattr(tv_tensors, name)(tensor, **beside)
+    except (AttributeError, KeyError) as error:
+        raise Damaged(f"this torchvision does not know them: {error}") from error
+
+
 class _Memory:
     """Shows NumPy memory as writable, and keeps it alive."""
 
@@ -527,6 +564,7 @@ _READERS: dict[int, Callable[[_Reader], Any]] = {
     ord("a"): _read_array,
     ord("f"): lambda reader: _read_array(reader, fortran=True),
     ord("t"): _read_tensor,
+    ord("v"): _read_points,
     ord("p"): _read_image,
     ord("("): lambda reader: tuple(reader.children()),
     ord("["): lambda reader: reader.children(),

@@ -30,10 +30,11 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
-from . import _core
+from . import _core, _rows
 from ._first import FirstSample
 from ._torchvision import is_loader
 from ._values import Damaged, Unkept, decode, encode, type_name
+from .datasets import _ImageDataset
 
 __all__ = ["CachedDataset"]
 
@@ -123,6 +124,7 @@ class CachedDataset:
         self._copy = bool(copy)
         self._after: Callable[[Any], Any] | None = None
         if after == "transform":
+            _refuse_rows(dataset)
             dataset, self._after = _take_transform_off(dataset)
         elif after is not None:
             if not callable(after):
@@ -693,6 +695,17 @@ class _OnPair:
 
     def __call__(self, sample: Any) -> Any:
         return self._transforms(*sample)
+
+
+def _refuse_rows(dataset: Any) -> None:
+    """Refuses to apply a transform to images whose boxes it would have to move."""
+    moved = _rows.moves(dataset._dataset) if isinstance(dataset, _ImageDataset) else []
+    if moved:
+        raise ValueError(
+            f"after='transform' would change images alone, and the dataset's {', '.join(moved)} "
+            "have to move with the pixels: give the dataset to headrace.torch.DataLoader with "
+            "cache=, which keeps files and prepares both"
+        )
 
 
 def _take_transform_off(dataset: Any) -> tuple[Any, Callable[[Any], Any] | None]:

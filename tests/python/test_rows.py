@@ -311,6 +311,51 @@ def test_cached_dataset(dataset):
                 assert np.array_equal(target[name], value)
 
 
+def test_cached_dataset_with_boxes(pairs):
+    dataset = headrace.ImageList(pairs, FLIPPED, rows=map(rows_of, range(COUNT)))
+    cached = headrace.CachedDataset(dataset, "16MiB")
+    for _ in range(2):
+        for i in (4, 0, 9):
+            image, target = cached[i]
+            expected, truth = dataset[i]
+            assert np.array_equal(image, expected)
+            for name, value in truth.items():
+                assert np.array_equal(target[name], value)
+    assert cached.info()["hits"] >= 3
+    with pytest.raises(ValueError, match="boxes have to move with the pixels"):
+        headrace.CachedDataset(dataset, "16MiB", after="transform")
+
+
+class OwnTargets:
+    """A map-style dataset of one's own, with torchvision's boxes."""
+
+    def __len__(self):
+        return COUNT
+
+    def __getitem__(self, i):
+        from torchvision import tv_tensors
+
+        boxes = tv_tensors.BoundingBoxes(
+            rows_of(i)["boxes"], format="XYXY", canvas_size=(40 + i, 50)
+        )
+        return torch.full((3, 4, 4), i), {"boxes": boxes, "labels": torch.arange(i % 5)}
+
+
+def test_cached_targets_with_torchvisions_boxes(torchvision):
+    """Worker processes fill the cache; what comes from it is boxes again."""
+    with headrace.CachedDataset(OwnTargets(), "16MiB") as cached:
+        loader = torch.utils.data.DataLoader(
+            cached, 4, num_workers=2, collate_fn=lambda samples: tuple(zip(*samples))
+        )
+        for _ in range(2):
+            found = [target for _, targets in loader for target in targets]
+            for i, target in enumerate(found):
+                assert torch.equal(target["boxes"], torch.from_numpy(rows_of(i)["boxes"]))
+                assert target["boxes"].canvas_size == (40 + i, 50)
+                assert len(target["labels"]) == i % 5
+        assert cached.info()["hits"] >= COUNT
+
+
 def test_mixing_is_refused(dataset, v2):
     with pytest.raises(ValueError, match="the dataset has rows"):
         DataLoader(dataset, 4, mix=v2.MixUp(num_classes=10))
@@ -343,6 +388,8 @@ WRONG = {
     + [{"boxes": [[2, 0, 1, 1]]}],
     "not finite": [{"boxes": [[0, 0, 1, float("nan")]]}] * COUNT,
     "own field": [{"images": 1}] * COUNT,
+    "images_2": [{"images_2": 1}] * COUNT,
+    "its type is not known": [{"a": []}] * COUNT,
 }
 
 
@@ -383,8 +430,6 @@ def test_boxes_may_be_part_of_a_graph(pairs):
 def test_paths_are_enough_with_rows(pairs):
     rows = [{"boxes": [], "labels": []} for _ in pairs]
     dataset = headrace.ImageList([path for path, _ in pairs], RECIPE, rows=rows)
-    "images_2": [{"images_2": 1}] * COUNT,
-    "its type is not known": [{"a": []}] * COUNT,
     with DataLoader(dataset, 4) as loader:
         _, targets = next(iter(loader))
     assert targets.flat["boxes"].shape == (0, 4)

@@ -131,9 +131,26 @@ def test_tv_tensors(torchvision):
     for cls in (tv_tensors.Image, tv_tensors.Mask, tv_tensors.Video):
         value = cls(torch.arange(24, dtype=torch.uint8).reshape(2, 3, 2, 2))
         assert same(decode(pack(value)), value)
-    boxes = tv_tensors.BoundingBoxes([[0, 0, 1, 1]], format="XYXY", canvas_size=(9, 9))
-    with pytest.raises(Unkept, match="BoundingBoxes"):
-        encode(boxes)
+
+
+@pytest.mark.parametrize("copy", [True, False])
+def test_boxes_and_points_keep_their_canvas(torchvision, copy):
+    from torchvision import tv_tensors
+
+    for corners in (torch.arange(8.0).reshape(2, 4), torch.zeros(0, 4), torch.arange(4).reshape(1, 4)):
+        boxes = tv_tensors.BoundingBoxes(corners, format="CXCYWH", canvas_size=(9, 7))
+        _, again = decode(pack((1, boxes)), copy)
+        assert type(again) is tv_tensors.BoundingBoxes and torch.equal(again, boxes)
+        assert again.dtype == boxes.dtype and again.canvas_size == (9, 7)
+        assert again.format == boxes.format
+    points = tv_tensors.KeyPoints(torch.arange(12.0).reshape(2, 3, 2), canvas_size=(9, 7))
+    again = decode(pack({"points": points}), copy)["points"]
+    assert type(again) is tv_tensors.KeyPoints and torch.equal(again, points)
+    assert again.canvas_size == (9, 7)
+    data = bytearray(pack(boxes))
+    for change in (b"CXCYWX", b"CXXYWH"):
+        with pytest.raises(Damaged):
+            decode(bytes(data).replace(b"CXCYWH", change))
 
 
 def test_copies_are_the_callers_own():

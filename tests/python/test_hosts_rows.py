@@ -1,0 +1,63 @@
+"""Rows on several hosts: with memcached servers, as images go, each rank prepares its own rows."""
+
+import pytest
+
+import agent_job
+import headrace
+from conftest import COUNT
+from headrace.torch import DataLoader
+from servers import Memcached, Ranks, Servers
+
+
+@pytest.fixture(scope="module")
+def servers():
+    with Servers(Memcached() for _ in range(2)) as running:
+        yield running
+
+
+@pytest.fixture
+def boxes(folder):
+    return agent_job.dataset(folder, boxes=True)
+
+
+def by_index(loader):
+    """The digest of each sample of the next epoch: its image and its rows."""
+    out = {}
+    for images, targets, index in loader:
+        for i, image, target in zip(index.tolist(), images, targets, strict=True):
+            rows = [target[name].tolist() for name in target]
+            out[i] = (agent_job.digest(image), rows)
+    return out
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_ranks_have_the_rows_of_one_process(boxes, servers, count):
+    options = {"shuffle": True, "seed": 11, "return_index": True}
+    with DataLoader(boxes, 4, **options) as one:
+        truth = [by_index(one) for _ in range(3)]
+    with Ranks(boxes, servers, count=count) as ranks:
+        for epoch, expected in enumerate(truth):
+            found = ranks.good(lambda rank, loader: by_index(loader))
+            assert sum(map(len, found)) >= COUNT
+            for samples in found:
+                assert all(expected[i] == sample for i, sample in samples.items()), epoch
+            assert set().union(*found) == set(expected)
+        assert ranks.stats()["own_hits"] + ranks.stats()["peer_hits"] > 0
+
+
+def test_other_annotations_are_refused(boxes, servers):
+    """One rank has other boxes: every rank says so, and what to do."""
+    others = boxes.with_rows(agent_job.rows_of(i + 1) for i in range(COUNT))
+    with Ranks(boxes, servers, change=lambda rank: {"data": others} if rank else {}) as ranks:
+        ranks.each(lambda rank, loader: next(iter(loader)))
+        for error in ranks.errors:
+            assert isinstance(error, (ValueError, RuntimeError, OSError)), error
+            assert "the rows of the samples" in str(error)
+            assert "give all ranks the same boxes, classes and other rows" in str(error)
+
+
+def test_no_rows_and_rows_are_refused(folder, boxes, servers):
+    plain = headrace.ImageList([(path, 0) for path, _ in boxes.samples], agent_job.dataset(folder).transform)
+    with Ranks(boxes, servers, change=lambda rank: {"data": plain} if rank else {}) as ranks:
+        ranks.each(lambda rank, loader: next(iter(loader)))
+        assert all("the rows of the samples" in str(error) for error in ranks.errors)
