@@ -199,7 +199,7 @@ class VOCDetection(_Detection):
         place, table = self._place(), _Table("difficult", "truncated")
         label_of = {name: i for i, name in enumerate(self._names)}
         chosen = os.path.join(place, "ImageSets", "Main", f"{self.image_set}.txt")
-        with open(chosen, encoding="utf-8") as names:
+        with open(chosen, encoding="utf-8-sig") as names:
             listed = [line.split()[0] for line in names if line.strip()]
         for name in listed:
             file = os.path.join(place, "Annotations", f"{name}.xml")
@@ -372,7 +372,7 @@ def _identity(folder: str) -> tuple[int, int]:
 def _yolo_lines(file: str) -> Iterator[tuple[int, int, tuple[float, ...]]]:
     """Yields each line's number, class and box in shares; nothing if there is no file."""
     try:
-        source = open(file, encoding="utf-8", errors="replace")
+        source = open(file, encoding="utf-8-sig", errors="replace")
     except FileNotFoundError:
         return
     with source:
@@ -462,22 +462,22 @@ class OpenImagesDetection(_Detection):
         return self.annotations
 
     def _opened(self) -> _core.Dataset:
-        rows: dict[str, list[tuple[int, str, tuple[float, ...], int]]] = {}
-        used: set[str] = set()
-        for n, image, name, shares, group in _open_images_lines(self.annotations):
-            rows.setdefault(image, []).append((n, name, shares, group))
-            used.add(name)
-        ids, self._names = _open_images_classes(self._descriptions, used)
+        found = _OpenImagesBoxes(self.annotations)
+        ids, self._names = _open_images_classes(self._descriptions, found.names)
         label_of = {name: i for i, name in enumerate(ids)}
+        labels = [label_of.get(name) for name in found.names]
         table, preparer = _Table("is_group_of"), _core.Preparer()
-        for image in sorted(rows):
+        for image, rows in found.by_image():
             path = os.path.join(self.images, f"{image}.jpg")
             info = _header(preparer, path)
-            for n, name, shares, group in rows[image]:
-                where = f"{self.annotations}: line {n}"
-                if name not in label_of:
+            for i in rows:
+                where = f"{self.annotations}: line {found.lines[i]}"
+                label = labels[found.classes[i]]
+                if label is None:
+                    name = list(found.names)[found.classes[i]]
                     raise ValueError(f"{where}: {name} is none of the classes")
-                table.add(where, _in_pixels(shares, info), label_of[name], group)
+                box = _in_pixels(found.shares[4 * i : 4 * i + 4], info)
+                table.add(where, box, label, found.groups[i])
             table.end(path)
         if not table.paths:
             raise FileNotFoundError(f"{self.annotations} names no image")
@@ -488,25 +488,57 @@ class OpenImagesDetection(_Detection):
         self._named(self._names)
 
 
-def _open_images_lines(
-    file: str,
-) -> Iterator[tuple[int, str, str, tuple[float, float, float, float], int]]:
-    with open(file, newline="", encoding="utf-8") as source:
-        reader = csv.DictReader(source)
+class _OpenImagesBoxes:
+    """The lines of a file of boxes, as flat arrays: the whole set has 15 million."""
+
+    def __init__(self, file: str) -> None:
+        self.names: dict[str, int] = {}  # of classes, by their first use
+        self._images: dict[str, int] = {}  # likewise
+        self.lines = array.array("q")  # of each box: its line
+        self.shares = array.array("d")  # x1, y1, x2, y2
+        self.classes = array.array("i")  # a number of `names`
+        self.groups = array.array("q")  # IsGroupOf
+        self._image_of = array.array("i")  # a number of `_images`
+        with open(file, newline="", encoding="utf-8-sig") as source:
+            reader = csv.reader(source)
+            self._read(file, reader, next(reader, []))
+
+    def _read(self, file: str, reader: Any, header: list[str]) -> None:
+        at = {name: i for i, name in enumerate(header)}
         needed = {"ImageID", "LabelName", "XMin", "XMax", "YMin", "YMax"}
-        if missing := sorted(needed - set(reader.fieldnames or ())):
+        if missing := sorted(needed - set(at)):
             raise ValueError(f"{file}: it has no column {', '.join(missing)}")
+        sides = [at[name] for name in ("XMin", "YMin", "XMax", "YMax")]
+        image_at, name_at, group_at = at["ImageID"], at["LabelName"], at.get("IsGroupOf")
         for row in reader:
+            if not row:
+                continue
             n = reader.line_num
             try:
-                shares = tuple(float(row[key]) for key in ("XMin", "YMin", "XMax", "YMax"))
-                group = int(row.get("IsGroupOf") or 0)
-            except (TypeError, ValueError):
+                self.shares.extend([float(row[side]) for side in sides])
+                group = row[group_at] if group_at is not None and group_at < len(row) else 0
+                self.groups.append(int(group or 0))
+            except (IndexError, ValueError, OverflowError):
                 raise ValueError(f"{file}: line {n}: a number is missing or damaged") from None
-            if not row["ImageID"] or not row["LabelName"]:
+            image, name = (row[i] if i < len(row) else "" for i in (image_at, name_at))
+            if not image or not name:
                 raise ValueError(f"{file}: line {n}: it names no image or no class")
-            x1, y1, x2, y2 = shares
-            yield n, row["ImageID"], row["LabelName"], (x1, y1, x2, y2), group
+            self.lines.append(n)
+            self.classes.append(self.names.setdefault(name, len(self.names)))
+            self._image_of.append(self._images.setdefault(image, len(self._images)))
+
+    def by_image(self) -> Iterator[tuple[str, Iterable[int]]]:
+        """Yields each image, sorted, and its boxes in the order of the file."""
+        import numpy
+
+        if not self._images:
+            return
+        image_of = numpy.frombuffer(self._image_of, numpy.intc)
+        boxes = numpy.argsort(image_of, kind="stable")
+        ends = numpy.cumsum(numpy.bincount(image_of, minlength=len(self._images)))
+        for image in sorted(self._images):
+            i = self._images[image]
+            yield image, boxes[ends[i - 1] if i else 0 : ends[i]].tolist()
 
 
 def _open_images_classes(
@@ -516,6 +548,6 @@ def _open_images_classes(
     if descriptions is None:
         ids = sorted(used)
         return ids, ids
-    with open(descriptions, newline="", encoding="utf-8") as source:
+    with open(descriptions, newline="", encoding="utf-8-sig") as source:
         lines = [row for row in csv.reader(source) if row and row[0] != "LabelName"]
     return [row[0] for row in lines], [row[-1] for row in lines]

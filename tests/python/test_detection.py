@@ -271,7 +271,7 @@ def test_yolo(tmp_path):
     picture(tmp_path / "images/train/b.jpg", 40, 80)
     picture(tmp_path / "images/train/a.jpg", 40, 80)
     picture(tmp_path / "images/train/more/turned.jpg", 40, 80, orientation=6)
-    (tmp_path / "labels/train/b.txt").write_text("1 0.5 0.5 0.25 0.5\n\n0 0.125 0.25 0.25 0.5\n")
+    (tmp_path / "labels/train/b.txt").write_text("\ufeff1 0.5 0.5 0.25 0.5\n\n0 0.125 0.25 0.25 0.5\n")
     (tmp_path / "labels/train/more/turned.txt").write_text("1 0.25 0.125 0.5 0.25\n")
     dataset = headrace.YoloDetection(tmp_path / "images/train", classes=["cat", "dog"])
     found = [target for _, target in samples(dataset, T.Resize((40, 80)))]
@@ -312,14 +312,14 @@ def test_open_images(tmp_path):
     lines = ["b0,x,m2,1,0.25,0.5,0,0.5,0,0,1", "a1,x,m1,1,0,1,0,1,0,0,0"]
     lines += ["b0,x,m1,1,0,0.125,0.5,1,0,0,0"]
     file = tmp_path / "boxes.csv"
-    file.write_text("\n".join([head, *lines]))
+    file.write_text("\ufeff" + "\n".join([head, *lines]))  # as spreadsheets save it
     dataset = headrace.OpenImagesDetection(tmp_path, file)
     assert dataset.classes == ["m1", "m2"]
     (_, first), (_, second) = samples(dataset, T.Compose([T.CenterCrop((40, 80))]))
     assert second["boxes"].tolist() == [[20, 0, 40, 20], [0, 20, 10, 40]]
     assert second["labels"].tolist() == [1, 0] and second["is_group_of"].tolist() == [1, 0]
     assert len(first["boxes"]) == 1
-    (tmp_path / "names.csv").write_text("LabelName,DisplayName\nm2,Dog\nm1,Cat\n")
+    (tmp_path / "names.csv").write_text("\ufeffLabelName,DisplayName\nm2,Dog\nm1,Cat\n")
     named = headrace.OpenImagesDetection(tmp_path, file, classes=tmp_path / "names.csv")
     assert named.classes == ["Dog", "Cat"] and named[1][1]["labels"].tolist() == [0, 1]
     for text, words in [
