@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Converter", "convert", "form_of", "restore"]
 
+# The forms of sounds; the others are of images, and ``"encoded"`` of both.
+WAVEFORMS = ("waveform", "waveform16")
+
 
 def convert(
     data: Buffer, form: Form = "coefficients", *, mono: bool = False, rate: int = 0
@@ -37,7 +40,7 @@ def convert(
     (WebP, PNG except as planes, CMYK, arithmetic coding, unusual chroma sampling, ...), and ValueError for
     damaged ones.
     """
-    if form in ("waveform", "waveform16"):
+    if form in WAVEFORMS:
         return _core.Preparer().waveform(data, _core.forms.index(form), mono, rate)
     if mono or rate:
         raise ValueError(f"mono and rate are of the form 'waveform', not {form!r}: leave them out")

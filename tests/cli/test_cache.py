@@ -9,6 +9,7 @@ import unittest
 from harness import EXE, CliCase, jpeg, png
 
 USER = os.environ["HEADRACE_CACHE_USER"]
+NO_ITEMS = dict.fromkeys(["encoded", "coefficients", "planes", "indexed", "waveform", "waveform16"], 0)
 MEMORY = r"\d+(\.\d+)? [KMG]?i?B"
 
 
@@ -118,11 +119,11 @@ imagenet: /data/train
         self.assertIn(one.pop("huge_bytes"), range(memory + 1))
         self.assertLessEqual(sum(one.pop("node_bytes")), memory)
         self.assertTrue(one.pop("path").startswith(os.path.join(self.own, "imagenet.")))
-        unknown = {"encoded": None, "coefficients": None, "planes": None, "indexed": None}
+        unknown = dict.fromkeys(NO_ITEMS)
         self.assertEqual(one, {
             "name": "imagenet", "dataset": "/data/train", "damaged": False, "problem": None,
             "size_bytes": 8 << 20, "budget_bytes": 4 << 20, "used_bytes": 5 * 1024,
-            "items": {"encoded": 5, "coefficients": 0, "planes": 0, "indexed": 0}, "staged": 0,
+            "items": {**NO_ITEMS, "encoded": 5}, "staged": 0,
             "source_bytes": 5000, "hits": 5, "misses": 5, "saved_bytes": 5000, "refused": 0, "foreign": 0,
             "users": 1, "pids": [p.pid], "form": "encoded", "form_asked": "auto",
             "prepare_us": unknown, "convert_us": unknown, "growth": unknown, "read_us": None,
@@ -217,7 +218,7 @@ a
 \Z""")
         (one,) = self.read_json("info", "photographs", "set")["caches"]
         self.assertEqual(one["dataset"], os.path.join(self.root, "set"))
-        self.assertEqual(one["items"], {"encoded": 41, "coefficients": 0, "planes": 0, "indexed": 0})
+        self.assertEqual(one["items"], {**NO_ITEMS, "encoded": 41})
         again = self.warm(spec, "set")
         self.assertEqual((again["samples"], again["cached"], again["read_bytes"], again["bad"]), (41, 41, 0, 0))
         self.assertEqual(self.run_it("cache", "drop", "photographs", "--dataset", "set")[0], 0)
@@ -227,16 +228,15 @@ a
         self.make_photographs()
         for form in ("coefficients", "planes", "indexed"):
             report = self.warm(f"shm:p?size=64MiB&form={form}", "set")
-            others = {"encoded": 0, "coefficients": 0, "planes": 0, "indexed": 0}
             files = 0 if form == "planes" else 1  # a PNG can only have planes
-            self.assertEqual(report["items"], {**others, "encoded": files, form: 41 - files})
+            self.assertEqual(report["items"], {**NO_ITEMS, "encoded": files, form: 41 - files})
             _, out, _ = self.run_it("cache", "info", "p")
             text = f"{41 - files} {form}" + ", 1 encoded" * files
             self.assertIn(f"  forms         {text}\n", out)
             self.run_it("cache", "drop", "p")
         # without a form: the fastest for which there is room
         report = self.warm("shm:p?size=64MiB", "set")
-        self.assertEqual(report["items"], {"encoded": 0, "coefficients": 0, "planes": 41, "indexed": 0})
+        self.assertEqual(report["items"], {**NO_ITEMS, "planes": 41})
 
     def test_warm_small(self):
         self.make_photographs()

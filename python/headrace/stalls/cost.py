@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .. import _core, transforms
-from ..forms import Converter
+from ..forms import WAVEFORMS, Converter
 from ..prepare import Preparer
 
 if TYPE_CHECKING:
@@ -124,8 +124,10 @@ def _read(paths: Sequence[_Path], preparer: Preparer) -> tuple[list[bytes], str]
 
 
 def _converted(files: list[bytes], until: float) -> list[_Form]:
-    """Converts as many files as time allows, to every form that at least one of them has."""
-    forms = [_Form(name) for name in _core.forms]
+    """Converts as many files as time allows, to every form of images that at least one of them has.
+
+    Sounds stay encoded: what their waveforms cost depends on the beginning of the recipe."""
+    forms = [_Form(name) for name in _core.forms if name not in WAVEFORMS]
     converter = Converter()
     for data in files:
         for form in forms:
