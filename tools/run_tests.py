@@ -245,15 +245,13 @@ class Shared(Part):
         self.claims.cleanup()
 
 
-def package_tests(build, environment, is_long):
-    """Starts collecting the tests of the Python package."""
-    rooms = ["python", "tools"] if is_long else ["python"]
-    files = [file for room in rooms for file in (ROOT / "tests" / room).glob("test_*.py")]
-    if is_long:
-        files = [file for file in files if "mark.long" in file.read_text()]
-    files.sort(key=place_of)
-    return Shared("Python package", build / f"{'pytest-long' if is_long else 'pytest'}.xml", files,
-                  environment, "long" if is_long else "not long")
+def python_tests(title, room, record, environment, is_long):
+    """Starts collecting the tests of a folder: those marked `long`, or the others."""
+    files = sorted((ROOT / "tests" / room).glob("test_*.py"), key=place_of)
+    if not is_long:
+        return Shared(title, record, files, environment)
+    files = [file for file in files if "mark.long" in file.read_text()]
+    return Shared(title, record.with_stem(f"{record.stem}-long"), files, environment, "long")
 
 
 def place_of(file):
@@ -286,13 +284,15 @@ def main():
         if is_whole:
             parts.append(start_meson(build, jobs, *arguments.c_tests))
         if not arguments.c_tests:
-            python = package_tests(build, environment, arguments.long)
+            python = python_tests("Python package", "python", build / "pytest.xml", environment,
+                                  arguments.long)
             parts.append(python)
             python.join(jobs)
-            if is_whole:
-                files = sorted((ROOT / "tests" / "tools").glob("test_*.py"))
-                parts.append(Shared("tools, examples", build / "pytest-tools.xml", files, environment))
+            if not arguments.package:
+                parts.append(python_tests("tools, examples", "tools", build / "pytest-tools.xml",
+                                          environment, arguments.long))
                 parts[-1].join(1)
+            if is_whole:
                 parts[0].wait()
             if not arguments.package and python.has_files_left():
                 python.join(jobs)
