@@ -104,16 +104,16 @@ static void test_killed(void **state)
     struct world w;
     struct hr_loader_host host = {.size = sizeof host};
     make(&w, "20s");
+    uint64_t epoch = 1;
     fault = kill_it;
-    run_checked(&w, 1);
+    run_checked(&w, epoch++);
     fault = NULL;
+    run_checked(&w, epoch++); /* the first one may have asked for everything before the kill */
     assert_int_equal(hr_loader_host_get(w.all[0].loader, 1, &host), 0);
     assert_int_equal(host.is_up, 0);
     assert_true(host.failures > 0);
     assert_true(strlen(host.problem) > 10);
-    run_checked(&w, 2);
     memcached_restart(&w.servers[1]);
-    uint64_t epoch = 3;
     wait_until_up(&w, &epoch);
     run_until_served(&w, epoch);
     world_remove(&w);
