@@ -402,6 +402,23 @@ static PyObject *preparer_scale(PyObject *object, void *closure)
     return PyLong_FromLong(hr_preparer_scale(self->handle));
 }
 
+static PyObject *preparer_extents(PyObject *object, void *closure)
+{
+    struct preparer *self = (struct preparer *)object;
+    int64_t extents[HR_TENSOR_MAX_DIMS];
+    if (core_enter(&self->busy, "Preparer") < 0)
+        return NULL;
+    self->busy = false;
+    size_t dims = hr_preparer_extents(self->handle, extents);
+    PyObject *shape = PyTuple_New((Py_ssize_t)dims);
+    for (size_t i = 0; shape && i < dims; i++) {
+        PyObject *side = PyLong_FromLongLong(extents[i]);
+        if (!side || PyTuple_SetItem(shape, (Py_ssize_t)i, side) < 0)
+            Py_CLEAR(shape);
+    }
+    return shape;
+}
+
 CORE_KEYWORDS(preparer_decode);
 CORE_KEYWORDS(preparer_run);
 CORE_METHOD(preparer_info);
@@ -432,11 +449,14 @@ static PyMethodDef preparer_methods[] = {
 };
 
 CORE_GETTER(preparer_damage);
+CORE_GETTER(preparer_extents);
 CORE_GETTER(preparer_scale);
 
 static PyGetSetDef preparer_getset[] = {
     {"damage", CORE_LOCKED(preparer_damage), NULL,
      PyDoc_STR("What was wrong with the last image, or None."), NULL},
+    {"extents", CORE_LOCKED(preparer_extents), NULL,
+     PyDoc_STR("The shape of the last result: less than the Array's of a padded recipe."), NULL},
     {"scale", CORE_LOCKED(preparer_scale), NULL,
      PyDoc_STR("The last image was decoded at 1 / scale."), NULL},
     {NULL, NULL, NULL, NULL, NULL},

@@ -1,10 +1,12 @@
 """Headrace prepares training batches with native threads.
 
-* :class:`headrace.torch.DataLoader` replaces ``torch.utils.data.DataLoader`` for image
-  datasets.
+* :class:`headrace.torch.DataLoader` replaces ``torch.utils.data.DataLoader``.
 * :class:`ImageFolder`, :class:`ImageList`, :class:`Pack`, :class:`ParquetDataset`,
-  :class:`TarDataset` and :class:`ArrowDataset` are datasets of images; :class:`AudioFolder`,
-  :class:`AudioList` and :class:`AudioShards` of sounds.
+  :class:`TarDataset` and :class:`ArrowDataset` are datasets of images;
+  :class:`CocoDetection`, :class:`VOCDetection`, :class:`YoloDetection` and
+  :class:`OpenImagesDetection` of images with boxes; :class:`VOCSegmentation` and
+  :class:`SegmentationFolder` of images with masks; :class:`AudioFolder`, :class:`AudioList` and
+  :class:`AudioShards` of sounds.
 * :func:`pack` writes a dataset into one file that decodes several times faster.
 * :class:`CachedDataset` keeps the samples of any map-style dataset in shared memory.
 * :mod:`headrace.transforms` has torchvision's transforms under the same names, and

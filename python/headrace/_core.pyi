@@ -365,6 +365,7 @@ class Preparer:
     ) -> bytes: ...
     def sound_decode(self, data: Buffer, first: int, count: int, channels: int, /) -> Array: ...
     damage: Final[str | None]
+    extents: Final[tuple[int, ...]]
     scale: Final[Literal[1, 2, 4, 8]]
 
 @final

@@ -307,7 +307,7 @@ def _shortest_size(walk: Walk, t: Any) -> None:
         "RandomShortestSize",
         min_size=t.min_size,
         max_size=t.max_size,
-        interpolation=t.interpolation,
+        interpolation=walk.resizing(t.interpolation),
         antialias=_antialias(walk, t),
     )
 

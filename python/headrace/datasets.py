@@ -114,9 +114,10 @@ class _ImageDataset:
 
         The image is a NumPy array, or a :class:`headrace.Array` for bfloat16, which NumPy lacks.
         With a transform it is the transform's result, (3, height, width), or what its last part
-        gives if that runs in Python. Without one it has all pixels, uint8, (3, height, width). Random parameters differ with every access, in
-        worker processes too. As with torchvision's transforms, they come from torch's
-        generator, or from Python's if torch is not imported.
+        gives if that runs in Python. Without one it has all pixels, uint8, (3, height, width).
+
+        Random parameters differ with every access, in worker processes too. As with torchvision's
+        transforms, they come from torch's generator, or from Python's if torch is not imported.
         """
         i = _position(index, len(self))
         try:
@@ -137,63 +138,70 @@ class _ImageDataset:
 
     def _prepare(self, data: bytes, index: int) -> tuple[Any, Any]:
         """Returns the image and the label, or what takes its place."""
-        import numpy
-
         local = self.__dict__.setdefault("_local", threading.local())
         if getattr(local, "transform", self) is not self.transform:
             # First call on this thread, or the transform was replaced.
             local.preparer = _core.Preparer()
             local.recipe, local.is_random, local.pipeline = None, False, None
             if self.transform is not None and _is_native(self.transform):
-                local.recipe = _transforms.make_recipe(self.transform)
+                local.recipe = _recipe_of_one_size(self.transform)
                 local.is_random = _transforms.is_random(self.transform)
             elif self.transform is not None:
                 local.pipeline = Pipeline(self.transform)
             local.transform = self.transform
+        has_masks, has_rows = self._dataset.masks is not None, bool(self._dataset.columns())
         label: Any = self._dataset.label(index)
-        has_rows = bool(self._dataset.columns())
-        if self._dataset.masks is not None and local.pipeline is None:
-            return self._with_mask(local, data, index)
         if local.pipeline is not None:
             _rows.refuse_tail(self._dataset)
             if has_rows:
                 label = _rows.target_of(self._dataset, index)
             head = local.pipeline.run_head(data, drawn_seed(), 0, index)
             return local.pipeline.run_tail(head), label
-        if local.recipe is None:
+        if self.transform is None and not has_masks:
             if has_rows:
                 label = _rows.target_of(self._dataset, index)
             return self._decode(local.preparer, data), label
-        seed = drawn_seed() if local.is_random else 0
-        if has_rows:
-            row, found = local.preparer.run(
-                local.recipe, data, seed, 0, index, dataset=self._dataset
-            )
-            label = _rows.target_of(self._dataset, index, found)
-        else:
-            row = local.preparer.run(local.recipe, data, seed, 0, index)
-        return row if row.dtype == "bfloat16" else numpy.asarray(row), label
+        image, found = self._run(local, data, index, bool(has_rows or has_masks))
+        if has_masks:
+            return image, found["masks"]
+        return image, _rows.target_of(self._dataset, index, found) if has_rows else label
 
-    def _with_mask(self, local: threading.local, data: bytes, index: int) -> tuple[Any, Any]:
-        """Returns the image and its mask."""
-        import numpy
+    def _run(
+        self, local: threading.local, data: bytes, index: int, has_fields: bool
+    ) -> tuple[Any, Any]:
+        """Returns what the recipe makes of a sample: the image, and what is left of its rows, or its
+        mask."""
+        given: dict[str, Any] = {"dataset": self._dataset} if has_fields else {}
+        if self._dataset.masks is not None:
+            given["mask"] = self._dataset.masks.read(index)
+        seed, recipes = drawn_seed() if local.is_random else 0, self._recipes(local, data)
+        while True:
+            try:
+                made = local.preparer.run(recipes.pop(0), data, seed, 0, index, **given)
+                break
+            except ValueError:
+                if not recipes:
+                    raise
+        image, fields = made if has_fields else (made, {})
+        if isinstance(image, tuple):  # of views
+            return [_cut(view, view.shape[-2:]) for view in image], fields
+        sides = local.preparer.extents[-2:]
+        if "masks" in fields:
+            fields["masks"] = _cut(fields["masks"], sides)
+        return _cut(image, sides), fields
 
-        recipe, masks = local.recipe, self._dataset.masks
-        if recipe is None:  # all pixels
-            info = local.preparer.info(data)
-            size = (info["height"], info["width"])
-            recipe = _transforms.make_recipe(_transforms.Identity(), padded=True, max_size=size)
-        row, found = local.preparer.run(
-            recipe,
-            data,
-            drawn_seed() if local.is_random else 0,
-            0,
-            index,
-            dataset=self._dataset,
-            mask=masks.read(index),  # type: ignore[union-attr]
-        )
-        mask = numpy.asarray(found["masks"])
-        return row if row.dtype == "bfloat16" else numpy.asarray(row), mask
+    def _recipes(self, local: threading.local, data: bytes) -> list[_core.Recipe]:
+        """Returns recipes to try on an image in turn. If the transform makes images of several sizes,
+        they have room for the image as it is, then for one whose sides are up to four times as long."""
+        if local.recipe is not None:
+            return [local.recipe]
+        steps = _transforms.Identity() if self.transform is None else self.transform
+        info = local.preparer.info(data)
+        longest = min(4 * max(info["height"], info["width"]), 1 << 16)
+        return [
+            _transforms.make_recipe(steps, padded=True, max_size=room)
+            for room in ((info["height"], info["width"]), (longest, longest))
+        ]
 
     def _decode(self, preparer: _core.Preparer, data: bytes) -> Any:
         """Returns a whole sample, without a transform."""
@@ -673,6 +681,35 @@ def _checked_transform(transform: Any) -> Any:
     if transform is not None and not _is_native(transform):
         Pipeline(transform)
     return transform
+
+
+def _recipe_of_one_size(transform: Any) -> _core.Recipe | None:
+    """Returns the recipe of a transform; None if it makes images of several sizes."""
+    try:
+        return _transforms.make_recipe(transform)
+    except ValueError as error:
+        try:
+            _transforms.make_recipe(transform, padded=True, max_size=1)
+        except ValueError:
+            raise error from None
+        return None
+
+
+def _cut(array: _core.Array, sides: tuple[int, ...]) -> Any:
+    """Returns a NumPy array of the upper left part, whose height and width are ``sides``. bfloat16,
+    which NumPy lacks, stays an Array."""
+    import numpy
+
+    is_whole = tuple(array.shape[-2:]) == tuple(sides)
+    if array.dtype == "bfloat16":
+        if is_whole:
+            return array
+        raise NotImplementedError(
+            "NumPy has no bfloat16, of which images of several sizes would be parts: use another "
+            "dtype here, or a DataLoader with collate='list'"
+        )
+    found = numpy.asarray(array)
+    return found if is_whole else found[..., : sides[-2], : sides[-1]].copy()
 
 
 def _is_native(transform: Any) -> bool:

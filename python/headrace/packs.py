@@ -76,7 +76,8 @@ def pack(
 
     Returns:
         ``samples``, ``source_bytes``, ``bytes``, ``continued`` (samples done by an
-        earlier run), ``rows_bytes`` (of the rows in the pack); ``forms``: form name to ``{"samples", "bytes"}``; ``encoded``:
+        earlier run), ``rows_bytes`` (of the rows in the pack); ``forms``: form name to
+        ``{"samples", "bytes"}``; ``mono`` and ``rate`` of waveforms; ``encoded``:
         reason why samples stay encoded to their number; ``rewritten``: the paths of
         progressive files that are baseline ones in the pack (form ``indexed``); ``bad``:
         a list of :class:`BadSample`.
@@ -134,9 +135,9 @@ def unpack(
 
     Encoded and indexed samples become the files that were packed, byte for byte.
     Coefficients become JPEG files with the same coefficients and therefore the same
-    pixels. Planes become PNG files, with
-    ``.png`` appended to their names, and waveforms WAV files, with ``.wav``. If the files are not in directories of their
-    classes, as those of a list or of Parquet tables, ``list.txt`` lists paths and labels.
+    pixels. Planes become PNG files, with ``.png`` appended to their names, and waveforms WAV
+    files, with ``.wav``. If the files are not in directories of their classes, as those of a list
+    or of Parquet tables, ``list.txt`` lists paths and labels.
     Rows (boxes and the like) are not written: ``Pack(path)`` has them.
 
     Args:

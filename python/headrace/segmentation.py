@@ -62,7 +62,7 @@ class VOCSegmentation(_Detection):
     def _opened(self) -> _core.Dataset:
         place = self._place()
         chosen = os.path.join(place, "ImageSets", "Segmentation", f"{self.image_set}.txt")
-        with open(chosen, encoding="utf-8") as names:
+        with open(chosen, encoding="utf-8-sig") as names:
             listed = [line.split()[0] for line in names if line.strip()]
         return _with_masks(
             [os.path.join(place, "JPEGImages", f"{name}.jpg") for name in listed],

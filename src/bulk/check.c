@@ -51,6 +51,10 @@ int hr__checker_info(struct hr__checker *checker, const void *bytes, size_t leng
                      struct hr_image_info *info, struct hr_error *error)
 {
     int r = hr_preparer_info(checker->preparer, bytes, length, info, error);
+    if (r && hr_sound_recognise(bytes, length))
+        return hr__fail(error, r,
+                        "this is a sound or video, and its name is that of an image: rename it, or "
+                        "leave it out");
     return r ? r : hr__check_pixels(info, checker->max_pixels, error);
 }
 

@@ -407,10 +407,11 @@ int hr_pack_write(struct hr_dataset *dataset, const char *path,
         r = hr__fail(error, -ENOTSUP, "the samples of %s come from producers, and are no images",
                      hr_dataset_root(dataset));
     if (!r && hr_dataset_masks(dataset))
-        r = hr__fail(error, -ENOTSUP,
-                     "a pack holds images and labels, and the dataset has masks: pack it without "
-                     "them, and give them to the pack (hr_dataset_with_masks, in Python "
-                     "Pack(...).with_masks)");
+        r = hr__fail(
+            error, -ENOTSUP,
+            "a pack keeps no masks, and the dataset has some: pack the images without them, "
+            "and give them to what opens as the pack (hr_dataset_with_masks, in Python "
+            "Pack(path).with_masks(masks))");
     if (!r)
         r = check_source(dataset, &taken, error);
     if (!r)

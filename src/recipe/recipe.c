@@ -136,8 +136,9 @@ static int check_inexact(const struct hr_recipe *recipe, struct hr_error *error)
     if (!recipe->options.inexact || shrinks)
         return 0;
     return hr__fail(error, -EINVAL,
-                    "scaled decoding (exact=False; in C, inexact) needs a Resize or "
-                    "RandomResizedCrop with antialias in the recipe: leave it out");
+                    "scaled decoding (exact=False; in C, inexact) needs a Resize, "
+                    "RandomResizedCrop, RandomShortestSize or LetterBox with antialias in the "
+                    "recipe: leave it out");
 }
 
 static int set_output(struct hr_recipe *recipe, const struct hr__state *state,

@@ -202,6 +202,9 @@ def test_bad_files(tmp_path):
         with pytest.raises(headrace.SampleError) as caught:
             list(loader)
         assert str(path) in str(caught.value) and all(w in str(caught.value) for w in words)
+    named = shutil.copy(tmp_path / "source.wav", tmp_path / "source.jpg")
+    (one,) = headrace.AudioList([(named, 0)]).verify()
+    assert "a sound or video, and its name is that of an image: rename it" in one.reason
     good = [(tmp_path / f"source.{e}", 1) for e in ("wav", "flac", "mp3", "ogg")] * 10
     listed = headrace.AudioList([*good, *((path, 0) for path in bad)], whole)
     loader = loaders.DataLoader(

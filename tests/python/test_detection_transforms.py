@@ -40,28 +40,33 @@ def test_zoom_out_pads(v2):
     assert torch.equal(ours(image, [T.RandomZoomOut(p=0), T.CenterCrop((21, 30))]), image)
 
 
+@pytest.mark.parametrize("interpolation", ["bilinear", "nearest", "nearest-exact"])
 @pytest.mark.parametrize("height, width", [(40, 61), (61, 40), (33, 33)])
-def test_shortest_size_resizes(v2, height, width):
+def test_shortest_size_resizes(v2, height, width, interpolation):
     image = pixels(height, width)
-    theirs = v2.RandomShortestSize([27], max_size=35)(image)
-    made = ours(image, [T.RandomShortestSize([27], 35), T.CenterCrop(tuple(theirs.shape[1:]))])
-    assert (made.int() - theirs.int()).abs().max() <= 1
+    mode = v2.InterpolationMode(interpolation)
+    theirs = v2.RandomShortestSize([27], max_size=35, interpolation=mode)(image)
+    mine = T.RandomShortestSize([27], 35, interpolation)
+    made = ours(image, [mine, T.CenterCrop(tuple(theirs.shape[1:]))])
+    assert (made.int() - theirs.int()).abs().max() <= (interpolation == "bilinear")
 
 
 @pytest.mark.parametrize("height, width", [(40, 61), (61, 40), (15, 15), (9, 200)])
 @pytest.mark.parametrize("enlarge", [True, False])
-def test_letter_box_resizes_and_pads(v2, height, width, enlarge):
+@pytest.mark.parametrize("interpolation", ["bilinear", "nearest"])
+def test_letter_box_resizes_and_pads(v2, height, width, enlarge, interpolation):
     image = pixels(height, width)
+    mode = v2.InterpolationMode(interpolation)
     factor = min(32 / height, 48 / width)
     if not enlarge:
         factor = min(factor, 1)
     size = [round(height * factor), round(width * factor)]
-    inside = v2.functional.resize(image, size, antialias=True)
+    inside = v2.functional.resize(image, size, mode, antialias=True)
     down, across = 32 - size[0], 48 - size[1]
     border = [across // 2, down // 2, across - across // 2, down - down // 2]
     expected = v2.functional.pad(inside, border, fill=114)
-    made = ours(image, [T.LetterBox((32, 48), enlarge=enlarge)])
-    assert (made.int() - expected.int()).abs().max() <= 1
+    made = ours(image, [T.LetterBox((32, 48), enlarge=enlarge, interpolation=interpolation)])
+    assert (made.int() - expected.int()).abs().max() <= (interpolation == "bilinear")
 
 
 def test_letter_box_after_to_dtype_fills_in_its_units():
@@ -76,6 +81,10 @@ def test_torchvisions_are_translated(v2):
         (v2.RandomZoomOut(fill={"others": (1, 2, 3)}), T.RandomZoomOut((1, 2, 3))),
         (v2.RandomShortestSize(480), T.RandomShortestSize(480)),
         (v2.RandomShortestSize([480, 512], 800), T.RandomShortestSize([480, 512], 800)),
+        (
+            v2.RandomShortestSize(480, interpolation=v2.InterpolationMode.NEAREST),  # of PIL images
+            T.RandomShortestSize(480, interpolation="nearest-pillow"),
+        ),
         (v2.RandomIoUCrop(), T.RandomIoUCrop()),
         (
             v2.RandomIoUCrop(0.2, 0.9, 0.4, 3, [0.5, 1], 7),
@@ -108,6 +117,7 @@ def test_bad_arguments():
         (lambda: T.ClampBoundingBoxes("other"), "clamping_mode must be"),
         (lambda: T.SanitizeBoundingBoxes(0.5), "min_size must be"),
         (lambda: T.LetterBox((1, 2, 3)), "size must be one number"),
+        (lambda: T.LetterBox(9, interpolation="box"), "interpolation must be bilinear or bicubic or n"),
     ]:
         with pytest.raises(ValueError, match=words):
             make()

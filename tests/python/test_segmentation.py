@@ -258,6 +258,10 @@ def test_one_sample(pairs):
     dataset.transform = T.Compose([T.CenterCrop(20), FLOATS])
     image, mask = dataset[1]
     assert image.shape == (3, 20, 20) and np.array_equal(mask, pairs[1][2][28:48, 15:35])
+    dataset.transform = T.RandomShortestSize(31, 47)  # each in a size of its own
+    loader = DataLoader(opened(pairs), 5, transform=dataset.transform, collate="list")
+    for (image, mask), its_image, its_mask in zip(dataset, *next(iter(loader))):
+        assert np.array_equal(image, its_image) and np.array_equal(mask, its_mask)
 
 
 def test_folders(pairs, tmp_path):
@@ -274,7 +278,7 @@ def test_folders(pairs, tmp_path):
         headrace.SegmentationFolder(tmp_path / "empty", tmp_path / "masks")
 
 
-def test_voc(tmp_path):
+def test_voc(tmp_path, torchvision):
     place = tmp_path / "VOCdevkit/VOC2012"
     for folder in ("ImageSets/Segmentation", "SegmentationClass", "JPEGImages"):
         (place / folder).mkdir(parents=True)
@@ -286,6 +290,8 @@ def test_voc(tmp_path):
     ((_, masks),) = DataLoader(dataset, 2)
     assert masks[0].unique().tolist() == [16] and masks[1].unique().tolist() == [15]
     assert dataset.classes[15] == "person" and len(pickle.loads(pickle.dumps(dataset))) == 2
+    theirs = DataLoader(torchvision.datasets.VOCSegmentation(tmp_path, image_set="val"), collate_fn=list)
+    assert "headrace.VOCSegmentation reads the same files natively" in theirs.explain()
     with pytest.raises(ValueError, match="download is not supported"):
         headrace.VOCSegmentation(tmp_path, download=True)
     with pytest.raises(FileNotFoundError):
@@ -306,7 +312,7 @@ def test_what_does_not_go_with_masks_is_refused(pairs, tmp_path, v2):
             DataLoader(dataset, 2, transform=transform, **options)
     with pytest.raises(NotImplementedError, match="an agent prepares no masks"):
         DataLoader(dataset, 2, transform=crop, agent="/nowhere")
-    with pytest.raises(NotImplementedError, match="the dataset has masks: pack it without"):
+    with pytest.raises(NotImplementedError, match="the dataset has some: pack the images without"):
         headrace.pack(dataset, tmp_path / "x.pack")
     with pytest.raises(ValueError, match="there are 5 images and 4 masks"):
         headrace.ImageList([i for i, _, _ in pairs], masks=[m for _, m, _ in pairs[1:]])

@@ -133,14 +133,18 @@ def test_resume_ranks_and_caches_give_the_same_images(photos):
         assert same(flat(cached), whole) and same(flat(cached), second)
 
 
+def images_of(photos, v2):
+    """Returns the photos as FLOATS makes them."""
+    found = [torch.from_numpy(np.array(Image.open(path))).permute(2, 0, 1) for path, _ in photos]
+    return [v2.functional.to_dtype(image, torch.float32, scale=True) for image in found]
+
+
 def test_photos_without_a_size_need_a_declared_one(photos, v2):
     dataset = headrace.ImageList(photos)
     with pytest.raises(ValueError, match="nothing limits the size .* set max_size"):
         DataLoader(dataset, 2, transform=FLOATS, collate="list")
     ((images, _),) = DataLoader(dataset, 7, transform=FLOATS, collate="list", max_size=(97, 120))
-    for image, (path, _) in zip(images, photos):
-        pixels = torch.from_numpy(np.array(Image.open(path))).permute(2, 0, 1)
-        assert torch.equal(image, v2.functional.to_dtype(pixels, torch.float32, scale=True))
+    assert all(torch.equal(a, b) for a, b in zip(images, images_of(photos, v2)))
     small = DataLoader(dataset, 2, transform=FLOATS, collate="pad", max_size=(97, 100))
     with pytest.raises(headrace.SampleError, match=r"makes 50 x 120 .* room for 97 x 100: raise max_"):
         list(small)
@@ -149,6 +153,9 @@ def test_photos_without_a_size_need_a_declared_one(photos, v2):
     )
     ((images, _),) = left
     assert images.tensors.shape == (7, 3, 97, 99)
+    # without a transform they are as they are
+    plain = DataLoader(dataset, 7, collate="list", max_size=(97, 120), dtype="float32")
+    assert all(torch.equal(a, b) for a, b in zip(next(iter(plain))[0], images_of(photos, v2)))
     # batches reserve the least that transform and max_size allow
     for max_size, side in [(None, 60), (50, 50), (100, 60)]:
         loader = DataLoader(dataset, 2, transform=DETR, collate="pad", max_size=max_size)
@@ -182,6 +189,31 @@ def test_torchvisions_preset_for_several_sizes(photos, v2):
     ((images, _),) = loader
     for image, size in zip(images, SIZES):
         assert tuple(image.shape[1:]) in (shown(*size, 24, 60), shown(*size, 31, 60))
+
+
+def test_a_dataset_gives_each_image_in_its_size(photos):
+    sizes = [shown(*size, 31, 47) for size in SIZES]
+    rows = [{"boxes": [[0, 0, width, height]], "labels": [n]} for n, (height, width) in enumerate(SIZES)]
+    paths = [path for path, _ in photos]
+    steps = T.Compose([T.RandomShortestSize(31, 47), FLOATS])
+    ((expected, _),) = DataLoader(headrace.ImageList(photos), 7, transform=steps, collate="list")
+    boxed = headrace.ImageList(paths, steps, rows=rows)
+    for n, (height, width) in enumerate(sizes):
+        image, target = boxed[n]
+        assert np.array_equal(image, expected[n].numpy()) and image.flags.c_contiguous
+        assert np.allclose(target["boxes"], [[0, 0, width, height]])
+    larger = headrace.ImageList(photos, T.Resize(64))  # than the image, and nothing limits it
+    assert larger[4][0].shape == (3, 68, 64)
+    with pytest.raises(headrace.SampleError, match="makes 990 x 930 .*give the recipe's Resize a max_s"):
+        headrace.ImageList(photos, T.Resize(930))[4]
+    with pytest.raises(headrace.SampleError, match="NumPy has no bfloat16.*collate='list'"):
+        headrace.ImageList(photos, [T.RandomShortestSize(31, 47), T.ToDtype("bfloat16", scale=True)])[0]
+
+
+def test_a_dataset_gives_the_views_of_an_image(photos):
+    views = T.Views([T.Resize((20, 30)), T.Resize((9, 9))])
+    image, label = headrace.ImageList(photos, T.Compose([views, FLOATS]))[3]
+    assert [view.shape for view in image] == [(3, 20, 30), (3, 9, 9)] and label == 3
 
 
 def test_what_does_not_go_with_several_sizes_is_refused(photos, v2):

@@ -262,6 +262,10 @@ class _Endless:
 
 
 def native_recipe(transform: Any, *, layout: str, **options: Any) -> _core.Recipe:
+    """Returns the recipe of a loader. Without a transform it takes images as they are, which may then
+    differ in size."""
+    if transform is None and options["padded"]:
+        transform = _transforms.Identity()
     if transform is None:
         raise ValueError(
             "there is no transform, but batches need images of one size: give the dataset or the "

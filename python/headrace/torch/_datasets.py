@@ -4,8 +4,8 @@ The library can read a dataset's files if its samples are (path, label) pairs an
 Python code of the dataset runs between file and transform. This holds for Headrace's own datasets,
 for torchvision's ImageFolder and DatasetFolder with torchvision's own loader
 function, for timm's ImageDataset with a folder of images, and for subsets of these. torchvision and
-timm are recognised by their class names and are not imported. A subclass that changes how samples are made is not translated:
-reading its files natively would silently bypass its code.
+timm are recognised by their class names and are not imported. A subclass that changes how samples are
+made is not translated: reading its files natively would silently bypass its code.
 """
 
 from __future__ import annotations
@@ -60,12 +60,21 @@ def _resolve(dataset: Any) -> Resolved:
         return _resolve_timms(dataset, timms)
     folder = _base(dataset, "torchvision.datasets.folder", "DatasetFolder")
     if folder is None:
-        raise TypeError(f"the dataset ({class_name(dataset)}) makes its samples itself")
+        raise TypeError(f"the dataset ({class_name(dataset)}) makes its samples itself{_ours(dataset)}")
     _refuse_override(dataset, folder)
     if not is_loader(dataset.loader):
         raise ValueError(f"the dataset's loader ({class_name(dataset.loader)}) reads the files")
     source = dataset_of_pairs(dataset.samples)
     return Resolved(source, dataset, dataset.transform, dataset.target_transform)
+
+
+def _ours(dataset: Any) -> str:
+    """Says which of Headrace's datasets reads the files of one of torchvision's."""
+    name = type(dataset).__name__
+    has_one = name in ("CocoDetection", "VOCDetection", "VOCSegmentation")
+    if not has_one or not type(dataset).__module__.startswith("torchvision.datasets."):
+        return ""
+    return f"; headrace.{name} reads the same files natively"
 
 
 def transform_of(dataset: Any) -> Any:

@@ -17,17 +17,16 @@ from typing import Any, Literal
 
 import torch
 import torch.utils.data
-from torch.utils.dlpack import from_dlpack
 
 from .. import _core
 from .._walk import class_name
 from . import _accelerate, _arguments as arguments, _sizes as sizes
-from ._adaptable import Adaptable
 from ._choice import choose, is_usual, native_recipe
 from ._datasets import transform_of
 from ._epoch_line import EpochLine
 from ._epochs import OneReader
 from ._feed import Feed
+from ._fields import Fields
 from ._hosts import Exchange, Gather, figures, is_hosts, say_local, stats_of_ranks
 from ._iteration import Iteration
 from ._mix import Mix
@@ -36,7 +35,6 @@ from ._publication import Publication
 from ._shared import Shared
 from ._stats import SkippedSample, add_stats
 from ._surroundings import Part, local_ranks
-from ._targets import targets_of
 from ._workers import Workers
 
 # Attributes fixed when the native loader is made: setting one later would have no effect. torch's
@@ -56,7 +54,7 @@ _WORKERS = (
 )  # fmt: skip
 
 
-class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
+class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
     """Loads batches with native threads, or with worker processes where Python code is involved.
 
     It is a ``torch.utils.data.DataLoader``, so that frameworks take it for one (docs/frameworks).
@@ -82,10 +80,9 @@ class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
     batch is taken advances the epoch, even if the previous one was left early.
 
     torch's arguments:
-        dataset: any. Read natively: ``headrace.ImageFolder``, ``ImageList``, ``Pack``,
-            ``TarDataset``, ``ParquetDataset`` or ``ArrowDataset``, torchvision's
-            ``ImageFolder`` or ``DatasetFolder`` with its own loader, timm's ``ImageDataset``
-            of a folder, or a ``Subset`` of these.
+        dataset: any. Read natively: headrace's datasets of images, with boxes or masks too, and
+            of sounds (not ``CachedDataset``), torchvision's ``ImageFolder`` or ``DatasetFolder``
+            with its own loader, timm's ``ImageDataset`` of a folder, or a ``Subset`` of these.
         batch_size: samples per batch of this rank.
         shuffle: use a new random order in every epoch.
         sampler, batch_sampler: any iterable of indices, or of lists of indices, even an
@@ -96,7 +93,7 @@ class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
         num_workers: threads. ``None``: the cores that this process may use, divided by
             LOCAL_WORLD_SIZE, minus one, at least one. 0: one thread. Where Python makes
             samples: worker processes; 0 or ``None``: this process.
-        collate_fn: of one's own, it and the samples run in Python. Of a dataset with rows,
+        collate_fn: of one's own, it and the samples run in Python. Of a dataset with rows or masks,
             samples stay native, and it gets a batch's (image, target) pairs in this process.
         pin_memory: page-locked batches for asynchronous copies, if CUDA is available.
         drop_last: drop a smaller last batch. Otherwise the ranks' last batches are
@@ -138,7 +135,7 @@ class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
             passes the same text.
         cache_form: form of cached samples: ``"encoded"``: as the files; ``"indexed"``: the
             files with an index, which decode faster for about 2 % more bytes;
-            ``"coefficients"``: decode several times faster for about a third more bytes;
+            ``"coefficients"``: decode several times faster for an eighth more bytes;
             ``"planes"``: faster still for three to six times the bytes; of sounds,
             ``"waveform"``: what the recipe's leading Mono and Resample make of each;
             ``"waveform16"``: the same as int16, so batches differ by up to 1.5e-5 of full
@@ -782,65 +779,6 @@ class DataLoader(Adaptable, torch.utils.data.DataLoader[Any]):
             numbers=self._choice.is_native,
             is_pure=is_pure,
         )
-
-    def _tensors(self, batch: Any) -> Any:
-        """Returns what the training loop gets of a batch."""
-        if isinstance(batch, _core.Batch):
-            fields = self._native_tensors(batch)
-            if self._choice.collates:
-                fields = self._collated(fields)
-            return arguments.named(self.names, fields)
-        fields: Any = batch.data
-        index = None
-        if self.return_index:
-            index = batch.indices
-            fields = arguments.with_field(fields, "index", torch.tensor(index))
-        if self.return_path:
-            paths = [self._source.path(i) for i in batch.indices]
-            fields = arguments.with_field(fields, "path", paths)
-        return arguments.named(self.names, fields)
-
-    def _collated(self, fields: tuple[Any, ...]) -> Any:
-        """Passes a batch's samples to the user's collate_fn."""
-        images = fields[0]
-        if self.collate is None and isinstance(images, list):  # of views
-            images = list(zip(*images))
-        made = self.collate_fn(list(zip(images, fields[1])))
-        names = ["index"] * self.return_index + ["path"] * self.return_path
-        for name, value in zip(names, fields[2:]):
-            made = arguments.with_field(made, name, value)
-        return made
-
-    def _native_tensors(self, batch: _core.Batch) -> tuple[Any, ...]:
-        views = [from_dlpack(images) for images in batch.views]
-        labels = targets_of(batch, self._pin_by_copy or self._options["pinned"])
-        if labels is None:
-            labels = from_dlpack(batch.labels)
-            if self._mix is not None:
-                labels = self._mix.labels(batch, labels)
-            if self._pin_by_copy:
-                labels = labels.pin_memory()
-        if self.layout == "channels_last":
-            views = [images.permute(0, 3, 1, 2) for images in views]
-        if self.collate is not None:
-            how = "list" if self._choice.collates else self.collate
-            images, masks = sizes.collated(how, self.layout, views[0], batch, pin=self._pin_by_copy)
-        else:
-            masks = None if batch.masks is None else from_dlpack(batch.masks)
-            if self._pin_by_copy:
-                views = [images.pin_memory() for images in views]
-                masks = None if masks is None else masks.pin_memory()
-            images = views[0] if len(views) == 1 else views
-        if masks is not None:
-            labels = masks
-        out: tuple[Any, ...] = (images, labels)
-        if self.return_index or self.return_path:
-            index = from_dlpack(batch.indices)
-            if self.return_index:
-                out += (index,)
-            if self.return_path:
-                out += ([self._source.path(i) for i in index.tolist()],)
-        return out
 
 
 _left_behind: list[Any] = []  # loaders of the parent process, in a forked child

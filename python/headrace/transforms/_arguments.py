@@ -17,7 +17,6 @@ INTERPOLATIONS = {
     "nearest-exact": 3,
     "nearest-pillow": 4,
 }
-RESIZING = tuple(INTERPOLATIONS)
 # enum hr_padding_mode
 PADDING_MODES = {"constant": 0, "edge": 1, "reflect": 2, "symmetric": 3}
 
@@ -126,7 +125,7 @@ def padding_mode(who: str, mode: Any) -> str:
     return str(mode)
 
 
-def interpolation(who: str, value: Any, among: Sequence[str] = ("bilinear", "bicubic")) -> str:
+def interpolation(who: str, value: Any, among: Sequence[str] = tuple(INTERPOLATIONS)) -> str:
     """Returns the name of torchvision's InterpolationMode, of a string or of PIL's number."""
     plain = getattr(value, "value", value)  # of an enum member
     if isinstance(plain, str):

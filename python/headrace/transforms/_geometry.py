@@ -37,7 +37,7 @@ class RandomResizedCrop(Transform):
         self.size = _a.size("RandomResizedCrop", size)
         self.scale = _a.pair("RandomResizedCrop: scale", scale)
         self.ratio = _a.pair("RandomResizedCrop: ratio", ratio)
-        self.interpolation = _a.interpolation("RandomResizedCrop", interpolation, _a.RESIZING)
+        self.interpolation = _a.interpolation("RandomResizedCrop", interpolation)
         self.antialias = antialias is None or bool(antialias)
         if not 0 < self.scale[0] <= self.scale[1]:
             raise ValueError(f"RandomResizedCrop: scale must be (min, max) above 0, got {scale}")
@@ -83,7 +83,7 @@ class Resize(Transform):
             self.size: int | tuple[int, int] = _a.size("Resize", size)
         else:
             self.size = _a.size("Resize", size)[0]
-        self.interpolation = _a.interpolation("Resize", interpolation, _a.RESIZING)
+        self.interpolation = _a.interpolation("Resize", interpolation)
         self.max_size = None if max_size is None else _a.integer("Resize: max_size", max_size, 1)
         self.antialias = antialias is None or bool(antialias)
         if self.max_size is not None:
