@@ -30,7 +30,7 @@ static int run_with_mask(struct hr_preparer *preparer, const struct hr_recipe *r
         .bytes = sample->mask, .length = sample->mask_length, .out = room->mask};
     const struct hr__prepared prepared = {.outs = room->outs, .mask = &mask};
     int r = hr__recipe_check_masks(recipe, error);
-    return r ? r : hr__preparer_run_rows(preparer, recipe, &item, key, &prepared, error);
+    return r ? r : hr__preparer_run_item(preparer, recipe, &item, key, &prepared, error);
 }
 
 int hr_preparer_run_sample(struct hr_preparer *preparer, const struct hr_recipe *recipe,
@@ -57,7 +57,7 @@ int hr_preparer_run_sample(struct hr_preparer *preparer, const struct hr_recipe 
     hr__dataset_sample_rows(sample->dataset, sample->index, &in);
     const struct hr_item item = {sample->bytes, sample->length, 0};
     const struct hr__prepared prepared = {.outs = room->outs, .in = &in, .record = record};
-    r = hr__preparer_run_rows(preparer, recipe, &item, key, &prepared, error);
+    r = hr__preparer_run_item(preparer, recipe, &item, key, &prepared, error);
     if (!r) {
         give_columns(layout, record, room->columns);
         *room->rows = (size_t)record->rows;
