@@ -251,7 +251,7 @@ static PyObject *preparer_run(PyObject *object, PyObject *args, PyObject *kwargs
     Py_buffer view;
     Py_buffer mask = {0};
     unsigned long long seed = 0, epoch = 0, index = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!y*|KKKO!y*", names, state->recipe_type, &of,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!y*|KKKO!z*", names, state->recipe_type, &of,
                                      &view, &seed, &epoch, &index, state->dataset_type, &dataset,
                                      &mask))
         return NULL;

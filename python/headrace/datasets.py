@@ -100,6 +100,7 @@ class _ImageDataset:
     _dataset: _core.Dataset
     transform: Any
     target_transform: Any = None
+    _sounds = False  # the samples are sounds
     _fields_are_given = True  # False: opening the dataset again finds rows and masks
 
     def __len__(self) -> int:
@@ -150,55 +151,35 @@ class _ImageDataset:
             elif self.transform is not None:
                 local.pipeline = Pipeline(self.transform)
             local.transform = self.transform
-        label: Any = self._dataset.label(index)
-        has_rows = bool(self._dataset.columns())
-        if self._dataset.masks is not None and local.pipeline is None:
-            return self._with_mask(local, data, index)
+        dataset, preparer, recipe = self._dataset, local.preparer, local.recipe
         if local.pipeline is not None:
-            _rows.refuse_tail(self._dataset)
-            if has_rows:
-                label = _rows.target_of(self._dataset, index)
+            _rows.refuse_tail(dataset)
+            target = _rows.target_of(dataset, index)
             head = local.pipeline.run_head(data, drawn_seed(), 0, index)
-            return local.pipeline.run_tail(head), label
-        if local.recipe is None:
-            if has_rows:
-                label = _rows.target_of(self._dataset, index)
-            return self._decode(local.preparer, data), label
-        seed = drawn_seed() if local.is_random else 0
-        if has_rows:
-            row, found = local.preparer.run(
-                local.recipe, data, seed, 0, index, dataset=self._dataset
-            )
-            label = _rows.target_of(self._dataset, index, found)
-        else:
-            row = local.preparer.run(local.recipe, data, seed, 0, index)
-        return row if row.dtype == "bfloat16" else numpy.asarray(row), label
-
-    def _with_mask(self, local: threading.local, data: bytes, index: int) -> tuple[Any, Any]:
-        """Returns the image and its mask."""
-        import numpy
-
-        recipe, masks = local.recipe, self._dataset.masks
+            return local.pipeline.run_tail(head), target
+        masks = dataset.masks
+        if recipe is None and masks is None:
+            return self._decode(preparer, data), _rows.target_of(dataset, index)
         if recipe is None:  # all pixels
-            info = local.preparer.info(data)
+            info = preparer.info(data)
             size = (info["height"], info["width"])
             recipe = _transforms.make_recipe(_transforms.Identity(), padded=True, max_size=size)
-        row, found = local.preparer.run(
-            recipe,
-            data,
-            drawn_seed() if local.is_random else 0,
-            0,
-            index,
-            dataset=self._dataset,
-            mask=masks.read(index),  # type: ignore[union-attr]
-        )
-        mask = numpy.asarray(found["masks"])
-        return row if row.dtype == "bfloat16" else numpy.asarray(row), mask
+        mask = None if masks is None else masks.read(index)
+        seed = drawn_seed() if local.is_random else 0
+        row, found = preparer.run(recipe, data, seed, 0, index, dataset=dataset, mask=mask)
+        image = row if row.dtype == "bfloat16" else numpy.asarray(row)
+        return image, _rows.target_of(dataset, index, found)
+
+    def _is_sound(self, data: bytes) -> bool:
+        return self._sounds
 
     def _decode(self, preparer: _core.Preparer, data: bytes) -> Any:
         """Returns a whole sample, without a transform."""
         import numpy
 
+        if self._is_sound(data):
+            info = preparer.sound_info(data)
+            return numpy.asarray(preparer.sound_decode(data, 0, info["frames"], info["channels"]))
         return numpy.asarray(preparer.decode(data)).transpose(2, 0, 1)
 
     @property
@@ -238,12 +219,7 @@ class _ImageDataset:
             ValueError: an entry differs in keys, shape or type from the others, or a box is
                 inverted or not finite; the message names the sample.
         """
-        out = object.__new__(type(self))  # copy.copy would open the dataset again, as unpickling does
-        out.__dict__.update(self.__dict__)
-        out.__dict__.pop("_local", None)
-        out._dataset = _rows.with_rows(self._dataset, rows)
-        out._fields_are_given = True
-        return out
+        return self._over(_rows.with_rows(self._dataset, rows))
 
     def with_masks(self, masks: Iterable[str | os.PathLike[str]]) -> Self:
         """Returns a copy of this dataset whose images have masks of class indices.
@@ -254,11 +230,13 @@ class _ImageDataset:
             masks: the path of a PNG file for each image, of a palette or of greys, as large as the
                 image. Transforms move it with the pixels; what padding adds to it becomes 255.
         """
-        out = object.__new__(type(self))
-        out.__dict__.update(self.__dict__)
+        return self._over(self._dataset.with_masks(_of_masks(masks)))
+
+    def _over(self, dataset: _core.Dataset) -> Self:
+        """Returns a copy over another core dataset, with rows or masks that were given."""
+        out = object.__new__(type(self))  # copy.copy would open the dataset again, as unpickling does
+        out.__dict__.update(self.__dict__, _dataset=dataset, _fields_are_given=True)
         out.__dict__.pop("_local", None)
-        out._dataset = self._dataset.with_masks(_of_masks(masks))
-        out._fields_are_given = True
         return out
 
     def verify(self, threads: int = 0) -> list[BadSample]:
@@ -333,14 +311,6 @@ class _Opened(_ImageDataset):
             f"headrace.{type(self).__name__}({self._place()!r}, samples={len(self)}, "
             f"classes={len(self.classes)}, transform={self.transform!r})"
         )
-
-
-def _whole_sound(preparer: _core.Preparer, data: bytes) -> Any:
-    """Returns all samples of a sound, float32 of (channels, frames) at its own rate."""
-    import numpy
-
-    info = preparer.sound_info(data)
-    return numpy.asarray(preparer.sound_decode(data, 0, info["frames"], info["channels"]))
 
 
 class _Container(_Opened):
@@ -426,6 +396,7 @@ class ImageFolder(_Opened):
             index=_INDEX[self.index],
             threads=self._threads,
             allow_empty=self.allow_empty,
+            sounds=self._sounds,
         )
 
     def _place(self) -> str:
@@ -514,10 +485,8 @@ class Pack(_Container):
     def _opened(self) -> _core.Dataset:
         return _core.Dataset.open_pack(self.path)
 
-    def _decode(self, preparer: _core.Preparer, data: bytes) -> Any:
-        if _core.is_sound(data):
-            return _whole_sound(preparer, data)
-        return super()._decode(preparer, data)
+    def _is_sound(self, data: bytes) -> bool:
+        return _core.is_sound(data)
 
 
 class TarDataset(_Container):
@@ -557,7 +526,7 @@ class TarDataset(_Container):
         super().__init__(path, transform)
 
     def _opened(self) -> _core.Dataset:
-        return _core.Dataset.open_tar(self.path, label=self.label)
+        return _core.Dataset.open_tar(self.path, label=self.label, sounds=self._sounds)
 
 
 class ParquetDataset(_Opened):
