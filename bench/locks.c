@@ -245,7 +245,7 @@ static void stay_on(int nth)
         sched_setaffinity(0, sizeof one, &one);
 }
 
-int __wrap_hr__preparer_run_rows(struct hr_preparer *preparer, const struct hr_recipe *recipe,
+int __wrap_hr__preparer_run_item(struct hr_preparer *preparer, const struct hr_recipe *recipe,
                                  const struct hr_item *item, const struct hr_draw_key *key,
                                  const struct hr__prepared *prepared, struct hr_error *error)
 {

@@ -242,19 +242,43 @@ static PyObject *run_sample(struct preparer *self, const struct hr_recipe *recip
     return result;
 }
 
+/* Returns an Array, or a tuple of one for each view. */
+static PyObject *run_bytes(struct preparer *self, const struct hr_recipe *recipe,
+                           const Py_buffer *view, const struct hr_draw_key *key)
+{
+    struct outputs outputs = {0};
+    struct hr_error error = {0};
+    int r = -1;
+    if (make_outputs(&outputs, recipe, self->pool) == 0 &&
+        core_enter(&self->busy, "Preparer") == 0) {
+        Py_BEGIN_ALLOW_THREADS
+            r = hr_preparer_run_views(self->handle, recipe, view->buf, (size_t)view->len, key,
+                                      outputs.out, &error);
+        Py_END_ALLOW_THREADS
+        self->busy = false;
+    }
+    struct core_state *state = core_state_of((PyObject *)self);
+    if (!r)
+        return wrap_outputs(state, &outputs, recipe);
+    free_outputs(&outputs);
+    return core_raise(state, r, &error, NULL);
+}
+
 static PyObject *preparer_run(PyObject *object, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"recipe", "data", "seed", "epoch", "index", "dataset", "mask", NULL};
     struct preparer *self = (struct preparer *)object;
     struct core_state *state = core_state_of(object);
     PyObject *of, *dataset = NULL;
-    Py_buffer view;
-    Py_buffer mask = {0};
+    Py_buffer view, mask = {0};
     unsigned long long seed = 0, epoch = 0, index = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!y*|KKKO!y*", names, state->recipe_type, &of,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!y*|KKKO!z*", names, state->recipe_type, &of,
                                      &view, &seed, &epoch, &index, state->dataset_type, &dataset,
                                      &mask))
         return NULL;
+    const struct hr_recipe *recipe = core_recipe_handle(of);
+    const struct hr_draw_key key = {seed, epoch, index};
+    PyObject *result;
     if (dataset) {
         const struct hr_sample sample = {core_dataset_handle(dataset),
                                          index,
@@ -262,31 +286,13 @@ static PyObject *preparer_run(PyObject *object, PyObject *args, PyObject *kwargs
                                          (size_t)view.len,
                                          mask.buf,
                                          (size_t)mask.len};
-        const struct hr_draw_key sample_key = {seed, epoch, index};
-        PyObject *result = run_sample(self, core_recipe_handle(of), &sample, &sample_key);
-        PyBuffer_Release(&view);
-        PyBuffer_Release(&mask);
-        return result;
-    }
-    const struct hr_recipe *recipe = core_recipe_handle(of);
-    struct outputs outputs = {0};
-    struct hr_error error = {0};
-    struct hr_draw_key key = {seed, epoch, index};
-    int r = -1;
-    if (make_outputs(&outputs, recipe, self->pool) == 0 &&
-        core_enter(&self->busy, "Preparer") == 0) {
-        Py_BEGIN_ALLOW_THREADS
-            r = hr_preparer_run_views(self->handle, recipe, view.buf, (size_t)view.len, &key,
-                                      outputs.out, &error);
-        Py_END_ALLOW_THREADS
-        self->busy = false;
+        result = run_sample(self, recipe, &sample, &key);
+    } else {
+        result = run_bytes(self, recipe, &view, &key);
     }
     PyBuffer_Release(&view);
-    if (r) {
-        free_outputs(&outputs);
-        return core_raise(state, r, &error, NULL);
-    }
-    return wrap_outputs(state, &outputs, recipe);
+    PyBuffer_Release(&mask);
+    return result;
 }
 
 /* Of a sound that is decoded as a whole. */

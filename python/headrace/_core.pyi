@@ -357,7 +357,7 @@ class Preparer:
         epoch: int = 0,
         index: int = 0,
         dataset: Dataset = ...,
-        mask: Buffer = ...,
+        mask: Buffer | None = None,
     ) -> Any: ...  # an Array, or a tuple of them; with a dataset: that, and a dict of Arrays
     def sound_info(self, data: Buffer, /) -> _SoundInfo: ...
     def waveform(

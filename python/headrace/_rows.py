@@ -152,15 +152,19 @@ def table_of(dataset: _core.Dataset) -> tuple[list[_Column], array.array[int]] |
 
 
 def target_of(
-    dataset: _core.Dataset, index: int, rows: Mapping[str, _core.Array] | None = None
+    dataset: _core.Dataset, index: int, found: Mapping[str, _core.Array] | None = None
 ) -> Any:
-    """Returns what a sample of a dataset with rows has beside its image, as NumPy arrays, copies: a
-    dict, or its label alone. ``rows``: what is left of them after a recipe; None: all, as they are
+    """Returns what a sample has beside its image: its mask, its label, or its rows as a dict; masks
+    and rows as NumPy arrays, copies. ``found``: masks and rows after a recipe; None: rows as they are
     stored."""
     import numpy
 
-    found = dataset.rows(index) if rows is None else rows
+    if dataset.masks is None and not dataset.columns():
+        return dataset.label(index)
+    found = dataset.rows(index) if found is None else found
     arrays = {name: numpy.asarray(value) for name, value in found.items()}
+    if dataset.masks is not None:
+        return arrays["masks"]
     return arrays["labels"] if is_label(dataset) else arrays
 
 

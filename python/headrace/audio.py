@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from . import _core
-from .datasets import _INDEX, ImageFolder, ImageList, TarDataset, _position, _whole_sound
+from .datasets import ImageFolder, ImageList, TarDataset, _position
 
 __all__ = ["AudioFolder", "AudioList", "AudioShards"]
 
@@ -15,8 +15,7 @@ __all__ = ["AudioFolder", "AudioList", "AudioShards"]
 class _Sounds:
     """What datasets of sounds share: a sample without a transform is all of its waveform."""
 
-    def _decode(self, preparer: _core.Preparer, data: bytes) -> Any:
-        return _whole_sound(preparer, data)
+    _sounds = True
 
     def info(self, index: int) -> dict[str, Any]:
         """Returns ``format``, ``rate``, ``channels``, ``frames`` and ``seconds`` of a sample."""
@@ -59,15 +58,6 @@ class AudioFolder(_Sounds, ImageFolder):
             root, transform, target_transform, None, None, allow_empty, index=index, threads=threads
         )
 
-    def _opened(self) -> _core.Dataset:
-        return _core.Dataset.open_folder(
-            self.root,
-            index=_INDEX[self.index],
-            threads=self._threads,
-            allow_empty=self.allow_empty,
-            sounds=True,
-        )
-
 
 class AudioList(_Sounds, ImageList):
     """Sounds from an explicit list.
@@ -106,6 +96,3 @@ class AudioShards(_Sounds, TarDataset):
         FileNotFoundError: a shard does not exist, or none has a sound.
         ValueError: a shard is damaged or compressed, or a sound has no label.
     """
-
-    def _opened(self) -> _core.Dataset:
-        return _core.Dataset.open_tar(self.path, label=self.label, sounds=True)

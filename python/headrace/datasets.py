@@ -100,6 +100,7 @@ class _ImageDataset:
     _dataset: _core.Dataset
     transform: Any
     target_transform: Any = None
+    _sounds = False  # the samples are sounds
     _fields_are_given = True  # False: opening the dataset again finds rows and masks
 
     def __len__(self) -> int:
@@ -149,40 +150,30 @@ class _ImageDataset:
             elif self.transform is not None:
                 local.pipeline = Pipeline(self.transform)
             local.transform = self.transform
-        has_masks, has_rows = self._dataset.masks is not None, bool(self._dataset.columns())
-        label: Any = self._dataset.label(index)
+        dataset = self._dataset
         if local.pipeline is not None:
-            _rows.refuse_tail(self._dataset)
-            if has_rows:
-                label = _rows.target_of(self._dataset, index)
+            _rows.refuse_tail(dataset)
+            target = _rows.target_of(dataset, index)
             head = local.pipeline.run_head(data, drawn_seed(), 0, index)
-            return local.pipeline.run_tail(head), label
-        if self.transform is None and not has_masks:
-            if has_rows:
-                label = _rows.target_of(self._dataset, index)
-            return self._decode(local.preparer, data), label
-        image, found = self._run(local, data, index, bool(has_rows or has_masks))
-        if has_masks:
-            return image, found["masks"]
-        return image, _rows.target_of(self._dataset, index, found) if has_rows else label
+            return local.pipeline.run_tail(head), target
+        if self.transform is None and dataset.masks is None:
+            return self._decode(local.preparer, data), _rows.target_of(dataset, index)
+        image, found = self._run(local, data, index)
+        return image, _rows.target_of(dataset, index, found)
 
-    def _run(
-        self, local: threading.local, data: bytes, index: int, has_fields: bool
-    ) -> tuple[Any, Any]:
+    def _run(self, local: threading.local, data: bytes, index: int) -> tuple[Any, Any]:
         """Returns what the recipe makes of a sample: the image, and what is left of its rows, or its
         mask."""
-        given: dict[str, Any] = {"dataset": self._dataset} if has_fields else {}
-        if self._dataset.masks is not None:
-            given["mask"] = self._dataset.masks.read(index)
+        masks = self._dataset.masks
+        given = {"dataset": self._dataset, "mask": None if masks is None else masks.read(index)}
         seed, recipes = drawn_seed() if local.is_random else 0, self._recipes(local, data)
         while True:
             try:
-                made = local.preparer.run(recipes.pop(0), data, seed, 0, index, **given)
+                image, fields = local.preparer.run(recipes.pop(0), data, seed, 0, index, **given)
                 break
             except ValueError:
                 if not recipes:
                     raise
-        image, fields = made if has_fields else (made, {})
         if isinstance(image, tuple):  # of views
             return [_cut(view, view.shape[-2:]) for view in image], fields
         sides = local.preparer.extents[-2:]
@@ -203,10 +194,16 @@ class _ImageDataset:
             for room in ((info["height"], info["width"]), (longest, longest))
         ]
 
+    def _is_sound(self, data: bytes) -> bool:
+        return self._sounds
+
     def _decode(self, preparer: _core.Preparer, data: bytes) -> Any:
         """Returns a whole sample, without a transform."""
         import numpy
 
+        if self._is_sound(data):
+            info = preparer.sound_info(data)
+            return numpy.asarray(preparer.sound_decode(data, 0, info["frames"], info["channels"]))
         return numpy.asarray(preparer.decode(data)).transpose(2, 0, 1)
 
     @property
@@ -246,12 +243,7 @@ class _ImageDataset:
             ValueError: an entry differs in keys, shape or type from the others, or a box is
                 inverted or not finite; the message names the sample.
         """
-        out = object.__new__(type(self))  # copy.copy would open the dataset again, as unpickling does
-        out.__dict__.update(self.__dict__)
-        out.__dict__.pop("_local", None)
-        out._dataset = _rows.with_rows(self._dataset, rows)
-        out._fields_are_given = True
-        return out
+        return self._over(_rows.with_rows(self._dataset, rows))
 
     def with_masks(self, masks: Iterable[str | os.PathLike[str]]) -> Self:
         """Returns a copy of this dataset whose images have masks of class indices.
@@ -262,11 +254,13 @@ class _ImageDataset:
             masks: the path of a PNG file for each image, of a palette or of greys, as large as the
                 image. Transforms move it with the pixels; what padding adds to it becomes 255.
         """
-        out = object.__new__(type(self))
-        out.__dict__.update(self.__dict__)
+        return self._over(self._dataset.with_masks(_of_masks(masks)))
+
+    def _over(self, dataset: _core.Dataset) -> Self:
+        """Returns a copy over another core dataset, with rows or masks that were given."""
+        out = object.__new__(type(self))  # copy.copy would open the dataset again, as unpickling does
+        out.__dict__.update(self.__dict__, _dataset=dataset, _fields_are_given=True)
         out.__dict__.pop("_local", None)
-        out._dataset = self._dataset.with_masks(_of_masks(masks))
-        out._fields_are_given = True
         return out
 
     def verify(self, threads: int = 0) -> list[BadSample]:
@@ -341,14 +335,6 @@ class _Opened(_ImageDataset):
             f"headrace.{type(self).__name__}({self._place()!r}, samples={len(self)}, "
             f"classes={len(self.classes)}, transform={self.transform!r})"
         )
-
-
-def _whole_sound(preparer: _core.Preparer, data: bytes) -> Any:
-    """Returns all samples of a sound, float32 of (channels, frames) at its own rate."""
-    import numpy
-
-    info = preparer.sound_info(data)
-    return numpy.asarray(preparer.sound_decode(data, 0, info["frames"], info["channels"]))
 
 
 class _Container(_Opened):
@@ -434,6 +420,7 @@ class ImageFolder(_Opened):
             index=_INDEX[self.index],
             threads=self._threads,
             allow_empty=self.allow_empty,
+            sounds=self._sounds,
         )
 
     def _place(self) -> str:
@@ -522,10 +509,8 @@ class Pack(_Container):
     def _opened(self) -> _core.Dataset:
         return _core.Dataset.open_pack(self.path)
 
-    def _decode(self, preparer: _core.Preparer, data: bytes) -> Any:
-        if _core.is_sound(data):
-            return _whole_sound(preparer, data)
-        return super()._decode(preparer, data)
+    def _is_sound(self, data: bytes) -> bool:
+        return _core.is_sound(data)
 
 
 class TarDataset(_Container):
@@ -565,7 +550,7 @@ class TarDataset(_Container):
         super().__init__(path, transform)
 
     def _opened(self) -> _core.Dataset:
-        return _core.Dataset.open_tar(self.path, label=self.label)
+        return _core.Dataset.open_tar(self.path, label=self.label, sounds=self._sounds)
 
 
 class ParquetDataset(_Opened):

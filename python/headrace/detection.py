@@ -34,6 +34,8 @@ _MAX_XML = 16 << 20
 class _Detection(_Opened):
     """Base: the arguments that all share."""
 
+    _names: Sequence[str] = ()  # of classes, by label; empty: the core dataset's
+
     def _set_transform(
         self,
         transform: Any,
@@ -49,8 +51,10 @@ class _Detection(_Opened):
             )
         self.transform = _checked_transform(transform if transforms is None else transforms)
 
-    def _named(self, classes: Sequence[str]) -> None:
-        self.classes = list(classes)
+    def _open(self) -> None:
+        super()._open()
+        if self._names:
+            self.classes = list(self._names)
         self.class_to_idx = {name: i for i, name in enumerate(self.classes) if name}
 
 
@@ -110,10 +114,6 @@ class CocoDetection(_Detection):
     def _opened(self) -> _core.Dataset:
         return _core.Dataset.open_coco(self.root, self.annFile, **self._options)
 
-    def _open(self) -> None:
-        super()._open()
-        self._named(self.classes)
-
     def _place(self) -> str:
         return self.annFile
 
@@ -152,7 +152,46 @@ class _Table:
         return images.with_rows(columns, self.offsets)
 
 
-class VOCDetection(_Detection):
+class _VOC(_Detection):
+    """Base of datasets in a folder ``VOCdevkit``."""
+
+    _task: str  # the folder of lists
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        year: str = "2012",
+        image_set: str = "train",
+        download: bool = False,
+        transform: Any = None,
+        target_transform: Callable[[Any], Any] | None = None,
+        transforms: Any = None,
+    ) -> None:
+        if download:
+            who = type(self).__name__
+            raise ValueError(f"{who}: download is not supported: torchvision's can do it")
+        self.root = os.fsdecode(root)
+        self.year = str(year)
+        self.image_set = image_set
+        self._set_transform(transform, target_transform, transforms)
+        self._open()
+
+    def _place(self) -> str:
+        return os.path.join(self.root, "VOCdevkit", f"VOC{self.year}")
+
+    def _listed(self, folder: str, extension: str) -> list[tuple[str, str]]:
+        """Returns the path of each image of the list, and of its file in another folder."""
+        place = self._place()
+        chosen = os.path.join(place, "ImageSets", self._task, f"{self.image_set}.txt")
+        with open(chosen, encoding="utf-8-sig") as lines:
+            names = [line.split()[0] for line in lines if line.strip()]
+        return [
+            (f"{place}/JPEGImages/{name}.jpg", f"{place}/{folder}/{name}{extension}")
+            for name in names
+        ]
+
+
+class VOCDetection(_VOC):
     """Images and boxes of Pascal VOC.
 
     Rows have ``boxes``, ``labels``, ``difficult`` and ``truncated``. Boxes are the file's xmin, ymin,
@@ -171,6 +210,8 @@ class VOCDetection(_Detection):
         ValueError: an annotation is damaged, or has an unknown class; the message names it.
     """
 
+    _task = "Main"
+
     def __init__(
         self,
         root: str | os.PathLike[str],
@@ -183,26 +224,15 @@ class VOCDetection(_Detection):
         *,
         classes: Sequence[str] | None = None,
     ) -> None:
-        if download:
-            raise ValueError("VOCDetection: download is not supported: torchvision's can do it")
-        self.root = os.fsdecode(root)
-        self.year = str(year)
-        self.image_set = image_set
         self._names = list(_VOC_CLASSES if classes is None else classes)
-        self._set_transform(transform, target_transform, transforms)
-        self._open()
-
-    def _place(self) -> str:
-        return os.path.join(self.root, "VOCdevkit", f"VOC{self.year}")
+        super().__init__(
+            root, year, image_set, download, transform, target_transform, transforms
+        )
 
     def _opened(self) -> _core.Dataset:
-        place, table = self._place(), _Table("difficult", "truncated")
+        table = _Table("difficult", "truncated")
         label_of = {name: i for i, name in enumerate(self._names)}
-        chosen = os.path.join(place, "ImageSets", "Main", f"{self.image_set}.txt")
-        with open(chosen, encoding="utf-8-sig") as names:
-            listed = [line.split()[0] for line in names if line.strip()]
-        for name in listed:
-            file = os.path.join(place, "Annotations", f"{name}.xml")
+        for image, file in self._listed("Annotations", ".xml"):
             for n, found in enumerate(_voc_objects(file)):
                 where = f"{file}: object {n + 1}"
                 try:
@@ -215,12 +245,8 @@ class VOCDetection(_Detection):
                 if found.get("name") not in label_of:
                     raise ValueError(f"{where}: {found.get('name')!r} is none of the classes")
                 table.add(where, box, label_of[found["name"]], *flags)
-            table.end(os.path.join(place, "JPEGImages", f"{name}.jpg"))
+            table.end(image)
         return table.dataset()
-
-    def _open(self) -> None:
-        super()._open()
-        self._named(self._names)
 
 
 def _voc_objects(file: str) -> list[dict[str, str]]:
@@ -324,10 +350,6 @@ class YoloDetection(_Detection):
                 "folder of the text files, or use ImageList for images without boxes"
             )
         return table.dataset()
-
-    def _open(self) -> None:
-        super()._open()
-        self._named(self._names)
 
 
 def _labels_beside(images: str) -> str:
@@ -482,10 +504,6 @@ class OpenImagesDetection(_Detection):
         if not table.paths:
             raise FileNotFoundError(f"{self.annotations} names no image")
         return table.dataset()
-
-    def _open(self) -> None:
-        super()._open()
-        self._named(self._names)
 
 
 class _OpenImagesBoxes:

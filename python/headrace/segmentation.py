@@ -8,22 +8,22 @@ moves the mask with the pixels. Any other arrangement of files:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 from . import _core
 from .datasets import dataset_of_pairs
-from .detection import _VOC_CLASSES, _Detection, _images_below
+from .detection import _VOC, _VOC_CLASSES, _Detection, _images_below
 
 __all__ = ["SegmentationFolder", "VOCSegmentation"]
 
 
-def _with_masks(images: list[str], masks: list[str]) -> _core.Dataset:
-    pairs = dataset_of_pairs([(path, 0) for path in images])
-    return pairs.with_masks(dataset_of_pairs([(path, 0) for path in masks]))
+def _with_masks(pairs: list[tuple[str, str]]) -> _core.Dataset:
+    """Returns the dataset of images and their masks."""
+    images, masks = (dataset_of_pairs([(pair[i], 0) for pair in pairs]) for i in (0, 1))
+    return images.with_masks(masks)
 
 
-class VOCSegmentation(_Detection):
+class VOCSegmentation(_VOC):
     """Images and masks of Pascal VOC: the index of a class in ``classes``, and 255 at borders.
 
     Args:
@@ -38,40 +38,11 @@ class VOCSegmentation(_Detection):
         FileNotFoundError: the list does not exist.
     """
 
-    def __init__(
-        self,
-        root: str | os.PathLike[str],
-        year: str = "2012",
-        image_set: str = "train",
-        download: bool = False,
-        transform: Any = None,
-        target_transform: Callable[[Any], Any] | None = None,
-        transforms: Any = None,
-    ) -> None:
-        if download:
-            raise ValueError("VOCSegmentation: download is not supported: torchvision's can do it")
-        self.root = os.fsdecode(root)
-        self.year = str(year)
-        self.image_set = image_set
-        self._set_transform(transform, target_transform, transforms)
-        self._open()
-
-    def _place(self) -> str:
-        return os.path.join(self.root, "VOCdevkit", f"VOC{self.year}")
+    _task = "Segmentation"
+    _names = _VOC_CLASSES
 
     def _opened(self) -> _core.Dataset:
-        place = self._place()
-        chosen = os.path.join(place, "ImageSets", "Segmentation", f"{self.image_set}.txt")
-        with open(chosen, encoding="utf-8-sig") as names:
-            listed = [line.split()[0] for line in names if line.strip()]
-        return _with_masks(
-            [os.path.join(place, "JPEGImages", f"{name}.jpg") for name in listed],
-            [os.path.join(place, "SegmentationClass", f"{name}.png") for name in listed],
-        )
-
-    def _open(self) -> None:
-        super()._open()
-        self._named(_VOC_CLASSES)
+        return _with_masks(self._listed("SegmentationClass", ".png"))
 
 
 class SegmentationFolder(_Detection):
@@ -104,8 +75,11 @@ class SegmentationFolder(_Detection):
         names = _images_below(self.images)
         if not names:
             raise FileNotFoundError(f"no image below {self.images}")
-        masks = [os.path.join(self.masks, f"{os.path.splitext(name)[0]}.png") for name in names]
-        for name, mask in zip(names, masks):
+        pairs = []
+        for name in names:
+            image = os.path.join(self.images, name)
+            mask = os.path.join(self.masks, f"{os.path.splitext(name)[0]}.png")
             if not os.path.exists(mask):
-                raise FileNotFoundError(f"{os.path.join(self.images, name)} has no mask: no {mask}")
-        return _with_masks([os.path.join(self.images, name) for name in names], masks)
+                raise FileNotFoundError(f"{image} has no mask: no {mask}")
+            pairs.append((image, mask))
+        return _with_masks(pairs)

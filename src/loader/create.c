@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "base/versioned.h"
-#include "loader/batch_rows.h"
+#include "dataset/row_table.h"
 #include "loader/caching.h"
 #include "loader/hosts/hosts.h"
 #include "loader/loader.h"
@@ -111,52 +111,6 @@ static int check_data(const struct hr_loader *l, struct hr_error *error)
     return 0;
 }
 
-/* Refuses what cannot be combined with samples of several sizes. */
-static int check_padded(const struct hr_loader *l, struct hr_error *error)
-{
-    if (!hr__recipe_options(l->recipe)->padded)
-        return 0;
-    if (hr__mix_is_on(&l->options))
-        return hr__fail(error, -EINVAL,
-                        "MixUp and CutMix need images of one size, and the recipe is padded "
-                        "(collate): leave one of them out");
-    if (hr__remote_is_wanted(&l->options))
-        return hr__fail(
-            error, -ENOTSUP,
-            "an agent's samples have one size, and the recipe is padded (collate): end "
-            "the recipe with a fixed size, such as a LetterBox, or leave the agent out");
-    return 0;
-}
-
-/* Refuses what cannot be combined with masks. */
-static int check_masks(const struct hr_loader *l, struct hr_error *error)
-{
-    if (!l->dataset->masks)
-        return 0;
-    if (hr__mix_is_on(&l->options))
-        return hr__fail(error, -EINVAL,
-                        "MixUp and CutMix mix images and labels, but the dataset has masks, which "
-                        "they cannot mix: leave one of them out");
-    if (hr__remote_is_wanted(&l->options))
-        return hr__fail(
-            error, -ENOTSUP,
-            "an agent prepares no masks, and the dataset has some: leave the agent out");
-    return hr__recipe_check_masks(l->recipe, error);
-}
-
-/* Refuses what cannot be combined with rows. */
-static int check_rows(const struct hr_loader *l, struct hr_error *error)
-{
-    const struct hr__rows_layout *layout = hr__dataset_layout(l->dataset);
-    if (!layout)
-        return hr__recipe_check_rows(l->recipe, NULL, error);
-    if (hr__mix_is_on(&l->options))
-        return hr__fail(error, -EINVAL,
-                        "MixUp and CutMix mix images and labels, but the dataset has rows, which "
-                        "they cannot mix: leave one of them out");
-    return hr__recipe_check_rows(l->recipe, layout, error);
-}
-
 /* Refuses a pack of waveforms that were made for another beginning of recipes. */
 static int check_waveforms(const struct hr_loader *l, struct hr_error *error)
 {
@@ -171,6 +125,21 @@ static int check_waveforms(const struct hr_loader *l, struct hr_error *error)
                     "as the pack, or write the pack again for it",
                     origin->source.path, hr__sound_head_text(made, &origin->head),
                     hr__sound_head_text(asked, &head));
+}
+
+/* Refuses options, recipes and datasets that do not go together. */
+static int check(const struct hr_loader *l, struct hr_error *error)
+{
+    int r = check_data(l, error);
+    if (!r)
+        r = hr__mix_check(l, error);
+    if (!r)
+        r = hr__remote_check_samples(l, error);
+    if (!r && l->dataset->masks)
+        r = hr__recipe_check_masks(l->recipe, error);
+    if (!r)
+        r = hr__recipe_check_rows(l->recipe, hr__dataset_layout(l->dataset), error);
+    return r ? r : check_waveforms(l, error);
 }
 
 static int make_ring(struct hr_loader *l, struct hr_error *error)
@@ -225,22 +194,7 @@ int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct h
         l->workers_wanted = hr_cores() / options->local_world_size - 1;
     if (l->workers_wanted < 1)
         l->workers_wanted = 1;
-    int r = check_data(l, error);
-    if (!r)
-        r = hr__mix_check(options, &l->spec, hr_recipe_views(recipe), error);
-    if (!r && hr_recipe_views(recipe) > 1 && hr__remote_is_wanted(options))
-        r = hr__fail(error, -EINVAL,
-                     "an agent prepares one view of a sample, and the recipe has %zu: leave the "
-                     "agent out",
-                     hr_recipe_views(recipe));
-    if (!r)
-        r = check_padded(l, error);
-    if (!r)
-        r = check_masks(l, error);
-    if (!r)
-        r = check_rows(l, error);
-    if (!r)
-        r = check_waveforms(l, error);
+    int r = check(l, error);
     if (r) {
         hr_loader_destroy(&l);
         return r;

@@ -12,6 +12,8 @@
 
 #include "base/distribution.h"
 #include "base/error.h"
+#include "loader/remote.h"
+#include "recipe/recipe.h"
 #include "recipe/store.h"
 
 #include <errno.h>
@@ -21,8 +23,7 @@
 /* Elements of a block: those of two samples and the copy fit into the first-level cache. */
 #define BLOCK 2048
 
-int hr__mix_check(const struct hr_loader_options *options, const struct hr_tensor_spec *spec,
-                  size_t views, struct hr_error *error)
+static int check_numbers(const struct hr_loader_options *options, struct hr_error *error)
 {
     const struct {
         const char *name;
@@ -36,23 +37,42 @@ int hr__mix_check(const struct hr_loader_options *options, const struct hr_tenso
             return hr__fail(error, -EINVAL, "%s = %g: must be from 0 to %g", numbers[i].name,
                             numbers[i].value, numbers[i].most);
     }
-    if (hr__mix_is_on(options) && views > 1)
+    return 0;
+}
+
+int hr__mix_check(const struct hr_loader *l, struct hr_error *error)
+{
+    const struct hr_loader_options *options = &l->options;
+    size_t views = hr_recipe_views(l->recipe);
+    int r = check_numbers(options, error);
+    if (r || !hr__mix_is_on(options))
+        return r;
+    if (views > 1)
         return hr__fail(error, -EINVAL,
                         "MixUp and CutMix mix one image of a sample, and the recipe has %zu views: "
                         "leave one of them out",
                         views);
-    if (options->cutmix_alpha > 0 && spec->dims && spec->dims < 3)
+    if (options->cutmix_alpha > 0 && l->spec.dims && l->spec.dims < 3)
         return hr__fail(error, -EINVAL,
                         "CutMix cuts rectangles of images, and the samples are sounds: leave it "
                         "out, or use MixUp");
-    if (options->mixup_alpha > 0 && spec->dtype == HR_UINT8)
+    if (options->mixup_alpha > 0 && l->spec.dtype == HR_UINT8)
         return hr__fail(error, -EINVAL,
                         "MixUp computes with floats and the batches are uint8: add a ToDtype with "
                         "scale to the recipe");
-    if (hr__mix_is_on(options) && options->agent && *options->agent)
+    if (hr__remote_is_wanted(options))
         return hr__fail(error, -EINVAL,
                         "an agent prepares samples for batches of any size, so it cannot mix them: "
                         "leave out MixUp and CutMix and mix the batches in training");
+    if (hr__recipe_options(l->recipe)->padded)
+        return hr__fail(error, -EINVAL,
+                        "MixUp and CutMix need images of one size, and the recipe is padded "
+                        "(collate): leave one of them out");
+    if (l->dataset->masks || l->dataset->rows)
+        return hr__fail(error, -EINVAL,
+                        "MixUp and CutMix mix images and labels, but the dataset has %s, which "
+                        "they cannot mix: leave one of them out",
+                        l->dataset->masks ? "masks" : "rows");
     return 0;
 }
 

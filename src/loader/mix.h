@@ -6,9 +6,9 @@
 
 #include "loader/loader.h"
 
-/* Checks the mixing options. spec: of one sample; views: of the recipe. Errors: -EINVAL. */
-int hr__mix_check(const struct hr_loader_options *options, const struct hr_tensor_spec *spec,
-                  size_t views, struct hr_error *error);
+/* Refuses mixing options that are wrong, or that do not suit the loader's samples. Errors:
+ * -EINVAL. */
+int hr__mix_check(const struct hr_loader *l, struct hr_error *error);
 
 static inline int hr__mix_is_on(const struct hr_loader_options *options)
 {

@@ -180,7 +180,7 @@ static int run_recipe(struct hr__thread *self, const struct hr__job *job,
         mask->extents = batch->mask_extents ? batch->mask_extents + 2 * job->place : NULL;
         prepared.mask = mask;
     }
-    return hr__preparer_run_rows(self->preparer, l->recipe, item, key, &prepared, error);
+    return hr__preparer_run_item(self->preparer, l->recipe, item, key, &prepared, error);
 }
 
 /* Reads the sample's mask, and runs the recipe on both. */

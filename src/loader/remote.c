@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "cache/spec.h"
 #include "loader/loader.h"
+#include "recipe/recipe.h"
 
 #include <errno.h>
 #include <string.h>
@@ -58,6 +59,28 @@ int hr__remote_check(const struct hr_loader_options *o, struct hr_error *error)
 int hr__remote_is_wanted(const struct hr_loader_options *options)
 {
     return is_set(options->agent);
+}
+
+int hr__remote_check_samples(const struct hr_loader *l, struct hr_error *error)
+{
+    size_t views = hr_recipe_views(l->recipe);
+    if (!hr__remote_is_wanted(&l->options))
+        return 0;
+    if (views > 1)
+        return hr__fail(error, -EINVAL,
+                        "an agent prepares one view of a sample, and the recipe has %zu: leave the "
+                        "agent out",
+                        views);
+    if (hr__recipe_options(l->recipe)->padded)
+        return hr__fail(
+            error, -ENOTSUP,
+            "an agent's samples have one size, and the recipe is padded (collate): end "
+            "the recipe with a fixed size, such as a LetterBox, or leave the agent out");
+    if (l->dataset->masks)
+        return hr__fail(
+            error, -ENOTSUP,
+            "an agent prepares no masks, and the dataset has some: leave the agent out");
+    return 0;
 }
 
 /* Copies *text; sets it to NULL if it is "" or NULL. */

@@ -10,6 +10,10 @@ struct hr_loader;
 /* Checks that the options about an agent go together. The options are taken. Errors: -EINVAL. */
 int hr__remote_check(const struct hr_loader_options *options, struct hr_error *error);
 
+/* Refuses samples that an agent does not prepare, if the loader wants one. Errors: -EINVAL;
+ * -ENOTSUP. */
+int hr__remote_check_samples(const struct hr_loader *l, struct hr_error *error);
+
 /* Returns non-zero if an agent is to prepare the batches. */
 int hr__remote_is_wanted(const struct hr_loader_options *options);
 

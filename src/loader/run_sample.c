@@ -1,4 +1,4 @@
-/* Prepares one sample with its rows, without a loader. */
+/* Prepares one sample with its rows or its mask, without a loader. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "dataset/row_table.h"
@@ -20,48 +20,39 @@ static void give_columns(const struct hr__rows_layout *layout, const struct hr__
     }
 }
 
-/* Runs the recipe on an image and its mask. */
-static int run_with_mask(struct hr_preparer *preparer, const struct hr_recipe *recipe,
-                         const struct hr_sample *sample, const struct hr_draw_key *key,
-                         const struct hr_sample_room *room, struct hr_error *error)
-{
-    const struct hr_item item = {sample->bytes, sample->length, 0};
-    const struct hr__mask mask = {
-        .bytes = sample->mask, .length = sample->mask_length, .out = room->mask};
-    const struct hr__prepared prepared = {.outs = room->outs, .mask = &mask};
-    int r = hr__recipe_check_masks(recipe, error);
-    return r ? r : hr__preparer_run_rows(preparer, recipe, &item, key, &prepared, error);
-}
-
 int hr_preparer_run_sample(struct hr_preparer *preparer, const struct hr_recipe *recipe,
                            const struct hr_sample *sample, const struct hr_draw_key *key,
                            const struct hr_sample_room *room, struct hr_error *error)
 {
-    const struct hr__rows_layout *layout = hr__dataset_layout(sample->dataset);
+    const struct hr_dataset *dataset = sample->dataset;
+    const struct hr__rows_layout *layout = hr__dataset_layout(dataset);
+    const struct hr_item item = {sample->bytes, sample->length, 0};
+    const struct hr__mask mask = {
+        .bytes = sample->mask, .length = sample->mask_length, .out = room->mask};
+    struct hr__prepared prepared = {.outs = room->outs};
+    struct hr__sample_rows in;
     *room->rows = 0;
     int r = hr__recipe_check_rows(recipe, layout, error);
-    if (r)
-        return r;
-    if (sample->mask && sample->dataset->masks)
-        return run_with_mask(preparer, recipe, sample, key, room, error);
-    if (!layout)
-        return hr_preparer_run_views(preparer, recipe, sample->bytes, sample->length, key,
-                                     room->outs, error);
-    if (sample->index >= sample->dataset->count)
-        return hr__fail(error, -ERANGE, "there is no sample %zu: the dataset has %zu, from 0 on",
-                        sample->index, sample->dataset->count);
-    struct hr__row_record *record = hr__alloc(HR__TAG_LOADER, 1, layout->bytes);
-    if (!record)
-        return hr__fail(error, -ENOMEM, "out of memory for %zu rows of a sample", layout->most);
-    struct hr__sample_rows in;
-    hr__dataset_sample_rows(sample->dataset, sample->index, &in);
-    const struct hr_item item = {sample->bytes, sample->length, 0};
-    const struct hr__prepared prepared = {.outs = room->outs, .in = &in, .record = record};
-    r = hr__preparer_run_rows(preparer, recipe, &item, key, &prepared, error);
-    if (!r) {
-        give_columns(layout, record, room->columns);
-        *room->rows = (size_t)record->rows;
+    if (!r && sample->mask && dataset->masks) {
+        prepared.mask = &mask;
+        r = hr__recipe_check_masks(recipe, error);
     }
-    hr__free(record);
+    if (!r && layout && sample->index >= dataset->count)
+        r = hr__fail(error, -ERANGE, "there is no sample %zu: the dataset has %zu, from 0 on",
+                     sample->index, dataset->count);
+    if (!r && layout) {
+        hr__dataset_sample_rows(dataset, sample->index, &in);
+        prepared.in = &in;
+        prepared.record = hr__alloc(HR__TAG_LOADER, 1, layout->bytes);
+        if (!prepared.record)
+            r = hr__fail(error, -ENOMEM, "out of memory for %zu rows of a sample", layout->most);
+    }
+    if (!r)
+        r = hr__preparer_run_item(preparer, recipe, &item, key, &prepared, error);
+    if (!r && layout) {
+        give_columns(layout, prepared.record, room->columns);
+        *room->rows = (size_t)prepared.record->rows;
+    }
+    hr__free(prepared.record);
     return r;
 }

@@ -324,7 +324,7 @@ static int run_recipe(struct hr_preparer *p, const struct hr_recipe *recipe,
     return r;
 }
 
-int hr__preparer_run_rows(struct hr_preparer *preparer, const struct hr_recipe *recipe,
+int hr__preparer_run_item(struct hr_preparer *preparer, const struct hr_recipe *recipe,
                           const struct hr_item *item, const struct hr_draw_key *key,
                           const struct hr__prepared *prepared, struct hr_error *error)
 {
@@ -359,7 +359,7 @@ int hr_preparer_run_views(struct hr_preparer *preparer, const struct hr_recipe *
 {
     const struct hr_item item = {bytes, length, 0};
     const struct hr__prepared prepared = {.outs = outs};
-    return hr__preparer_run_rows(preparer, recipe, &item, key, &prepared, error);
+    return hr__preparer_run_item(preparer, recipe, &item, key, &prepared, error);
 }
 
 int hr_preparer_run(struct hr_preparer *preparer, const struct hr_recipe *recipe, const void *bytes,

@@ -90,8 +90,8 @@ struct hr__decoder *hr__preparer_decoder(struct hr_preparer *preparer);
 
 struct hr__prepared; /* what a preparer makes of a sample; see rows.h */
 
-/* Prepares one image as hr_preparer_run_views does, with its rows. */
-int hr__preparer_run_rows(struct hr_preparer *preparer, const struct hr_recipe *recipe,
+/* Prepares one item as hr_preparer_run_views does, with the rows and the mask of its sample. */
+int hr__preparer_run_item(struct hr_preparer *preparer, const struct hr_recipe *recipe,
                           const struct hr_item *item, const struct hr_draw_key *key,
                           const struct hr__prepared *prepared, struct hr_error *error);
 

@@ -20,7 +20,7 @@ void (*fixture_before_prepare)(uint64_t index);
 void (*fixture_before_read)(const char *path);
 void (*fixture_before_bytes)(const void *bytes, size_t length);
 
-int __wrap_hr__preparer_run_rows(struct hr_preparer *preparer, const struct hr_recipe *recipe,
+int __wrap_hr__preparer_run_item(struct hr_preparer *preparer, const struct hr_recipe *recipe,
                                  const struct hr_item *item, const struct hr_draw_key *key,
                                  const struct hr__prepared *prepared, struct hr_error *error)
 {
@@ -28,7 +28,7 @@ int __wrap_hr__preparer_run_rows(struct hr_preparer *preparer, const struct hr_r
         fixture_before_prepare(key->index);
     if (fixture_before_bytes)
         fixture_before_bytes(item->bytes, item->length);
-    return __real_hr__preparer_run_rows(preparer, recipe, item, key, prepared, error);
+    return __real_hr__preparer_run_item(preparer, recipe, item, key, prepared, error);
 }
 
 int __wrap_hr__read_file(struct hr__read *read, uint64_t max_bytes)

@@ -7,10 +7,10 @@
 
 #include <headrace/prepare.h>
 
-int __real_hr__preparer_run_rows(struct hr_preparer *preparer, const struct hr_recipe *recipe,
+int __real_hr__preparer_run_item(struct hr_preparer *preparer, const struct hr_recipe *recipe,
                                  const struct hr_item *item, const struct hr_draw_key *key,
                                  const struct hr__prepared *prepared, struct hr_error *error);
-int __wrap_hr__preparer_run_rows(struct hr_preparer *preparer, const struct hr_recipe *recipe,
+int __wrap_hr__preparer_run_item(struct hr_preparer *preparer, const struct hr_recipe *recipe,
                                  const struct hr_item *item, const struct hr_draw_key *key,
                                  const struct hr__prepared *prepared, struct hr_error *error);
 int __real_hr__read_file(struct hr__read *read, uint64_t max_bytes);

@@ -73,7 +73,7 @@ static void check_recipe(struct hr_operation *list, size_t count, int padded)
         const struct hr__mask job = {file, file_bytes, mask, size};
         const struct hr__prepared prepared = {.outs = outs, .mask = &job};
         memset(mask, 1, pixels + GUARD);
-        if (hr__preparer_run_rows(p, recipe, &item, &key, &prepared, &error))
+        if (hr__preparer_run_item(p, recipe, &item, &key, &prepared, &error))
             fail_msg("%s", error.message);
         hr_preparer_extents(p, extents);
         assert_int_equal(size[0], extents[1]);
@@ -159,7 +159,7 @@ static void what_does_not_suit(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const struct hr__mask job = {cases[i].bytes, cases[i].length, out, NULL};
         const struct hr__prepared prepared = {.outs = outs, .mask = &job};
-        int r = hr__preparer_run_rows(p, crop, &item, &key, &prepared, &error);
+        int r = hr__preparer_run_item(p, crop, &item, &key, &prepared, &error);
         assert_int_equal(r, cases[i].code);
         if (r)
             assert_non_null(strstr(error.message, "its mask: "));
@@ -186,7 +186,7 @@ static void out_of_memory(void **state)
         struct hr_error error = {0};
         assert_int_equal(hr_preparer_create(&p, &error), 0);
         hr__alloc_fail_at(n, 0);
-        r = hr__preparer_run_rows(p, recipe, &item, &key, &prepared, &error);
+        r = hr__preparer_run_item(p, recipe, &item, &key, &prepared, &error);
         hr__alloc_fail_at(0, 0);
         if (r && r != -ENOMEM)
             fail_msg("allocation %d: %s", (int)n, error.message);
