@@ -11,6 +11,8 @@
 #include "dataset/describe.h"
 #include "dataset/row_block.h"
 
+#include <headrace/pack.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -185,7 +187,8 @@ static int check_items(const struct hr__catalog *c, const struct hr__pack_superb
     for (uint64_t i = 0; i < c->header->samples; i++) {
         uint64_t offset = c->ranges[i].offset;
         if (offset < s->items_offset || offset % HR__PACK_ITEM_ALIGNMENT || offset > s->bytes ||
-            (uint64_t)c->sizes[i] > s->bytes - offset)
+            (uint64_t)c->sizes[i] > s->bytes - offset ||
+            c->ranges[i].flags >> HR__RANGE_KEPT_SHIFT >= HR_PACK_KEPT_COUNT)
             return 0;
     }
     return 1;

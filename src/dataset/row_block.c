@@ -215,3 +215,26 @@ int hr__row_block_read(struct hr__row_table **out, const void *block, uint64_t b
     const struct hr__row_source from = {columns, head.columns, offsets, data};
     return as_damage(hr__row_table_create(out, head.samples, &from, error), error);
 }
+
+int hr__dataset_cut_rows(struct hr_dataset **dataset, struct hr_error *error)
+{
+    struct hr__row_table *rows = NULL;
+    struct hr_dataset *cut;
+    uint64_t bytes;
+    void *block;
+    if (!(*dataset)->row_of)
+        return 0;
+    int r = hr__row_block_make(&block, &bytes, *dataset, error);
+    if (r)
+        return r;
+    r = hr__row_block_read(&rows, block, bytes, (*dataset)->count, error);
+    hr__free(block);
+    if (!r)
+        r = hr__dataset_create_alike(&cut, *dataset, rows, error);
+    hr__row_table_unref(&rows);
+    if (r)
+        return r;
+    hr_dataset_unref(dataset);
+    *dataset = cut;
+    return 0;
+}

@@ -26,4 +26,9 @@ int hr__row_block_make(void **block, uint64_t *bytes, const struct hr_dataset *d
 int hr__row_block_read(struct hr__row_table **out, const void *block, uint64_t bytes,
                        uint64_t samples, struct hr_error *error);
 
+/* If a dataset's rows are some of a larger table's, replaces it by one that has a table of just
+ * these. So its records are laid out as those of whoever reads its block. Errors: -ENOMEM; -EFBIG.
+ */
+int hr__dataset_cut_rows(struct hr_dataset **dataset, struct hr_error *error);
+
 #endif

@@ -59,27 +59,31 @@ int hr__caching_form(const struct hr_loader *l, int *form, struct hr_error *erro
     return hr__recipe_cache_form(l->recipe, form, error);
 }
 
-uint64_t hr__caching_variant(const struct hr_loader *l, int form)
+uint64_t hr__caching_variant(const struct hr_recipe *recipe, int form)
 {
     struct hr_sound_head head;
-    return hr_recipe_sound_head(l->recipe, &head) ? 0 : hr__waveform_digest(form, &head);
+    return hr_recipe_sound_head(recipe, &head) ? 0 : hr__waveform_digest(form, &head);
+}
+
+void hr__caching_set_variant(struct hr__cache_spec *spec, const struct hr_recipe *recipe, int form)
+{
+    struct hr_sound_head head;
+    char text[HR__HEAD_TEXT];
+    spec->variant = hr__caching_variant(recipe, form);
+    if (spec->variant && !hr_recipe_sound_head(recipe, &head))
+        snprintf(spec->variant_text, sizeof spec->variant_text, "%s, %s",
+                 hr_form_name((enum hr_form)form), hr__sound_head_text(text, &head));
 }
 
 /* Resolves HR_FORM_AUTO for sounds: where only this run uses the cache, they become waveforms when
- * that repays. A cache that others use, too, does not know their recipes and keeps files. Names the
- * waveforms that the recipe needs. */
+ * that repays. A cache that others use, too, does not know their recipes and keeps files. */
 static void choose_sounds(struct hr_loader *l)
 {
     struct hr__caching *c = l->caching;
     struct hr_sound_head head;
-    char text[HR__HEAD_TEXT];
-    if (hr_recipe_sound_head(l->recipe, &head))
-        return;
-    if (c->form_asked == HR_FORM_AUTO)
+    if (c->form_asked == HR_FORM_AUTO && !hr_recipe_sound_head(l->recipe, &head))
         c->form_asked = c->spec->name[0] || c->of_publishers ? HR_FORM_ENCODED : HR_FORM_WAVEFORM;
-    c->spec->variant = hr__caching_variant(l, c->form_asked);
-    snprintf(c->spec->variant_text, sizeof c->spec->variant_text, "%s, %s",
-             hr_form_name((enum hr_form)c->form_asked), hr__sound_head_text(text, &head));
+    hr__caching_set_variant(c->spec, l->recipe, c->form_asked);
 }
 
 /* Opens the cache. It is shared if it has a name or if there are several ranks or publishers. */

@@ -18,6 +18,8 @@
 #include <headrace/base.h>
 
 struct hr_loader;
+struct hr_recipe;
+struct hr__cache_spec;
 struct hr__thread;
 
 /* Makes the cache that the options ask for and attaches it to the loader. `of_publishers`: it is
@@ -29,8 +31,11 @@ int hr__caching_create(struct hr_loader *l, int of_publishers, struct hr_error *
 int hr__caching_form(const struct hr_loader *l, int *form, struct hr_error *error);
 
 /* Returns a digest of what items of the form depend on besides their files: of waveforms, the head
- * of the loader's recipe and the decoders. 0: on nothing. */
-uint64_t hr__caching_variant(const struct hr_loader *l, int form);
+ * of the recipe and the decoders. 0: on nothing. */
+uint64_t hr__caching_variant(const struct hr_recipe *recipe, int form);
+
+/* Sets the variant of a cache that keeps items of the form for loaders of the recipe. */
+void hr__caching_set_variant(struct hr__cache_spec *spec, const struct hr_recipe *recipe, int form);
 
 /* Converts a file to a form of the recipe's samples, on this thread. *out is valid until its next
  * conversion. Returns 0, or a negative errno: then the file stays as it is. */

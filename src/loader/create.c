@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "base/versioned.h"
+#include "dataset/row_block.h"
 #include "dataset/row_table.h"
 #include "loader/caching.h"
 #include "loader/hosts/hosts.h"
@@ -239,6 +240,8 @@ int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset, struct 
                      "the samples of %s come from producers, which an agent asks for them: set "
                      "agent, for example to \"auto\"",
                      l->dataset->produced->name);
+    if (!r && hr__remote_is_wanted(&l->options))
+        r = hr__dataset_cut_rows(&l->dataset, error);
     if (!r)
         r = make_ring(l, error);
     if (!r && !hr__remote_is_wanted(&l->options) && !hr__hosting_is_wanted(&l->options))

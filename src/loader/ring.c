@@ -379,9 +379,23 @@ static void retire(struct hr__ring *ring, struct hr_batch *batch)
     free_slot(batch);
 }
 
+/* The consumer may have changed what the largest sample takes of each place. */
+static void widen_extents(struct hr_batch *batch)
+{
+    size_t dims = batch->spec->dims;
+    for (size_t d = 0; batch->extents && d < dims; d++) {
+        int64_t most = 0;
+        for (size_t i = 0; i < batch->count; i++)
+            most = batch->extents[i * dims + d] > most ? batch->extents[i * dims + d] : most;
+        for (size_t i = 0; i < batch->count; i++)
+            batch->extents[i * dims + d] = most;
+    }
+}
+
 /* Takes back a slot at its last release. */
 static void take_back(struct hr__ring *ring, struct hr_batch *batch)
 {
+    widen_extents(batch);
     record(ring, batch);
     int idle = is_idle(ring, batch);
     struct hr_batch *surplus = NULL;

@@ -308,7 +308,7 @@ static int run_features(const struct hr_recipe *recipe, struct hr__sound_scratch
 static int open_sound(const struct hr_recipe *recipe, struct hr__sound_scratch *s,
                       const struct hr_item *item, struct hr_error *error)
 {
-    int r = hr__form_is_waveform(item->form)
+    int r = hr__form_is_waveform(hr_form_of(item->bytes, item->length))
                 ? 0
                 : hr__sound_check_bytes(item->length, recipe->options.max_source_bytes, error);
     if (!r)

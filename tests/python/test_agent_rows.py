@@ -64,6 +64,7 @@ def test_resume_subsets_samplers_and_ranks(boxes, agent):
             assert epoch(loader) == rest
     for data, one in [
         (torch.utils.data.Subset(boxes, [9, 4, 4, 0, 17]), options()),
+        (torch.utils.data.Subset(boxes, [6, 1, 10, 2, 12]), options()),  # without the most rows
         (boxes, {"batch_size": 4, "sampler": [3, 8, 8, 1, 11], "return_index": True}),
         (boxes, options(rank=1, world_size=2)),
         (boxes, options(drop_last=True)),

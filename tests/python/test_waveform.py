@@ -11,7 +11,7 @@ import pytest
 import sounds
 
 import headrace
-from agents import Agent
+from agents import Agent, wait_until
 from headrace import transforms as T
 from servers import Memcached, Ranks, Servers
 
@@ -209,6 +209,12 @@ def test_agent(clips):
         for _ in range(3):
             assert equal(copies(plain), copies(served))
         served.close()
+        wait_until(lambda: not agent.look()["streams"], "the stream's end")
+        again = loader(dataset, agent=agent.socket, cache="64MiB", cache_form="waveform", epochs=40)
+        next(iter(again))
+        (queue,) = agent.queues()
+        assert queue["cache_hits"] > 0  # the agent kept them
+        again.close()
 
 
 def test_hosts(clips):

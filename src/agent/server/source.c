@@ -9,6 +9,7 @@
 #include "cache/cache.h"
 #include "cache/spec.h"
 #include "dataset/dataset.h"
+#include "loader/caching.h"
 
 #include <headrace/cache.h>
 
@@ -187,10 +188,14 @@ int hr__kept_open(struct hr__kept **out, const struct hr__stream *stream, struct
     int r = hr__cache_spec_parse(&spec, text, error);
     if (r || spec.name[0])
         return r;
+    if (spec.form == HR__FORM_UNSET)
+        spec.form = stream->agent->cache ? HR_FORM_AUTO : stream->as.cache_form;
+    hr__caching_set_variant(&spec, stream->source->recipe, spec.form);
     struct hr__kept *kept = hr__alloc(HR__TAG_AGENT, 1, sizeof *kept);
     if (!kept)
         return hr__fail(error, -ENOMEM, "out of memory for a cache's description");
     memcpy(kept->digest, stream->source->digest, sizeof kept->digest);
+    kept->digest[0] ^= spec.variant;
     char run[HR_CACHE_RUN];
     hr_cache_run(run, 1);
     r = hr__cache_create_shared(&kept->cache, stream->source->dataset, &spec, run, error);

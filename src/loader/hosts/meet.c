@@ -86,7 +86,7 @@ static void fill_inputs(struct inputs *in, const struct hr_loader *l,
     add(in, "the form of items", NULL, "%s", hr_form_name((enum hr_form)cluster->hosts.form));
     add(in, "the waveforms",
         "begin all recipes with the same Mono and Resample, and install the same decoders",
-        "digest %016" PRIx64, hr__caching_variant(l, cluster->hosts.form));
+        "digest %016" PRIx64, hr__caching_variant(l->recipe, cluster->hosts.form));
     add(in, "the use of modification times", NULL, "mtime=%s",
         cluster->hosts.with_mtime ? "yes" : "no");
     add_dataset(in, cluster);
@@ -169,7 +169,7 @@ static int learn_sizes(const struct hr_loader *l, struct hr__cluster *cluster,
     /* The keys of runs with another secret, or with none, must differ. */
     cluster->digest.dataset[0] ^= hr__secret_mark(hr__peers_secret(cluster->peers));
     /* So must those of waveforms that were made otherwise. */
-    cluster->digest.dataset[0] ^= hr__caching_variant(l, cluster->hosts.form);
+    cluster->digest.dataset[0] ^= hr__caching_variant(l->recipe, cluster->hosts.form);
     if (r)
         return r;
     uint32_t *sizes = hr__alloc(HR__TAG_LOADER, cluster->samples, sizeof *sizes);

@@ -245,6 +245,17 @@ static void test_channels(void **state)
     assert_int_equal(hr_preparer_run(preparer, recipe, file, length, &key, made, &error), -EFBIG);
     assert_non_null(strstr(error.message, "max_source_bytes of 100"));
     hr_recipe_unref(&recipe);
+    /* The limit is of files: the waveform of one within it may be larger. */
+    const struct hr_sound_head head = {0};
+    struct hr_item item;
+    options.max_source_bytes = length;
+    assert_int_equal(hr_recipe_create(&recipe, small, 2, &options, &error), 0);
+    assert_int_equal(
+        hr_preparer_waveform(preparer, HR_FORM_WAVEFORM, &head, file, length, &item, &error), 0);
+    assert_true(item.length > length);
+    if (hr_preparer_run(preparer, recipe, item.bytes, item.length, &key, made, &error))
+        fail_msg("%s", error.message);
+    hr_recipe_unref(&recipe);
 }
 
 static double slaney(double mel)
