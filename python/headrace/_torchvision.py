@@ -325,10 +325,6 @@ def _iou_crop(walk: Walk, t: Any) -> None:
     )
 
 
-def _clamp_boxes(walk: Walk, t: Any) -> None:
-    walk.add(t, "ClampBoundingBoxes", clamping_mode=t.clamping_mode)
-
-
 def _sanitize_boxes(walk: Walk, t: Any) -> None:
     if t.labels_getter is None:
         walk.refuse(t, "labels_getter=None would keep the labels of dropped boxes: leave it out")
@@ -460,7 +456,7 @@ _HANDLERS: dict[str, Callable[[Walk, Any], None]] = {
     "RandomZoomOut": _zoom_out,
     "RandomShortestSize": _shortest_size,
     "RandomIoUCrop": _iou_crop,
-    "ClampBoundingBoxes": _clamp_boxes,
+    "ClampBoundingBoxes": _same("ClampBoundingBoxes", "clamping_mode"),
     "SanitizeBoundingBoxes": _sanitize_boxes,
     "ConvertBoundingBoxFormat": _box_format,
     "RandomRotation": _on_bytes(

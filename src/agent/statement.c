@@ -244,7 +244,7 @@ int hr__statement_write(char **text, const struct hr_dataset *dataset,
             root, "recipe", dataset->produced ? json_object() : hr__stated_recipe_write(recipe));
     if (!r && dataset->rows) {
         uint8_t digest[HR__DIGEST_BYTES];
-        hr__dataset_fields_digest(dataset, digest);
+        hr__dataset_rows_digest(dataset, digest);
         r = json_object_set_new(root, "rows", digest_text(digest));
     }
     if (!r)
@@ -364,7 +364,7 @@ static int take_rows(struct hr_dataset **dataset, const struct hr__statement_sen
         return r;
     hr_dataset_unref(dataset);
     *dataset = with;
-    hr__dataset_fields_digest(with, digest);
+    hr__dataset_rows_digest(with, digest);
     return memcmp(digest, stated, sizeof digest)
                ? hr__fail(error, -EPROTO, "the rows that came are not those that a statement says")
                : 0;

@@ -36,7 +36,10 @@ static void write_pair(uint64_t out[2], XXH128_hash_t hash)
 static void write_rows(uint64_t out[2], const struct hr_dataset *dataset)
 {
     uint8_t digest[16];
-    hr__dataset_fields_digest(dataset, digest);
+    if (dataset->masks) /* a dataset has rows or masks */
+        hr_dataset_names_digest(dataset->masks, digest);
+    else
+        hr__dataset_rows_digest(dataset, digest);
     memcpy(out, digest, sizeof digest);
 }
 

@@ -172,8 +172,12 @@ void hr_dataset_names_digest(const struct hr_dataset *dataset, uint8_t digest[16
         add_text(&h, key + skip);
         add_number(&h, (uint64_t)hr_dataset_label(dataset, i));
     }
-    if (dataset->rows || dataset->masks) {
-        hr__dataset_fields_digest(dataset, digest);
+    if (dataset->rows) {
+        hr__dataset_rows_digest(dataset, digest);
+        add(&h, digest, 16);
+    }
+    if (dataset->masks) {
+        hr_dataset_names_digest(dataset->masks, digest);
         add(&h, digest, 16);
     }
     close_block(&h);

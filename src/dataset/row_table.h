@@ -48,8 +48,8 @@ const struct hr__rows_layout *hr__dataset_layout(const struct hr_dataset *datase
 void hr__dataset_sample_rows(const struct hr_dataset *dataset, size_t index,
                              struct hr__sample_rows *out);
 
-/* Computes XXH3-128 of the columns and of all samples' rows, in order, or the names digest of the
- * masks; zeros for a dataset without either. Loops over all samples. */
-void hr__dataset_fields_digest(const struct hr_dataset *dataset, uint8_t digest[16]);
+/* Computes XXH3-128 of the columns and of all samples' rows, in order; zeros for a dataset without
+ * rows. Loops over all samples. */
+void hr__dataset_rows_digest(const struct hr_dataset *dataset, uint8_t digest[16]);
 
 #endif

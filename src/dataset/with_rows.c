@@ -88,13 +88,11 @@ static XXH128_hash_t digest_columns(const struct hr__rows_layout *layout)
     return h;
 }
 
-void hr__dataset_fields_digest(const struct hr_dataset *dataset, uint8_t digest[16])
+void hr__dataset_rows_digest(const struct hr_dataset *dataset, uint8_t digest[16])
 {
     struct hr__sample_rows rows;
     XXH128_canonical_t bytes;
     memset(digest, 0, 16);
-    if (dataset->masks) /* a dataset has rows or masks */
-        hr_dataset_names_digest(dataset->masks, digest);
     if (!dataset->rows)
         return;
     const struct hr__rows_layout *layout = &dataset->rows->layout;

@@ -6,6 +6,7 @@ Python parts usable. Tests that need it are skipped if it is missing.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import multiprocessing
@@ -176,6 +177,27 @@ def dataset(folder, recipe):
     import headrace
 
     return headrace.ImageFolder(folder, recipe)
+
+
+@pytest.fixture
+def boxes(folder):
+    """The same images with boxes and labels."""
+    import agent_job
+
+    return agent_job.dataset(folder, boxes=True)
+
+
+@pytest.fixture
+def default_socket(monkeypatch):
+    """The socket of "auto"; an agent started there is ended after the test."""
+    import headrace
+
+    with tempfile.TemporaryDirectory(prefix="headrace-auto-") as place:
+        path = os.path.join(place, "run", "agent.sock")
+        monkeypatch.setenv("HEADRACE_AGENT", path)
+        yield path
+        with contextlib.suppress(OSError):
+            os.kill(headrace.agent_status(path)["pid"], signal.SIGKILL)
 
 
 def run_python(code: str, *arguments: str, timeout: float = 600, **environment: str):

@@ -10,7 +10,6 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -45,24 +44,6 @@ LONG = REPEAT * COUNT
 def agent():
     with Agent() as running:
         yield running
-
-
-@pytest.fixture
-def default_socket():
-    """The socket of "auto"; an agent started there is ended after the test."""
-    with tempfile.TemporaryDirectory(prefix="headrace-auto-") as place:
-        path = os.path.join(place, "run", "agent.sock")
-        before = os.environ.get("HEADRACE_AGENT")
-        os.environ["HEADRACE_AGENT"] = path
-        try:
-            yield path
-        finally:
-            with contextlib.suppress(OSError):
-                os.kill(headrace.agent_status(path)["pid"], signal.SIGKILL)
-            if before is None:
-                del os.environ["HEADRACE_AGENT"]
-            else:
-                os.environ["HEADRACE_AGENT"] = before
 
 
 def assert_nothing_is_left(pid, path):

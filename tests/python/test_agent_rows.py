@@ -10,10 +10,9 @@ import torch
 import agent_job
 import headrace
 import headrace.transforms as T
-from agents import LIMIT_S, Agent, Job, indices, wait_until
+from agents import LIMIT_S, Agent, Job, wait_until
 from conftest import COUNT
 from headrace.torch import DataLoader
-from test_agent_endings import default_socket  # noqa: F401
 
 REPEAT = 8
 
@@ -22,11 +21,6 @@ REPEAT = 8
 def agent():
     with Agent() as running:
         yield running
-
-
-@pytest.fixture
-def boxes(folder):
-    return agent_job.dataset(folder, boxes=True)
 
 
 def epoch(loader):
@@ -103,7 +97,7 @@ def test_other_annotations_are_another_stream(folder, boxes):
                 assert epoch(third) == epoch(alone)
 
 
-def test_a_killed_job_and_a_killed_agent(folder, default_socket):  # noqa: F811
+def test_a_killed_job_and_a_killed_agent(folder, default_socket):
     """kill -9 of a job leaves the others as they are; that of an agent, the next one takes over."""
     spec = {"boxes": True, "repeat": REPEAT, "led": True}
     with DataLoader(agent_job.dataset(folder, REPEAT, True), **options()) as loader:
@@ -133,7 +127,7 @@ def test_a_killed_job_and_a_killed_agent(folder, default_socket):  # noqa: F811
     assert [(batch["index"], batch["digest"]) for batch in found] == truth
 
 
-def test_coco_with_auto(folder, default_socket, tmp_path):  # noqa: F811
+def test_coco_with_auto(folder, default_socket, tmp_path):
     paths = [path for path, _ in headrace.ImageFolder(folder).samples][:5]
     whole = {
         "images": [{"id": i, "file_name": path} for i, path in enumerate(paths)],

@@ -14,7 +14,6 @@ from agent_job import weighted
 from agents import Agent, Job, Reader, indices, same, taken, wait_until
 from conftest import COUNT
 from headrace.torch import DataLoader
-from test_agent_endings import default_socket  # noqa: F401  (a fixture)
 
 DRAWN = 3 * COUNT + 1
 
@@ -175,7 +174,7 @@ def test_a_killed_job_leaves_nothing(folder, data, agent):
         assert same(found, taken(plain))
 
 
-def test_auto_goes_on_with_another_agent(data, default_socket):  # noqa: F811
+def test_auto_goes_on_with_another_agent(data, default_socket):
     """The next agent prepares the batches that were not delivered: none is lost or repeated."""
     ours, plain = loader(data, "auto", 3), loader(data, None, 3)
     for _ in range(2):

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 A = pytest.importorskip("albumentations")
 from albumentations.pytorch import ToTensorV2  # noqa: E402
 from PIL import Image  # noqa: E402
-from test_augment_color import picture, png  # noqa: E402
+from run_operations import picture, png  # noqa: E402
 
 SIZES = [(64, 45), (31, 70), (33, 33), (224, 96)]
 CROP = A.RandomCrop(24, 32)

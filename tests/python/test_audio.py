@@ -9,7 +9,7 @@ import pytest
 import sounds
 
 import headrace
-from agents import Agent
+from agents import Agent, same, taken
 from headrace import transforms as T
 
 torch = pytest.importorskip("torch")
@@ -41,9 +41,13 @@ def waveform(seconds=0.5, rate=8000):
     return [T.RandomWindow(seconds), T.Mono(), T.Resample(new_freq=rate)]
 
 
+def loader(dataset, **options):
+    options = {"batch_size": 4, "num_workers": 2, "seed": 5, **options}
+    return loaders.DataLoader(dataset, **options)
+
+
 def batches(dataset, **options):
-    loader = loaders.DataLoader(dataset, batch_size=4, num_workers=2, seed=5, **options)
-    return [(x.clone(), y.clone()) for x, y in loader]
+    return taken(loader(dataset, **options))
 
 
 def test_folder(clips):
@@ -69,11 +73,9 @@ def test_loader(clips):
     found = batches(headrace.AudioFolder(clips, transform=whisper()), shuffle=True)
     assert [tuple(x.shape) for x, _ in found] == [(4, 80, 50)] * 4
     again = batches(headrace.AudioFolder(clips, transform=whisper()), shuffle=True)
-    for (x, y), (u, v) in zip(found, again):
-        assert torch.equal(x, u) and torch.equal(y, v)
+    assert same(found, again)
     listed = headrace.AudioList(headrace.AudioFolder(clips).samples, transform=whisper())
-    for (x, y), (u, v) in zip(found, batches(listed, shuffle=True)):
-        assert torch.equal(x, u) and torch.equal(y, v)
+    assert same(found, batches(listed, shuffle=True))
 
 
 def test_ranks_resume_cache_and_pack(clips, tmp_path):
@@ -83,24 +85,15 @@ def test_ranks_resume_cache_and_pack(clips, tmp_path):
     rows = {x.numpy().tobytes() for batch, _ in whole for x in batch}
     parts = [x.numpy().tobytes() for half in halves for batch, _ in half for x in batch]
     assert len(parts) == 16 and set(parts) == rows
-    loader = loaders.DataLoader(dataset, batch_size=4, num_workers=2, seed=5, shuffle=True)
-    iterator = iter(loader)
-    next(iterator)
-    state = loader.state_dict()
-    del iterator
-    other = loaders.DataLoader(dataset, batch_size=4, num_workers=2, seed=5, shuffle=True)
-    other.load_state_dict(state)
-    for (x, _), (u, _) in zip(whole[1:], other):
-        assert torch.equal(x, u)
-    cached = loaders.DataLoader(
-        dataset, batch_size=4, num_workers=2, seed=5, shuffle=True, cache="8MiB"
-    )
-    for (x, _), (u, _) in zip(whole, cached):
-        assert torch.equal(x, u)
+    running = loader(dataset, shuffle=True)
+    next(iter(running))
+    other = loader(dataset, shuffle=True)
+    other.load_state_dict(running.state_dict())
+    assert same(whole[1:], taken(other))
+    assert same(whole, batches(dataset, shuffle=True, cache="8MiB"))
     packed = tmp_path / "clips.pack"
     headrace.pack(headrace.AudioFolder(clips), packed)
-    for (x, _), (u, _) in zip(whole, batches(headrace.Pack(packed, whisper()), shuffle=True)):
-        assert torch.equal(x, u)
+    assert same(whole, batches(headrace.Pack(packed, whisper()), shuffle=True))
 
 
 def test_agent(clips):
@@ -110,9 +103,7 @@ def test_agent(clips):
         with Agent() as agent:
             found = batches(dataset, shuffle=True, agent=agent.socket)
         whole = batches(dataset, shuffle=True)
-        assert len(found) == len(whole) == 4
-        for (x, y), (u, v) in zip(whole, found):
-            assert torch.equal(x, u) and torch.equal(y, v)
+        assert len(whole) == 4 and same(whole, found)
 
 
 def test_bad_files(clips, tmp_path):
@@ -129,11 +120,9 @@ def test_bad_files(clips, tmp_path):
     assert "empty" in reasons["8.mp3"] and "before its last page" in reasons["1.ogg"]
     with pytest.raises(headrace.SampleError, match="0.wav"):
         batches(dataset)
-    loader = loaders.DataLoader(
-        dataset, batch_size=6, num_workers=2, on_error="skip", max_bad_share=0.5
-    )
-    assert sum(len(x) for x, _ in loader) == 18
-    assert loader.stats()["bad_samples"] == 4
+    running = loader(dataset, on_error="skip", max_bad_share=0.5)
+    assert sum(len(x) for x, _ in running) == 18
+    assert running.stats()["bad_samples"] == 4
 
 
 def test_refusals(clips):
@@ -170,7 +159,7 @@ def test_python_transforms(clips):
     """A user's function behind native transforms gets a tensor; before them it is refused."""
     dataset = headrace.AudioFolder(clips, transform=[*waveform(), torch.abs])
     native = headrace.AudioFolder(clips, transform=waveform())
-    found = next(iter(loaders.DataLoader(dataset, batch_size=4, num_workers=0, seed=5)))[0]
+    found = batches(dataset, num_workers=0)[0][0]
     assert torch.equal(found, batches(native)[0][0].abs())
     assert dataset[0][0].shape == (1, 4000)
     with pytest.raises(headrace.SampleError, match="this is a sound"):

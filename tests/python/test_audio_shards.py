@@ -7,7 +7,7 @@ import pytest
 import sounds
 
 import headrace
-from agents import Agent
+from agents import Agent, same, taken
 from headrace import transforms as T
 
 torch = pytest.importorskip("torch")
@@ -47,16 +47,6 @@ def loader(dataset, **options):
     return loaders.DataLoader(dataset, **options)
 
 
-def copies(batches):
-    return [(x.clone(), y.clone()) for x, y in batches]
-
-
-def equal(one, other):
-    return len(one) == len(other) > 0 and all(
-        torch.equal(x, u) and torch.equal(y, v) for (x, y), (u, v) in zip(one, other)
-    )
-
-
 def test_shards_are_the_files(clips):
     root, pairs = clips
     shards = headrace.AudioShards(root / "train-{0..1}.tar", TRANSFORM)
@@ -64,8 +54,8 @@ def test_shards_are_the_files(clips):
     assert shards.keys[1] == "0001.flac" and shards.info(1)["format"] == "FLAC"
     assert headrace.AudioShards(root / "train-0.tar")[1][0].shape == (2, int(0.6 * 22050))
     assert shards.verify() == []
-    whole = copies(loader(headrace.AudioList(pairs, TRANSFORM)))
-    assert equal(whole, copies(loader(shards)))
+    whole = taken(loader(headrace.AudioList(pairs, TRANSFORM)))
+    assert same(whole, taken(loader(shards)))
     rows = {x.numpy().tobytes() for batch, _ in whole for x in batch}
     found = [
         x.numpy().tobytes()
@@ -79,9 +69,9 @@ def test_shards_are_the_files(clips):
     state = running.state_dict()
     other = loader(shards)
     other.load_state_dict(state)
-    assert equal(whole[1:], copies(other))
+    assert same(whole[1:], taken(other))
     with Agent() as agent:
-        assert equal(whole, copies(loader(shards, agent=agent.socket)))
+        assert same(whole, taken(loader(shards, agent=agent.socket)))
 
 
 def test_shards_become_a_pack_of_waveforms(clips, tmp_path):
@@ -90,7 +80,7 @@ def test_shards_become_a_pack_of_waveforms(clips, tmp_path):
     path = tmp_path / "x.hrpack"
     report = headrace.pack(shards, path, form="waveform", mono=True, rate=16000)
     assert report["forms"]["waveform"]["samples"] == 12
-    assert equal(copies(loader(shards)), copies(loader(headrace.Pack(path, TRANSFORM))))
+    assert same(taken(loader(shards)), taken(loader(headrace.Pack(path, TRANSFORM))))
 
 
 def test_directories_are_classes_and_no_sound_is_refused(clips, tmp_path):

@@ -11,35 +11,10 @@ from headrace import transforms as T
 torch = pytest.importorskip("torch")
 pytest.importorskip("torchvision")
 
-from raw_operation import Raw  # noqa: E402
-from test_pixels import encode  # noqa: E402
+from run_operations import Raw, ours, picture  # noqa: E402
 from torchvision.transforms.v2 import functional as F  # noqa: E402
 
 SIZES = [(224, 224), (61, 47), (3, 5), (1, 9), (5, 2)]
-
-
-def picture(width, height, seed=0):
-    """Waves, noise, grey parts and both ends of the range."""
-    rng = np.random.default_rng(seed)
-    y, x = np.mgrid[0:height, 0:width]
-    waves = [127 + 110 * np.sin(x * 0.07 * (c + 1)) * np.cos(y * 0.05 - c) for c in range(3)]
-    image = np.stack(waves, -1) + rng.integers(-20, 20, (height, width, 3))
-    image[: height // 4] = image[: height // 4, :, :1]
-    image[rng.random((height, width)) < 0.02] = 0
-    image[rng.random((height, width)) < 0.02] = 255
-    return np.clip(image, 0, 255).astype(np.uint8)
-
-
-def png(image):
-    from PIL import Image
-
-    return encode(Image.fromarray(image), "PNG")
-
-
-def ours(image, *operations, index=0):
-    height, width = image.shape[:2]
-    prepare = headrace.Preparer([T.CenterCrop((height, width)), *operations])
-    return np.asarray(prepare(png(image), index=index))
 
 
 def theirs(image, function, **arguments):

@@ -9,7 +9,7 @@ from headrace import transforms as T
 
 torch = pytest.importorskip("torch")
 
-from test_augment_color import Raw, ours, picture, png  # noqa: E402
+from run_operations import Raw, ours, picture, png  # noqa: E402
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.25, 0.2, 0.4)
 

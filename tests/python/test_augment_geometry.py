@@ -11,7 +11,7 @@ from PIL import Image
 
 import headrace
 import headrace.transforms as T
-from raw_operation import Raw
+from run_operations import Raw
 
 SIZES = [(64, 64), (131, 200), (31, 17), (1, 9), (2, 2)]  # height, width
 FILLS = [None, 0, (10, 200.5, 255)]

@@ -10,7 +10,7 @@ from headrace import transforms as T
 
 torch = pytest.importorskip("torch")
 
-from test_augment_color import Raw, ours, picture  # noqa: E402
+from run_operations import Raw, dull, ours  # noqa: E402
 
 SIGNED = {
     "ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate",
@@ -23,11 +23,6 @@ def auto(v2):
     from torchvision.transforms import v2 as module
 
     return module
-
-
-def dull(width, height):
-    """A picture whose contrast can be stretched."""
-    return (picture(width, height) * 0.75).astype(np.uint8) + 40
 
 
 def tensor_of(image):

@@ -15,11 +15,6 @@ def servers():
         yield running
 
 
-@pytest.fixture
-def boxes(folder):
-    return agent_job.dataset(folder, boxes=True)
-
-
 def by_index(loader):
     """The digest of each sample of the next epoch: its image and its rows."""
     out = {}

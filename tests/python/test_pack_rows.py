@@ -16,11 +16,6 @@ from headrace.torch import DataLoader
 OPTIONS = {"batch_size": 4, "shuffle": True, "return_index": True}
 
 
-@pytest.fixture
-def boxes(folder):
-    return agent_job.dataset(folder, boxes=True)
-
-
 def epoch(dataset, **more):
     with DataLoader(dataset, **OPTIONS, **more) as loader:
         return [(i.tolist(), agent_job.digest(x, t)) for x, t, i in loader]

@@ -12,7 +12,7 @@ from headrace import transforms as T
 pytest.importorskip("torch")
 auto = pytest.importorskip("timm.data.auto_augment")
 from PIL import Image  # noqa: E402
-from test_augment_color import picture, png  # noqa: E402
+from run_operations import dull, png  # noqa: E402
 
 MEAN = (124, 116, 104)
 BOTH = (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC)
@@ -28,11 +28,6 @@ def no_bits(monkeypatch):
         return posterize(image, bits) if bits > 0 else image.point(lambda v: 0)
 
     monkeypatch.setattr(auto.ImageOps, "posterize", posterize_or_black)
-
-
-def dull(width, height):
-    """A picture whose contrast can be stretched."""
-    return (picture(width, height) * 0.75).astype(np.uint8) + 40
 
 
 def planes(image):

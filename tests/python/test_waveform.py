@@ -11,7 +11,7 @@ import pytest
 import sounds
 
 import headrace
-from agents import Agent, wait_until
+from agents import Agent, same, taken, wait_until
 from headrace import transforms as T
 from servers import Memcached, Ranks, Servers
 
@@ -47,16 +47,6 @@ def loader(dataset, **options):
     return loaders.DataLoader(dataset, **options)
 
 
-def copies(batches):
-    return [(x.clone(), y.clone()) for x, y in batches]
-
-
-def equal(one, other):
-    return len(one) == len(other) and all(
-        torch.equal(x, u) and torch.equal(y, v) for (x, y), (u, v) in zip(one, other)
-    )
-
-
 def converted(running, count):
     """Waits until the loader's cache has so many waveforms."""
     deadline = time.monotonic() + 120
@@ -72,8 +62,8 @@ def test_pack(clips, tmp_path):
     assert report["forms"]["waveform"]["samples"] == 16 and report["mono"]
     assert headrace.pack_info(path)["rate"] == 16000 and headrace.verify_pack(path) == []
     for transform in (features(), [T.Mono(), T.Resample(new_freq=16000), T.RandomWindow(0.2)]):
-        plain = copies(loader(headrace.AudioFolder(clips, transform)))
-        assert equal(plain, copies(loader(headrace.Pack(path, transform))))
+        plain = taken(loader(headrace.AudioFolder(clips, transform)))
+        assert same(plain, taken(loader(headrace.Pack(path, transform))))
     # without a transform, a sample is what the pack holds
     whole, label = headrace.Pack(path)[5]
     assert whole.shape == (1, int(1.4 * 16000)) and whole.dtype == numpy.float32
@@ -103,8 +93,8 @@ def test_pack_of_other_heads(clips, tmp_path):
     report = headrace.pack(headrace.AudioFolder(clips), small, form="waveform16", rate=16000)
     assert report["forms"]["waveform16"]["bytes"] * 3 < headrace.pack_info(whole)["bytes"]
     for transform in (features(), stereo()):
-        plain = copies(loader(headrace.AudioFolder(clips, transform)))
-        assert equal(plain, copies(loader(headrace.Pack(whole, transform))))
+        plain = taken(loader(headrace.AudioFolder(clips, transform)))
+        assert same(plain, taken(loader(headrace.Pack(whole, transform))))
     for (x, y), (u, v) in zip(plain, loader(headrace.Pack(small, stereo()))):
         assert 0 < (x - u).abs().max() < 1.6e-5 and torch.equal(y, v)
     for options, words in (
@@ -163,9 +153,9 @@ def test_caches(clips, kind):
         plain = loader(headrace.AudioFolder(clips, transform))
         cached = loader(headrace.AudioFolder(clips, transform), **options)
         for _ in range(3):
-            assert equal(copies(plain), copies(cached))
+            assert same(taken(plain), taken(cached))
         assert converted(cached, 16) == 16
-        assert equal(copies(plain), copies(cached))
+        assert same(taken(plain), taken(cached))
         cached.close()
         segments = list(Path(os.environ["HEADRACE_SHM"]).rglob(f"*{name}*"))
         assert len(segments) == (count if kind == "kept" else 0)
@@ -176,7 +166,7 @@ def test_a_private_cache_converts_where_it_repays(clips):
     dataset = headrace.AudioFolder(clips, features())
     plain, cached = loader(dataset), loader(dataset, cache="64MiB", epochs=1000)
     for _ in range(8):
-        assert equal(copies(plain), copies(cached))
+        assert same(taken(plain), taken(cached))
     assert converted(cached, 1)
     cached.close()
 
@@ -207,7 +197,7 @@ def test_agent(clips):
             dataset, agent=agent.socket, cache="64MiB", cache_form="waveform", epochs=40
         )
         for _ in range(3):
-            assert equal(copies(plain), copies(served))
+            assert same(taken(plain), taken(served))
         served.close()
         wait_until(lambda: not agent.look()["streams"], "the stream's end")
         again = loader(dataset, agent=agent.socket, cache="64MiB", cache_form="waveform", epochs=40)
@@ -223,7 +213,7 @@ def test_hosts(clips):
         read = []
         for transform in (features(), features(), stereo()):
             dataset = headrace.AudioFolder(clips, transform)
-            plain = copies(loader(dataset, batch_size=8, seed=11))
+            plain = taken(loader(dataset, batch_size=8, seed=11))
             with Ranks(dataset, servers, cache=servers.text(form="waveform")) as ranks:
                 parts = ranks.epoch()
                 stats = ranks.stats()

@@ -33,6 +33,17 @@ from ._datasets import int64
 Taken: TypeAlias = "tuple[array.array[int] | list[Any], Any]"
 
 
+def feed_of(sampler: Any, batch_sampler: Any, **options: Any) -> Feed | None:
+    """Returns the feed of a user's sampler or batch sampler; None if there is neither. ``options``:
+    of :class:`Feed`."""
+    source = sampler if batch_sampler is None else batch_sampler
+    if source is None:
+        return None
+    if not isinstance(source, Iterable) and not hasattr(source, "__getitem__"):
+        raise TypeError(f"a sampler must be iterable, got {source!r}")
+    return Feed(source, batched=batch_sampler is not None, **options)
+
+
 class Feed:
     """Reads batches of indices from a sampler or a batch sampler.
 

@@ -25,7 +25,7 @@ from ._choice import choose, is_usual, native_recipe
 from ._datasets import transform_of
 from ._epoch_line import EpochLine
 from ._epochs import OneReader
-from ._feed import Feed
+from ._feed import Feed, feed_of
 from ._fields import Fields
 from ._hosts import Exchange, Gather, figures, is_hosts, say_local, stats_of_ranks
 from ._iteration import Iteration
@@ -346,8 +346,14 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
         self._feed: Feed | None = None
         begin_at = adopt(batch_sampler, self)
         if self._dealt is None:
-            size, is_pure = self.batch_size or 1, begin_at is not None
-            self._feed = self._make_feed(sampler, batch_sampler, size, drop_last, is_pure)
+            self._feed = feed_of(
+                sampler,
+                batch_sampler,
+                batch_size=self.batch_size or 1,
+                drop_last=drop_last,
+                numbers=self._choice.is_native,
+                is_pure=begin_at is not None,
+            )
         else:
             begin_at = self._dealt.epoch
             self.shuffle, self.seed = bool(sampler.shuffle), int(sampler.seed)  # type: ignore[union-attr]
@@ -758,27 +764,6 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
         self._core = self._make_core()
         return self._core
 
-    def _make_feed(
-        self,
-        sampler: Any,
-        batch_sampler: Any,
-        batch_size: int,
-        drop_last: bool,
-        is_pure: bool = False,
-    ) -> Feed | None:
-        source = sampler if batch_sampler is None else batch_sampler
-        if source is None:
-            return None
-        if not isinstance(source, Iterable) and not hasattr(source, "__getitem__"):
-            raise TypeError(f"a sampler must be iterable, got {source!r}")
-        return Feed(
-            source,
-            batched=batch_sampler is not None,
-            batch_size=batch_size,
-            drop_last=drop_last,
-            numbers=self._choice.is_native,
-            is_pure=is_pure,
-        )
 
 
 _left_behind: list[Any] = []  # loaders of the parent process, in a forked child

@@ -11,7 +11,7 @@ import torch.utils.data
 from . import _arguments as arguments
 from ._choice import Choice
 from ._epochs import Epochs, OneReader
-from ._feed import Feed
+from ._feed import feed_of
 from ._order import OrderedBatches
 from ._surroundings import Part
 from ._worker import Folder, Message
@@ -33,16 +33,6 @@ class Measured(Epochs):
     def _make_core(self) -> Any: ...
 
     @abstractmethod
-    def _make_feed(
-        self,
-        sampler: Any,
-        batch_sampler: Any,
-        batch_size: int,
-        drop_last: bool,
-        is_pure: bool = False,
-    ) -> Feed | None: ...
-
-    @abstractmethod
     def _register(self) -> None:
         """Closes the loader when the interpreter ends."""
 
@@ -53,7 +43,9 @@ class Measured(Epochs):
         other = object.__new__(type(self))
         members = {**vars(self), "batch_sampler": batch_sampler, "sampler": None}
         del members["_core"]
-        members["_feed"] = self._make_feed(None, batch_sampler, 1, False)
+        members["_feed"] = feed_of(
+            None, batch_sampler, batch_size=1, drop_last=False, numbers=self._choice.is_native
+        )
         own = {k: v for k, v in self._options.items() if k not in arguments.SHARED}
         members["_options"] = {**own, "cache": None, "assignment": "auto", "metrics": ""}
         members.update(_resume=None, _live=None, _closed=False, _later_hosts=None)

@@ -215,8 +215,8 @@ static void replaced(void **state)
 static void expect_digest(const struct hr_dataset *d, const struct hr_dataset *like)
 {
     uint8_t found[16], expected[16];
-    hr__dataset_fields_digest(d, found);
-    hr__dataset_fields_digest(like, expected);
+    hr__dataset_rows_digest(d, found);
+    hr__dataset_rows_digest(like, expected);
     assert_memory_equal(found, expected, sizeof found);
 }
 
