@@ -118,7 +118,7 @@ struct core_memory *core_memory_of_block(size_t bytes, void **data)
     return core_memory_of_pool(NULL, bytes, data);
 }
 
-static struct core_memory *memory_ref(struct core_memory *memory)
+struct core_memory *core_memory_ref(struct core_memory *memory)
 {
     /* Relaxed suffices: the caller holds a reference, and this publishes nothing. */
     atomic_fetch_add_explicit(&memory->references, 1, memory_order_relaxed);
@@ -252,7 +252,7 @@ static PyObject *export_capsule(const struct array *self, bool versioned, bool c
         if (e->memory)
             memcpy(data, self->data, (size_t)self->bytes);
     } else if (e) {
-        e->memory = memory_ref(self->memory);
+        e->memory = core_memory_ref(self->memory);
     }
     if (!e || !e->memory) {
         free(e);

@@ -169,9 +169,10 @@ static PyGetSetDef batch_getset[] = {
      NULL},
     {"rows", batch_rows, NULL,
      PyDoc_STR(
-         "The columns of the dataset's rows: ([(name, array, has_rows), ...], offsets), all\n"
-         "copies. Sample i has the rows offsets[i] to offsets[i + 1] - 1 of arrays that have\n"
-         "rows; of others it has element i. offsets: None if none has rows."),
+         "The columns of the dataset's rows: ({name: array}, with_rows, offsets), copies in one\n"
+         "block of memory. Sample i has the rows offsets[i] to offsets[i + 1] - 1 of the columns\n"
+         "that the list with_rows names; of others it has element i. offsets: None if none has\n"
+         "rows. None instead of all: the dataset has no columns."),
      NULL},
     {"mix", batch_mix, NULL,
      PyDoc_STR("Share of a sample's own label after MixUp or CutMix; the rest is of the label\n"

@@ -123,6 +123,8 @@ struct core_memory *core_memory_of_pool(struct core_pool *pool, size_t bytes, vo
 void *core_pool_take(struct core_pool *pool, size_t bytes);
 void core_pool_return(struct core_pool *pool, void *block, size_t bytes);
 
+/* Returns `memory`, with one reference more. */
+struct core_memory *core_memory_ref(struct core_memory *memory);
 void core_memory_unref(struct core_memory *memory);
 
 /* Returns a new C-contiguous array at `data`. Takes over the caller's reference

@@ -202,47 +202,97 @@ PyObject *core_dataset_rows(PyObject *object, PyObject *number)
     return dict;
 }
 
-/* Returns (name, array, whether it has rows). */
-static PyObject *field_entry(struct core_state *state, const struct hr_field *field)
+static size_t field_bytes(const struct hr_field *field)
 {
-    Py_ssize_t shape[5];
+    size_t bytes = hr_dtype_bytes(field->dtype);
+    for (int i = 0; i < field->dims; i++)
+        bytes *= (size_t)field->shape[i];
+    return bytes;
+}
+
+/* The copies of all columns of a batch: one block of memory. */
+struct copies {
+    struct core_state *state;
+    struct core_memory *memory;
+    char *at; /* the place of the next one */
+};
+
+static size_t place_bytes(const struct hr_field *field)
+{
+    return (field_bytes(field) + 63) & ~(size_t)63;
+}
+
+/* Returns an array of the next copy. */
+static PyObject *copy_field(struct copies *copies, const struct hr_field *field)
+{
+    Py_ssize_t shape[CORE_MAX_DIMENSIONS];
+    char *at = copies->at;
     for (int i = 0; i < field->dims; i++)
         shape[i] = (Py_ssize_t)field->shape[i];
-    PyObject *array = copy_array(state, field->data, field->dtype, field->dims, shape);
-    PyObject *name = core_text(field->name);
-    PyObject *entry = array && name ? PyTuple_New(3) : NULL;
-    if (!entry) {
-        Py_XDECREF(array);
-        Py_XDECREF(name);
-        return NULL;
+    if (field_bytes(field))
+        memcpy(at, field->data, field_bytes(field));
+    copies->at += place_bytes(field);
+    return core_array_new(copies->state, core_memory_ref(copies->memory), at,
+                          core_dtype_of(field->dtype), field->dims, shape);
+}
+
+/* Adds a column to the dict of arrays, and its name to the list of those with rows. */
+static int add_field(struct copies *copies, const struct hr_field *field, PyObject *columns,
+                     PyObject *with_rows)
+{
+    PyObject *name = core_text(field->name), *array = name ? copy_field(copies, field) : NULL;
+    int r = array ? PyDict_SetItem(columns, name, array) : -1;
+    if (!r && field->offsets)
+        r = PyList_Append(with_rows, name);
+    Py_XDECREF(name);
+    Py_XDECREF(array);
+    return r;
+}
+
+/* Returns the number of the first field that is a column, and their bytes with those of offsets,
+ * which are set. */
+static size_t find_columns(const struct hr_batch *batch, size_t *bytes, struct hr_field *offsets)
+{
+    struct hr_batch_view view;
+    struct hr_field field;
+    size_t first = 0;
+    hr_batch_get(batch, &view);
+    while (!hr_batch_field(batch, first, &field) && strcmp(field.name, "indices"))
+        first++;
+    *offsets = (struct hr_field){.dtype = HR_INT64, .dims = 1, .shape = {(int64_t)view.count + 1}};
+    *bytes = place_bytes(offsets);
+    for (size_t i = ++first; !hr_batch_field(batch, i, &field); i++) {
+        *bytes += place_bytes(&field);
+        if (field.offsets)
+            offsets->data = (void *)(uintptr_t)field.offsets;
     }
-    PyTuple_SetItem(entry, 0, name);
-    PyTuple_SetItem(entry, 1, array);
-    PyTuple_SetItem(entry, 2, PyBool_FromLong(field->offsets != NULL));
-    return entry;
+    return first;
 }
 
 PyObject *core_batch_rows(struct core_state *state, const struct hr_batch *batch)
 {
-    struct hr_field field;
-    struct hr_batch_view view;
-    size_t i = 0;
-    hr_batch_get(batch, &view);
-    while (!hr_batch_field(batch, i, &field) && strcmp(field.name, "indices"))
-        i++;
-    PyObject *list = PyList_New(0), *offsets = NULL;
-    while (list && !hr_batch_field(batch, ++i, &field)) {
-        const Py_ssize_t count = (Py_ssize_t)view.count + 1;
-        if (field.offsets && !offsets)
-            offsets = copy_array(state, field.offsets, HR_INT64, 1, &count);
-        PyObject *entry = field.offsets && !offsets ? NULL : field_entry(state, &field);
-        if (!entry || PyList_Append(list, entry) < 0)
-            Py_CLEAR(list);
-        Py_XDECREF(entry);
-    }
-    PyObject *result = list ? Py_BuildValue("(OO)", list, offsets ? offsets : Py_None) : NULL;
-    Py_XDECREF(list);
-    Py_XDECREF(offsets);
+    struct hr_field field, offsets;
+    struct copies copies = {.state = state};
+    size_t bytes, i = find_columns(batch, &bytes, &offsets);
+    void *block;
+    if (hr_batch_field(batch, i, &field))
+        Py_RETURN_NONE;
+    copies.memory = core_memory_of_block(bytes, &block);
+    if (!copies.memory)
+        return PyErr_NoMemory();
+    copies.at = block;
+    PyObject *columns = PyDict_New(), *with_rows = PyList_New(0), *result = NULL, *places = NULL;
+    int r = columns && with_rows ? 0 : -1;
+    for (; !r && !hr_batch_field(batch, i, &field); i++)
+        r = add_field(&copies, &field, columns, with_rows);
+    if (!r)
+        places = offsets.data ? copy_field(&copies, &offsets) : Py_NewRef(Py_None);
+    if (places)
+        result = PyTuple_Pack(3, columns, with_rows, places);
+    Py_XDECREF(columns);
+    Py_XDECREF(with_rows);
+    Py_XDECREF(places);
+    core_memory_unref(copies.memory);
     return result;
 }
 

@@ -232,7 +232,7 @@ class Batch:
     replaced: Final[int]
     masks: Final[Array | None]
     extents: Final[Any]  # an Array of int64, or None: samples fill their places
-    rows: Final[tuple[list[tuple[str, Array, bool]], Array | None]]
+    rows: Final[tuple[dict[str, Array], list[str], Array | None] | None]
     mix: Final[float]
     def __len__(self) -> int: ...
 

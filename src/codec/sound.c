@@ -330,6 +330,11 @@ int hr__sound_open(struct hr__sound *sound, const void *bytes, size_t length,
     return 0;
 }
 
+int hr__sound_is_direct(const struct hr__sound *sound)
+{
+    return sound_formats[sound->source].class->is_direct;
+}
+
 int hr__sound_read(struct hr__sound *sound, uint64_t first, uint64_t count, float *const *planes,
                    struct hr_error *error)
 {

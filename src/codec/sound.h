@@ -37,6 +37,10 @@ int hr__sound_open(struct hr__sound *sound, const void *bytes, size_t length,
 /* Returns the header of the open item; NULL: a file is open. Valid until the next one is opened. */
 const struct hr__waveform_header *hr__sound_waveform_header(const struct hr__sound *sound);
 
+/* Returns non-zero if small windows of the open file cost no more than a large one of all of them.
+ */
+int hr__sound_is_direct(const struct hr__sound *sound);
+
 /* Reads the frames [first, first + count) of the open file into count floats at each plane.
  * Errors: -ERANGE: the file has fewer frames; -EBADMSG: it is damaged there; -ENOMEM. */
 int hr__sound_read(struct hr__sound *sound, uint64_t first, uint64_t count, float *const *planes,

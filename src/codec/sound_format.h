@@ -25,6 +25,7 @@ struct hr__sound_class {
                 struct hr_error *error);
     int (*read)(void *state, const struct hr__sound_window *window, struct hr_error *error);
     void (*destroy)(void *state);
+    int is_direct; /* a window costs as much as its frames: none before it is decoded */
 };
 
 extern const struct hr__sound_class hr__sound_wav;

@@ -5,6 +5,7 @@
  * their padding byte at the end of the file, and a length of the data that the writer never filled
  * in (0 or 0xffffffff, as when it wrote to a pipe), which means all bytes to the end.
  */
+#include "base/cpu.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "codec/sound_format.h"
@@ -222,8 +223,10 @@ static int read_typed(const struct wav *w, const uint8_t *at, uint64_t count, fl
 }
 
 /* Both channels of the most common files. Integers are always finite. */
-static void read_stereo16(const uint8_t *restrict at, uint64_t count, float *restrict left,
-                          float *restrict right)
+static inline __attribute__((always_inline)) void split_stereo16(const uint8_t *restrict at,
+                                                                 uint64_t count,
+                                                                 float *restrict left,
+                                                                 float *restrict right)
 {
     for (uint64_t i = 0; i < count; i++) {
         uint32_t both;
@@ -232,6 +235,25 @@ static void read_stereo16(const uint8_t *restrict at, uint64_t count, float *res
         left[i] = (float)((int32_t)(both << 16) >> 16) * (1.0f / 32768);
         right[i] = (float)((int32_t)both >> 16) * (1.0f / 32768);
     }
+}
+
+#ifdef __x86_64__
+__attribute__((target("avx2"))) static void split_avx2(const uint8_t *at, uint64_t count,
+                                                       float *left, float *right)
+{
+    split_stereo16(at, count, left, right);
+}
+#endif
+
+static void read_stereo16(const uint8_t *at, uint64_t count, float *left, float *right)
+{
+#ifdef __x86_64__
+    if (hr__isa() >= HR__ISA_AVX2) {
+        split_avx2(at, count, left, right);
+        return;
+    }
+#endif
+    split_stereo16(at, count, left, right);
 }
 
 static int wav_read(void *state, const struct hr__sound_window *window, struct hr_error *error)
@@ -259,4 +281,4 @@ static void wav_destroy(void *state)
 }
 
 const struct hr__sound_class hr__sound_wav = {
-    .open = wav_open, .read = wav_read, .destroy = wav_destroy};
+    .open = wav_open, .read = wav_read, .destroy = wav_destroy, .is_direct = 1};

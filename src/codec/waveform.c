@@ -242,4 +242,4 @@ static void waveform_destroy(void *state)
 }
 
 const struct hr__sound_class hr__sound_waveform = {
-    .open = waveform_open, .read = waveform_read, .destroy = waveform_destroy};
+    .open = waveform_open, .read = waveform_read, .destroy = waveform_destroy, .is_direct = 1};

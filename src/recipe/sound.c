@@ -16,6 +16,9 @@
 /* Longest waveform and most columns of features that a recipe may produce. */
 #define SOUND_MAX_FRAMES (1 << 28)
 
+/* Frames of a file that are read, mixed and resampled at a time: about as many. */
+#define BLOCK_FRAMES 4096
+
 int hr__sound_place(const struct hr__bound *bound, const struct hr__sound_state *state,
                     int is_for_features, struct hr_error *error)
 {
@@ -226,9 +229,16 @@ static void clear_outside(const struct hr__sound_step *step, const struct hr__so
     }
 }
 
-static void mix(const struct hr__sound_step *step, const struct hr__sound_wave *wave)
+/* Mixes or amplifies `count` frames. */
+static void run_in_place(const struct hr__sound_step *step, const struct hr__sound_wave *wave,
+                         int64_t count)
 {
-    int64_t count = step->end - step->low;
+    if (step->kind == HR__SOUND_GAIN) {
+        for (int c = 0; c < step->channels; c++)
+            for (int64_t i = 0; i < count; i++)
+                wave->plane[c][i] *= step->factor;
+        return;
+    }
     for (int c = 1; c < step->channels; c++)
         hr__sound_kernels(hr__isa())->mix(wave->plane[0], wave->plane[c], count,
                                           step->channels == 2 ? 0.5f : 1);
@@ -236,11 +246,67 @@ static void mix(const struct hr__sound_step *step, const struct hr__sound_wave *
         wave->plane[0][i] /= (float)step->channels;
 }
 
-static void amplify(const struct hr__sound_step *step, const struct hr__sound_wave *wave)
+/* Returns how many steps stand at the beginning that change frames where they are. */
+static int steps_in_place(const struct hr__sound_plan *plan)
 {
-    for (int c = 0; c < step->channels; c++)
-        for (int64_t i = 0; i < step->end - step->low; i++)
-            wave->plane[c][i] *= step->factor;
+    int i = 0;
+    while (plan->step[i].kind == HR__SOUND_MIX || plan->step[i].kind == HR__SOUND_GAIN)
+        i++;
+    return i;
+}
+
+/* Reads the frames [low, end) of the sound, which are 0 outside it, and runs these first steps on
+ * them. */
+static int read_frames(struct hr__sound_scratch *s, int64_t low, int64_t end,
+                       struct hr__sound_wave *wave, struct hr_error *error)
+{
+    struct hr__sound_step all = s->plan.step[0];
+    struct hr__sound_wave inside;
+    int64_t from, to;
+    all.low = low;
+    all.end = end;
+    int r = reserve_wave(&s->waves[0], &all, wave, error);
+    if (r)
+        return r;
+    clear_outside(&all, wave, &from, &to);
+    for (int c = 0; c < all.channels; c++)
+        inside.plane[c] = wave->plane[c] + (from - low);
+    r = hr__sound_read(s->decoder, (uint64_t)from, (uint64_t)(to - from), inside.plane, error);
+    for (int i = 0; i < steps_in_place(&s->plan) && !r; i++)
+        run_in_place(&s->plan.step[i], wave, end - low);
+    return r;
+}
+
+/* Output frames of a block: groups of four periods, which the filter takes at once. */
+static int64_t block_frames(const struct hr__resampler *filter)
+{
+    int64_t groups = BLOCK_FRAMES / (4 * (int64_t)filter->from);
+    return 4 * (int64_t)filter->to * (groups ? groups : 1);
+}
+
+/* As read_frames for all that `step` needs, then runs it: it resamples, and follows the first
+ * steps. A block at a time, which stays in the nearest cache. */
+static int read_resampled(struct hr__sound_scratch *s, const struct hr__sound_step *step,
+                          struct hr__sound_wave *wave, struct hr_error *error)
+{
+    const struct hr__resampler *f = step->resampler;
+    const struct hr__sound_step *next = step + 1;
+    struct hr__sound_wave out;
+    int64_t from, to;
+    int r = reserve_wave(&s->waves[1], next, &out, error);
+    if (r)
+        return r;
+    clear_outside(next, &out, &from, &to);
+    for (int64_t at = from, end; at < to && !r; at = end) {
+        int64_t low = first_tap(f, at);
+        end = within(at - at % f->to + block_frames(f), at, to);
+        r = read_frames(s, low, first_tap(f, end - 1) + f->taps, wave, error);
+        for (int c = 0; c < step->channels && !r; c++)
+            hr__sound_kernels(hr__isa())->resample(f, wave->plane[c], low, at, end - at,
+                                                   out.plane[c] + (at - next->low));
+    }
+    *wave = out;
+    return r;
 }
 
 /* Runs a resampling step from one buffer into the other. */
@@ -266,27 +332,22 @@ int hr__sound_run_plan(struct hr__sound_scratch *scratch, struct hr__sound_wave 
 {
     struct hr__sound_scratch *s = scratch;
     struct hr__sound_plan *plan = &s->plan;
-    int which = 0;
-    int64_t from, to;
-    struct hr__sound_wave inside;
     trace_back(plan);
-    int r = reserve_wave(&s->waves[0], &plan->step[0], wave, error);
-    if (r)
-        return r;
-    clear_outside(&plan->step[0], wave, &from, &to);
-    for (int c = 0; c < plan->step[0].channels; c++)
-        inside.plane[c] = wave->plane[c] + (from - plan->step[0].low);
-    r = hr__sound_read(s->decoder, (uint64_t)from, (uint64_t)(to - from), inside.plane, error);
-    for (int i = 0; i < plan->count - 1 && !r; i++) {
+    int i = steps_in_place(plan), r;
+    int which = plan->step[i].kind == HR__SOUND_RESAMPLE && hr__sound_is_direct(s->decoder);
+    if (which)
+        r = read_resampled(s, &plan->step[i++], wave, error);
+    else
+        r = read_frames(s, plan->step[0].low, plan->step[0].end, wave, error);
+    for (; i < plan->count - 1 && !r; i++) {
         const struct hr__sound_step *step = &plan->step[i];
-        if (step->kind == HR__SOUND_MIX)
-            mix(step, wave);
-        else if (step->kind == HR__SOUND_GAIN)
-            amplify(step, wave);
-        else if (step->kind == HR__SOUND_RESAMPLE)
+        int64_t from, to;
+        if (step->kind == HR__SOUND_RESAMPLE)
             r = run_resampler(step, &s->waves[which = !which], wave, error);
-        else
+        else if (step->kind == HR__SOUND_CUT)
             clear_outside(step + 1, wave, &from, &to); /* the sound goes on there */
+        else
+            run_in_place(step, wave, step->end - step->low);
     }
     return r;
 }

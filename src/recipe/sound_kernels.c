@@ -16,6 +16,10 @@
 #include <math.h>
 #include <string.h>
 
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
 /* Functions that take or return vectors are all inlined. */
 #pragma GCC diagnostic ignored "-Wpsabi"
 
@@ -43,7 +47,6 @@ typedef float v8 __attribute__((vector_size(32)));
 typedef int32_t i4 __attribute__((vector_size(16)));
 typedef int32_t i8 __attribute__((vector_size(32)));
 typedef double dn __attribute__((vector_size(8 * COLUMNS)));
-typedef double d2 __attribute__((vector_size(16)));
 typedef float vn __attribute__((vector_size(4 * COLUMNS)));
 /* The same in memory that is not aligned. */
 typedef float v4u __attribute__((vector_size(16), aligned(4)));
@@ -156,12 +159,11 @@ static inline struct complexes above(struct complexes a, struct complexes b)
 /* One pass of the transform: `left` points are still to transform, in `stride` interleaved groups.
  * Point i of butterfly (p, q) is from[q + stride * (p + m * i)] with m = left / radix, and becomes
  * to[q + stride * (radix * p + i)], times the root of unity number p * i * stride, which is less
- * than n. */
+ * than n. Only q = group, group + groups, ... are transformed. */
 struct fft_pass {
     const double *root;
-    int left, stride;
-    const struct complexes *from;
-    struct complexes *to;
+    int n, left, stride, group, groups;
+    struct complexes *from, *to;
 };
 
 /* Writes a point. In the last pass all roots are 1. */
@@ -176,7 +178,7 @@ static void pass2(const struct fft_pass *f)
 {
     int m = f->left / 2, s = f->stride;
     for (int p = 0; p < m; p++)
-        for (int q = 0; q < s; q++) {
+        for (int q = f->group; q < s; q += f->groups) {
             const struct complexes *from = f->from + q + s * p;
             struct complexes *to = f->to + q + s * 2 * p, a = from[0], b = from[s * m];
             to[0] = plus(a, b);
@@ -189,7 +191,7 @@ static void pass3(const struct fft_pass *f)
     const double half = 0.5, sine = 0.866025403784438647;
     int m = f->left / 3, s = f->stride;
     for (int p = 0; p < m; p++)
-        for (int q = 0; q < s; q++) {
+        for (int q = f->group; q < s; q += f->groups) {
             const struct complexes *from = f->from + q + s * p;
             struct complexes *to = f->to + q + s * 3 * p, a = from[0];
             struct complexes sum = plus(from[s * m], from[2 * s * m]);
@@ -206,7 +208,7 @@ static void pass4(const struct fft_pass *f)
 {
     int m = f->left / 4, s = f->stride;
     for (int p = 0; p < m; p++)
-        for (int q = 0; q < s; q++) {
+        for (int q = f->group; q < s; q += f->groups) {
             const struct complexes *from = f->from + q + s * p;
             struct complexes *to = f->to + q + s * 4 * p;
             struct complexes a = plus(from[0], from[2 * s * m]);
@@ -226,7 +228,7 @@ static void pass5(const struct fft_pass *f)
     const double s1 = 0.951056516295153572, s2 = 0.587785252292473129;
     int m = f->left / 5, s = f->stride;
     for (int p = 0; p < m; p++)
-        for (int q = 0; q < s; q++) {
+        for (int q = f->group; q < s; q += f->groups) {
             const struct complexes *from = f->from + q + s * p;
             struct complexes *to = f->to + q + s * 5 * p, a = from[0];
             struct complexes p1 = plus(from[s * m], from[4 * s * m]);
@@ -247,18 +249,18 @@ static void pass5(const struct fft_pass *f)
         }
 }
 
-/* A prime factor that has no pass of its own. root: of the whole transform of n points. */
-static void pass_any(const struct fft_pass *f, int radix, int n)
+/* A prime factor that has no pass of its own. */
+static void pass_any(const struct fft_pass *f, int radix)
 {
     int m = f->left / radix, s = f->stride;
     for (int p = 0; p < m; p++)
-        for (int q = 0; q < s; q++) {
+        for (int q = f->group; q < s; q += f->groups) {
             const struct complexes *from = f->from + q + s * p;
             struct complexes *to = f->to + q + s * radix * p;
             for (int k = 0; k < radix; k++) {
                 struct complexes sum = from[0];
                 for (int j = 1; j < radix; j++) {
-                    const double *w = f->root + 2 * (j * k % radix * (n / radix));
+                    const double *w = f->root + 2 * (j * k % radix * (f->n / radix));
                     sum = plus(sum, times(from[s * m * j], w[0], w[1]));
                 }
                 put(f, to, p, k, sum);
@@ -266,32 +268,45 @@ static void pass_any(const struct fft_pass *f, int radix, int n)
         }
 }
 
-/* Transforms x, using y. Returns the one of them that has the result. */
+/* Runs a pass, and makes the next one of it. */
+static void run_pass(struct fft_pass *f, int radix)
+{
+    struct complexes *from = f->from;
+    if (radix == 2)
+        pass2(f);
+    else if (radix == 3)
+        pass3(f);
+    else if (radix == 4)
+        pass4(f);
+    else if (radix == 5)
+        pass5(f);
+    else
+        pass_any(f, radix);
+    f->left /= radix;
+    f->stride *= radix;
+    f->from = f->to;
+    f->to = from;
+}
+
+/* Transforms x, using y. Returns the one of them that has the result. After the first pass, groups
+ * of points do not depend on each other; they take their passes one after the other, so that a
+ * group stays in the nearest cache. */
 static struct complexes *transform(const struct hr__fft *f, struct complexes *x,
                                    struct complexes *y)
 {
-    int left = f->n, stride = 1;
-    for (int i = 0; i < f->factors; i++) {
-        int radix = f->factor[i];
-        struct complexes *swap = x;
-        struct fft_pass pass = {
-            .root = f->root, .left = left, .stride = stride, .from = x, .to = y};
-        if (radix == 2)
-            pass2(&pass);
-        else if (radix == 3)
-            pass3(&pass);
-        else if (radix == 4)
-            pass4(&pass);
-        else if (radix == 5)
-            pass5(&pass);
-        else
-            pass_any(&pass, radix, f->n);
-        left /= radix;
-        stride *= radix;
-        x = y;
-        y = swap;
+    struct fft_pass whole = {
+        .root = f->root, .n = f->n, .left = f->n, .stride = 1, .groups = 1, .from = x, .to = y};
+    if (f->factors)
+        run_pass(&whole, f->factor[0]);
+    whole.groups = whole.stride;
+    struct fft_pass group = whole;
+    for (int g = 0; g < whole.groups; g++) {
+        group = whole;
+        group.group = g;
+        for (int i = 1; i < f->factors; i++)
+            run_pass(&group, f->factor[i]);
     }
-    return x;
+    return group.from;
 }
 
 /* The sound, mirrored at its ends. */
@@ -320,29 +335,72 @@ static struct frames frames_of(const struct hr__mel *mel, const float *wave, int
     return f;
 }
 
-/* Writes four numbers of two frames from lane j on: a number of each frame to a vector. */
-static inline void gather4(const struct frames *f, int i, int j, dn *to)
+/* Sets vector k of four to number i + k of each frame. */
+#if COLUMNS == 2
+static inline void turn4(const struct frames *f, int64_t i, dn *to)
 {
-    v4 a = *(const v4u *)(f->wave + f->start[j] + i);
-    v4 b = *(const v4u *)(f->wave + f->start[j + 1] + i);
-    for (int k = 0; k < 4; k++) {
-        d2 both = {a[k], b[k]};
-        memcpy((double *)(to + i + k) + j, &both, sizeof both);
+    v4 a = *(const v4u *)(f->wave + f->start[0] + i);
+    v4 b = *(const v4u *)(f->wave + f->start[1] + i);
+    for (int k = 0; k < 4; k++)
+        to[k] = (dn){a[k], b[k]};
+}
+#else
+#if COLUMNS == 4
+#define LOW(a, b)  _mm_unpacklo_ps(a, b)
+#define HIGH(a, b) _mm_unpackhi_ps(a, b)
+#define WIDEN(a)   ((dn)_mm256_cvtps_pd(a))
+
+static inline __m128 row4(const struct frames *f, int64_t i, int j)
+{
+    return _mm_loadu_ps(f->wave + f->start[j] + i);
+}
+#else
+#define LOW(a, b)  _mm256_unpacklo_ps(a, b)
+#define HIGH(a, b) _mm256_unpackhi_ps(a, b)
+#define WIDEN(a)   ((dn)_mm512_cvtps_pd(a))
+
+/* Those of frame j in the lower half, of frame j + 4 in the upper one. */
+static inline __m256 row4(const struct frames *f, int64_t i, int j)
+{
+    __m256 low = _mm256_castps128_ps256(_mm_loadu_ps(f->wave + f->start[j] + i));
+    return _mm256_insertf128_ps(low, _mm_loadu_ps(f->wave + f->start[j + 4] + i), 1);
+}
+#endif
+
+static inline void turn4(const struct frames *f, int64_t i, dn *to)
+{
+    __typeof__(row4(f, i, 0)) a = row4(f, i, 0), b = row4(f, i, 1), c = row4(f, i, 2);
+    __typeof__(a) d = row4(f, i, 3);
+    __typeof__(a) ac = LOW(a, c), bd = LOW(b, d);
+    to[0] = WIDEN(LOW(ac, bd));
+    to[1] = WIDEN(HIGH(ac, bd));
+    ac = HIGH(a, c);
+    bd = HIGH(b, d);
+    to[2] = WIDEN(LOW(ac, bd));
+    to[3] = WIDEN(HIGH(ac, bd));
+}
+#endif
+
+/* Reads the frames, a number of each to a vector, times the window's if there is one. */
+static inline void gather(const struct hr__mel *mel, const struct frames *f, const double *window,
+                          dn *to)
+{
+    int i = 0;
+    for (; f->is_inside && i + 4 <= mel->frame; i += 4) {
+        dn four[4];
+        turn4(f, i, four);
+        for (int k = 0; k < 4; k++)
+            to[i + k] = window ? four[k] * window[i + k] : four[k];
+    }
+    for (; i < mel->frame; i++) {
+        dn one;
+        for (int j = 0; j < COLUMNS; j++)
+            one[j] = mirrored(f->wave, f->length, f->start[j] + i);
+        to[i] = window ? one * window[i] : one;
     }
 }
 
-static void gather(const struct hr__mel *mel, const struct frames *f, dn *to)
-{
-    int i = 0;
-    for (; f->is_inside && i + 4 <= mel->frame; i += 4)
-        for (int j = 0; j < COLUMNS; j += 2)
-            gather4(f, i, j, to);
-    for (; i < mel->frame; i++)
-        for (int j = 0; j < COLUMNS; j++)
-            to[i][j] = mirrored(f->wave, f->length, f->start[j] + i);
-}
-
-/* Kaldi's: removes the mean and raises high frequencies. */
+/* Kaldi's: removes the mean and raises high frequencies, before the window. */
 static void condition(const struct hr__mel *mel, dn *frame)
 {
     dn sum = {0};
@@ -352,8 +410,8 @@ static void condition(const struct hr__mel *mel, dn *frame)
     for (int i = 0; i < mel->frame; i++)
         frame[i] -= sum;
     for (int i = mel->frame - 1; i > 0; i--)
-        frame[i] -= frame[i - 1] * 0.97;
-    frame[0] -= frame[0] * 0.97;
+        frame[i] = (frame[i] - frame[i - 1] * 0.97) * mel->window[i];
+    frame[0] = (frame[0] - frame[0] * 0.97) * mel->window[0];
 }
 
 /* The powers of points / 2 + 1 bins, from the transform of the even and odd numbers as pairs. Bins
@@ -410,12 +468,13 @@ static void mel_sums(const struct hr__mel *mel, const struct frames *f, double *
                      int at)
 {
     dn *frame = (dn *)work, *power;
-    struct complexes *y = (struct complexes *)(frame + mel->points), *z;
-    gather(mel, f, frame);
-    if (mel->is_kaldi)
+    struct complexes *y = (struct complexes *)(frame + mel->points + HR__MEL_APART), *z;
+    if (mel->is_kaldi) {
+        gather(mel, f, NULL, frame);
         condition(mel, frame);
-    for (int i = 0; i < mel->frame; i++)
-        frame[i] *= mel->window[i];
+    } else {
+        gather(mel, f, mel->window, frame);
+    }
     for (int i = mel->frame; i < mel->points; i++)
         frame[i] = (dn){0};
     /* Two numbers of the frame are a complex one, as they lie in memory. */
@@ -438,7 +497,7 @@ static void mel_sums(const struct hr__mel *mel, const struct frames *f, double *
 static void mel_columns(const struct hr__mel *mel, const float *wave, int64_t length, int column,
                         int columns, double *work, float *out)
 {
-    v8 *sums = (v8 *)(work + 2 * HR__SOUND_LANES * mel->points);
+    v8 *sums = (v8 *)(work + HR__SOUND_LANES * (2 * mel->points + HR__MEL_APART));
     for (int j = 0; j < HR__SOUND_LANES; j += COLUMNS) {
         struct frames f = frames_of(mel, wave, length, column + j, columns);
         mel_sums(mel, &f, work, sums, j);
@@ -452,7 +511,11 @@ static void mel_columns(const struct hr__mel *mel, const float *wave, int64_t le
             if (mel->logarithm == 10)
                 sum *= DECIMAL;
         }
-        memcpy(out + (size_t)b * (size_t)columns + column, &sum, (size_t)valid * sizeof(float));
+        float *to = out + (size_t)b * (size_t)columns + column;
+        if (valid == HR__SOUND_LANES)
+            *(v8u *)to = sum;
+        else
+            memcpy(to, &sum, (size_t)valid * sizeof *to);
     }
 }
 

@@ -63,10 +63,15 @@ struct hr__sound_kernels {
     void (*whisper)(float *values, size_t count);
 };
 
+/* Vectors between the transform's two buffers, so that a group of points has other places of a
+ * cache in the one than in the other. */
+#define HR__MEL_APART 4
+
 /* Doubles of `work`: the transform's two buffers, and the sums of the bands as floats. */
 static inline size_t hr__mel_work(const struct hr__mel *mel)
 {
-    return (size_t)HR__SOUND_LANES * (size_t)(2 * mel->points + (mel->bands + 1) / 2);
+    return (size_t)HR__SOUND_LANES *
+           (size_t)(2 * mel->points + HR__MEL_APART + (mel->bands + 1) / 2);
 }
 
 extern const struct hr__sound_kernels hr__sound_kernels_portable;

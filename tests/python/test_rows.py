@@ -1,5 +1,6 @@
 """Rows of samples: what a loader yields beside images, from ImageList to training and back."""
 
+import copy
 import pickle
 
 import numpy as np
@@ -99,6 +100,17 @@ def test_targets_are_views_of_flat_tensors(dataset):
     doubled = targets.to(torch.float64)
     assert doubled[3]["labels"].dtype == torch.float64
     assert "23 samples" in repr(targets)
+
+
+def test_targets_are_copied_and_pickled(dataset):
+    with DataLoader(dataset, COUNT) as loader:
+        _, targets = next(iter(loader))
+    sent = pickle.dumps(targets)
+    begins = [sum(i % 5 for i in range(end)) for end in range(COUNT + 1)]
+    for same in (pickle.loads(sent), copy.copy(targets), copy.deepcopy(targets), targets):
+        assert same.offsets.dtype == torch.int64 and same.offsets.tolist() == begins
+        for i, target in enumerate(same):
+            check(target, i)
 
 
 def test_targets_outlive_the_loader(dataset):

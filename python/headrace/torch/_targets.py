@@ -7,7 +7,7 @@ for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any, overload
 
 import torch
@@ -32,16 +32,25 @@ class Targets(Sequence[dict[str, torch.Tensor]]):
     def __init__(
         self,
         flat: dict[str, torch.Tensor],
-        offsets: torch.Tensor,
-        rows: frozenset[str],
+        offsets: torch.Tensor | _core.Array,
+        rows: Container[str],
     ) -> None:
         self.flat = flat
-        self.offsets = offsets
+        self._offsets = offsets
         self._rows = rows
         self._places: list[int] | None = None
 
+    @property
+    def offsets(self) -> torch.Tensor:
+        if not isinstance(self._offsets, torch.Tensor):
+            self._offsets = _tensor(self._offsets)
+        return self._offsets
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_offsets": self.offsets}
+
     def __len__(self) -> int:
-        return len(self.offsets) - 1
+        return len(self._offsets) - 1
 
     @overload
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]: ...
@@ -65,7 +74,9 @@ class Targets(Sequence[dict[str, torch.Tensor]]):
 
     def _one(self, index: int) -> dict[str, torch.Tensor]:
         if self._places is None:
-            self._places = self.offsets.tolist()
+            offsets = self._offsets
+            is_tensor = isinstance(offsets, torch.Tensor)
+            self._places = (offsets if is_tensor else memoryview(offsets)).tolist()
         begin, end = self._places[index], self._places[index + 1]
         return {
             name: values[begin:end] if name in self._rows else values[index]
@@ -75,46 +86,39 @@ class Targets(Sequence[dict[str, torch.Tensor]]):
     def to(self, *args: Any, **kwargs: Any) -> Targets:
         """Moves the flat tensors, as ``torch.Tensor.to`` does; the offsets stay in host memory."""
         flat = {name: values.to(*args, **kwargs) for name, values in self.flat.items()}
-        return Targets(flat, self.offsets, self._rows)
+        return Targets(flat, self._offsets, self._rows)
 
     def pin_memory(self, *args: Any) -> Targets:
         """Copies the flat tensors to page-locked memory."""
         flat = {name: values.pin_memory(*args) for name, values in self.flat.items()}
-        return Targets(flat, self.offsets, self._rows)
+        return Targets(flat, self._offsets, self._rows)
 
     def __repr__(self) -> str:
         return f"headrace.torch.Targets({len(self)} samples of {', '.join(self.flat)})"
 
 
-_TYPES = {
-    name: getattr(torch, name)
-    for name in ("uint8", "float16", "float32", "int64", "int32", "float64", "bool")
-}
-
-
 def _tensor(values: _core.Array) -> torch.Tensor:
-    """Returns a tensor on the array's memory. A buffer costs a quarter of DLPack's time, but must have
-    elements, and Python has no buffers of bfloat16."""
-    dtype = _TYPES.get(values.dtype)
-    if dtype is None or not values.nbytes:
-        return from_dlpack(values)
-    flat = torch.frombuffer(values, dtype=dtype)
-    return flat if len(values.shape) == 1 else flat.view(values.shape)
+    """Returns a tensor on the array's memory. A capsule costs a quarter of what from_dlpack takes for
+    an object; one of booleans needs torch 2.2."""
+    if values.dtype == "bool" and values.nbytes:
+        return torch.frombuffer(values, dtype=torch.bool).view(values.shape)
+    return from_dlpack(values.__dlpack__())
 
 
 def targets_of(batch: _core.Batch, pin: bool) -> Any:
     """Returns the targets of a batch of a dataset with rows; a tensor if they are one label for each
     sample; None if it has no rows. ``pin``: in page-locked memory."""
-    columns, places = batch.rows
-    if not columns:
+    found = batch.rows
+    if found is None:
         return None
-    flat = {name: _tensor(values) for name, values, _ in columns}
-    if list(flat) == ["labels"] and places is None:
+    columns, rows, offsets = found
+    flat = {name: _tensor(values) for name, values in columns.items()}
+    if not rows and list(flat) == ["labels"]:
         return flat["labels"].pin_memory() if pin else flat["labels"]
-    rows = frozenset(name for name, _, has_rows in columns if has_rows)
-    offsets = torch.zeros(len(batch) + 1, dtype=torch.int64) if places is None else _tensor(places)
-    found = Targets(flat, offsets, rows)
-    return found.pin_memory() if pin else found
+    if offsets is None:
+        offsets = torch.zeros(len(batch) + 1, dtype=torch.int64)
+    targets = Targets(flat, offsets, rows)
+    return targets.pin_memory() if pin else targets
 
 
 def sample_target(source: _core.Dataset, index: int) -> Any:

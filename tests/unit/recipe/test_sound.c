@@ -181,6 +181,32 @@ static void test_windows(void **state)
     assert_true(made[frames] == 0 && made[47999] == 0);
 }
 
+/* A file that is resampled while it is read, block by block, gives the bits of all of it at once:
+ * what is cut first is read whole. */
+static void test_blocks(void **state)
+{
+    static const double factors[] = {0.9, 1.1, 2.5, 0.37};
+    int n = 40001;
+    size_t length = make_clip(44100, 2, n);
+    struct hr_operation speed = op(HR_SPEED_PERTURBATION), gain = op(HR_GAIN),
+                        two = op(HR_CHANNELS);
+    speed.u.speed.count = 1;
+    two.u.channels.count = 2;
+    gain.u.gain.min_gain_in_db = gain.u.gain.max_gain_in_db = -3;
+    gain.u.gain.p = 1;
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
+        speed.u.speed.factors[0] = factors[i];
+        for (int is_mono = 0; is_mono < 2; is_mono++) {
+            struct hr_operation first = is_mono ? op(HR_MONO) : two;
+            struct hr_operation blocks[] = {first, gain, speed, cut(50000)};
+            struct hr_operation whole[] = {first, gain, cut(n), speed, cut(50000)};
+            size_t count = run_list(blocks, 4, length, 0, made);
+            assert_int_equal(run_list(whole, 5, length, 0, other), count);
+            assert_memory_equal(made, other, count * sizeof *made);
+        }
+    }
+}
+
 /* What was cut off stays cut off: a later operation sees zeros there. */
 static void test_cuts(void **state)
 {
@@ -650,11 +676,11 @@ static void test_waveform_items(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resample),      cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_cuts),          cmocka_unit_test(test_channels),
-        cmocka_unit_test(test_log_mel),       cmocka_unit_test(test_kernels),
-        cmocka_unit_test(test_features),      cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_memory),        cmocka_unit_test(test_waveforms),
-        cmocka_unit_test(test_waveform_items)};
+        cmocka_unit_test(test_resample),  cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_blocks),    cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_channels),  cmocka_unit_test(test_log_mel),
+        cmocka_unit_test(test_kernels),   cmocka_unit_test(test_features),
+        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_waveforms), cmocka_unit_test(test_waveform_items)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
