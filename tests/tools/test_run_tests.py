@@ -147,7 +147,8 @@ def test_pytest_ends_while_the_c_tests_run(tmp_path, monkeypatch):
     (tmp_path / "tests/python/conftest.py").write_text("raise OSError('no disk')\n")
     monkeypatch.setattr(run_tests, "ROOT", tmp_path)
     environment = {**os.environ, "PYTHONPATH": str(Path(run_tests.__file__).parent)}
-    python = run_tests.package_tests(tmp_path, environment, is_long=False)
+    record = tmp_path / "pytest.xml"
+    python = run_tests.python_tests("Python package", "python", record, environment, is_long=False)
     python.processes[0].wait()
     python.join(2)
     python.wait()
