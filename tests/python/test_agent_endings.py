@@ -308,7 +308,10 @@ def test_auto_runs_nothing_of_the_working_directory(folder, default_socket, tmp_
 def test_auto_starts_the_package_that_the_job_has(folder, default_socket, tmp_path):
     """Also if only the script's sys.path contains it, in a folder with other things."""
     copy = tmp_path / "checkout"
-    shutil.copytree(Path(headrace.__file__).parent, copy / "headrace")
+    package = Path(headrace.__file__).parent
+    for part in (package, package.with_name("headrace.libs")):  # the libraries of a wheel
+        if part.exists():
+            shutil.copytree(part, copy / part.name)
     (copy / "json.py").write_text("1 / 0\n")
     code = f"""
 import json, sys

@@ -69,7 +69,8 @@ class Place(places.Place):
         process = self.start(*words, command=command)
         out, err = process.communicate(timeout=600)
         assert list(self.temporary.glob("headrace-*")) == []
-        return process.returncode, out, err
+        # The first run on a machine compiles the observer, or finds no compiler, and says so.
+        return process.returncode, out, re.sub("^headrace: .*observer.*\n", "", err, flags=re.M)
 
     def records(self) -> list[str]:
         return sorted(name for name in os.listdir(self.work) if ".hrm" in name)
@@ -107,9 +108,7 @@ def test_a_training(place):
         text=True, timeout=600,
     )
     status, out, err = place.run("--iterations", "5", "--batch-size", "8", "--no-progress")
-    # The first run on a machine compiles the observer, and says so.
-    said = [line for line in err.splitlines() if not re.match("headrace: .*observer", line)]
-    assert (status, said) == (0, [])
+    assert (status, err) == (0, "")
     assert out.startswith(plain.stdout) and plain.stdout
     last = out.splitlines()[-1]
     found = re.fullmatch(r"headrace-memory\.hrm: 5 iterations, ([\d,]+) events, [\d.]+ KiB", last)

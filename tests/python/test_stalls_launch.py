@@ -194,6 +194,9 @@ def site(tmp_path_factory) -> Path:
     """A folder with the package and the stand-ins."""
     root = tmp_path_factory.mktemp("site")
     package = Path(headrace.__file__).parent
+    libraries = package.with_name("headrace.libs")  # of a wheel
+    if libraries.exists():
+        (root / libraries.name).symlink_to(libraries)
     for path in package.rglob("*"):
         target = root / "headrace" / path.relative_to(package)
         if path.is_dir():
