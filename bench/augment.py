@@ -198,9 +198,7 @@ def main():
     options.add_argument("--images", type=int, default=256)
     options.add_argument("--passes", type=int, default=7)
     parts = harness.Parts(options.parse_args())
-    parts.core = max(os.sched_getaffinity(0))
-    log(f"machine   {harness.machine()}")
-    log(f"          {harness.busy_note()}; every worker is pinned to core {parts.core}")
+    parts.core = harness.choose_core()
     paths = harness.choose_jpegs(parts.args.data, parts.args.images,
                                  "make the sample set with `make samples`")
     with tempfile.TemporaryDirectory() as scratch:

@@ -218,9 +218,7 @@ def main():
     args = parser.parse_args()
 
     figures = {}
-    core = max(os.sched_getaffinity(0))
-    log(f"machine   {harness.machine()}")
-    log(f"          {harness.busy_note()}; every worker is pinned to core {core}")
+    core = harness.choose_core()
     paths = choose(args.data, args.images)
     size = sum(os.path.getsize(p) for p in paths) / len(paths)
     log(f"samples   {len(paths)} JPEG files of {args.data}, mean {size / 1000:.1f} KB, in memory")

@@ -158,9 +158,7 @@ def main():
     options.add_argument("--images", type=int, default=256)
     options.add_argument("--passes", type=int, default=7)
     parts = harness.Parts(options.parse_args())
-    parts.core = max(os.sched_getaffinity(0))
-    log(f"machine   {harness.machine()}")
-    log(f"          {harness.busy_note()}; every worker is pinned to core {parts.core}")
+    parts.core = harness.choose_core()
     with tempfile.TemporaryDirectory() as scratch:
         parts.scratch, parts.set = scratch, os.path.join(scratch, "set")
         subprocess.run([VENV, os.path.join(TOOLS, "make_detection.py"), parts.args.data, parts.set,

@@ -101,6 +101,14 @@ class Missing(Exception):
     """A peer that cannot be measured here; str() is the reason."""
 
 
+def choose_core():
+    """Returns the core that every worker of a benchmark shares, and prints it with the machine."""
+    core = max(os.sched_getaffinity(0))
+    log(f"machine   {machine()}")
+    log(f"          {busy_note()}; every worker is pinned to core {core}")
+    return core
+
+
 class Parts:
     """A benchmark that consists of parts: their results, and the time that is left."""
 
