@@ -166,14 +166,15 @@ class _ImageDataset:
         mask."""
         masks = self._dataset.masks
         given = {"dataset": self._dataset, "mask": None if masks is None else masks.read(index)}
-        seed, recipes = drawn_seed() if local.is_random else 0, self._recipes(local, data)
-        while True:
+        seed, refused = drawn_seed() if local.is_random else 0, None
+        for recipe in self._recipes(local, data):
             try:
-                image, fields = local.preparer.run(recipes.pop(0), data, seed, 0, index, **given)
+                image, fields = local.preparer.run(recipe, data, seed, 0, index, **given)
                 break
-            except ValueError:
-                if not recipes:
-                    raise
+            except ValueError as error:
+                refused = error
+        else:
+            raise refused
         if isinstance(image, tuple):  # of views
             return [_cut(view, view.shape[-2:]) for view in image], fields
         sides = local.preparer.extents[-2:]
@@ -181,18 +182,17 @@ class _ImageDataset:
             fields["masks"] = _cut(fields["masks"], sides)
         return _cut(image, sides), fields
 
-    def _recipes(self, local: threading.local, data: bytes) -> list[_core.Recipe]:
-        """Returns recipes to try on an image in turn. If the transform makes images of several sizes,
+    def _recipes(self, local: threading.local, data: bytes) -> Iterator[_core.Recipe]:
+        """Yields recipes to try on an image in turn. If the transform makes images of several sizes,
         they have room for the image as it is, then for one whose sides are up to four times as long."""
         if local.recipe is not None:
-            return [local.recipe]
+            yield local.recipe
+            return
         steps = _transforms.Identity() if self.transform is None else self.transform
         info = local.preparer.info(data)
         longest = min(4 * max(info["height"], info["width"]), 1 << 16)
-        return [
-            _transforms.make_recipe(steps, padded=True, max_size=room)
-            for room in ((info["height"], info["width"]), (longest, longest))
-        ]
+        for room in ((info["height"], info["width"]), (longest, longest)):
+            yield _transforms.make_recipe(steps, padded=True, max_size=room)
 
     def _is_sound(self, data: bytes) -> bool:
         return self._sounds
