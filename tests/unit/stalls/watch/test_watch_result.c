@@ -32,7 +32,7 @@ static void slow(uint64_t index)
 }
 
 /* Runs a loop with steps that sleep, like those of an accelerator, and returns its result. */
-static struct hr_stalls *measure(struct hr_dataset *dataset, long step_us, double time_s)
+static struct hr_stalls *measure_once(struct hr_dataset *dataset, long step_us, double time_s)
 {
     struct hr_loader_options options;
     struct hr_stalls_watch_options watch_options;
@@ -59,6 +59,23 @@ static struct hr_stalls *measure(struct hr_dataset *dataset, long step_us, doubl
     hr_stalls_watch_close(&watch);
     hr_loader_destroy(&loader);
     return stalls;
+}
+
+/* Does what the sentence advises where others leave the loop too little of the machine: measures
+ * for longer, up to half a minute. */
+static struct hr_stalls *measure(struct hr_dataset *dataset, long step_us, double time_s)
+{
+    for (;; time_s *= 2) {
+        struct hr_stalls *stalls = measure_once(dataset, step_us, time_s);
+        struct hr_stalls_summary summary = {.size = sizeof summary};
+        struct hr_error error;
+        assert_int_equal(hr_stalls_get_summary(stalls, &summary, &error), 0);
+        int is_known = summary.measured[HR_STALLS_HOST] && summary.measured[HR_STALLS_WARM] &&
+                       !strstr(hr_stalls_sentence(stalls), "a quieter machine");
+        if (is_known || time_s > 10)
+            return stalls;
+        hr_stalls_destroy(&stalls);
+    }
 }
 
 static struct hr_stalls_summary summary_of(const struct hr_stalls *stalls)
@@ -89,7 +106,8 @@ static void what_is_set_is_found(void **state)
     assert_true(batch_s >= 0.0079 && step_s >= 0.004);
     assert_true(summary.warm_share[0].value > 0.2 && summary.warm_share[0].value < 0.8);
     assert_true(summary.warm_share[1].value == 0);
-    assert_non_null(strstr(hr_stalls_sentence(stalls), "preparing"));
+    if (!strstr(hr_stalls_sentence(stalls), "preparing"))
+        fail_msg("%s", hr_stalls_sentence(stalls));
     hr_stalls_destroy(&stalls);
 }
 
