@@ -9,7 +9,7 @@
 #include "dataset/row_table.h"
 #include "loader/caching.h"
 #include "loader/hosts/hosts.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "loader/mix.h"
 #include "loader/remote.h"
 #include "loader/schedule.h"

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "loader/schedule.h"
 #include "storage/depth.h"
 

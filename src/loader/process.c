@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "loader/batch_rows.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "loader/schedule.h"
 #include "recipe/mask.h"
 #include "recipe/recipe.h"

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "cache/spec.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "recipe/recipe.h"
 
 #include <errno.h>

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/futex.h"
 #include "base/memory.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "recipe/recipe.h"
 
 #include <assert.h>
