@@ -211,12 +211,13 @@ def test_bad_masks_are_named_and_skipped(pairs, tmp_path):
         ("grey.jpg", "its mask is JPEG: masks are PNG files of class indices"),
         ("turned.png", r"its mask has 80 x 60 pixels \(height x width\), and the image 60 x 80"),
         ("cut.png", "its mask: damaged PNG"),
-        ("nothing.png", "its mask is sample 0 .*nothing.png.*: cannot read it"),
+        ("nothing.png", r"its mask \(.*nothing.png\): cannot read it"),
     ]:
         bad = headrace.ImageList([image, *(i for i, _, _ in pairs)], masks=[tmp_path / name, *(m for _, m, _ in pairs)])
-        loader = DataLoader(bad, 6, transform=T.Resize((60, 80)))
-        with pytest.raises(headrace.SampleError, match=words):
-            list(loader)
+        for direct_io in (False, True):  # read by a worker; by the reader of many files
+            loader = DataLoader(bad, 6, transform=T.Resize((60, 80)), direct_io=direct_io)
+            with pytest.raises(headrace.SampleError, match=words):
+                list(loader)
         left = DataLoader(
             bad, 6, transform=T.Resize((9, 9)), on_error="skip", max_bad_share=1, return_index=True
         )
@@ -235,6 +236,23 @@ def flat(loader):
 
 def same(a, b):
     return len(a) == len(b) and all(torch.equal(x, y) for p, q in zip(a, b) for x, y in zip(p, q))
+
+
+def test_masks_are_read_with_their_images(pairs):
+    """Reads go through the queue of reads, not a worker that waits for one after the other."""
+    options = {"transform": T.RandomResizedCrop(20), "shuffle": True, "seed": 1, "epochs": 3}
+    whole = DataLoader(opened(pairs * 8), 7, **options)
+    expected = [flat(whole) for _ in range(3)]
+    files = sum(image.stat().st_size + mask.stat().st_size for image, mask, _ in pairs) * 8
+    assert whole.stats()["bytes_read"] == 3 * files
+    for more in ({}, {"cache": "64MiB"}, {"cache": "64MiB", "cache_form": "planes"}):
+        loader = DataLoader(opened(pairs * 8), 7, direct_io=True, **options, **more)
+        assert all(same(flat(loader), epoch) for epoch in expected)
+        masks = sum(mask.stat().st_size for _, mask, _ in pairs) * 8
+        assert loader.stats()["bytes_read"] == (files + 2 * masks if more else 3 * files)
+    part = DataLoader(opened(pairs * 8), 7, direct_io=True, **options)
+    next(iter(part))  # what was read ahead is dropped
+    assert same(flat(part), expected[1])
 
 
 @pytest.mark.parametrize("sizes", ["one", "several"])
