@@ -10,6 +10,7 @@ from PIL import Image
 
 import headrace
 import headrace.transforms as T
+from agents import Agent
 from headrace.torch import DataLoader
 
 SIZES = [(60, 80), (75, 50), (64, 64), (40, 99), (33, 31)]  # height, width
@@ -255,6 +256,33 @@ def test_masks_are_read_with_their_images(pairs):
     assert same(flat(part), expected[1])
 
 
+def test_an_agent_hands_over_masks(pairs, tmp_path):
+    crop = T.Compose([T.RandomRotation(30), T.RandomResizedCrop((37, 41)), FLOATS])
+    options = {"transform": crop, "shuffle": True, "seed": 3, "epochs": 2}
+    dataset = opened(pairs * 6)
+    some = torch.utils.data.Subset(dataset, [7, 3, 3, 20, 1, 11])
+    with Agent() as agent:
+        for data in (dataset, some):
+            alone = DataLoader(data, 4, **options)
+            shared = [DataLoader(data, 4, agent=agent.socket, **options) for _ in range(2)]
+            for epoch in range(2):
+                expected, held = flat(alone), list(shared[0])
+                assert same(flat(shared[1]), expected)
+                found = [pair for images, masks in held for pair in zip(images, masks)]
+                assert same(found, expected)
+        other = opened([*(pairs * 6)[1:], pairs[0]])
+        assert same(
+            flat(DataLoader(other, 4, agent=agent.socket, **options)),
+            flat(DataLoader(other, 4, **options)),
+        )
+        images, masks, _ = zip(*pairs)
+        bad = headrace.ImageList(images, masks=[*masks[:2], tmp_path / "nothing", *masks[3:]])
+        left = DataLoader(
+            bad, 5, transform=T.CenterCrop(20), agent=agent.socket, on_error="skip", max_bad_share=1
+        )
+        assert len(flat(left)) == 5 and left.stats()["bad_samples"] == 1
+
+
 @pytest.mark.parametrize("sizes", ["one", "several"])
 def test_resume_ranks_subsets_and_caches_give_the_same_masks(pairs, sizes):
     dataset = opened(pairs * 6)
@@ -365,8 +393,6 @@ def test_what_does_not_go_with_masks_is_refused(pairs, tmp_path, v2):
     ]:
         with pytest.raises(ValueError, match=words):
             DataLoader(dataset, 2, transform=transform, **options)
-    with pytest.raises(NotImplementedError, match="an agent prepares no masks"):
-        DataLoader(dataset, 2, transform=crop, agent="/nowhere")
     with pytest.raises(NotImplementedError, match="the dataset has some: pack the images without"):
         headrace.pack(dataset, tmp_path / "x.pack")
     with pytest.raises(ValueError, match="there are 5 images and 4 masks"):
