@@ -283,6 +283,61 @@ def test_an_agent_hands_over_masks(pairs, tmp_path):
         assert len(flat(left)) == 5 and left.stats()["bad_samples"] == 1
 
 
+def test_a_pack_holds_masks(pairs, tmp_path):
+    dataset, path = opened(pairs), tmp_path / "x.hrpack"
+    told = headrace.pack(dataset, path)
+    assert (told["samples"], told["masks"]) == (10, 5) and headrace.pack_info(path)["masks"] == 5
+    pack = headrace.Pack(path)
+    options = {"transform": T.RandomResizedCrop((37, 41)), "shuffle": True, "seed": 3}
+    expected = flat(DataLoader(dataset, 3, **options))
+    assert same(flat(DataLoader(pack, 3, **options)), expected)
+    assert same(flat(DataLoader(pack, 3, direct_io=True, cache="64MiB", **options)), expected)
+    assert same(flat(DataLoader(pickle.loads(pickle.dumps(pack)), 3, **options)), expected)
+    some = [torch.utils.data.Subset(data, [4, 1, 1]) for data in (dataset, pack)]
+    with Agent() as agent:
+        assert same(flat(DataLoader(pack, 3, agent=agent.socket, **options)), expected)
+        assert same(
+            flat(DataLoader(some[1], 2, agent=agent.socket, **options)),
+            flat(DataLoader(some[0], 2, **options)),
+        )
+    for n, (_, _, stored) in enumerate(pairs):
+        assert np.array_equal(pack[n][1], stored)
+    assert headrace.verify_pack(path) == [] and pack.verify() == []
+    for image, mask, _ in pairs:
+        image.rename(image.with_suffix(".image")), mask.rename(mask.with_suffix(".mask"))
+    back = headrace.unpack(path, tmp_path)
+    assert (back["samples"], back["masks"]) == (10, 5)
+    for image, mask, _ in pairs:
+        assert image.read_bytes() == image.with_suffix(".image").read_bytes()
+        assert mask.read_bytes() == mask.with_suffix(".mask").read_bytes()
+    assert (tmp_path / "list.txt").read_text() == "".join(f"images/{n}.png\t0\n" for n in range(5))
+    with pytest.raises(NotImplementedError, match="if each is a file of its own"):
+        headrace.pack(pack, tmp_path / "y.hrpack")
+    with pytest.raises(ValueError, match="masks or rows, once"):
+        pack.with_masks([mask for _, mask, _ in pairs])
+    whole = bytearray(path.read_bytes())
+    whole[whole.index(pairs[2][1].read_bytes()) + 20] ^= 1
+    path.write_bytes(whole)
+    (bad,) = headrace.verify_pack(path)
+    assert bad.index == 2 and "its mask" in bad.reason and "checksum" in bad.reason
+
+
+def test_bad_masks_are_found_before_training(pairs, tmp_path):
+    images, masks, _ = zip(*pairs)
+    Image.new("L", (60, 80)).save(tmp_path / "turned.png")
+    Image.new("RGB", (50, 75)).save(tmp_path / "colours.png")
+    masks = [tmp_path / "turned.png", tmp_path / "colours.png", tmp_path / "nothing", *masks[3:]]
+    dataset = headrace.ImageList(images, masks=masks)
+    found = {bad.index: bad.reason for bad in dataset.verify()}
+    assert list(found) == [0, 1, 2] and all("its mask (" in reason for reason in found.values())
+    assert "it has 80 x 60 pixels" in found[0] and "the PNG has colours" in found[1]
+    with pytest.raises(headrace.SampleError, match="colours.png.*the PNG has colours"):
+        headrace.pack(dataset, tmp_path / "x.hrpack")
+    masks[1] = pairs[1][1]
+    with pytest.raises(headrace.SampleError, match="nothing"):
+        headrace.pack(headrace.ImageList(images, masks=masks), tmp_path / "z.hrpack")
+
+
 @pytest.mark.parametrize("sizes", ["one", "several"])
 def test_resume_ranks_subsets_and_caches_give_the_same_masks(pairs, sizes):
     dataset = opened(pairs * 6)
@@ -393,8 +448,6 @@ def test_what_does_not_go_with_masks_is_refused(pairs, tmp_path, v2):
     ]:
         with pytest.raises(ValueError, match=words):
             DataLoader(dataset, 2, transform=transform, **options)
-    with pytest.raises(NotImplementedError, match="the dataset has some: pack the images without"):
-        headrace.pack(dataset, tmp_path / "x.pack")
     with pytest.raises(ValueError, match="there are 5 images and 4 masks"):
         headrace.ImageList([i for i, _, _ in pairs], masks=[m for _, m, _ in pairs[1:]])
     with pytest.raises(ValueError, match="masks or rows"):
