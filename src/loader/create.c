@@ -267,6 +267,7 @@ static void free_jobs(struct hr_loader *l)
         l->all_jobs = job->all_next;
         hr__read_drop(&job->sample.read);
         hr__sample_clear(&job->sample);
+        hr__sample_clear(&job->mask);
         hr__free(job);
     }
     l->free_jobs = NULL;

@@ -73,6 +73,9 @@ void hr__account_read(struct hr_loader *l, const struct hr__read *read, uint64_t
 /* Frees the bytes of a read, if there are any. Any thread. */
 void hr__drop_bytes(struct hr_loader *l, struct hr__read *read);
 
+/* Frees the bytes of a job's mask, if it was read. */
+void hr__drop_mask(struct hr_loader *l, struct hr__job *job);
+
 /* Lets workers read their own samples, on trial. */
 void hr__let_workers_read_locked(struct hr_loader *l);
 
