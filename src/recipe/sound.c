@@ -19,6 +19,9 @@
 /* Frames of a file that are read, mixed and resampled at a time: about as many. */
 #define BLOCK_FRAMES 4096
 
+/* Memory of more bytes than this is only kept for the item that needs it. */
+#define KEPT_BYTES (UINT64_C(16) << 20)
+
 int hr__sound_place(const struct hr__bound *bound, const struct hr__sound_state *state,
                     int is_for_features, struct hr_error *error)
 {
@@ -383,6 +386,14 @@ static int open_sound(const struct hr_recipe *recipe, struct hr__sound_scratch *
     return r;
 }
 
+void hr__sound_drop_item(struct hr__sound_scratch *scratch)
+{
+    if (scratch->item.size <= KEPT_BYTES)
+        return;
+    hr__free(scratch->item.bytes);
+    scratch->item = (struct hr__buffer){0};
+}
+
 int hr__sound_run(const struct hr_recipe *recipe, struct hr__sound_scratch **scratch,
                   const struct hr_item *item, const struct hr_draw_key *key, float *out,
                   struct hr_error *error)
@@ -392,6 +403,7 @@ int hr__sound_run(const struct hr_recipe *recipe, struct hr__sound_scratch **scr
     if (r)
         return r;
     struct hr__sound_scratch *s = *scratch;
+    hr__sound_drop_item(s);
     r = open_sound(recipe, s, item, error);
     const struct hr__waveform_header *made = r ? NULL : hr__sound_waveform_header(s->decoder);
     if (!r)

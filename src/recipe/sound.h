@@ -158,6 +158,9 @@ int hr__sound_run_plan(struct hr__sound_scratch *scratch, struct hr__sound_wave 
 int hr__sound_skip_head(struct hr__sound_scratch *scratch, const struct hr__waveform_header *item,
                         struct hr_error *error);
 
+/* Frees the memory of the item that was made last, if it is large. */
+void hr__sound_drop_item(struct hr__sound_scratch *scratch);
+
 /* As hr_preparer_waveform. */
 int hr__sound_make_waveform(struct hr__sound_scratch *scratch, enum hr_form form,
                             const struct hr_sound_head *head, const struct hr__encoded *file,

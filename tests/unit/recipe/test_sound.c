@@ -607,6 +607,24 @@ static void test_memory(void **state)
     assert_int_equal(hr_preparer_memory(preparer) - before, filter);
     run_list(second, 3, length, 0, made);
     assert_int_equal(hr_preparer_memory(preparer) - before, filter);
+    /* What a large item took is free when the preparer is used again. */
+    const struct hr_sound_head raised = {.rate = 192000};
+    size_t large = 24u * CLIP_MAX * sizeof(float);
+    for (int converts = 0; converts < 2; converts++) {
+        struct hr_item item;
+        length = make_clip(8000, 1, CLIP_MAX);
+        assert_int_equal(
+            hr_preparer_waveform(preparer, HR_FORM_WAVEFORM, &raised, file, length, &item, NULL),
+            0);
+        before = hr_preparer_memory(preparer);
+        assert_true(before > large);
+        length = make_clip(48000, 1, 1000);
+        if (converts)
+            item_of(length, HR_FORM_WAVEFORM, 0, 0);
+        else
+            run_list(second, 3, length, 0, made);
+        assert_true(hr_preparer_memory(preparer) < before - large + (1 << 20));
+    }
 }
 
 /* int16 is as near as stated, also of a sound that exceeds full scale; a WAV file of an item has
