@@ -111,6 +111,7 @@ void hr__sound_append_cut(struct hr__sound_plan *plan, int64_t first, int64_t fr
 {
     hr__sound_append(plan, HR__SOUND_CUT)->first = first;
     plan->frames = frames;
+    plan->real = plan->real - first < frames ? plan->real - first : frames;
 }
 
 int hr__sound_cut_now(struct hr__sound_plan *plan, struct hr_error *error)
@@ -142,7 +143,7 @@ void hr__sound_begin(struct hr__sound_plan *plan)
     plan->cut.is_pending = 0;
     plan->channels = plan->info.channels;
     plan->rate = plan->info.rate;
-    plan->frames = (int64_t)plan->info.frames;
+    plan->frames = plan->real = (int64_t)plan->info.frames;
 }
 
 /* Plans all steps forwards. */
@@ -425,6 +426,17 @@ int hr__sound_run(const struct hr_recipe *recipe, struct hr__sound_scratch **scr
                                        recipe->spec.width);
     }
     return r;
+}
+
+int64_t hr__sound_length(const struct hr_recipe *recipe, const struct hr__sound_scratch *scratch)
+{
+    const struct hr__sound_plan *plan = &scratch->plan;
+    if (!recipe->mel)
+        return plan->real;
+    /* The columns that the sound alone gives; Whisper leaves one out. */
+    int64_t all = hr__mel_columns(recipe->mel, plan->frames);
+    int64_t columns = hr__mel_columns(recipe->mel, plan->real) - (all - recipe->spec.width);
+    return columns > 1 ? columns : 1;
 }
 
 int hr__sound_scratch_get(struct hr__sound_scratch **scratch, struct hr_error *error)

@@ -135,6 +135,7 @@ static void make_run(struct hr__task *task)
         .queue = queue->number,
         .sample_bytes = stream->source->spec.bytes,
         .record_bytes = layout ? layout->bytes : 0,
+        .dims = stream->source->spec.dims,
         .batch_samples = (uint64_t)stream->as.batch_size,
         .window = (uint64_t)stream->as.window,
         .is_pushed = stream->as.external_order != 0,
