@@ -274,7 +274,7 @@ static struct hr__job *collect(struct fetcher *f, int64_t timeout_ns, struct hr_
         land(f, job);
         if (done[i]->result)
             done[i]->bytes = NULL;
-        hr__account_read(f->loader, done[i], done[i]->completed_ns - done[i]->submitted_ns);
+        hr__account_read(f->loader, job, done[i]->completed_ns - done[i]->submitted_ns);
         if (!job->batch)
             check_ahead(f->loader, job);
         job->next = list;

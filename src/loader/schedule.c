@@ -364,6 +364,7 @@ struct hr__job *hr__claim_unlocking(struct hr_loader *l, int may_wait)
     job->charged_bytes = 0;
     job->pause_ns = 0;
     job->tier = HR__TIER_STORAGE;
+    job->from_source = 0;
     job->seen = 0;
     if (batch->claimed == batch->count)
         l->cursor = batch->next;
@@ -393,11 +394,13 @@ void hr__free_job_locked(struct hr_loader *l, struct hr__job *job)
         l->part->wake_locked(l);
 }
 
-void hr__account_read(struct hr_loader *l, const struct hr__read *read, uint64_t ns)
+void hr__account_read(struct hr_loader *l, const struct hr__job *job, uint64_t ns)
 {
+    const struct hr__read *read = &job->sample.read;
+    struct hr__counters *c = hr__counters_here(l);
     if (read->result)
         return;
-    hr__count(&hr__counters_here(l)->bytes_read, read->length);
+    hr__count(job->tier == HR__TIER_DISK ? &c->disk_bytes : &c->bytes_read, read->length);
     hr__count(&hr__counters_here(l)->staged_bytes, read->length);
     hr__histogram_add(&hr__counters_here(l)->fetch, ns);
 }

@@ -68,7 +68,7 @@ struct hr_batch *hr__cancel_locked(struct hr_loader *l);
 struct hr_batch *hr__window_pop_locked(struct hr_loader *l);
 
 /* Counts a read that has come back, and its bytes as staged. Any thread. */
-void hr__account_read(struct hr_loader *l, const struct hr__read *read, uint64_t ns);
+void hr__account_read(struct hr_loader *l, const struct hr__job *job, uint64_t ns);
 
 /* Frees the bytes of a read, if there are any. Any thread. */
 void hr__drop_bytes(struct hr_loader *l, struct hr__read *read);
