@@ -323,9 +323,8 @@ static int cache_warm(int argc, char **argv)
         .verb = c.verb,
         .arguments = "SPEC DATASET [options]",
         .text = "Fills a kept cache before the first run. SPEC is the text that the run will use,\n"
-                "shm:NAME?size=64GiB or disk:/DIRECTORY?size=1TiB; put it in quotes. To continue "
-                "after an interruption, run\n"
-                "the same command again.",
+                "shm:NAME?size=64GiB or disk:/DIRECTORY?size=1TiB; put it in quotes. To continue\n"
+                "after an interruption, run the same command again.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 2,
