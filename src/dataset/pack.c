@@ -160,8 +160,8 @@ int hr__pack_check(const struct hr__pack_superblock *s, const char *path, struct
     if ((s->state != HR__PACK_WRITING && s->state != HR__PACK_COMPLETE) || s->form < -1 ||
         s->form >= HR_FORMS || !is_head(s) || s->catalog_offset != HR__PACK_SUPERBLOCK_BYTES ||
         s->catalog_bytes > INT64_MAX / 2 || s->rows_bytes > HR__ROW_BLOCK_BYTES_MAX ||
-        (s->rows_bytes && s->version < 3) ||
-        s->masks > 1 || (s->masks && (s->version < 4 || s->rows_bytes)) ||
+        (s->rows_bytes && s->version < 3) || s->masks > 1 ||
+        (s->masks && (s->version < 4 || s->rows_bytes)) ||
         s->items_offset != align_up(hr__pack_rows_offset(s) + s->rows_bytes) ||
         s->bytes > INT64_MAX ||
         (s->state == HR__PACK_COMPLETE &&
