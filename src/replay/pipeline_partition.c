@@ -124,7 +124,7 @@ int hr__in_flight(const struct hr__choice *c, int device)
 
 /* ---- the division ---- */
 
-struct search {
+struct division {
     struct hr__choice *choice;
     const struct hr_plan_options *options;
     const struct hr__sums *sums;
@@ -135,7 +135,7 @@ struct search {
 };
 
 /* Tries layers first..end - 1 as the last of `stage` + 1 stages. */
-static void try_stage(struct search *s, int stage, int first, int end)
+static void try_stage(struct division *s, int stage, int first, int end)
 {
     size_t row = (size_t)(s->sums->layers + 1), at = (size_t)stage * row + (size_t)end;
     double before = stage ? s->best[(size_t)(stage - 1) * row + (size_t)first] : 0;
@@ -161,7 +161,7 @@ static void try_stage(struct search *s, int stage, int first, int end)
 /* Finds best[stage][end]. Begins where the stage of one layer less began, which is often best or
  * nearly so, and spares most others. Ever longer last stages only compute longer, so it stops when
  * their computing alone is slower than the best. */
-static void try_ends(struct search *s, int stage, int end)
+static void try_ends(struct division *s, int stage, int end)
 {
     size_t at = (size_t)stage * (size_t)(s->sums->layers + 1) + (size_t)end;
     const struct hr__sums *sums = s->sums;
@@ -181,7 +181,7 @@ static void try_ends(struct search *s, int stage, int end)
 }
 
 /* Returns whether a division exists. */
-static bool divide(struct search *s, double memory)
+static bool divide(struct division *s, double memory)
 {
     int layers = s->sums->layers, row = layers + 1, last = s->stages - 1;
     s->memory = memory;
@@ -201,7 +201,7 @@ static bool divide(struct search *s, double memory)
 }
 
 /* Returns the pace of the slowest device: that of its stages together. */
-static double slowest_s(const struct search *s)
+static double slowest_s(const struct division *s)
 {
     const struct hr__choice *c = s->choice;
     double slowest = 0;
@@ -220,8 +220,8 @@ static double slowest_s(const struct search *s)
 int hr__partition(struct hr__choice *choice, const struct hr_plan_options *options,
                   const struct hr__sums *sums, struct hr_error *error)
 {
-    struct search s = {choice,   options, sums, choice->devices * choice->chunks,
-                       INFINITY, NULL,    NULL};
+    struct division s = {choice,   options, sums, choice->devices * choice->chunks,
+                         INFINITY, NULL,    NULL};
     size_t cells = (size_t)s.stages * (size_t)(sums->layers + 1);
     double limit = options->memory_bytes ? (double)options->memory_bytes : INFINITY;
     int r = 0;

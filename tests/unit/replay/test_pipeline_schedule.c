@@ -8,26 +8,26 @@
 
 enum { MOST = 16 };
 
-struct made {
+struct pipeline_case {
     struct hr__pipeline_stage stages[MOST];
     struct hr__pipeline_spec spec;
     struct hr__pipeline_run run;
 };
 
-static void make(struct made *m, enum hr_plan_schedule schedule, int devices, int microbatches,
-                 int batches)
+static void make(struct pipeline_case *m, enum hr_plan_schedule schedule, int devices,
+                 int microbatches, int batches)
 {
-    *m = (struct made){.spec = {.schedule = schedule,
-                                .devices = devices,
-                                .chunks = 1,
-                                .microbatches = microbatches,
-                                .batches = batches}};
+    *m = (struct pipeline_case){.spec = {.schedule = schedule,
+                                         .devices = devices,
+                                         .chunks = 1,
+                                         .microbatches = microbatches,
+                                         .batches = batches}};
     for (int i = 0; i < MOST; i++)
         m->stages[i] = (struct hr__pipeline_stage){1, 2, 0, 10, 5};
     m->spec.stages = m->stages;
 }
 
-static void run(struct made *m)
+static void run(struct pipeline_case *m)
 {
     struct hr_error error = {0};
     m->spec.stages = m->stages;
@@ -35,14 +35,14 @@ static void run(struct made *m)
         fail_msg("%s", error.message);
 }
 
-static const struct hr__pipeline_task *task(const struct made *m, int device, size_t i)
+static const struct hr__pipeline_task *task(const struct pipeline_case *m, int device, size_t i)
 {
     assert_true(i < m->run.device_tasks);
     return &m->run.tasks[(size_t)device * m->run.device_tasks + i];
 }
 
 /* What must hold of every run: each pass once, in the order of its device, after what it needs. */
-static void check(const struct made *m)
+static void check(const struct pipeline_case *m)
 {
     int stages = m->spec.devices * m->spec.chunks;
     int total = m->spec.microbatches * m->spec.batches;
@@ -84,7 +84,7 @@ static void test_flushes_idle_by_their_bubble(void **state)
     for (int schedule = HR_PLAN_GPIPE; schedule <= HR_PLAN_1F1B; schedule++)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
             int d = cases[i].devices, n = cases[i].microbatches;
-            struct made m;
+            struct pipeline_case m;
             make(&m, (enum hr_plan_schedule)schedule, d, n, 1);
             run(&m);
             check(&m);
@@ -97,7 +97,7 @@ static void test_flushes_idle_by_their_bubble(void **state)
 
 static void test_flushes_give_the_published_shares(void **state)
 {
-    struct made m;
+    struct pipeline_case m;
     make(&m, HR_PLAN_1F1B, 4, 4, 1);
     run(&m);
     assert_true(fabs(m.run.utilisation - 0.571) < 0.0005);
@@ -114,7 +114,7 @@ static void test_flushes_give_the_published_shares(void **state)
 
 static void test_2bw_fills_the_pipeline_once(void **state)
 {
-    struct made m;
+    struct pipeline_case m;
     make(&m, HR_PLAN_2BW, 4, 4, 20);
     run(&m);
     check(&m);
@@ -134,7 +134,7 @@ static void test_2bw_fills_the_pipeline_once(void **state)
 static void test_2bw_uses_the_weights_of_the_batch_before(void **state)
 {
     static const int versions[] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2};
-    struct made m;
+    struct pipeline_case m;
     make(&m, HR_PLAN_2BW, 4, 4, 4);
     run(&m);
     for (int k = 0; k < 16; k++)
@@ -160,7 +160,7 @@ static void test_stashes_are_those_of_the_schedules(void **state)
 {
     for (int d = 1; d <= 8; d++)
         for (int s = 0; s < HR_PLAN_SCHEDULES; s++) {
-            struct made m;
+            struct pipeline_case m;
             if (s == HR_PLAN_INTERLEAVED)
                 continue;
             make(&m, (enum hr_plan_schedule)s, d, 8, s == HR_PLAN_2BW ? 3 : 2);
@@ -179,7 +179,7 @@ static void test_stashes_are_those_of_the_schedules(void **state)
 static void test_interleaved_divides_the_bubble_by_its_chunks(void **state)
 {
     for (int chunks = 1; chunks <= 4; chunks++) {
-        struct made m;
+        struct pipeline_case m;
         make(&m, HR_PLAN_INTERLEAVED, 4, 8, 1);
         m.spec.chunks = chunks;
         for (int i = 0; i < MOST; i++)
@@ -196,7 +196,7 @@ static void test_interleaved_divides_the_bubble_by_its_chunks(void **state)
 
 static void test_the_slowest_stage_sets_the_pace(void **state)
 {
-    struct made m;
+    struct pipeline_case m;
     make(&m, HR_PLAN_2BW, 3, 4, 8);
     m.stages[1] = (struct hr__pipeline_stage){2, 5, 0.5, 0, 0};
     run(&m);
@@ -217,7 +217,7 @@ static void test_the_slowest_stage_sets_the_pace(void **state)
 
 /* ---- refusals ---- */
 
-static void refuse(struct made *m, int code, const char *part)
+static void refuse(struct pipeline_case *m, int code, const char *part)
 {
     struct hr_error error = {0};
     m->spec.stages = m->stages;
@@ -229,7 +229,7 @@ static void refuse(struct made *m, int code, const char *part)
 
 static void test_what_a_schedule_cannot_do_is_refused(void **state)
 {
-    struct made m;
+    struct pipeline_case m;
     make(&m, HR_PLAN_2BW, 4, 3, 1);
     refuse(&m, -EINVAL, "3 for 4 stages");
     make(&m, HR_PLAN_INTERLEAVED, 4, 6, 1);
