@@ -43,6 +43,7 @@ int cmd_memory(int argc, char **argv);
 int cmd_pack(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_predict(int argc, char **argv);
+int cmd_replay(int argc, char **argv);
 int cmd_scan(int argc, char **argv);
 int cmd_stalls(int argc, char **argv);
 int cmd_top(int argc, char **argv);

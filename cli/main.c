@@ -13,6 +13,7 @@ static const struct cli_verb verbs[] = {
     {"pack", NULL, "write a dataset into one file that decodes several times faster", cmd_pack},
     {"plan", NULL, "divide a network over GPUs: the fastest pipeline", cmd_plan},
     {"predict", NULL, "predict the effect of a change on a measured training run", cmd_predict},
+    {"replay", NULL, "predict from a trace what an optimisation would bring", cmd_replay},
     {"scan", NULL, "report the contents of a dataset and its problems", cmd_scan},
     {"stalls", NULL, "measure where the time of a training script goes", cmd_stalls},
     {"top", NULL, "show the current activity of this host's agent", cmd_top},
