@@ -34,8 +34,10 @@ class Clips(torch.utils.data.Dataset):
         else:
             decoder = AudioDecoder(path)
             last = decoder.metadata.duration_seconds_from_header - common.SECONDS - 0.1
-            window = decoder.get_samples_played_in_range(at * last, at * last + common.SECONDS)
-            window = window.data
+            # A little more: of a range of 5 s it returns a frame more or less.
+            end = at * last + common.SECONDS + 0.01
+            window = decoder.get_samples_played_in_range(at * last, end)
+            window = window.data[:, :common.SECONDS * window.sample_rate]
         return self.resample(window.mean(0, keepdim=True)), 0
 
 
