@@ -351,6 +351,10 @@ struct hr_loader_stats {
                                        with an agent, see its metrics */
     uint64_t step_ns;               /* time between two calls of next in the same epoch: training */
     uint64_t cache_waveforms;       /* items of the forms `waveform` and `waveform16`, now */
+    /* With a cache on disk. cache_hits includes these hits; bytes_read does not include these
+     * bytes. The members cache_... above are of the first tier. */
+    uint64_t disk_hits, disk_bytes;       /* samples and bytes that were read from it */
+    uint64_t disk_items, disk_used_bytes; /* in it, now */
 };
 
 HR_API void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats *stats);

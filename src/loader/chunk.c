@@ -116,6 +116,8 @@ int hr__chunk_open(struct hr_loader *l, uint64_t number, struct hr_batch **out,
         batch->extents[i] = l->spec.shape[i % l->spec.dims];
     if (batch->rows)
         batch->rows->records = chunk.records;
+    if (l->dataset->masks)
+        batch->masks = chunk.records;
     *out = batch;
     return 0;
 }

@@ -130,7 +130,9 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
             kept cache, shared with other jobs and available to later runs. Options may
             follow: ``&share=0.9`` (the most of the size that this dataset gets),
             ``&group=NAME``, ``&form=...`` and ``&key_file=PATH``. Samples stay cached until
-            their files change. ``"memcached:hostA:11211,hostB:11211?size=64GiB"``: a cache in
+            their files change. ``"disk:/nvme/headrace?size=1TiB"``: a cache in a directory on a
+            disk of this host, for later runs and other jobs; behind memory:
+            ``"64GiB,disk:/nvme/headrace?size=1TiB"``. ``"memcached:hostA:11211,hostB:11211?size=64GiB"``: a cache in
             the memory of several hosts, whose memcached servers are running; every rank
             passes the same text.
         cache_form: form of cached samples: ``"encoded"``: as the files; ``"indexed"``: the
@@ -536,6 +538,10 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
         With an agent: ``missed`` (samples of the stream's epoch that were over when this loader
         joined), ``alone`` (batches prepared for this loader alone) and ``reattached`` (times
         that a new agent took over).
+
+        With a cache on disk: ``disk_hits``, ``disk_bytes`` (samples and bytes that were read from
+        it; ``cache_hits`` has them too, ``bytes_read`` has not), ``disk_items`` and
+        ``disk_used_bytes`` (in it now). ``cache_bytes`` and what follows are of the first tier.
 
         With several hosts: ``own_hits``, ``own_bytes`` (samples from this host's server),
         ``peer_hits``, ``peer_bytes`` (from other hosts'), ``stored``, ``stored_bytes``,
