@@ -188,10 +188,19 @@ static inline enum hr__claim hr__sample_claim(struct hr_loader *l, uint64_t inde
     return ticket->is_claimed ? HR__CLAIM_YOURS : hr__cache_claim(l->cache, index, ticket);
 }
 
-/* Points a job of the window at sample `index`, as hr__sample_aim. */
+/* Points a job of the window at sample `index`, as hr__sample_aim, or at its item on a disk of the
+ * cache. */
 static inline int hr__job_aim(const struct hr_loader *l, struct hr__job *job, uint64_t index,
                               int direct, struct hr_error *error)
 {
+    if (l->cache) {
+        int is_there = !job->from_source && hr__cache_locate(l->cache, index, &job->located);
+        job->tier = is_there ? HR__TIER_DISK : HR__TIER_STORAGE;
+        if (is_there) {
+            hr__sample_aim_at(&job->sample, &job->located);
+            return 0;
+        }
+    }
     int r = hr__sample_aim(&job->sample, l->dataset, index, direct, error);
     if (!r && l->samples) {
         job->sample.read.sample.index = index;

@@ -18,7 +18,8 @@ enum hr__tier {
     HR__TIER_STORAGE = 0,
     HR__TIER_OWN = 1,  /* this host's server */
     HR__TIER_PEER = 2, /* another host's */
-    HR__TIERS = 3,
+    HR__TIER_DISK = 3, /* a disk of this host's cache */
+    HR__TIERS = 4,
 };
 
 /* How far the read of a job's mask is. */
@@ -41,7 +42,9 @@ struct hr__job {
     uint64_t ask_ns;                /* another process is reading it: when to ask again */
     uint64_t pause_ns;              /* how long the last pause before asking was; 0: none yet */
     unsigned flight;                /* the fetcher's index of it while a reader has it */
-    enum hr__tier tier;             /* with hosts: where the bytes came from */
+    enum hr__tier tier;             /* where the bytes came from */
+    struct hr__cache_place located; /* HR__TIER_DISK: where they are there */
+    int from_source;                /* do not read them from a disk of the cache */
     int is_item;                    /* the charge is for an item of a host, not for a read */
     uint64_t seen;                  /* with hosts: digest of the file's stamp before the read; 0:
                                        not looked at */

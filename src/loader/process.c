@@ -35,7 +35,7 @@ static int read_now(struct hr_loader *l, struct hr__job *job, uint64_t index,
     if (r)
         return r;
     read->result = l->samples ? l->samples->read(l->samples, read) : hr__read_file(read, 0);
-    hr__account_read(l, read, hr__now_ns() - start);
+    hr__account_read(l, read, job->tier, hr__now_ns() - start);
     return 0;
 }
 
@@ -126,6 +126,21 @@ static int read_one(struct hr_loader *l, struct hr__job *job, const struct input
     return r;
 }
 
+/* Checks an item that was read from a disk of the cache. Returns zero if the sample has to be read
+ * from its source, and frees the bytes then. */
+static int is_right_item(struct hr_loader *l, struct hr__job *job, const struct input *in)
+{
+    struct hr__read *read = &job->sample.read;
+    int r = hr__sample_check(&job->sample, NULL);
+    if (r && !hr__is_samples_fault(r))
+        return 1; /* this process failed, not the disk: it is reported */
+    if (hr__cache_verify(l->cache, &job->located, r ? NULL : read->bytes, read->length) &&
+        !is_foreign(l, in->index, &(struct hr_item){read->bytes, read->length, job->located.form}))
+        return 1;
+    hr__drop_bytes(l, read);
+    return 0;
+}
+
 /* First step of a turn: gets the bytes from the cache, from the thread that read them, or by
  * reading now. Sets outcome->busy if another process is reading them. */
 static int obtain(struct hr__thread *self, struct hr__job *job, struct input *in,
@@ -135,7 +150,7 @@ static int obtain(struct hr__thread *self, struct hr__job *job, struct input *in
     struct hr__read *read = &job->sample.read;
     int r = 0;
     in->is_cached = 0;
-    if (in->is_here && job->tier != HR__TIER_STORAGE && read->bytes &&
+    if (in->is_here && job->tier != HR__TIER_STORAGE && job->tier != HR__TIER_DISK && read->bytes &&
         is_foreign(
             l, in->index,
             &(struct hr_item){read->bytes, read->length, hr_form_of(read->bytes, read->length)})) {
@@ -145,6 +160,10 @@ static int obtain(struct hr__thread *self, struct hr__job *job, struct input *in
         outcome->busy = !find_or_claim(l, job, in);
         if (outcome->busy || in->is_cached)
             return 0;
+        r = read_one(l, job, in, outcome, error);
+    }
+    if (!r && job->tier == HR__TIER_DISK && !is_right_item(l, job, in)) {
+        job->from_source = 1;
         r = read_one(l, job, in, outcome, error);
     }
     if (!r)
@@ -177,7 +196,7 @@ static int obtain_mask(struct hr_loader *l, struct hr__job *job, const struct in
             outcome->fetch_ns += took_ns;
         }
         if (!r)
-            hr__account_read(l, &job->mask.read, took_ns);
+            hr__account_read(l, &job->mask.read, HR__TIER_STORAGE, took_ns);
         job->mask_read = r ? HR__MASK_UNREAD : HR__MASK_READ;
     }
     if (!r)
@@ -271,7 +290,11 @@ static int keep(struct hr__thread *self, struct hr__job *job, const struct input
             return 0;
         hr__count(&hr__counters_here(l)->cache_hits, 1);
     } else if (is_good && l->keeper->offer) {
-        l->keeper->offer(l, job, in->index, &outcome->cost);
+        if (job->tier == HR__TIER_DISK) {
+            hr__count(&hr__counters_here(l)->cache_hits, 1);
+            hr__count(&hr__counters_here(l)->disk_hits, 1);
+        }
+        l->keeper->offer(self, job, in->index, &outcome->cost);
     }
     hr__sample_unclaim(l, &job->ticket);
     hr__drop_bytes(l, &job->sample.read);
@@ -406,8 +429,9 @@ void hr__process(struct hr__thread *self, struct hr__job *job, struct hr__outcom
     struct input in = {.index = index, .is_here = !job->unread, .looks = LOOKS};
     int r = take_turn(self, job, &in, outcome, &error);
     if (r && job->tier != HR__TIER_STORAGE && hr__is_samples_fault(r)) {
-        /* The item of a host could not be prepared; try the sample's file. */
+        /* The item of a host or a disk could not be prepared; try the sample's file. */
         job->tier = HR__TIER_STORAGE;
+        job->from_source = 1;
         if (l->keeper->forget)
             l->keeper->forget(l, job, index);
         in = (struct input){.index = index};

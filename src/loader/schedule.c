@@ -366,6 +366,7 @@ struct hr__job *hr__claim_unlocking(struct hr_loader *l, int may_wait)
     job->charged_bytes = 0;
     job->pause_ns = 0;
     job->tier = HR__TIER_STORAGE;
+    job->from_source = 0;
     job->seen = 0;
     if (batch->claimed == batch->count)
         l->cursor = batch->next;
@@ -396,13 +397,15 @@ void hr__free_job_locked(struct hr_loader *l, struct hr__job *job)
         l->part->wake_locked(l);
 }
 
-void hr__account_read(struct hr_loader *l, const struct hr__read *read, uint64_t ns)
+void hr__account_read(struct hr_loader *l, const struct hr__read *read, enum hr__tier from,
+                      uint64_t ns)
 {
+    struct hr__counters *c = hr__counters_here(l);
     if (read->result)
         return;
-    hr__count(&hr__counters_here(l)->bytes_read, read->length);
-    hr__count(&hr__counters_here(l)->staged_bytes, read->length);
-    hr__histogram_add(&hr__counters_here(l)->fetch, ns);
+    hr__count(from == HR__TIER_DISK ? &c->disk_bytes : &c->bytes_read, read->length);
+    hr__count(&c->staged_bytes, read->length);
+    hr__histogram_add(&c->fetch, ns);
 }
 
 void hr__drop_bytes(struct hr_loader *l, struct hr__read *read)
