@@ -13,7 +13,8 @@
 
 struct hr__checker {
     struct hr_preparer *preparer;
-    int is_sound; /* the sample has to be one */
+    struct hr__decoder *masks; /* their decoder; NULL: there was no mask yet */
+    int is_sound;              /* the sample has to be one */
     uint64_t max_pixels, max_source_bytes;
     void *pixels;
     size_t capacity; /* of the pixel memory, in bytes */
@@ -43,6 +44,7 @@ void hr__checker_destroy(struct hr__checker **checker)
     if (!c)
         return;
     hr_preparer_destroy(&c->preparer);
+    hr__decoder_destroy(&c->masks);
     hr__free(c->pixels);
     hr__free(c);
 }
@@ -116,6 +118,39 @@ int hr__checker_waveform(struct hr__checker *checker, enum hr_form form,
     return r ? r
              : hr_preparer_waveform(checker->preparer, form, head, file->bytes, file->length, item,
                                     error);
+}
+
+/* Returns non-zero if a mask has its image's size, as that is stored or as it is shown. */
+static int has_size(const struct hr_image_info *mask, const struct hr_image_info *image)
+{
+    return (mask->width == image->width && mask->height == image->height) ||
+           (image->orientation >= 5 && mask->width == image->height &&
+            mask->height == image->width);
+}
+
+int hr__checker_mask(struct hr__checker *checker, const void *bytes, size_t length,
+                     const struct hr_image_info *image, struct hr_error *error)
+{
+    struct hr_image_info info;
+    struct hr__planar pixels;
+    int r = checker->masks ? 0 : hr__decoder_create(&checker->masks, error);
+    if (r)
+        return r;
+    hr__decoder_want_indices(checker->masks, 1);
+    r = hr__decoder_info(checker->masks, bytes, length, &info, error);
+    if (!r)
+        r = hr__check_pixels(&info, checker->max_pixels, error);
+    if (!r && info.format != HR_IMAGE_PNG)
+        r = hr__fail(error, -ENOTSUP, "it is %s: masks are PNG files of class indices",
+                     hr_image_format_name(info.format));
+    if (!r && image && !has_size(&info, image))
+        r = hr__fail(error, -EBADMSG,
+                     "it has %d x %d pixels (height x width), and the image %d x %d", info.height,
+                     info.width, image->height, image->width);
+    if (r)
+        return r;
+    const struct hr_region whole = {0, 0, info.width, info.height};
+    return hr__decoder_region(checker->masks, bytes, length, &info, &whole, &pixels, error);
 }
 
 int hr__checker_decode(struct hr__checker *checker, const void *bytes, size_t length,

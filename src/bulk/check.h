@@ -33,6 +33,11 @@ int hr__checker_waveform(struct hr__checker *checker, enum hr_form form,
                          const struct hr_sound_head *head, const struct hr_item *file,
                          struct hr_item *item, struct hr_error *error);
 
+/* Decodes a mask (headrace/masks.h). `image`: the header of its image, whose size it has to have;
+ * NULL: any size. Messages are about "it". Errors: -ENOTSUP, -EBADMSG, -EFBIG, -ENOMEM. */
+int hr__checker_mask(struct hr__checker *checker, const void *bytes, size_t length,
+                     const struct hr_image_info *image, struct hr_error *error);
+
 /* Decodes the image or sound. Errors: as hr_preparer_decode or hr_preparer_sound_decode; -EFBIG. */
 int hr__checker_decode(struct hr__checker *checker, const void *bytes, size_t length,
                        struct hr_error *error);

@@ -4,7 +4,7 @@
  * The agent room (agent/client/attach.c) implements struct hr__attachment. hr_loader_create gets
  * the implementation from hr__library_attachment, so that this room links without that one.
  *
- * What an implementation finds in struct hr_loader (loader/loader.h):
+ * What an implementation finds in struct hr_loader (loader/inside.h):
  *   dataset, recipe, spec, options   constant from create on and already checked;
  *              options.agent, stream, agent_command and cache are the loader's own copies, NULL
  *              if "" or unset

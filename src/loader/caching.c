@@ -7,7 +7,7 @@
 #include "cache/directory.h"
 #include "cache/spec.h"
 #include "cache/worth.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "loader/schedule.h"
 #include "recipe/recipe.h"
 

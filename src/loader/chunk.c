@@ -109,6 +109,8 @@ int hr__chunk_open(struct hr_loader *l, uint64_t number, struct hr_batch **out,
     batch->indices = chunk.indices;
     if (batch->rows)
         batch->rows->records = chunk.records;
+    if (l->dataset->masks)
+        batch->masks = chunk.records;
     *out = batch;
     return 0;
 }

@@ -9,7 +9,7 @@
 #include "dataset/row_table.h"
 #include "loader/caching.h"
 #include "loader/hosts/hosts.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "loader/mix.h"
 #include "loader/remote.h"
 #include "loader/schedule.h"
@@ -267,6 +267,7 @@ static void free_jobs(struct hr_loader *l)
         l->all_jobs = job->all_next;
         hr__read_drop(&job->sample.read);
         hr__sample_clear(&job->sample);
+        hr__sample_clear(&job->mask);
         hr__free(job);
     }
     l->free_jobs = NULL;

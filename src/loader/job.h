@@ -22,9 +22,18 @@ enum hr__tier {
     HR__TIERS = 4,
 };
 
+/* How far the read of a job's mask is. */
+enum hr__mask_read {
+    HR__MASK_UNREAD = 0, /* there is none, or the worker is to read it */
+    HR__MASK_FLYING,     /* a fetcher's reader has it */
+    HR__MASK_READ,       /* job->mask has the result */
+};
+
 /* One sample on its way. Owned by the thread or list that has it. */
 struct hr__job {
     struct hr__sample sample; /* the bytes, and where they come from */
+    struct hr__sample mask;   /* likewise of the sample's mask, if the dataset has masks */
+    enum hr__mask_read mask_read;
     struct hr_batch *batch;
     size_t place;                   /* in the batch */
     uint64_t charged_bytes;         /* bytes of the staging budget */

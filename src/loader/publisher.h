@@ -34,7 +34,8 @@ struct hr__chunk {
     void *images;     /* 64-byte aligned */
     int64_t *labels;  /* of the samples really used, stand-ins included; valid when published */
     int64_t *indices; /* likewise: indices in the dataset */
-    void *records;    /* of rows (base/row_layout.h), one for each sample; unused without rows */
+    void *records;    /* of rows (base/row_layout.h), one for each sample, or of masks, height x
+                         width bytes; unused without either */
 };
 
 /* A sample that was bad, or that is damaged and was used. */

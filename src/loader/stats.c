@@ -1,6 +1,6 @@
 /* A loader's statistics: sums its counters, and asks ring, cache and attachment for theirs. */
 #include "base/versioned.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 
 #include <stddef.h>
 

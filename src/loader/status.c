@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/memory.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "metrics/meter.h"
 
 #include <errno.h>

@@ -631,6 +631,8 @@ static void release(struct hr_batch *batch)
         (struct hr__lease *)(void *)((char *)batch - offsetof(struct hr__lease, batch));
     struct hr__cursor *cursor = lease->cursor;
     hr__batch_rows_destroy(&batch->rows);
+    hr__free(batch->masks);
+    batch->masks = NULL;
     if (cursor->pid != getpid()) {
         /* A forked child: locks and lists belong to its parent. */
         hr__free(lease);

@@ -35,7 +35,7 @@
 struct hr__places_wish {
     uint64_t queue;         /* its number */
     size_t sample_bytes;    /* of one sample's images */
-    size_t record_bytes;    /* of one sample's rows, a multiple of 8; 0: they have none */
+    size_t record_bytes;    /* of one sample's rows or mask; 0: they have neither */
     uint64_t batch_samples; /* of the first job */
     uint64_t window;        /* size of the ring, in batches */
     bool is_pushed;         /* the job gives the order itself: each chunk is one of its batches */

@@ -11,7 +11,7 @@
 #include "cluster/peers.h"
 #include "cluster/placement.h"
 #include "cluster/plan.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "loader/schedule.h"
 
 /* The most host threads, and the most items and bytes in one request. */

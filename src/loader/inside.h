@@ -1,7 +1,7 @@
 /*
  * The inside of the loader.
  *
- *   loader.h    struct hr_loader
+ *   inside.h    struct hr_loader
  *   loader.c    the public functions, called by the consumer
  *   schedule.h  chooses the sample to work on next, under the loader's lock
  *   threads.h   the workers, and starting and stopping all threads
@@ -39,8 +39,8 @@
  * Lock order: the loader's lock, then the ring's; no lock is taken under the cache's. No I/O, no
  * page-locking and no log callback under the loader's or the ring's.
  */
-#ifndef HR_LOADER_LOADER_H
-#define HR_LOADER_LOADER_H
+#ifndef HR_LOADER_INSIDE_H
+#define HR_LOADER_INSIDE_H
 
 #include "loader/attach.h"
 #include "loader/bad.h"
