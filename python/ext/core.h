@@ -152,6 +152,7 @@ PyObject *core_batch_new(struct core_state *state, struct hr_batch *batch);
 PyObject *core_dataset_with_rows(PyObject *dataset, PyObject *args);
 PyObject *core_dataset_columns(PyObject *dataset, PyObject *none);
 PyObject *core_dataset_rows(PyObject *dataset, PyObject *number);
+PyObject *core_dataset_table(PyObject *dataset, PyObject *none);
 
 /* Room for the rows of one sample of a dataset, and what is made of it. core_columns_make returns
  * -1 with an exception; core_columns_wrap takes the memory over and returns a dict. */
