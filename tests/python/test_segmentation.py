@@ -239,7 +239,7 @@ def same(a, b):
     return len(a) == len(b) and all(torch.equal(x, y) for p, q in zip(a, b) for x, y in zip(p, q))
 
 
-def test_masks_are_read_with_their_images(pairs):
+def test_masks_are_read_with_their_images(pairs, tmp_path):
     """Reads go through the queue of reads, not a worker that waits for one after the other."""
     options = {"transform": T.RandomResizedCrop(20), "shuffle": True, "seed": 1, "epochs": 3}
     whole = DataLoader(opened(pairs * 8), 7, **options)
@@ -251,6 +251,10 @@ def test_masks_are_read_with_their_images(pairs):
         assert all(same(flat(loader), epoch) for epoch in expected)
         masks = sum(mask.stat().st_size for _, mask, _ in pairs) * 8
         assert loader.stats()["bytes_read"] == (files + 2 * masks if more else 3 * files)
+    kept = f"disk:{tmp_path}/kept?size=64MiB"
+    for direct_io in (False, True):
+        loader = DataLoader(opened(pairs * 8), 7, direct_io=direct_io, cache=kept, **options)
+        assert all(same(flat(loader), epoch) for epoch in expected)
     part = DataLoader(opened(pairs * 8), 7, direct_io=True, **options)
     next(iter(part))  # what was read ahead is dropped
     assert same(flat(part), expected[1])
