@@ -21,6 +21,7 @@
 #include <headrace/prepare.h>
 #include <headrace/producer.h>
 #include <headrace/recipe.h>
+#include <headrace/replay.h>
 #include <headrace/rows.h>
 #include <headrace/sound.h>
 #include <headrace/stalls.h>

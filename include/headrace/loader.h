@@ -265,8 +265,9 @@ struct hr_field {
     void *data;   /* elements without gaps */
     const int64_t *extents; /* NULL: each sample fills its place. Otherwise (the recipe's option
                                `padded`) how much of it is used: dims - 1 numbers for each sample;
-                               the rest is zero, and 255 in masks. Change no more of the places than
-                               the largest sample takes */
+                               the rest is zero, 255 in masks, and of sounds what padding becomes
+                               (features of silence). Change no more of the places than the largest
+                               sample takes */
     const int64_t *offsets; /* NULL: one value for each sample. Otherwise sample i has the rows
                                offsets[i] to offsets[i + 1] - 1 */
 };

@@ -276,6 +276,9 @@ PyObject *core_memory_write_page(PyObject *module, PyObject *args);
 PyObject *core_memory_compare(PyObject *module, PyObject *sequence);
 PyObject *core_memory_import(PyObject *module, PyObject *args);
 
+/* plan.c: module function plan(text, page, trace, *, gpus, batch, ...): returns JSON text. */
+PyObject *core_plan(PyObject *module, PyObject *args, PyObject *kwargs);
+
 extern PyType_Spec core_storage_hold_spec;
 extern PyType_Spec core_meter_spec;
 extern PyType_Spec core_stalls_spec;

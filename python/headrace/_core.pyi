@@ -196,6 +196,27 @@ def memory_write_page(
 ) -> None: ...
 def memory_compare(before_and_after: Sequence[_Path], /) -> str: ...
 def memory_import(from_path: _Path, to: _Path, /) -> None: ...
+def plan(
+    text: bytes,
+    page: _Path | None,
+    trace: _Path | None,
+    *,
+    gpus: int = 0,
+    gpus_per_server: int = 0,
+    batch: int = 0,
+    memory_bytes: int = 0,
+    link_bytes_per_s: float = 0.0,
+    network_bytes_per_s: float = 0.0,
+    state_ratio: float = 2.0,
+    gradient_ratio: float = 1.0,
+    rows: int = 10,
+    schedule: int = -1,
+    stages: int = -1,
+    replicas: int = -1,
+    microbatch: int = -1,
+    recompute: int = -1,
+    chunks: int = -1,
+) -> str: ...
 
 @final
 class Array:

@@ -38,7 +38,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define HR__SHARE_VERSION 3u
+#define HR__SHARE_VERSION 4u
 #define HR__HEADER_MAGIC  UINT64_C(0x3144524F42525248) /* "HRRBORD1" in memory, little-endian */
 #define HR__CONTROL_MAGIC UINT64_C(0x31304B5345445248)
 
@@ -57,6 +57,7 @@ struct hr__header_sample {
     int64_t index;   /* in the dataset, of the sample delivered */
     int64_t instead; /* index of the bad sample that it replaces; -1: it replaces none; its own
                         index: it is damaged and was delivered nevertheless */
+    int64_t extents[HR_TENSOR_MAX_DIMS]; /* of a padded recipe: as in struct hr_batch; else 0 */
 };
 
 struct hr__header {

@@ -67,8 +67,11 @@ int hr__checker_expect(struct hr__checker *checker, const struct hr_dataset *dat
     size_t n = hr_dataset_key(dataset, index, name, sizeof name);
     if (n >= sizeof name)
         n = 0; /* no file has such a name: it is content alone that counts */
-    checker->is_sound = hr__name_is_sound(name, n) ||
-                        (hr_sound_recognise(bytes, length) && !hr__name_is_image(name, n));
+    /* A name that says nothing is that of a sound if the samples are sounds. */
+    checker->is_sound =
+        hr__name_is_sound(name, n) ||
+        (!hr__name_is_image(name, n) &&
+         (hr_sound_recognise(bytes, length) || hr_dataset_media(dataset) == HR_MEDIA_SOUNDS));
     return checker->is_sound;
 }
 
@@ -95,12 +98,14 @@ static int decode_sound(struct hr__checker *c, const void *bytes, size_t length,
                         struct hr_error *error)
 {
     struct hr_sound_info info;
-    const uint64_t part = 1 << 22;
+    uint64_t part = 1;
     int r = hr_form_of(bytes, length) == HR_FORM_ENCODED
                 ? hr__sound_check_bytes(length, c->max_source_bytes, error)
                 : 0;
     if (!r)
         r = hr_preparer_sound_info(c->preparer, bytes, length, &info, error);
+    if (!r)
+        part = (1 << 22) / (uint64_t)info.channels;
     for (uint64_t at = 0; !r && at < info.frames; at += part) {
         uint64_t count = info.frames - at < part ? info.frames - at : part;
         r = reserve(c, (size_t)count * (size_t)info.channels * sizeof(float), error);

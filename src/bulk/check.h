@@ -20,8 +20,8 @@ void hr__checker_destroy(struct hr__checker **checker);
 int hr__checker_info(struct hr__checker *checker, const void *bytes, size_t length,
                      struct hr_image_info *info, struct hr_error *error);
 
-/* Sets whether the next sample has to be a sound: by the extension of its name, or by its content
- * if it has no extension of images. Returns that. */
+/* Sets whether the next sample has to be a sound: by the extension of its name; if that is none of
+ * images, by its content or by the name of the first sample. Returns that. */
 int hr__checker_expect(struct hr__checker *checker, const struct hr_dataset *dataset, size_t index,
                        const void *bytes, size_t length);
 

@@ -38,6 +38,15 @@ static uint64_t checksum_of(const struct hr__pack_superblock *super)
     return XXH3_64bits((const char *)super + CHECKSUM_FROM, sizeof *super - CHECKSUM_FROM);
 }
 
+/* Returns non-zero if mono and rate are possible for the form. */
+static int is_head(const struct hr__pack_superblock *s)
+{
+    int is_rate = s->rate >= HR_SOUND_MIN_RATE && s->rate <= HR_SOUND_MAX_RATE;
+    if (s->form <= HR_FORM_INDEXED)
+        return !s->mono && !s->rate;
+    return s->mono <= 1 && (!s->rate || is_rate);
+}
+
 /* Returns the bytes of all texts in a pack's catalog, with their zeros. */
 static uint64_t text_bytes(const struct hr_dataset *dataset)
 {
@@ -149,10 +158,10 @@ int hr__pack_check(const struct hr__pack_superblock *s, const char *path, struct
     if (s->checksum != checksum_of(s))
         return damaged(path, "its superblock is damaged", error);
     if ((s->state != HR__PACK_WRITING && s->state != HR__PACK_COMPLETE) || s->form < -1 ||
-        s->form >= HR_FORMS || s->mono > 1 || s->rate > HR_SOUND_MAX_RATE ||
-        s->catalog_offset != HR__PACK_SUPERBLOCK_BYTES || s->catalog_bytes > INT64_MAX / 2 ||
-        s->rows_bytes > HR__ROW_BLOCK_BYTES_MAX || (s->rows_bytes && s->version < 3) ||
-        s->masks > 1 || (s->masks && (s->version < 4 || s->rows_bytes)) ||
+        s->form >= HR_FORMS || !is_head(s) || s->catalog_offset != HR__PACK_SUPERBLOCK_BYTES ||
+        s->catalog_bytes > INT64_MAX / 2 || s->rows_bytes > HR__ROW_BLOCK_BYTES_MAX ||
+        (s->rows_bytes && s->version < 3) || s->masks > 1 ||
+        (s->masks && (s->version < 4 || s->rows_bytes)) ||
         s->items_offset != align_up(hr__pack_rows_offset(s) + s->rows_bytes) ||
         s->bytes > INT64_MAX ||
         (s->state == HR__PACK_COMPLETE &&

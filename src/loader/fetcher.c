@@ -288,8 +288,10 @@ static int take_result(struct fetcher *f, struct hr__job *job, struct hr__read *
 {
     if (read->result)
         read->bytes = NULL;
-    hr__account_read(f->loader, job, read, read->completed_ns - read->submitted_ns);
-    if (read != &job->mask.read)
+    int is_mask = read == &job->mask.read;
+    hr__account_read(f->loader, read, is_mask ? HR__TIER_STORAGE : job->tier,
+                     read->completed_ns - read->submitted_ns);
+    if (!is_mask)
         return !read->result && submit_mask(f, job);
     job->mask_read = HR__MASK_READ;
     return 0;

@@ -35,7 +35,7 @@ static int read_now(struct hr_loader *l, struct hr__job *job, uint64_t index,
     if (r)
         return r;
     read->result = l->samples ? l->samples->read(l->samples, read) : hr__read_file(read, 0);
-    hr__account_read(l, job, read, hr__now_ns() - start);
+    hr__account_read(l, read, job->tier, hr__now_ns() - start);
     return 0;
 }
 
@@ -196,7 +196,7 @@ static int obtain_mask(struct hr_loader *l, struct hr__job *job, const struct in
             outcome->fetch_ns += took_ns;
         }
         if (!r)
-            hr__account_read(l, job, &job->mask.read, took_ns);
+            hr__account_read(l, &job->mask.read, HR__TIER_STORAGE, took_ns);
         job->mask_read = r ? HR__MASK_UNREAD : HR__MASK_READ;
     }
     if (!r)

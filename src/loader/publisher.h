@@ -34,6 +34,7 @@ struct hr__chunk {
     void *images;     /* 64-byte aligned */
     int64_t *labels;  /* of the samples really used, stand-ins included; valid when published */
     int64_t *indices; /* likewise: indices in the dataset */
+    int64_t *extents; /* of a padded recipe, likewise: as in struct hr_batch; else unused */
     void *records;    /* of rows (base/row_layout.h), one for each sample, or of masks, height x
                          width bytes; unused without either */
 };

@@ -71,11 +71,6 @@ int hr__remote_check_samples(const struct hr_loader *l, struct hr_error *error)
                         "an agent prepares one view of a sample, and the recipe has %zu: leave the "
                         "agent out",
                         views);
-    if (hr__recipe_options(l->recipe)->padded)
-        return hr__fail(
-            error, -ENOTSUP,
-            "an agent's samples have one size, and the recipe is padded (collate): end "
-            "the recipe with a fixed size, such as a LetterBox, or leave the agent out");
     return 0;
 }
 

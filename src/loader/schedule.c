@@ -397,16 +397,15 @@ void hr__free_job_locked(struct hr_loader *l, struct hr__job *job)
         l->part->wake_locked(l);
 }
 
-void hr__account_read(struct hr_loader *l, const struct hr__job *job, const struct hr__read *read,
+void hr__account_read(struct hr_loader *l, const struct hr__read *read, enum hr__tier from,
                       uint64_t ns)
 {
     struct hr__counters *c = hr__counters_here(l);
     if (read->result)
         return;
-    int is_on_disk = job->tier == HR__TIER_DISK && read == &job->sample.read;
-    hr__count(is_on_disk ? &c->disk_bytes : &c->bytes_read, read->length);
-    hr__count(&hr__counters_here(l)->staged_bytes, read->length);
-    hr__histogram_add(&hr__counters_here(l)->fetch, ns);
+    hr__count(from == HR__TIER_DISK ? &c->disk_bytes : &c->bytes_read, read->length);
+    hr__count(&c->staged_bytes, read->length);
+    hr__histogram_add(&c->fetch, ns);
 }
 
 void hr__drop_bytes(struct hr_loader *l, struct hr__read *read)

@@ -67,8 +67,9 @@ struct hr_batch *hr__cancel_locked(struct hr_loader *l);
 /* Takes the first batch out of the window. */
 struct hr_batch *hr__window_pop_locked(struct hr_loader *l);
 
-/* Counts a read of a job that has come back, and its bytes as staged. Any thread. */
-void hr__account_read(struct hr_loader *l, const struct hr__job *job, const struct hr__read *read,
+/* Counts a read that has come back, and its bytes as staged. `from`: HR__TIER_DISK or else. Any
+ * thread. */
+void hr__account_read(struct hr_loader *l, const struct hr__read *read, enum hr__tier from,
                       uint64_t ns);
 
 /* Frees the bytes of a read, if there are any. Any thread. */

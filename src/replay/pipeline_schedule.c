@@ -140,7 +140,7 @@ static int check_stages(const struct hr__pipeline_spec *spec, struct hr_error *e
 /* ---- the simulation ---- */
 
 /* A device while it runs. */
-struct cursor {
+struct pipeline_cursor {
     struct flow flow;
     int pass;    /* the next one of the flow */
     int flows;   /* flows that ended */
@@ -151,18 +151,18 @@ struct cursor {
     int held;
 };
 
-struct simulation {
+struct pipeline_simulation {
     const struct hr__pipeline_spec *spec;
     struct hr__pipeline_run *run;
-    struct cursor *cursors;
+    struct pipeline_cursor *cursors;
     double *ends[2]; /* by kind: of microbatch k on stage i at [k * stages + i]; NAN: not yet */
     int stages;
 };
 
-static struct hr__pipeline_task next_task(const struct simulation *s, int device)
+static struct hr__pipeline_task next_task(const struct pipeline_simulation *s, int device)
 {
     const struct hr__pipeline_spec *spec = s->spec;
-    const struct cursor *c = &s->cursors[device];
+    const struct pipeline_cursor *c = &s->cursors[device];
     struct hr__pipeline_task task = {.kind = HR__PIPELINE_UPDATE,
                                      .stage = device,
                                      .microbatch = c->updates,
@@ -178,7 +178,7 @@ static struct hr__pipeline_task next_task(const struct simulation *s, int device
 }
 
 /* Returns when what a pass needs is there; NAN: not yet. */
-static double ready_s(const struct simulation *s, const struct hr__pipeline_task *task)
+static double ready_s(const struct pipeline_simulation *s, const struct hr__pipeline_task *task)
 {
     const double *forward =
         s->ends[HR__PIPELINE_FORWARD] + (size_t)task->microbatch * (size_t)s->stages;
@@ -191,7 +191,7 @@ static double ready_s(const struct simulation *s, const struct hr__pipeline_task
     return task->stage < s->stages - 1 ? backward[task->stage + 1] : forward[task->stage];
 }
 
-static double duration_s(const struct simulation *s, const struct hr__pipeline_task *task)
+static double duration_s(const struct pipeline_simulation *s, const struct hr__pipeline_task *task)
 {
     const struct hr__pipeline_stage *stage = &s->spec->stages[task->stage];
     double update = 0;
@@ -205,9 +205,9 @@ static double duration_s(const struct simulation *s, const struct hr__pipeline_t
 }
 
 /* Books what a pass holds and frees on its device. */
-static void book(struct simulation *s, int device, const struct hr__pipeline_task *task)
+static void book(struct pipeline_simulation *s, int device, const struct hr__pipeline_task *task)
 {
-    struct cursor *c = &s->cursors[device];
+    struct pipeline_cursor *c = &s->cursors[device];
     struct hr__pipeline_device *d = &s->run->devices[device];
     const struct hr__pipeline_stage *stage = &s->spec->stages[task->stage];
     double most = c->bytes;
@@ -237,9 +237,9 @@ static void book(struct simulation *s, int device, const struct hr__pipeline_tas
 }
 
 /* Runs the device's tasks until one cannot begin yet. Returns how many it ran. */
-static size_t advance(struct simulation *s, int device)
+static size_t advance(struct pipeline_simulation *s, int device)
 {
-    struct cursor *c = &s->cursors[device];
+    struct pipeline_cursor *c = &s->cursors[device];
     struct hr__pipeline_run *run = s->run;
     size_t before = c->done;
     while (c->done < run->device_tasks) {
@@ -255,7 +255,7 @@ static size_t advance(struct simulation *s, int device)
     return c->done - before;
 }
 
-static void run_all(struct simulation *s)
+static void run_all(struct pipeline_simulation *s)
 {
     struct hr__pipeline_run *run = s->run;
     double busy = 0;
@@ -283,7 +283,8 @@ void hr__pipeline_clear(struct hr__pipeline_run *run)
 int hr__pipeline_simulate(struct hr__pipeline_run *run, const struct hr__pipeline_spec *spec,
                           struct hr_error *error)
 {
-    struct simulation s = {.spec = spec, .run = run, .stages = spec->devices * spec->chunks};
+    struct pipeline_simulation s = {
+        .spec = spec, .run = run, .stages = spec->devices * spec->chunks};
     *run = (struct hr__pipeline_run){.tasks = NULL};
     int r = hr__pipeline_check(spec, error);
     if (!r)

@@ -201,7 +201,9 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
             tensors, each of its own size. ``"pad"``: it is a :class:`Padded`: one tensor, as large
             as the batch's largest image on each side and zero elsewhere, and the images' sizes.
             Batches lie in places for the largest image possible, which the transform's ``max_size``
-            or the next argument limits. ``None``: all images have one size.
+            or the next argument limits. ``None``: all images have one size. Of sounds
+            (docs/audio.md), cut to what they have without padding, or a :class:`PaddedSounds`: one
+            tensor, as long as the batch's longest sound, and the lengths.
         max_size: with ``collate``: the largest image, a number for both sides or (height, width).
             A larger one is a bad sample.
         metrics: ``"127.0.0.1:9100"``: serve the figures of this process's loaders to Prometheus

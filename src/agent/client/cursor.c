@@ -297,6 +297,18 @@ static int look_at_place(struct hr__cursor *cursor, uint64_t sequence, uint64_t 
     return 0;
 }
 
+/* Reads the extents of a sample. Returns 0 if they are not inside its place. */
+static int take_extents(const struct hr__cursor *cursor, const struct hr__header_sample *sample,
+                        int64_t *extents)
+{
+    int is_inside = 1;
+    for (size_t d = 0; d < cursor->spec.dims; d++) {
+        extents[d] = sample->extents[d];
+        is_inside &= extents[d] >= 1 && extents[d] <= cursor->spec.shape[d];
+    }
+    return is_inside;
+}
+
 int hr__cursor_look(struct hr__cursor *cursor, uint64_t from, uint64_t to, struct hr__seen *out,
                     struct hr_error *error)
 {
@@ -316,6 +328,10 @@ int hr__cursor_look(struct hr__cursor *cursor, uint64_t from, uint64_t to, struc
         out->labels[i] = sample->label;
         out->indices[i] = sample->index;
         out->instead[i] = sample->instead;
+        if (cursor->is_padded &&
+            !take_extents(cursor, sample, out->extents + i * cursor->spec.dims))
+            return hr__cursor_is_lost(cursor, from) ? -ESTALE
+                                                    : bad_file(error, "the size of a sample");
         out->noted += sample->instead >= 0;
         out->replaced += sample->instead >= 0 && sample->instead != sample->index;
     }

@@ -68,6 +68,7 @@ struct hr__cursor {
     /* Constant. */
     struct hr__cursor_shape shape;
     struct hr_tensor_spec spec;
+    int is_padded; /* samples have extents */
     const struct hr__header *header;
     size_t header_mapped, control_mapped; /* bytes */
     struct hr__control *control;
@@ -101,6 +102,7 @@ struct hr__cursor {
  */
 struct hr__seen {
     int64_t *labels, *indices; /* of each sample */
+    int64_t *extents;          /* of padded samples: spec.dims for each */
     size_t noted;              /* samples with an `instead` */
     int64_t *instead;          /* as in struct hr__header_sample */
     uint64_t *offsets;         /* of each chunk's images in the file: hr__cursor_chunks of them */

@@ -15,6 +15,7 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "dataset/row_block.h"
+#include "recipe/recipe.h"
 #include "recipe/tensor.h"
 
 #include <errno.h>
@@ -158,6 +159,7 @@ static int add_cursor(struct hr__attached *a, struct hr__wire_message *m, struct
     m->file_count = 0; /* the cursor's, or closed */
     if (r)
         return r;
+    cursor->is_padded = hr__recipe_options(a->loader->recipe)->padded;
     cursor->number = m->placed.cursor;
     cursor->next_cursor = a->cursors;
     a->cursors = cursor;

@@ -254,6 +254,8 @@ static int make_seen(struct hr__attached *a, struct hr_error *error)
     a->seen.offsets = (uint64_t *)(a->seen.instead + count);
     a->seen.labels = a->partial->labels + a->filled;
     a->seen.indices = a->partial->indices + a->filled;
+    if (a->partial->extents)
+        a->seen.extents = a->partial->extents + a->filled * a->loader->spec.dims;
     return 0;
 }
 

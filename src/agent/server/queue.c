@@ -134,6 +134,7 @@ static void make_run(struct hr__task *task)
         .queue = queue->number,
         .sample_bytes = stream->source->spec.bytes,
         .record_bytes = hr__record_bytes(stream->source->dataset, &stream->source->spec),
+        .dims = stream->source->spec.dims,
         .batch_samples = (uint64_t)stream->as.batch_size,
         .window = (uint64_t)stream->as.window,
         .is_pushed = stream->as.external_order != 0,

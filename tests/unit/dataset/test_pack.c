@@ -251,6 +251,23 @@ static void states_and_versions(void **state)
     pack_seal(&f->image);
     refused(f, -EBADMSG, "what cannot be");
     s->rows_bytes = 0;
+    /* of waveforms: none but rates that are decoded, and of nothing else */
+    static const struct {
+        int32_t form;
+        uint32_t mono, rate;
+    } heads[] = {{HR_FORM_WAVEFORM, 0, 1},        {HR_FORM_WAVEFORM, 1, 7999},
+                 {HR_FORM_WAVEFORM16, 0, 192001}, {HR_FORM_WAVEFORM, 2, 0},
+                 {HR_FORM_ENCODED, 0, 16000},     {HR_FORM_AUTO, 1, 0}};
+    int32_t form = s->form;
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        s->form = heads[i].form;
+        s->mono = heads[i].mono;
+        s->rate = heads[i].rate;
+        pack_seal(&f->image);
+        refused(f, -EBADMSG, "what cannot be");
+    }
+    s->form = form;
+    s->mono = s->rate = 0;
     s->version = 1;
     s->byte_order = 0x04030201;
     pack_seal(&f->image);

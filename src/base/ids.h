@@ -3,8 +3,8 @@
  * hash table of 128-bit digests, which are unique in practice, so the bytes are not stored. Not
  * thread-safe.
  */
-#ifndef HR_MEMORY_RECORD_IDS_H
-#define HR_MEMORY_RECORD_IDS_H
+#ifndef HR_BASE_IDS_H
+#define HR_BASE_IDS_H
 
 #include <stddef.h>
 #include <stdint.h>

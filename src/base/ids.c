@@ -1,5 +1,5 @@
 /* Numbers texts; see ids.h. Open addressing, at most half full. */
-#include "memory/record/ids.h"
+#include "base/ids.h"
 
 #include "base/memory.h"
 
@@ -30,7 +30,7 @@ uint32_t hr__ids_find(const struct hr__ids *ids, const void *bytes, size_t lengt
 static int grow(struct hr__ids *ids)
 {
     size_t capacity = ids->capacity ? 2 * ids->capacity : CAPACITY_FIRST;
-    struct hr__id_entry *table = hr__alloc(HR__TAG_MEMORY, capacity, sizeof *table);
+    struct hr__id_entry *table = hr__alloc(HR__TAG_BASE, capacity, sizeof *table);
     if (!table)
         return 0;
     for (size_t i = 0; i < ids->capacity; i++)

@@ -4,8 +4,8 @@
  * Parsers take bytes one by one. A read error is kept, so that a parser checks for it only where
  * the bytes end. Not thread-safe.
  */
-#ifndef HR_MEMORY_IMPORT_INPUT_H
-#define HR_MEMORY_IMPORT_INPUT_H
+#ifndef HR_BASE_INPUT_H
+#define HR_BASE_INPUT_H
 
 #include <headrace/base.h>
 
@@ -18,12 +18,13 @@ struct hr__input {
     uint8_t *buffer;           /* owned */
     const uint8_t *next, *end; /* the unread part of it */
     uint64_t passed;           /* decompressed bytes before `end` */
+    uint64_t length;           /* of all; 0: unknown, because it is compressed */
     int code;                  /* negative errno: reading failed, and the bytes end there */
     char what[96];             /* then: its description */
 };
 
-/* `path` is borrowed until hr__input_close. Errors: those of the file; -EINVAL: not a regular file;
- * -ENOMEM. */
+/* `path` is borrowed until hr__input_close. Errors: those of the file; -EISDIR: a folder; -EINVAL:
+ * not a regular file; -ENOMEM. */
 int hr__input_open(struct hr__input *in, const char *path, struct hr_error *error);
 
 /* Reads from memory, borrowed. */

@@ -1,32 +1,23 @@
 /* Reads JSON as a stream; see json_reader.h. */
-#include "dataset/json_reader.h"
+#include "base/json_reader.h"
 
 #include "base/error.h"
+#include "base/input.h"
 #include "base/memory.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#define BUFFER_BYTES ((size_t)256 << 10)
 
 /* Longest number. Python writes 24 bytes at most; others may write long tails of zeros. */
 #define NUMBER_BYTES 400
 
 struct hr__json_reader {
-    char *name;         /* for errors */
-    int fd;             /* -1: all bytes are in the buffer */
-    locale_t locale;    /* "C", for strtod */
-    const uint8_t *at;  /* next byte */
-    const uint8_t *end; /* of the bytes that were read */
-    uint8_t *buffer;    /* owned; NULL: memory of the caller's */
-    uint64_t base;      /* bytes of the file up to `end` */
-    uint64_t length;    /* of the file; 0: unknown */
+    struct hr__input in;
+    char *name;      /* for errors */
+    locale_t locale; /* "C", for strtod */
     int depth;
     uint8_t is_array[HR__JSON_DEPTH], is_begun[HR__JSON_DEPTH];
     struct hr_error error;
@@ -34,12 +25,11 @@ struct hr__json_reader {
 
 static int make(struct hr__json_reader **out, const char *name, struct hr_error *error)
 {
-    struct hr__json_reader *s = hr__alloc(HR__TAG_DATASET, 1, sizeof *s);
+    struct hr__json_reader *s = hr__alloc(HR__TAG_BASE, 1, sizeof *s);
     *out = s;
     if (!s)
         return hr__fail(error, -ENOMEM, "out of memory for reading %s", name);
-    s->fd = -1;
-    s->name = hr__strdup(HR__TAG_DATASET, name);
+    s->name = hr__strdup(HR__TAG_BASE, name);
     s->locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (s->name && s->locale)
         return 0;
@@ -51,36 +41,19 @@ int hr__json_reader_of(struct hr__json_reader **out, const void *bytes, size_t l
                        const char *name, struct hr_error *error)
 {
     int r = make(out, name, error);
-    if (r)
-        return r;
-    (*out)->at = bytes;
-    (*out)->end = (*out)->at + length;
-    (*out)->base = (*out)->length = length;
-    return 0;
+    if (!r)
+        hr__input_memory(&(*out)->in, (*out)->name, bytes, length);
+    return r;
 }
 
 int hr__json_reader_open(struct hr__json_reader **out, const char *path, struct hr_error *error)
 {
-    struct stat info;
     int r = make(out, path, error);
+    if (!r)
+        r = hr__input_open(&(*out)->in, (*out)->name, error);
     if (r)
-        return r;
-    struct hr__json_reader *s = *out;
-    s->buffer = hr__alloc(HR__TAG_DATASET, 1, BUFFER_BYTES);
-    s->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (!s->buffer)
-        r = hr__fail(error, -ENOMEM, "out of memory for reading %s", path);
-    else if (s->fd < 0 || fstat(s->fd, &info))
-        r = hr__fail(error, -errno, "cannot open %s: %s", path, hr__errno_text(errno));
-    else if (S_ISDIR(info.st_mode))
-        r = hr__fail(error, -EISDIR, "%s is a folder: give the file of its annotations", path);
-    if (r) {
         hr__json_reader_close(out);
-        return r;
-    }
-    s->length = S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0;
-    s->at = s->end = s->buffer;
-    return 0;
+    return r;
 }
 
 void hr__json_reader_close(struct hr__json_reader **stream)
@@ -89,11 +62,9 @@ void hr__json_reader_close(struct hr__json_reader **stream)
     *stream = NULL;
     if (!s)
         return;
-    if (s->fd >= 0)
-        close(s->fd);
+    hr__input_close(&s->in);
     if (s->locale)
         freelocale(s->locale);
-    hr__free(s->buffer);
     hr__free(s->name);
     hr__free(s);
 }
@@ -112,8 +83,8 @@ int hr__json_reader_error(const struct hr__json_reader *s, struct hr_error *erro
 
 uint64_t hr__json_reader_place(const struct hr__json_reader *s, uint64_t *length)
 {
-    *length = s->length;
-    return s->base - (uint64_t)(s->end - s->at);
+    *length = s->in.length;
+    return hr__input_at(&s->in);
 }
 
 /* Sets the error and ends the stream. Returns 0. */
@@ -123,7 +94,7 @@ static int wrong(struct hr__json_reader *s, int code, const char *what)
     if (!s->error.code) {
         int r = hr__fail(&s->error, code, "%s: at byte %llu: %s", s->name,
                          (unsigned long long)place, what);
-        s->at = s->end;
+        s->in.next = s->in.end;
         (void)r;
     }
     return 0;
@@ -132,34 +103,29 @@ static int wrong(struct hr__json_reader *s, int code, const char *what)
 /* Reads more of the file. Returns 0 at its end. */
 static int refill(struct hr__json_reader *s)
 {
-    if (s->fd < 0 || s->error.code)
+    if (s->error.code)
         return 0;
-    ssize_t n;
-    do
-        n = read(s->fd, s->buffer, BUFFER_BYTES);
-    while (n < 0 && errno == EINTR);
-    if (n < 0 && !s->error.code) {
-        int r = hr__fail(&s->error, -errno, "cannot read %s: %s", s->name, hr__errno_text(errno));
+    if (hr__input_fill(&s->in))
+        return 1;
+    if (s->in.code) {
+        int r = hr__input_ended(&s->in, "JSON", &s->error);
         (void)r;
     }
-    s->at = s->buffer;
-    s->end = s->buffer + (n > 0 ? n : 0);
-    s->base += n > 0 ? (uint64_t)n : 0;
-    return n > 0;
+    return 0;
 }
 
 /* Returns the next byte without taking it; -1 at the end. */
 static inline int look(struct hr__json_reader *s)
 {
-    if (s->at == s->end && !refill(s))
+    if (s->in.next == s->in.end && !refill(s))
         return -1;
-    return *s->at;
+    return *s->in.next;
 }
 
 static inline int take(struct hr__json_reader *s)
 {
     int c = look(s);
-    s->at += c >= 0;
+    s->in.next += c >= 0;
     return c;
 }
 
@@ -168,7 +134,7 @@ static int look_past_blanks(struct hr__json_reader *s)
 {
     int c = look(s);
     while (c == ' ' || c == '\n' || c == '\r' || c == '\t') {
-        s->at++;
+        s->in.next++;
         c = look(s);
     }
     return c;
@@ -177,8 +143,21 @@ static int look_past_blanks(struct hr__json_reader *s)
 int hr__json_reader_peek(struct hr__json_reader *s)
 {
     int c = look_past_blanks(s);
-    if (c > 0 && (strchr("{[\"tfn-NI", c) || (c >= '0' && c <= '9')))
+    switch (c) {
+    case '{':
+    case '[':
+    case '"':
+    case 't':
+    case 'f':
+    case 'n':
+    case '-':
+    case 'N':
+    case 'I':
+    case '0' ... '9':
         return c;
+    default:
+        break;
+    }
     return wrong(s, -EBADMSG, c < 0 ? "the file ends in the middle" : "no value begins here");
 }
 
@@ -188,7 +167,7 @@ static int begin(struct hr__json_reader *s, int bracket, const char *what)
         return s->error.code ? 0 : wrong(s, -EBADMSG, what);
     if (s->depth == HR__JSON_DEPTH)
         return wrong(s, -EFBIG, "values are nested too deeply");
-    s->at++;
+    s->in.next++;
     s->is_array[s->depth] = bracket == '[';
     s->is_begun[s->depth++] = 0;
     return 1;
@@ -212,7 +191,7 @@ static int next(struct hr__json_reader *s, int is_array)
         return wrong(s, -EBADMSG, "values are read in the wrong order");
     int c = look_past_blanks(s);
     if (c == close) {
-        s->at++;
+        s->in.next++;
         s->depth--;
         return 0;
     }
@@ -220,7 +199,7 @@ static int next(struct hr__json_reader *s, int is_array)
         if (c != ',')
             return wrong(s, -EBADMSG,
                          c < 0 ? "the file ends in the middle" : "a comma is expected here");
-        s->at++;
+        s->in.next++;
     }
     s->is_begun[s->depth - 1] = 1;
     return 1;
@@ -229,6 +208,24 @@ static int next(struct hr__json_reader *s, int is_array)
 int hr__json_reader_more(struct hr__json_reader *s)
 {
     return next(s, 1) && hr__json_reader_peek(s);
+}
+
+/* Returns the first byte from `at` on that ends a span of plain text: a quotation mark, a backslash
+ * or a control character; `end` if there is none. */
+static const uint8_t *plain_end(const uint8_t *at, const uint8_t *end)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101), tops = UINT64_C(0x8080808080808080);
+    for (uint64_t word; end - at >= 8; at += 8) {
+        memcpy(&word, at, 8);
+        uint64_t quote = word ^ ones * '"', slash = word ^ ones * '\\';
+        if ((((quote - ones) & ~quote) | ((slash - ones) & ~slash) |
+             ((word - ones * 0x20) & ~word)) &
+            tops)
+            break;
+    }
+    while (at < end && *at != '"' && *at != '\\' && *at >= 0x20)
+        at++;
+    return at;
 }
 
 /* Reads four hexadecimal digits; -1: there are none. */
@@ -295,19 +292,30 @@ static int read_string(struct hr__json_reader *s, char *text, size_t capacity, i
     *fits = 1;
     if (look_past_blanks(s) != '"')
         return wrong(s, -EBADMSG, "a text is expected here");
-    s->at++;
+    s->in.next++;
     for (;;) {
         char piece[4];
-        size_t n = 1;
+        size_t n;
+        const uint8_t *stop = plain_end(s->in.next, s->in.end);
+        size_t plain = (size_t)(stop - s->in.next);
+        if (used + plain >= capacity)
+            *fits = 0;
+        if (*fits) {
+            memcpy(text + used, s->in.next, plain);
+            used += plain;
+        }
+        s->in.next = stop;
         int c = take(s);
         if (c == '"')
             break;
+        if (c >= 0x20 && c != '\\') { /* the first byte after a refill */
+            s->in.next--;
+            continue;
+        }
         if (c < 0x20)
             return wrong(s, -EBADMSG,
                          c < 0 ? "the file ends in the middle" : "a control character in a text");
-        piece[0] = (char)c;
-        if (c == '\\')
-            n = escape(s, piece);
+        n = escape(s, piece);
         if (!n || (n == 1 && !piece[0]))
             return wrong(s, -EBADMSG, n ? "a zero in a text" : "no such escape sequence");
         if (used + n >= capacity)
@@ -328,6 +336,13 @@ int hr__json_reader_text(struct hr__json_reader *s, char *text, size_t capacity)
     return fits || wrong(s, -EFBIG, "the text before this place is too long");
 }
 
+int hr__json_reader_text_cut(struct hr__json_reader *s, char *text, size_t capacity)
+{
+    int fits;
+    text[0] = 0;
+    return !s->error.code && read_string(s, text, capacity, &fits);
+}
+
 int hr__json_reader_key(struct hr__json_reader *s, char *key, size_t capacity)
 {
     int fits;
@@ -338,7 +353,7 @@ int hr__json_reader_key(struct hr__json_reader *s, char *key, size_t capacity)
         key[0] = 0; /* no key that anybody asks for */
     if (look_past_blanks(s) != ':')
         return wrong(s, -EBADMSG, "a colon is expected here");
-    s->at++;
+    s->in.next++;
     return hr__json_reader_peek(s) != 0;
 }
 
@@ -412,7 +427,7 @@ int hr__json_reader_number(struct hr__json_reader *s, struct hr__json_number *nu
         if (n == sizeof text - 1)
             return wrong(s, -EFBIG, "a number is too long");
         text[n++] = (char)c;
-        s->at++;
+        s->in.next++;
     }
     text[n] = 0;
     if (!strcmp(text, "NaN"))
@@ -426,6 +441,47 @@ int hr__json_reader_number(struct hr__json_reader *s, struct hr__json_number *nu
         number->is_integer = whole && fabs(number->real) < 9007199254740992.0;
         number->integer = number->is_integer ? (int64_t)number->real : 0;
     }
+    return 1;
+}
+
+/* Adds a digit to a magnitude. Saturates at 2^63 - 1. */
+static uint64_t with_digit(uint64_t value, int c)
+{
+    return value > (INT64_MAX - 9) / 10 ? (uint64_t)INT64_MAX : value * 10 + (uint64_t)(c - '0');
+}
+
+int hr__json_reader_fixed(struct hr__json_reader *s, int decimals, int64_t *value)
+{
+    uint64_t magnitude = 0;
+    int digits = 0, is_round = 0, is_negative, c = look_past_blanks(s);
+    *value = 0;
+    if (s->error.code)
+        return 0;
+    is_negative = c == '-';
+    if (is_negative) {
+        s->in.next++;
+        c = look(s);
+    }
+    for (; c >= '0' && c <= '9'; s->in.next++, c = look(s), digits++)
+        magnitude = with_digit(magnitude, c);
+    if (!digits)
+        return wrong(s, -EBADMSG, "a number is expected here");
+    if (c == '.') {
+        s->in.next++;
+        for (c = look(s); c >= '0' && c <= '9'; s->in.next++, c = look(s)) {
+            if (decimals > 0)
+                magnitude = with_digit(magnitude, c);
+            else if (!decimals)
+                is_round = c >= '5';
+            decimals--;
+        }
+    }
+    if (is_of_number(c))
+        return wrong(s, -EBADMSG, "a number without an exponent is expected here");
+    for (; decimals > 0; decimals--)
+        magnitude = with_digit(magnitude, '0');
+    magnitude += is_round && magnitude < INT64_MAX;
+    *value = is_negative ? -(int64_t)magnitude : (int64_t)magnitude;
     return 1;
 }
 
@@ -452,6 +508,7 @@ int hr__json_reader_flag(struct hr__json_reader *s, int *flag)
 static int skip_string(struct hr__json_reader *s)
 {
     for (;;) {
+        s->in.next = plain_end(s->in.next, s->in.end);
         int c = take(s);
         if (c == '"')
             return 1;
@@ -471,11 +528,11 @@ static int skip_nested(struct hr__json_reader *s, int bracket)
     int depth = 0;
     close[depth++] = bracket == '[' ? ']' : '}';
     while (depth) {
-        const uint8_t *at = s->at, *end = s->end;
+        const uint8_t *at = s->in.next, *end = s->in.end;
         /* digits, letters and blanks are neither brackets (from 0x5b on) nor quotation marks */
         while (at < end && (*at < 0x5b ? *at != '"' : (*at | 0x20) != 0x7b && (*at | 0x20) != 0x7d))
             at++;
-        s->at = at;
+        s->in.next = at;
         int c = take(s);
         if (c < 0)
             return wrong(s, -EBADMSG, "the file ends in the middle");
@@ -500,11 +557,11 @@ int hr__json_reader_skip(struct hr__json_reader *s)
     if (!c)
         return 0;
     if (c == '"' || c == '[' || c == '{') {
-        s->at++;
+        s->in.next++;
         return c == '"' ? skip_string(s) : skip_nested(s, c);
     }
     for (c = look(s); c >= 0 && is_of_number(c); c = look(s))
-        s->at++;
+        s->in.next++;
     return 1;
 }
 

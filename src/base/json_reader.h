@@ -1,6 +1,7 @@
 /*
  * Reads JSON (RFC 8259) as a stream, for files that are too large to be held as a tree. Memory is a
- * fixed buffer, whatever the file's length. Python's NaN, Infinity and -Infinity are numbers here.
+ * fixed buffer, whatever the file's length. Files may be gzipped. Python's NaN, Infinity and
+ * -Infinity are numbers here.
  *
  * The caller walks through the values in their order:
  *
@@ -15,8 +16,8 @@
  * The first error sticks: after it every call does nothing and returns 0. So callers look at it
  * where they use what they read. Nesting is limited to HR__JSON_DEPTH.
  */
-#ifndef HR_DATASET_JSON_READER_H
-#define HR_DATASET_JSON_READER_H
+#ifndef HR_BASE_JSON_READER_H
+#define HR_BASE_JSON_READER_H
 
 #include <headrace/base.h>
 
@@ -33,7 +34,7 @@ struct hr__json_number {
     int is_integer;  /* it has neither point nor exponent, and fits into 53 bits and a sign */
 };
 
-/* Opens a file. Errors: those of open; -EISDIR; -ENOMEM. Errors name the path. */
+/* Opens a file, plain or gzipped. Errors: those of hr__input_open. Errors name the path. */
 int hr__json_reader_open(struct hr__json_reader **out, const char *path, struct hr_error *error);
 
 /* Reads from memory, which must live as long as the stream; `name` is what errors name. Errors:
@@ -67,7 +68,15 @@ int hr__json_reader_more(struct hr__json_reader *s);
 /* Reads a text, in UTF-8. Its length is at most capacity - 1. Zero bytes in it are an error. */
 int hr__json_reader_text(struct hr__json_reader *s, char *text, size_t capacity);
 
+/* Likewise, but leaves out what does not fit. */
+int hr__json_reader_text_cut(struct hr__json_reader *s, char *text, size_t capacity);
+
 int hr__json_reader_number(struct hr__json_reader *s, struct hr__json_number *number);
+
+/* Reads a number without an exponent as a whole number of 10^-decimals, rounded half away from
+ * zero: exact where a double is not (microseconds since 1970 with a fraction). Saturates at
+ * +-(2^63 - 1). */
+int hr__json_reader_fixed(struct hr__json_reader *s, int decimals, int64_t *value);
 
 /* Reads true, false, 0 or 1. */
 int hr__json_reader_flag(struct hr__json_reader *s, int *flag);
@@ -78,7 +87,8 @@ int hr__json_reader_skip(struct hr__json_reader *s);
 /* Checks that nothing follows the value at the top. */
 int hr__json_reader_end(struct hr__json_reader *s);
 
-/* Returns how many bytes were read, and in *length how many there are; 0: unknown. */
+/* Returns how many bytes were read, after decompression, and in *length how many there are; 0:
+ * unknown. */
 uint64_t hr__json_reader_place(const struct hr__json_reader *s, uint64_t *length);
 
 #endif

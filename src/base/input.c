@@ -1,5 +1,5 @@
 /* Reads a file, plain or gzipped; see input.h. */
-#include "memory/import/input.h"
+#include "base/input.h"
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -17,16 +17,19 @@
 
 int hr__input_open(struct hr__input *in, const char *path, struct hr_error *error)
 {
-    struct stat status;
+    struct stat status = {0};
     *in = (struct hr__input){.name = path};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
         return hr__fail(error, -errno, "%s: %s", path, hr__errno_text(errno));
     if (fstat(fd, &status) || !S_ISREG(status.st_mode)) {
         close(fd);
+        if (S_ISDIR(status.st_mode))
+            return hr__fail(error, -EISDIR, "%s is a folder: give the name of a file", path);
         return hr__fail(error, -EINVAL, "%s is not a regular file", path);
     }
-    in->buffer = hr__alloc(HR__TAG_MEMORY, 1, BUFFER_BYTES);
+    in->length = (uint64_t)status.st_size;
+    in->buffer = hr__alloc(HR__TAG_BASE, 1, BUFFER_BYTES);
     in->file = in->buffer ? gzdopen(fd, "rb") : NULL;
     if (!in->file) {
         close(fd);
@@ -41,8 +44,11 @@ int hr__input_open(struct hr__input *in, const char *path, struct hr_error *erro
 void hr__input_memory(struct hr__input *in, const char *name, const void *bytes, size_t length)
 {
     const uint8_t *first = bytes;
-    *in = (struct hr__input){
-        .name = name, .next = first, .end = first ? first + length : first, .passed = length};
+    *in = (struct hr__input){.name = name,
+                             .next = first,
+                             .end = first ? first + length : first,
+                             .passed = length,
+                             .length = length};
 }
 
 void hr__input_close(struct hr__input *in)
@@ -82,6 +88,8 @@ int hr__input_fill(struct hr__input *in)
         note_failure(in);
         return 0;
     }
+    if (!in->passed && !gzdirect(in->file))
+        in->length = 0;
     in->next = in->buffer;
     in->end = in->buffer + got;
     in->passed += (uint64_t)got;

@@ -1,7 +1,7 @@
 /* Ids of texts: each text has one id, ids are in order of first use, for any number of texts. */
-#include "../../test.h"
+#include "../test.h"
 
-#include "memory/record/ids.h"
+#include "base/ids.h"
 
 #include <stdio.h>
 #include <string.h>
