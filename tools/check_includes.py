@@ -51,7 +51,8 @@ ALSO = {"loader/create.c": {"loader/hosts"}}
 INSIDE = {"bench/reader.c": {"base", "storage"}, "bench/cache_hit.c": {"base", "cache"},
           "bench/fetch.c": {"base", "cluster"}, "bench/plan.c": {"base", "order", "cluster"},
           "bench/kernel_bits.c": {"base", "codec", "recipe"},
-          "bench/locks.c": {"base", "storage", "loader"}}
+          "bench/locks.c": {"base", "storage", "loader"},
+          "bench/disk_tier.c": {"base", "cache", "dataset", "storage", "loader"}}
 
 
 def room_of(path):

@@ -218,16 +218,14 @@ static int write_direct(const struct hr__segment *s, uint64_t at, const struct i
     size_t length = 0;
     for (int i = 0; i < count; i++)
         length += pieces[i].iov_len;
-    size_t padded = hr__disk_padded(length);
-    uint8_t *bytes = hr__alloc_aligned_to(HR__TAG_CACHE, padded, 0, HR__DISK_ALIGN);
+    uint8_t *bytes = hr__alloc_aligned_to(HR__TAG_CACHE, length, 0, HR__DISK_ALIGN);
     if (!bytes)
         return -ENOMEM;
     size_t done = 0;
     for (int i = 0; i < count; done += pieces[i++].iov_len)
         if (pieces[i].iov_len)
             memcpy(bytes + done, pieces[i].iov_base, pieces[i].iov_len);
-    memset(bytes + length, 0, padded - length);
-    int r = write_pieces(s->items.fd, at, &(struct iovec){bytes, padded}, 1, 0);
+    int r = write_pieces(s->items.fd, at, &(struct iovec){bytes, length}, 1, 0);
     hr__free(bytes);
     return r;
 }

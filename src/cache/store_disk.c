@@ -263,18 +263,25 @@ static int end_writing(struct hr__store *store, const struct hr__store_offer *of
     return is_ours && !failed;
 }
 
+/* Writes an item, with zeros up to the end of its place: the page cache would keep a page that is
+ * written in part. */
 static int write_item(struct hr__segment *s, const struct hr__store_offer *offer, uint64_t offset)
 {
+    static const uint8_t zeros[HR__DISK_ALIGN];
     struct iovec few[8], *pieces = few;
-    if (offer->piece_count > sizeof few / sizeof *few)
-        pieces = hr__alloc(HR__TAG_CACHE, offer->piece_count, sizeof *pieces);
+    size_t count = offer->piece_count;
+    if (count + 1 > sizeof few / sizeof *few)
+        pieces = hr__alloc(HR__TAG_CACHE, count + 1, sizeof *pieces);
     if (!pieces)
         return -ENOMEM;
-    for (size_t i = 0; i < offer->piece_count; i++)
-        pieces[i] =
-            (struct iovec){(void *)(uintptr_t)offer->pieces[i].bytes, offer->pieces[i].length};
+    for (size_t i = 0; i < count; i++) {
+        pieces[i].iov_base = (void *)(uintptr_t)offer->pieces[i].bytes;
+        pieces[i].iov_len = offer->pieces[i].length;
+    }
+    pieces[count].iov_base = (void *)(uintptr_t)zeros;
+    pieces[count].iov_len = hr__disk_padded(offer->length) - offer->length;
     hr__segment_step(HR__STEP_RESERVED);
-    int r = hr__segment_disk_write(s, offset, pieces, (int)offer->piece_count);
+    int r = hr__segment_disk_write(s, offset, pieces, (int)count + 1);
     hr__segment_step(HR__STEP_BYTES);
     if (pieces != few)
         hr__free(pieces);

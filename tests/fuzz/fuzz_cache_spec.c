@@ -4,6 +4,8 @@
  */
 #include "cache/spec.h"
 
+#include <headrace/form.h>
+
 #include <stdlib.h>
 #include <string.h>
 

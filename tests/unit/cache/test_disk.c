@@ -172,6 +172,7 @@ static void test_restart(void **state)
         struct stat st;
         assert_int_equal(fstat(hr__store_segment(store)->own.fd, &st), 0);
         assert_int_equal(st.st_mode & 0777, 0600);
+        assert_int_equal(st.st_size % 4096, 0);
         hr__store_destroy(&store);
         store = open_store();
         audit(hr__store_segment(store), 0);
