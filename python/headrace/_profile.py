@@ -25,10 +25,11 @@ class _Clock:
         if self._device.type != "cpu":
             torch.accelerator.synchronize(self._device)
 
-    def of(self, work: Callable[[], Any]) -> tuple[Any, float]:
+    def of(self, work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
+        """The result of a call, and its seconds."""
         self._wait()
         begin = time.perf_counter()
-        result = work()
+        result = work(*arguments)
         self._wait()
         return result, time.perf_counter() - begin
 
@@ -56,24 +57,23 @@ class _Layers:
     def run(self, x: torch.Tensor, clock: _Clock) -> list[tuple[float, float, int]]:
         """Runs each layer forward and backward; the seconds of each, and its output's bytes.
         A layer without a backward pass has 0."""
-        found = []
+        found: list[tuple[float, float, int]] = []
         labels = list(self.modules)
         for label, module in self.modules.items():
             is_last = label == labels[-1]
             x = x.detach()
             if found and x.is_floating_point():
                 x.requires_grad_()
-            y, forward = clock.of(lambda module=module, x=x: module(x))
+            y, forward = clock.of(module, x)
             _check_tensor(y, label)
             bytes_out = _nbytes(y)
             root = y
             if is_last and self.loss_fn is not None:
-                root, more = clock.of(lambda y=y: self.loss_fn(y))
+                root, more = clock.of(self.loss_fn, y)
                 forward += more
             backward = 0.0
             if root.requires_grad:
-                gradient = torch.ones_like(root)
-                _, backward = clock.of(lambda root=root, g=gradient: root.backward(g))
+                _, backward = clock.of(root.backward, torch.ones_like(root))
             found.append((forward, backward, bytes_out))
             x = y
         return found

@@ -31,6 +31,7 @@ from typing import Any, cast
 
 import torch
 import torch.distributed as dist
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.pipelining.schedules import PipelineScheduleSingle
 from torch.distributed.tensor import DTensor
@@ -79,8 +80,7 @@ class _Versions:
             parameter.data = tensor
         # Microbatches in flight saved the parameters. Autograd would refuse their backward passes,
         # although the tensors that these use are not written.
-        kept = torch.autograd._unsafe_preserve_version_counter(tuple(self._parameters.values()))
-        with kept:
+        with _unsafe_preserve_version_counter(tuple(self._parameters.values())):
             optimizer.step()
         self._older, self._newest = self._newest, new
         self.updates += 1
@@ -304,13 +304,14 @@ class Schedule2BW(PipelineScheduleSingle):
         if self._stage.is_last and self._has_backward and target_mbs is None:
             raise ValueError("the last stage needs target=")
         first = target_mbs[0] if target_mbs else None
-        self._initialize_stage(arg_mbs[0], kwarg_mbs[0], first, loss_kwargs)
+        base: Any = self  # what torch's schedules share has no types
+        base._initialize_stage(arg_mbs[0], kwarg_mbs[0], first, loss_kwargs)
         self._losses.clear()
         kept: list[torch.Tensor] = []
         for i in range(self._n_microbatches):
             output = self._forward(i, arg_mbs[i], kwarg_mbs[i], return_outputs)
             if self._stage.is_last and target_mbs is not None:
-                self._losses[i] = self._compute_loss(output, target_mbs[i], loss_kwargs)
+                self._losses[i] = base._compute_loss(output, target_mbs[i], loss_kwargs)
                 kept.append(self._losses[i])
             if self._has_backward and self._forwards - self._backwards == self._warm_up:
                 self._backward()
