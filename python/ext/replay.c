@@ -29,7 +29,7 @@ static PyObject *replay_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
                                      &options.instance, &options.limit) ||
         core_paths_take(&paths, sequence) < 0)
         return NULL;
-    struct core_replay *self = PyObject_New(struct replay, type);
+    struct core_replay *self = PyObject_New(struct core_replay, type);
     if (!self) {
         core_paths_clear(&paths);
         return NULL;
@@ -112,7 +112,7 @@ static PyType_Slot replay_slots[] = {
 
 PyType_Spec core_replay_spec = {
     .name = "headrace._core.Replay",
-    .basicsize = sizeof(struct replay),
+    .basicsize = sizeof(struct core_replay),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = replay_slots,
 };
