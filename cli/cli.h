@@ -41,6 +41,7 @@ int cmd_agent(int argc, char **argv);
 int cmd_cache(int argc, char **argv);
 int cmd_memory(int argc, char **argv);
 int cmd_pack(int argc, char **argv);
+int cmd_plan(int argc, char **argv);
 int cmd_predict(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
 int cmd_scan(int argc, char **argv);

@@ -11,6 +11,7 @@ static const struct cli_verb verbs[] = {
     {"cache", NULL, "list, describe, fill and drop caches of samples in memory", cmd_cache},
     {"memory", NULL, "record and analyse the memory blocks of a training script", cmd_memory},
     {"pack", NULL, "write a dataset into one file that decodes several times faster", cmd_pack},
+    {"plan", NULL, "divide a network over GPUs: the fastest pipeline", cmd_plan},
     {"predict", NULL, "predict the effect of a change on a measured training run", cmd_predict},
     {"replay", NULL, "predict from a trace what an optimisation would bring", cmd_replay},
     {"scan", NULL, "report the contents of a dataset and its problems", cmd_scan},

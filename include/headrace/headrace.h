@@ -17,6 +17,7 @@
 #include <headrace/meter.h>
 #include <headrace/order.h>
 #include <headrace/pack.h>
+#include <headrace/plan.h>
 #include <headrace/prepare.h>
 #include <headrace/producer.h>
 #include <headrace/recipe.h>

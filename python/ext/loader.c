@@ -434,6 +434,10 @@ static PyObject *loader_stats(PyObject *object, PyObject *none)
         {"peer_bytes", s.peer_bytes},
         {"stored", s.stored},
         {"stored_bytes", s.stored_bytes},
+        {"disk_hits", s.disk_hits},
+        {"disk_bytes", s.disk_bytes},
+        {"disk_items", s.disk_items},
+        {"disk_used_bytes", s.disk_used_bytes},
         {"refused", s.refused},
         {"read_ahead", s.read_ahead},
     };

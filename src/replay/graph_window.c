@@ -14,7 +14,7 @@
 #define MOST_NS (INT64_C(1) << 55) /* a year: longer ones are damaged, and sums would overflow */
 
 /* The annotations of a window, in order of time. */
-struct found {
+struct found_window {
     uint32_t count, track;
     int64_t begin_ns, end_ns; /* from the first one's begin to the last one's end */
 };
@@ -30,10 +30,10 @@ static int is_meant(const struct hr__trace_data *t, const struct hr__trace_event
     return (e->kind == HR__TRACE_ANNOTATION || e->kind == HR__TRACE_OP) && strstr(text, name);
 }
 
-static struct found find(const struct hr__rank_events *ranks, const char *name, int instance)
+static struct found_window find(const struct hr__rank_events *ranks, const char *name, int instance)
 {
     const struct hr__trace_data *t = ranks->trace;
-    struct found found = {.track = UINT32_MAX};
+    struct found_window found = {.track = UINT32_MAX};
     for (size_t i = 0; i < t->event_count; i++) {
         const struct hr__trace_event *e = &t->events[ranks->order[i]];
         if (!is_meant(t, e, name) || (found.track != UINT32_MAX && e->track != found.track))
@@ -106,7 +106,7 @@ int hr__graph_find_window(struct hr__graph *g, size_t rank, const struct hr__tra
                           struct hr_error *error)
 {
     struct hr__rank_events *r = &g->ranks[rank];
-    struct found found = find(r, window->name, window->instance);
+    struct found_window found = find(r, window->name, window->instance);
     if (window->name && (!found.count || window->instance >= (int)found.count))
         return hr__fail(error, -ENODATA,
                         "rank %zu: %u annotations contain '%s', and number %d was asked for (from "

@@ -21,11 +21,11 @@
  * Each segment that loads data is an epoch of its own, numbered by its index set. So the cold and
  * the warm segment of a set have the same batches, random parameters included.
  */
-#ifndef HR_STALLS_WATCH_WATCH_H
-#define HR_STALLS_WATCH_WATCH_H
+#ifndef HR_STALLS_WATCH_INSIDE_H
+#define HR_STALLS_WATCH_INSIDE_H
 
 #include "base/clock.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "loader/schedule.h"
 
 #include <headrace/stalls.h>

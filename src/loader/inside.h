@@ -1,7 +1,7 @@
 /*
  * The inside of the loader.
  *
- *   loader.h    struct hr_loader
+ *   inside.h    struct hr_loader
  *   loader.c    the public functions, called by the consumer
  *   schedule.h  chooses the sample to work on next, under the loader's lock
  *   threads.h   the workers, and starting and stopping all threads
@@ -39,8 +39,8 @@
  * Lock order: the loader's lock, then the ring's; no lock is taken under the cache's. No I/O, no
  * page-locking and no log callback under the loader's or the ring's.
  */
-#ifndef HR_LOADER_LOADER_H
-#define HR_LOADER_LOADER_H
+#ifndef HR_LOADER_INSIDE_H
+#define HR_LOADER_INSIDE_H
 
 #include "loader/attach.h"
 #include "loader/bad.h"
@@ -188,10 +188,19 @@ static inline enum hr__claim hr__sample_claim(struct hr_loader *l, uint64_t inde
     return ticket->is_claimed ? HR__CLAIM_YOURS : hr__cache_claim(l->cache, index, ticket);
 }
 
-/* Points a job of the window at sample `index`, as hr__sample_aim. */
+/* Points a job of the window at sample `index`, as hr__sample_aim, or at its item on a disk of the
+ * cache. */
 static inline int hr__job_aim(const struct hr_loader *l, struct hr__job *job, uint64_t index,
                               int direct, struct hr_error *error)
 {
+    if (l->cache) {
+        int is_there = !job->from_source && hr__cache_locate(l->cache, index, &job->located);
+        job->tier = is_there ? HR__TIER_DISK : HR__TIER_STORAGE;
+        if (is_there) {
+            hr__sample_aim_at(&job->sample, &job->located);
+            return 0;
+        }
+    }
     int r = hr__sample_aim(&job->sample, l->dataset, index, direct, error);
     if (!r && l->samples) {
         job->sample.read.sample.index = index;

@@ -1,8 +1,8 @@
 /*
  * Internals shared by the files that calibrate a model; see calibrate.c.
  */
-#ifndef HR_STALLS_MODEL_CALIBRATE_H
-#define HR_STALLS_MODEL_CALIBRATE_H
+#ifndef HR_STALLS_MODEL_CALIBRATE_INSIDE_H
+#define HR_STALLS_MODEL_CALIBRATE_INSIDE_H
 
 #include "stalls/model/predict.h"
 
