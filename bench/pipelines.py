@@ -218,18 +218,22 @@ def sleeping(stages, microbatches):
 
 
 def schedules():
-    """The gain of 2BW at 4 stages and 4 microbatches, and the largest error of a prediction."""
-    gain, worst = 0.0, 0.0
+    """The steps that were run: (stages, microbatches, schedule, measured, predicted seconds)."""
+    cases = []
     for stages, microbatches in CASES:
-        found = sleeping(stages, microbatches)
-        for kind, (measured, predicted) in found.items():
-            error = abs(predicted - measured) / measured
-            worst = max(worst, error) if kind == "2bw" else worst
+        for kind, (measured, predicted) in sleeping(stages, microbatches).items():
             log(f"{stages} stages, {microbatches} microbatches, {kind}: {1000 * measured:.1f} ms, "
-                f"predicted {1000 * predicted:.1f} ms, error {error:.3f}")  # fmt: skip
-        if (stages, microbatches) == (4, 4):
-            gain = found["1f1b"][0] / found["2bw"][0]
-    return gain, worst
+                f"predicted {1000 * predicted:.1f} ms, error {abs(predicted - measured) / measured:.3f}")
+            cases.append((stages, microbatches, kind, measured, predicted))
+    return cases
+
+
+def schedule_figures(cases):
+    """The gain of 2BW at 4 stages and 4 microbatches, and the largest error of its predictions."""
+    step = {case[:3]: case[3] for case in cases}
+    errors = [abs(p - m) / m for *_, kind, m, p in cases if kind == "2bw"]
+    return {"schedule_2bw_vs_1f1b": step[4, 4, "1f1b"] / step[4, 4, "2bw"],
+            "schedule_2bw_predicted_error": max(errors)}
 
 
 def computing():
@@ -253,12 +257,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--part", choices=("vtrain", "sleeping", "computing"), action="append")
     parts = parser.parse_args().part or ["vtrain", "sleeping", "computing"]
-    log(harness.machine())
+    log(f"{harness.machine()}; {harness.busy_note()}")
     figures = {}
     if "vtrain" in parts:
         figures["vtrain_pp2_mape"] = vtrain()
     if "sleeping" in parts:
-        figures["schedule_2bw_vs_1f1b"], figures["schedule_2bw_predicted_error"] = schedules()
+        figures.update(schedule_figures(schedules()))
     if "computing" in parts:
         with contextlib.suppress(subprocess.CalledProcessError):
             figures["schedule_2bw_computing_error"] = computing()

@@ -127,6 +127,10 @@ extern const struct hr__block_kernels hr__block_kernels_neon;
 /* Returns the version for `isa`. */
 const struct hr__block_kernels *hr__block_kernels(enum hr__isa isa);
 
+/* Creates a state of hr__format_coefficients that decodes regions with `isa`, which the machine
+ * must have; the format's own function takes the best. The caller owns *state. Errors: -ENOMEM. */
+int hr__coefficients_create(void **state, enum hr__isa isa, struct hr_error *error);
+
 /* Unpacks the coefficients of a whole block row, quantised, in natural order, to write a JPEG file
  * again. Errors: -EBADMSG. */
 int hr__coefficients_row(const struct hr__coefficients *item, int component, uint32_t block_row,

@@ -36,18 +36,23 @@ static void state_destroy(void **state)
     *state = NULL;
 }
 
-static int state_create(void **state, struct hr_error *error)
+int hr__coefficients_create(void **state, enum hr__isa isa, struct hr_error *error)
 {
     struct state *s = hr__alloc_aligned(HR__TAG_CODEC, sizeof *s, 0); /* of the profiles */
     if (!s)
         return hr__fail(error, -ENOMEM, "out of memory for a decoder of coefficients");
     memset(s, 0, sizeof *s);
-    s->kernels = hr__block_kernels(hr__isa());
-    int r = hr__ycc_create(&s->ycc, hr__isa(), error);
+    s->kernels = hr__block_kernels(isa);
+    int r = hr__ycc_create(&s->ycc, isa, error);
     *state = s;
     if (r)
         state_destroy(state);
     return r;
+}
+
+static int state_create(void **state, struct hr_error *error)
+{
+    return hr__coefficients_create(state, hr__isa(), error);
 }
 
 static size_t state_memory(const void *state)

@@ -5,8 +5,8 @@
  * sizes.
  *
  * For any bytes, all instruction sets agree whether a run of blocks is inside the item. A readable
- * item is packed again, and the new item must have the same coefficients, the same samples with
- * every instruction set, and regions with the pixels of the whole image.
+ * item is packed again, and the new item must have the same coefficients, and with every
+ * instruction set the same samples and regions with the pixels of the whole image.
  */
 #include "base/memory.h"
 #include "codec/coefficients.h"
@@ -175,13 +175,16 @@ static void same_coefficients(const struct hr__coefficients *a, const struct hr_
     }
 }
 
-/* Decodes a region into planes that the caller frees; NULL where it fails. */
-static uint8_t *decode(const struct hr__encoded *in, const struct hr_region *region)
+/* Decodes a region with one instruction set into planes that the caller frees; NULL where it fails.
+ */
+static uint8_t *decode(int isa, const struct hr__encoded *in, const struct hr_region *region)
 {
-    static void *state;
+    static void *states[HR__ISA_AVX512 + 1];
     struct hr__decode_job job = {.in = *in, .region = *region};
     struct hr_error error;
-    require(state || !hr__format_coefficients.create(&state, NULL));
+    void *state = states[isa];
+    require(state || !hr__coefficients_create(&state, (enum hr__isa)isa, NULL));
+    states[isa] = state;
     require(!hr__format_coefficients.info(state, in, &job.info, &error));
     size_t stride = ((size_t)region->width + 63) & ~(size_t)63;
     uint8_t *planes = allocate(3 * stride * (size_t)region->height);
@@ -210,16 +213,20 @@ static void same_pixels(const struct hr__encoded *in, const struct hr__item_head
                         const uint8_t *choice)
 {
     struct hr_region all = {0, 0, (int)h->width, (int)h->height}, r = choose(choice, h);
-    uint8_t *whole = decode(in, &all), *part = decode(in, &r);
-    require(whole && part);
+    uint8_t *whole = decode((int)hr__isa(), in, &all);
     size_t from = ((size_t)h->width + 63) & ~(size_t)63, to = ((size_t)r.width + 63) & ~(size_t)63;
-    for (size_t c = 0; c < 3; c++)
-        for (size_t y = 0; y < (size_t)r.height; y++)
-            require(!memcmp(part + (c * (size_t)r.height + y) * to,
-                            whole + (c * h->height + (size_t)r.y + y) * from + r.x,
-                            (size_t)r.width));
+    require(whole != NULL);
+    for (int isa = 0; isa <= (int)hr__isa(); isa++) {
+        uint8_t *part = decode(isa, in, &r);
+        require(part != NULL);
+        for (size_t c = 0; c < 3; c++)
+            for (size_t y = 0; y < (size_t)r.height; y++)
+                require(!memcmp(part + (c * (size_t)r.height + y) * to,
+                                whole + (c * h->height + (size_t)r.y + y) * from + r.x,
+                                (size_t)r.width));
+        free(part);
+    }
     free(whole);
-    free(part);
 }
 
 static void try_item(const struct hr__encoded *in, const struct hr__coefficients *c,
@@ -230,7 +237,8 @@ static void try_item(const struct hr__encoded *in, const struct hr__coefficients
     struct hr__encoded packed;
     struct hr_region region = choose(choice, &c->header);
     unpack_all(c, 0);
-    free(decode(in, &region));
+    for (int isa = 0; isa <= (int)hr__isa(); isa++)
+        free(decode(isa, in, &region));
     require(packer || !hr__packer_create(&packer, NULL));
     if (pack(packer, c))
         return;

@@ -108,6 +108,20 @@ def test_coco_options(coco):
     assert left == crowds - sum(a["iscrowd"] for a in coco[1]["annotations"])
 
 
+def test_a_missing_image_is_a_bad_sample_with_its_boxes(coco):
+    dataset = opened(coco)
+    (coco[0] / "1.png").unlink()  # image 39
+    with pytest.raises(headrace.SampleError, match="1.png.*: cannot read it"):
+        samples(dataset, T.CenterCrop(300))
+    options = {"on_error": "skip", "max_bad_share": 1.0, "return_index": True}
+    loader = DataLoader(dataset, 4, transform=T.CenterCrop(300), **options)
+    ((_, targets, index),) = loader
+    assert loader.stats()["bad_samples"] == 1 and [t["image_id"] for t in targets] != [37, 38, 39, 40]
+    for target, i in zip(targets, index.tolist()):
+        assert target["image_id"] == 37 + i != 39
+        assert torch.equal(target["labels"], expected_rows(coco[1], 37 + i)[1])
+
+
 RECIPES = {
     "flips": lambda m: [m.RandomHorizontalFlip(1), m.RandomVerticalFlip(1), m.Resize((30, 70))],
     "resize": lambda m: [m.Resize((33, 41)), m.Resize(50, max_size=77), m.CenterCrop(20)],
