@@ -4,6 +4,7 @@
  */
 #include "cli.h"
 #include "options.h"
+#include "replay_record.h"
 #include "text.h"
 
 #include <headrace/replay.h>
@@ -154,6 +155,8 @@ static int run(const struct replay_command *c)
 int cmd_replay(int argc, char **argv)
 {
     struct replay_command c = {.instance = -1, .limit = 5};
+    if (argc > 1 && !strcmp(argv[1], "record"))
+        return replay_record(argc - 1, argv + 1);
     int r = parse(&c, argc, argv);
     if (r >= 0)
         return r;

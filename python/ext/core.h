@@ -44,6 +44,8 @@ struct core_state {
     PyTypeObject *meter_type;
     PyTypeObject *memory_recorder_type;
     PyTypeObject *stalls_type;
+    PyTypeObject *replay_type;
+    PyTypeObject *scenario_type;
     PyObject *sample_error;         /* headrace.SampleError */
     PyObject *too_many_bad_samples; /* headrace.TooManyBadSamples */
     PyObject *emit_log;             /* headrace._log.emit(level, message) */
@@ -278,6 +280,11 @@ PyObject *core_memory_import(PyObject *module, PyObject *args);
 
 /* plan.c: module function plan(text, page, trace, *, gpus, batch, ...): returns JSON text. */
 PyObject *core_plan(PyObject *module, PyObject *args, PyObject *kwargs);
+
+/* replay.c: returns the library handle, borrowed. scenario.c uses it. */
+struct hr_replay *core_replay_handle(PyObject *self);
+extern PyType_Spec core_replay_spec;
+extern PyType_Spec core_scenario_spec;
 
 extern PyType_Spec core_storage_hold_spec;
 extern PyType_Spec core_meter_spec;

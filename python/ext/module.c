@@ -93,7 +93,9 @@ static int module_exec(PyObject *module)
         add_type(module, &core_storage_hold_spec, &state->storage_hold_type) < 0 ||
         add_type(module, &core_meter_spec, &state->meter_type) < 0 ||
         add_type(module, &core_memory_recorder_spec, &state->memory_recorder_type) < 0 ||
-        add_type(module, &core_stalls_spec, &state->stalls_type) < 0 || add_forms(module) < 0 ||
+        add_type(module, &core_stalls_spec, &state->stalls_type) < 0 ||
+        add_type(module, &core_replay_spec, &state->replay_type) < 0 ||
+        add_type(module, &core_scenario_spec, &state->scenario_type) < 0 || add_forms(module) < 0 ||
         add_phases(module) < 0)
         return -1;
     state->sample_error = import_name("headrace._errors", "SampleError");
@@ -127,6 +129,8 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->meter_type);
     Py_VISIT(state->memory_recorder_type);
     Py_VISIT(state->stalls_type);
+    Py_VISIT(state->replay_type);
+    Py_VISIT(state->scenario_type);
     Py_VISIT(state->sample_error);
     Py_VISIT(state->too_many_bad_samples);
     Py_VISIT(state->emit_log);
@@ -152,6 +156,8 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->meter_type);
     Py_CLEAR(state->memory_recorder_type);
     Py_CLEAR(state->stalls_type);
+    Py_CLEAR(state->replay_type);
+    Py_CLEAR(state->scenario_type);
     Py_CLEAR(state->sample_error);
     Py_CLEAR(state->too_many_bad_samples);
     Py_CLEAR(state->emit_log);

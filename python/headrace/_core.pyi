@@ -137,6 +137,50 @@ class Meter:
     def publish(self, status: str, /) -> None: ...
     def end(self) -> None: ...
 
+class Replay:
+    """Traces of PyTorch's profiler; see :mod:`headrace.replay`."""
+
+    def __new__(
+        cls,
+        paths: Sequence[_Path],
+        window: str | None = None,
+        instance: int = -1,
+        limit: float = 0.05,
+    ) -> Replay: ...
+    def summary(self) -> dict[str, Any]: ...
+    def report(self, what_ifs: Sequence[str], columns: int, /) -> str: ...
+
+class Scenario:
+    """A copy of a Replay's graph to change; see :mod:`headrace.replay`."""
+
+    def __new__(cls, replay: Replay) -> Scenario: ...
+    def select(
+        self,
+        name: str | None,
+        within: str | None,
+        kinds: int,
+        phases: int,
+        stream: int,
+        rank: int,
+        /,
+    ) -> list[int]: ...
+    def task(self, task: int, /) -> dict[str, Any]: ...
+    def scale(self, tasks: Sequence[int], factor: float, /) -> None: ...
+    def remove(self, tasks: Sequence[int], /) -> None: ...
+    def insert(
+        self,
+        length_ns: int,
+        after: Sequence[int],
+        before: Sequence[int],
+        channel: str | None,
+        priority: int,
+        /,
+    ) -> int: ...
+    def reschedule(self, lane: int, tasks: Sequence[int], priorities: Sequence[int], /) -> None: ...
+    def apply(self, what_if: str, /) -> None: ...
+    def predict(self) -> dict[str, Any]: ...
+    def write_trace(self, path: _Path, /) -> None: ...
+
 class MemoryRecorder:
     """Records allocations, frees and uses of memory blocks; see :mod:`headrace.memory`."""
 

@@ -3,7 +3,7 @@
 
 #include "base/memory.h"
 
-uint32_t hr__graph_add_task(struct hr__graph *g, struct hr__task task)
+uint32_t hr__graph_add_task(struct hr__graph *g, struct hr__graph_task task)
 {
     if (g->no_memory || g->task_count >= HR__NO_TASK - 1 ||
         hr__reserve(HR__TAG_REPLAY, &g->tasks, g->task_count + 1)) {
@@ -33,7 +33,7 @@ void hr__graph_add_edge(struct hr__graph *g, struct hr__edge edge)
     g->edges[g->edge_count++] = edge;
 }
 
-const char *hr__graph_name(const struct hr__graph *g, const struct hr__task *task)
+const char *hr__graph_name(const struct hr__graph *g, const struct hr__graph_task *task)
 {
     if (task->event == HR__NO_EVENT)
         return "";

@@ -44,7 +44,7 @@ enum hr__phase {
     HR__PHASES
 };
 
-struct hr__task {
+struct hr__graph_task {
     int64_t begin_ns;  /* as recorded, since the window began */
     int64_t length_ns; /* its own; a what-if changes it */
     uint32_t event;    /* of its rank's trace: innermost event around it; HR__NO_EVENT: none */
@@ -86,7 +86,7 @@ enum hr__link { HR__LINK_CALL, HR__LINK_SYNC, HR__LINK_DEVICE, HR__LINKS };
 
 /* What the graph knows of a rank's events besides its trace. Arrays by event. */
 struct hr__rank_events {
-    const struct hr__trace *trace;
+    const struct hr__trace_data *trace;
     uint32_t *order;             /* events by track, begin, longer first */
     uint32_t *first;             /* by track: where it begins in `order`; one more at the end */
     uint32_t *parent;            /* the event around an event on its thread; HR__NO_EVENT: none */
@@ -100,7 +100,7 @@ struct hr__rank_events {
     uint32_t main;            /* track of the main thread */
 };
 
-struct hr__window {
+struct hr__trace_window {
     const char *name; /* substring of an annotation's name; NULL: steps of the profiler */
     int instance;     /* which of these; negative: from the first to the last */
 };
@@ -122,7 +122,7 @@ struct hr__graph_counts {
 struct hr__graph {
     struct hr__rank_events *ranks;
     size_t rank_count;
-    struct hr__task *tasks;
+    struct hr__graph_task *tasks;
     size_t task_count;
     struct hr__edge *edges;
     size_t edge_count;
@@ -144,28 +144,28 @@ struct hr__graph {
  * caller clears *out, also after an error. Errors: -ENODATA: nothing in the window, or no such
  * window; -EINVAL: ranks of different runs; -ENOMEM; -E2BIG: more than 2^32 tasks.
  */
-HR_NODISCARD int hr__graph_build(struct hr__graph *out, const struct hr__trace *traces,
-                                 size_t count, const struct hr__window *window,
+HR_NODISCARD int hr__graph_build(struct hr__graph *out, const struct hr__trace_data *traces,
+                                 size_t count, const struct hr__trace_window *window,
                                  struct hr_error *error);
 void hr__graph_clear(struct hr__graph *graph);
 
 /* ---- parts of the builder ---- */
 
 /* Return the new index; 0 and no_memory after a failure. */
-uint32_t hr__graph_add_task(struct hr__graph *graph, struct hr__task task);
+uint32_t hr__graph_add_task(struct hr__graph *graph, struct hr__graph_task task);
 uint32_t hr__graph_add_lane(struct hr__graph *graph, struct hr__lane lane);
 void hr__graph_add_edge(struct hr__graph *graph, struct hr__edge edge);
 
 /* graph_events.c: sorts a rank's events and finds their parents, phases and forward operators. */
-int hr__rank_events_make(struct hr__rank_events *out, const struct hr__trace *trace);
+int hr__rank_events_make(struct hr__rank_events *out, const struct hr__trace_data *trace);
 /* Returns the first event of a kind with this correlation; HR__NO_EVENT: none. */
 uint32_t hr__rank_events_find(const struct hr__rank_events *events, enum hr__link link,
                               int64_t correlation);
 void hr__rank_events_clear(struct hr__rank_events *events);
 
 /* graph_window.c: the part of a trace to replay, in iterations. */
-int hr__graph_find_window(struct hr__graph *graph, size_t rank, const struct hr__window *window,
-                          struct hr_error *error);
+int hr__graph_find_window(struct hr__graph *graph, size_t rank,
+                          const struct hr__trace_window *window, struct hr_error *error);
 
 /* graph_threads.c: tasks of a rank's CPU threads, and waits between threads. */
 void hr__graph_add_threads(struct hr__graph *graph, size_t rank);
@@ -193,15 +193,15 @@ static inline int64_t hr__graph_time(const struct hr__graph *graph, size_t rank,
 }
 
 /* Returns the name of a task's event; "": none. */
-const char *hr__graph_name(const struct hr__graph *graph, const struct hr__task *task);
+const char *hr__graph_name(const struct hr__graph *graph, const struct hr__graph_task *task);
 
 static inline const struct hr__trace_event *hr__graph_event(const struct hr__graph *graph,
-                                                            const struct hr__task *task)
+                                                            const struct hr__graph_task *task)
 {
     return &graph->ranks[task->rank].trace->events[task->event];
 }
 
-static inline int hr__task_is_device(const struct hr__task *task)
+static inline int hr__task_is_device(const struct hr__graph_task *task)
 {
     return task->kind >= HR__TASK_KERNEL && task->kind <= HR__TASK_COLLECTIVE;
 }

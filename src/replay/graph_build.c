@@ -19,10 +19,10 @@ static void add_rank(struct hr__graph *g, size_t rank)
         hr__graph_set_lags(g, rank);
 }
 
-static int build(struct hr__graph *g, const struct hr__trace *traces,
-                 const struct hr__window *window, struct hr_error *error)
+static int build(struct hr__graph *g, const struct hr__trace_data *traces,
+                 const struct hr__trace_window *window, struct hr_error *error)
 {
-    static const struct hr__window steps = {.name = NULL, .instance = -1};
+    static const struct hr__trace_window steps = {.name = NULL, .instance = -1};
     int code = 0;
     for (size_t i = 0; i < g->rank_count && !code; i++) {
         if (hr__rank_events_make(&g->ranks[i], &traces[i]))
@@ -48,15 +48,15 @@ static void measure(struct hr__graph *g)
 {
     int64_t begin = 0, end = INT64_MIN;
     for (size_t i = 0; i < g->task_count; i++) {
-        const struct hr__task *task = &g->tasks[i];
+        const struct hr__graph_task *task = &g->tasks[i];
         begin = task->begin_ns < begin ? task->begin_ns : begin;
         end = task->begin_ns + task->length_ns > end ? task->begin_ns + task->length_ns : end;
     }
     g->recorded_ns = g->task_count ? end - begin : 0;
 }
 
-int hr__graph_build(struct hr__graph *out, const struct hr__trace *traces, size_t count,
-                    const struct hr__window *window, struct hr_error *error)
+int hr__graph_build(struct hr__graph *out, const struct hr__trace_data *traces, size_t count,
+                    const struct hr__trace_window *window, struct hr_error *error)
 {
     *out = (struct hr__graph){.rank_count = count, .iterations = 1};
     if (!count || count > UINT16_MAX)

@@ -136,7 +136,7 @@ static int is_linked(const struct hr__trace_event *event, enum hr__link link)
 
 static int sort_links(struct hr__rank_events *e)
 {
-    const struct hr__trace *t = e->trace;
+    const struct hr__trace_data *t = e->trace;
     for (int link = 0; link < HR__LINKS; link++) {
         size_t count = 0;
         for (size_t i = 0; i < t->event_count; i++)
@@ -169,7 +169,7 @@ uint32_t hr__rank_events_find(const struct hr__rank_events *e, enum hr__link lin
     return is_there ? all[low] : HR__NO_EVENT;
 }
 
-int hr__rank_events_make(struct hr__rank_events *e, const struct hr__trace *trace)
+int hr__rank_events_make(struct hr__rank_events *e, const struct hr__trace_data *trace)
 {
     size_t n = trace->event_count;
     *e = (struct hr__rank_events){.trace = trace, .main = UINT32_MAX};

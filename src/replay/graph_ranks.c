@@ -16,12 +16,12 @@
 #include <string.h>
 
 /* The n-th collective of a rank, by name and bytes. */
-struct member {
+struct rank_collective {
     uint32_t event;
     int64_t begin_ns, end_ns;
 };
 
-static int is_collective(const struct hr__trace *t, const struct hr__trace_event *e)
+static int is_collective(const struct hr__trace_data *t, const struct hr__trace_event *e)
 {
     const char *name = hr__trace_name(t, e->name);
     return e->kind == HR__TRACE_KERNEL &&
@@ -31,16 +31,16 @@ static int is_collective(const struct hr__trace *t, const struct hr__trace_event
 
 static int by_begin(const void *a, const void *b)
 {
-    const struct member *x = a, *y = b;
+    const struct rank_collective *x = a, *y = b;
     return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
 }
 
 /* Lists the collectives in the window of a rank, in order of time. Returns NULL if out of memory.
  */
-static struct member *list(const struct hr__rank_events *r, size_t *count)
+static struct rank_collective *list(const struct hr__rank_events *r, size_t *count)
 {
-    const struct hr__trace *t = r->trace;
-    struct member *all = NULL;
+    const struct hr__trace_data *t = r->trace;
+    struct rank_collective *all = NULL;
     *count = 0;
     for (uint32_t i = 0; i < t->event_count; i++) {
         const struct hr__trace_event *e = &t->events[i];
@@ -50,7 +50,7 @@ static struct member *list(const struct hr__rank_events *r, size_t *count)
             hr__free(all);
             return NULL;
         }
-        all[(*count)++] = (struct member){i, e->begin_ns, hr__trace_end(e)};
+        all[(*count)++] = (struct rank_collective){i, e->begin_ns, hr__trace_end(e)};
     }
     if (!all)
         return hr__alloc(HR__TAG_REPLAY, 1, sizeof *all);
@@ -65,7 +65,8 @@ static int by_value(const void *a, const void *b)
 }
 
 /* Returns the median difference of the ends of two ranks' collectives; 0: out of memory. */
-static int64_t shift(const struct member *first, const struct member *other, size_t count)
+static int64_t shift(const struct rank_collective *first, const struct rank_collective *other,
+                     size_t count)
 {
     int64_t *all = hr__alloc(HR__TAG_REPLAY, count, sizeof *all), found = 0;
     for (size_t i = 0; all && i < count; i++)
@@ -83,9 +84,9 @@ int hr__graph_align(struct hr__graph *g, struct hr_error *error)
     size_t first_count, count;
     if (g->rank_count == 1)
         return 0;
-    struct member *first = list(&g->ranks[0], &first_count);
+    struct rank_collective *first = list(&g->ranks[0], &first_count);
     for (size_t i = 1; first && i < g->rank_count; i++) {
-        struct member *other = list(&g->ranks[i], &count);
+        struct rank_collective *other = list(&g->ranks[i], &count);
         if (!other) {
             g->no_memory = 1;
             break;
@@ -116,7 +117,7 @@ static void join(struct hr__graph *g, const uint32_t *tasks, uint32_t *arrivals)
         if (g->tasks[tasks[i]].begin_ns > latest)
             latest = g->tasks[tasks[i]].begin_ns;
     for (size_t i = 0; i < g->rank_count; i++) {
-        struct hr__task arrival = g->tasks[tasks[i]];
+        struct hr__graph_task arrival = g->tasks[tasks[i]];
         int64_t end = arrival.begin_ns + arrival.length_ns;
         arrival.length_ns = 0;
         arrivals[tasks[i]] = hr__graph_add_task(g, arrival);
@@ -137,8 +138,8 @@ static void link_all(struct hr__graph *g, const uint32_t *tasks, const uint32_t 
 }
 
 /* Calls join, or link_all if `is_linking`, for each collective that all ranks have. */
-static void for_each(struct hr__graph *g, struct member **all, size_t count, uint32_t *arrivals,
-                     int is_linking)
+static void for_each(struct hr__graph *g, struct rank_collective **all, size_t count,
+                     uint32_t *arrivals, int is_linking)
 {
     uint32_t *tasks = hr__alloc(HR__TAG_REPLAY, g->rank_count, sizeof *tasks);
     g->no_memory |= !tasks;
@@ -161,7 +162,7 @@ void hr__graph_join_ranks(struct hr__graph *g)
     if (g->rank_count < 2)
         return;
     uint32_t *arrivals = hr__alloc(HR__TAG_REPLAY, g->task_count, sizeof *arrivals);
-    struct member **all = hr__alloc(HR__TAG_REPLAY, g->rank_count, sizeof *all);
+    struct rank_collective **all = hr__alloc(HR__TAG_REPLAY, g->rank_count, sizeof *all);
     size_t count = 0, edges = g->edge_count;
     g->no_memory |= !arrivals || !all;
     for (size_t i = 0; i < g->rank_count && !g->no_memory; i++) {

@@ -37,14 +37,15 @@ static void add_work(struct hr__graph *g, size_t rank, uint32_t lane_at, uint32_
     int64_t begin = e->begin_ns > r->begin_ns ? e->begin_ns : r->begin_ns;
     uint32_t launch = call == HR__NO_EVENT ? HR__NO_TASK : r->task[call];
     uint32_t at = hr__graph_add_task(
-        g, (struct hr__task){.begin_ns = hr__graph_time(g, rank, begin),
-                             .length_ns = hr__trace_end(e) - begin,
-                             .event = event,
-                             .lane = lane_at,
-                             .launch = launch,
-                             .rank = (uint16_t)rank,
-                             .kind = kind_of(e, hr__trace_name(r->trace, e->name)),
-                             .phase = call == HR__NO_EVENT ? HR__PHASE_OTHER : r->phase[call]});
+        g,
+        (struct hr__graph_task){.begin_ns = hr__graph_time(g, rank, begin),
+                                .length_ns = hr__trace_end(e) - begin,
+                                .event = event,
+                                .lane = lane_at,
+                                .launch = launch,
+                                .rank = (uint16_t)rank,
+                                .kind = kind_of(e, hr__trace_name(r->trace, e->name)),
+                                .phase = call == HR__NO_EVENT ? HR__PHASE_OTHER : r->phase[call]});
     if (g->no_memory)
         return;
     r->task[event] = at;

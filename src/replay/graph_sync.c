@@ -19,7 +19,7 @@
 #define RETURN_SAMPLES_NS                                                                          \
     3000 /* cost of a call that waits, at most, until a shorter one is known */
 
-static int64_t end_of(const struct hr__task *task)
+static int64_t end_of(const struct hr__graph_task *task)
 {
     return task->begin_ns + task->length_ns;
 }
@@ -65,14 +65,14 @@ static size_t next_stream(const struct hr__graph *g, size_t rank, int64_t stream
 
 /* ---- calls ---- */
 
-struct call {
+struct blocking_call {
     uint32_t event, task, end; /* tasks: its own cost, its return */
     int64_t begin_ns, end_ns;
     enum hr__wait wait;
 };
 
 /* Makes a call's return wait for a device's task. */
-static void wait_for(struct hr__graph *g, const struct call *c, uint32_t work, int64_t lag)
+static void wait_for(struct hr__graph *g, const struct blocking_call *c, uint32_t work, int64_t lag)
 {
     hr__graph_add_edge(
         g, (struct hr__edge){.from = work, .to = c->end, .kind = HR__EDGE_SYNC, .lag_ns = lag});
@@ -80,7 +80,8 @@ static void wait_for(struct hr__graph *g, const struct call *c, uint32_t work, i
 
 /* Collects the last tasks launched before the call, on all streams or one. Returns the latest end,
  * INT64_MIN if there are none. */
-static int64_t last_end(const struct hr__graph *g, const struct call *c, int64_t stream, int64_t ns)
+static int64_t last_end(const struct hr__graph *g, const struct blocking_call *c, int64_t stream,
+                        int64_t ns)
 {
     int64_t end = INT64_MIN;
     size_t rank = g->tasks[c->task].rank;
@@ -94,9 +95,9 @@ static int64_t last_end(const struct hr__graph *g, const struct call *c, int64_t
 }
 
 /* Sets the cost of a call that waited until `end`, and returns the lag of its return. */
-static int64_t set_cost(struct hr__graph *g, const struct call *c, int64_t end)
+static int64_t set_cost(struct hr__graph *g, const struct blocking_call *c, int64_t end)
 {
-    struct hr__task *task = &g->tasks[c->task];
+    struct hr__graph_task *task = &g->tasks[c->task];
     int64_t lag = c->end_ns - end;
     if (end <= c->begin_ns)
         return 0; /* the work was done: the call only cost its own time */
@@ -108,7 +109,8 @@ static int64_t set_cost(struct hr__graph *g, const struct call *c, int64_t end)
     return lag;
 }
 
-static void wait_for_streams(struct hr__graph *g, const struct call *c, int64_t stream, int64_t ns)
+static void wait_for_streams(struct hr__graph *g, const struct blocking_call *c, int64_t stream,
+                             int64_t ns)
 {
     size_t rank = g->tasks[c->task].rank;
     int64_t end = last_end(g, c, stream, ns);
@@ -124,7 +126,7 @@ static void wait_for_streams(struct hr__graph *g, const struct call *c, int64_t 
 }
 
 /* Waits for the work that ended last before the call returned, if that was while it waited. */
-static void wait_by_guess(struct hr__graph *g, const struct call *c)
+static void wait_by_guess(struct hr__graph *g, const struct blocking_call *c)
 {
     size_t rank = g->tasks[c->task].rank;
     uint32_t found = HR__NO_TASK;
@@ -147,10 +149,10 @@ static void wait_by_guess(struct hr__graph *g, const struct call *c)
 }
 
 /* A copy from or to pageable memory, and a copy that is not Async, returns when it is done. */
-static void wait_for_copy(struct hr__graph *g, const struct call *c)
+static void wait_for_copy(struct hr__graph *g, const struct blocking_call *c)
 {
     const struct hr__rank_events *r = &g->ranks[g->tasks[c->task].rank];
-    const struct hr__trace *t = r->trace;
+    const struct hr__trace_data *t = r->trace;
     uint32_t copy = hr__rank_events_find(r, HR__LINK_DEVICE, t->events[c->event].link);
     uint32_t work = copy == HR__NO_EVENT ? HR__NO_TASK : r->task[copy];
     if (work == HR__NO_TASK || end_of(&g->tasks[work]) > c->end_ns + SLACK_NS)
@@ -161,10 +163,10 @@ static void wait_for_copy(struct hr__graph *g, const struct call *c)
     wait_for(g, c, work, set_cost(g, c, end_of(&g->tasks[work])));
 }
 
-static void add_call(struct hr__graph *g, size_t rank, const struct call *c)
+static void add_call(struct hr__graph *g, size_t rank, const struct blocking_call *c)
 {
     const struct hr__rank_events *r = &g->ranks[rank];
-    const struct hr__trace *t = r->trace;
+    const struct hr__trace_data *t = r->trace;
     if (c->wait == HR__WAIT_COPY) {
         wait_for_copy(g, c);
         return;
@@ -192,7 +194,7 @@ static void add_call(struct hr__graph *g, size_t rank, const struct call *c)
 static void add_stream_wait(struct hr__graph *g, size_t rank, const struct hr__trace_event *s)
 {
     const struct hr__rank_events *r = &g->ranks[rank];
-    const struct hr__trace *t = r->trace;
+    const struct hr__trace_data *t = r->trace;
     uint32_t call = hr__rank_events_find(r, HR__LINK_CALL, s->link);
     uint32_t record = hr__rank_events_find(r, HR__LINK_CALL, s->value);
     size_t from = next_stream(g, rank, s->number < 0 ? INT64_MAX : s->number, 0);
@@ -221,17 +223,17 @@ static void add_stream_wait(struct hr__graph *g, size_t rank, const struct hr__t
 void hr__graph_add_syncs(struct hr__graph *g, size_t rank)
 {
     const struct hr__rank_events *r = &g->ranks[rank];
-    const struct hr__trace *t = r->trace;
+    const struct hr__trace_data *t = r->trace;
     for (uint32_t i = 0; i < g->task_count && !g->no_memory; i++) {
-        const struct hr__task *end = &g->tasks[i];
+        const struct hr__graph_task *end = &g->tasks[i];
         if (end->kind != HR__TASK_RETURN || end->rank != rank)
             continue;
         const struct hr__trace_event *e = &t->events[end->event];
-        struct call c = {.event = end->event,
-                         .task = r->task[end->event],
-                         .end = i,
-                         .end_ns = end->begin_ns,
-                         .wait = hr__call_waits(hr__trace_name(t, e->name))};
+        struct blocking_call c = {.event = end->event,
+                                  .task = r->task[end->event],
+                                  .end = i,
+                                  .end_ns = end->begin_ns,
+                                  .wait = hr__call_waits(hr__trace_name(t, e->name))};
         c.begin_ns = g->tasks[c.task].begin_ns;
         add_call(g, rank, &c);
     }
@@ -270,7 +272,7 @@ static int64_t find_usual(const struct hr__graph *g, const uint8_t *waits, int64
 {
     size_t count = 0;
     for (uint32_t i = 0; i < g->task_count; i++) {
-        const struct hr__task *task = &g->tasks[i];
+        const struct hr__graph_task *task = &g->tasks[i];
         if (task->kind != HR__TASK_KERNEL || task->launch == HR__NO_TASK || waits[i])
             continue;
         int64_t called = launched(g, i), earlier = before(g, i);
@@ -301,7 +303,7 @@ static void find_all_usual(struct hr__graph *g)
 /* Returns when an edge would let its target begin, without a lag. */
 static int64_t source(const struct hr__graph *g, const struct hr__edge *e)
 {
-    const struct hr__task *from = &g->tasks[e->from];
+    const struct hr__graph_task *from = &g->tasks[e->from];
     return e->from_begin ? from->begin_ns : end_of(from);
 }
 
@@ -313,7 +315,7 @@ static int64_t usual(const struct hr__graph *g, const struct hr__edge *e)
 /* Returns whether the lag of an edge is to be found: it is one to the work of a device. */
 static int is_open(const struct hr__graph *g, const struct hr__edge *e, size_t rank)
 {
-    const struct hr__task *to = &g->tasks[e->to];
+    const struct hr__graph_task *to = &g->tasks[e->to];
     return to->rank == rank && hr__task_is_device(to) && e->kind != HR__EDGE_GROUP;
 }
 

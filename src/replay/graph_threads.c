@@ -48,7 +48,7 @@ struct thread_builder {
 };
 
 /* Adds a task after the thread's last one. */
-static uint32_t append(struct thread_builder *b, struct hr__task task)
+static uint32_t append(struct thread_builder *b, struct hr__graph_task task)
 {
     struct hr__lane *lane = &b->g->lanes[b->lane];
     uint32_t last = lane->last;
@@ -80,7 +80,7 @@ static void advance(struct thread_builder *b, int64_t ns)
     int is_call = e && e->kind == HR__TRACE_RUNTIME && b->r->task[event] == HR__NO_TASK;
     if (ns <= from && !is_call)
         return;
-    struct hr__task task = {
+    struct hr__graph_task task = {
         .begin_ns = hr__graph_time(b->g, b->rank, from),
         .length_ns = ns > from ? ns - from : 0,
         .event = event,
@@ -110,11 +110,11 @@ static void close_until(struct thread_builder *b, int64_t ns)
         b->depth--;
         if (e->kind == HR__TRACE_RUNTIME && b->r->task[top.event] != HR__NO_TASK &&
             hr__call_waits(hr__trace_name(b->r->trace, e->name)) != HR__WAIT_NONE)
-            append(b, (struct hr__task){.begin_ns = hr__graph_time(b->g, b->rank, b->at_ns),
-                                        .event = top.event,
-                                        .launch = HR__NO_TASK,
-                                        .kind = HR__TASK_RETURN,
-                                        .phase = b->r->phase[top.event]});
+            append(b, (struct hr__graph_task){.begin_ns = hr__graph_time(b->g, b->rank, b->at_ns),
+                                              .event = top.event,
+                                              .launch = HR__NO_TASK,
+                                              .kind = HR__TASK_RETURN,
+                                              .phase = b->r->phase[top.event]});
     }
 }
 
@@ -209,14 +209,14 @@ void hr__graph_add_threads(struct hr__graph *g, size_t rank)
 /* ---- waits between threads ---- */
 
 /* The work of a thread of autograd within a gap of another thread. */
-struct run {
+struct autograd_run {
     uint32_t before, first, last; /* tasks; before: the untraced one in front of it, or NO_TASK */
 };
 
 /* Finds the work of `lane` that lies within a gap, and that a gap of its own precedes. `*from` is
  * where to begin; gaps come in the order of time. Returns 0 if there is none. */
 static int find_run(const struct hr__graph *g, const struct hr__lane *lane, int64_t begin,
-                    int64_t end, uint32_t *from, struct run *run)
+                    int64_t end, uint32_t *from, struct autograd_run *run)
 {
     uint32_t i = *from;
     run->first = run->last = run->before = HR__NO_TASK;
@@ -227,7 +227,7 @@ static int find_run(const struct hr__graph *g, const struct hr__lane *lane, int6
     if (i > lane->last)
         return 0;
     for (uint32_t k = i; k <= lane->last; k++) {
-        const struct hr__task *task = &g->tasks[k];
+        const struct hr__graph_task *task = &g->tasks[k];
         if (task->begin_ns + task->length_ns > end + CLIPPED_NS)
             break;
         if (task->kind != HR__TASK_UNTRACED)
@@ -247,9 +247,9 @@ static int find_run(const struct hr__graph *g, const struct hr__lane *lane, int6
 }
 
 /* Makes both threads wait: the run for what precedes the gap, what follows it for the run. */
-static void join(struct hr__graph *g, uint32_t gap, const struct run *run)
+static void join(struct hr__graph *g, uint32_t gap, const struct autograd_run *run)
 {
-    struct hr__task *signal = &g->tasks[gap], *rest = &g->tasks[gap + 1];
+    struct hr__graph_task *signal = &g->tasks[gap], *rest = &g->tasks[gap + 1];
     int64_t end = signal->begin_ns + signal->length_ns + rest->length_ns;
     int64_t first = g->tasks[run->first].begin_ns;
     int64_t last = g->tasks[run->last].begin_ns + g->tasks[run->last].length_ns;
@@ -279,8 +279,8 @@ static void join_lanes(struct hr__graph *g, const struct hr__lane *waits,
 {
     uint32_t from = works->first;
     for (uint32_t i = waits->first; i < waits->last; i++) {
-        const struct hr__task *gap = &g->tasks[i], *rest = gap + 1;
-        struct run run;
+        const struct hr__graph_task *gap = &g->tasks[i], *rest = gap + 1;
+        struct autograd_run run;
         if (rest->kind != HR__TASK_UNTRACED || rest->launch != i)
             continue;
         int64_t end = rest->begin_ns + rest->length_ns;

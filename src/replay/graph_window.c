@@ -14,12 +14,13 @@
 #define MOST_NS (INT64_C(1) << 55) /* a year: longer ones are damaged, and sums would overflow */
 
 /* The annotations of a window, in order of time. */
-struct found {
+struct found_window {
     uint32_t count, track;
     int64_t begin_ns, end_ns; /* from the first one's begin to the last one's end */
 };
 
-static int is_meant(const struct hr__trace *t, const struct hr__trace_event *e, const char *name)
+static int is_meant(const struct hr__trace_data *t, const struct hr__trace_event *e,
+                    const char *name)
 {
     const char *text = hr__trace_name(t, e->name);
     if (t->tracks[e->track].is_stream)
@@ -29,10 +30,10 @@ static int is_meant(const struct hr__trace *t, const struct hr__trace_event *e, 
     return (e->kind == HR__TRACE_ANNOTATION || e->kind == HR__TRACE_OP) && strstr(text, name);
 }
 
-static struct found find(const struct hr__rank_events *ranks, const char *name, int instance)
+static struct found_window find(const struct hr__rank_events *ranks, const char *name, int instance)
 {
-    const struct hr__trace *t = ranks->trace;
-    struct found found = {.track = UINT32_MAX};
+    const struct hr__trace_data *t = ranks->trace;
+    struct found_window found = {.track = UINT32_MAX};
     for (size_t i = 0; i < t->event_count; i++) {
         const struct hr__trace_event *e = &t->events[ranks->order[i]];
         if (!is_meant(t, e, name) || (found.track != UINT32_MAX && e->track != found.track))
@@ -56,7 +57,7 @@ static struct found find(const struct hr__rank_events *ranks, const char *name, 
 /* Returns the thread with the most operators; without any, that with the most calls. */
 static uint32_t busiest(const struct hr__rank_events *r)
 {
-    const struct hr__trace *t = r->trace;
+    const struct hr__trace_data *t = r->trace;
     uint64_t most = 0;
     uint32_t found = 0;
     for (uint32_t track = 0; track < t->track_count; track++) {
@@ -73,7 +74,7 @@ static uint32_t busiest(const struct hr__rank_events *r)
 
 static void take_all(struct hr__graph *g, struct hr__rank_events *r)
 {
-    const struct hr__trace *t = r->trace;
+    const struct hr__trace_data *t = r->trace;
     int is_first = 1;
     for (size_t i = 0; i < t->event_count; i++) {
         const struct hr__trace_event *e = &t->events[i];
@@ -101,11 +102,11 @@ static int check_length(const struct hr__rank_events *r, size_t rank, struct hr_
                     length > 0 ? "is longer than a year: its times are damaged" : "has no length");
 }
 
-int hr__graph_find_window(struct hr__graph *g, size_t rank, const struct hr__window *window,
+int hr__graph_find_window(struct hr__graph *g, size_t rank, const struct hr__trace_window *window,
                           struct hr_error *error)
 {
     struct hr__rank_events *r = &g->ranks[rank];
-    struct found found = find(r, window->name, window->instance);
+    struct found_window found = find(r, window->name, window->instance);
     if (window->name && (!found.count || window->instance >= (int)found.count))
         return hr__fail(error, -ENODATA,
                         "rank %zu: %u annotations contain '%s', and number %d was asked for (from "

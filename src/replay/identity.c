@@ -16,7 +16,8 @@ static int by_value(const void *a, const void *b)
 }
 
 /* Returns the task before one on the critical path; HR__NO_TASK: it is the first. */
-static uint32_t before(const struct hr__graph *g, const struct hr__schedule *s, uint32_t task)
+static uint32_t before(const struct hr__graph *g, const struct hr__replay_schedule *s,
+                       uint32_t task)
 {
     if (s->holder[task] != HR__NO_TASK)
         return s->holder[task];
@@ -24,7 +25,7 @@ static uint32_t before(const struct hr__graph *g, const struct hr__schedule *s, 
 }
 
 int hr__critical_path(uint32_t **out, size_t *count, const struct hr__graph *g,
-                      const struct hr__schedule *s)
+                      const struct hr__replay_schedule *s)
 {
     *count = 0;
     for (uint32_t i = s->last; i != HR__NO_TASK; i = before(g, s, i))
@@ -38,7 +39,7 @@ int hr__critical_path(uint32_t **out, size_t *count, const struct hr__graph *g,
     return 0;
 }
 
-static int64_t unexplained(const struct hr__graph *g, const struct hr__schedule *s)
+static int64_t unexplained(const struct hr__graph *g, const struct hr__replay_schedule *s)
 {
     int64_t sum = 0;
     for (uint32_t i = s->last; i != HR__NO_TASK; i = before(g, s, i)) {
@@ -56,11 +57,11 @@ static int64_t unexplained(const struct hr__graph *g, const struct hr__schedule 
 
 /* Replays with the usual time from each launch to its kernel, and between two kernels, instead of
  * the recorded ones: what of the record follows from the graph alone. */
-static int find_usual_error(struct hr__identity *out, const struct hr__graph *g,
+static int find_usual_error(struct hr__replay_identity *out, const struct hr__graph *g,
                             struct hr_error *error)
 {
     struct hr__graph usual = *g;
-    struct hr__schedule s;
+    struct hr__replay_schedule s;
     usual.edges = hr__alloc(HR__TAG_REPLAY, g->edge_count + 1, sizeof *usual.edges);
     if (!usual.edges)
         return hr__fail(error, -ENOMEM, "out of memory for a replay");
@@ -82,12 +83,12 @@ static int find_usual_error(struct hr__identity *out, const struct hr__graph *g,
     return code;
 }
 
-int hr__identity_find(struct hr__identity *out, const struct hr__graph *g,
-                      const struct hr__schedule *s, struct hr_error *error)
+int hr__identity_find(struct hr__replay_identity *out, const struct hr__graph *g,
+                      const struct hr__replay_schedule *s, struct hr_error *error)
 {
     double iteration = (double)g->recorded_ns / g->iterations;
     int64_t *errors = hr__alloc(HR__TAG_REPLAY, g->task_count + 1, sizeof *errors);
-    *out = (struct hr__identity){.worst = HR__NO_TASK};
+    *out = (struct hr__replay_identity){.worst = HR__NO_TASK};
     if (!errors)
         return hr__fail(error, -ENOMEM, "out of memory for a replay");
     for (uint32_t i = 0; i < g->task_count; i++) {

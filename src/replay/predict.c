@@ -5,7 +5,8 @@
 #include "base/versioned.h"
 
 /* Returns the task before one on the critical path. */
-static uint32_t before(const struct hr__graph *g, const struct hr__schedule *s, uint32_t task)
+static uint32_t before(const struct hr__graph *g, const struct hr__replay_schedule *s,
+                       uint32_t task)
 {
     if (s->holder[task] != HR__NO_TASK)
         return s->holder[task];
@@ -13,7 +14,7 @@ static uint32_t before(const struct hr__graph *g, const struct hr__schedule *s, 
 }
 
 /* Adds a part of a task's time to its kind. */
-static void add(struct hr__shares *out, const struct hr__task *task, int64_t ns)
+static void add(struct hr__shares *out, const struct hr__graph_task *task, int64_t ns)
 {
     out->kind[task->kind] += (double)ns;
     if (task->phase == HR__PHASE_DATA && !hr__task_is_device(task))
@@ -21,13 +22,13 @@ static void add(struct hr__shares *out, const struct hr__task *task, int64_t ns)
 }
 
 void hr__path_shares(struct hr__shares *out, const struct hr__graph *g,
-                     const struct hr__schedule *s)
+                     const struct hr__replay_schedule *s)
 {
     double all = 0;
     int64_t until = s->begin_ns[s->last] + g->tasks[s->last].length_ns;
     *out = (struct hr__shares){.latency = 0};
     for (uint32_t i = s->last, next = HR__NO_TASK; i != HR__NO_TASK; i = before(g, s, i)) {
-        const struct hr__task *task = &g->tasks[i];
+        const struct hr__graph_task *task = &g->tasks[i];
         int64_t span = until - s->begin_ns[i], own = task->length_ns;
         /* a launch's kernel begins during or after the call: what lies between is latency */
         if (next != HR__NO_TASK && s->holder[next] == HR__NO_TASK &&
@@ -52,7 +53,7 @@ void hr__path_shares(struct hr__shares *out, const struct hr__graph *g,
 int hr_replay_predict(struct hr_replay_scenario *s, struct hr_replay_prediction *out,
                       struct hr_error *error)
 {
-    struct hr__schedule schedule;
+    struct hr__replay_schedule schedule;
     struct hr__shares shares;
     int code = hr__scenario_simulate(&schedule, s, error);
     if (!code) {

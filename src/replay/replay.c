@@ -93,7 +93,7 @@ static int list_paths(struct path_list *list, const char *const *paths, size_t c
 
 static int by_rank(const void *a, const void *b)
 {
-    const struct hr__trace *x = a, *y = b;
+    const struct hr__trace_data *x = a, *y = b;
     return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
@@ -121,7 +121,7 @@ static int read_all(struct hr_replay *r, const struct path_list *list, struct hr
 static int open_all(struct hr_replay *r, const char *const *paths, size_t count,
                     const struct hr_replay_options *o, struct hr_error *error)
 {
-    const struct hr__window window = {.name = o->window, .instance = o->instance};
+    const struct hr__trace_window window = {.name = o->window, .instance = o->instance};
     struct path_list list = {.paths = NULL};
     int code = list_paths(&list, paths, count, error);
     if (!code && !list.count)

@@ -61,9 +61,10 @@ void hr__report_shares(struct hr__draft *draft, const struct hr__shares *s, int 
 
 /* ---- what-ifs ---- */
 
-static int predict(struct hr__outcome *out, struct hr_replay_scenario *s, struct hr_error *error)
+static int predict(struct hr__replay_outcome *out, struct hr_replay_scenario *s,
+                   struct hr_error *error)
 {
-    struct hr__schedule schedule;
+    struct hr__replay_schedule schedule;
     int code = hr__scenario_simulate(&schedule, s, error);
     if (!code) {
         out->iteration_s = (double)schedule.length_ns / 1e9 / s->graph.iterations;
@@ -78,8 +79,8 @@ static int add(struct hr__report *r, struct hr_replay_scenario *s, const char *t
 {
     if (hr__reserve(HR__TAG_REPLAY, &r->outcomes, r->count + 1))
         return hr__fail(error, -ENOMEM, "out of memory for a report");
-    struct hr__outcome *one = &r->outcomes[r->count];
-    *one = (struct hr__outcome){.text = text, .what = hr__what_if_find(text, error)};
+    struct hr__replay_outcome *one = &r->outcomes[r->count];
+    *one = (struct hr__replay_outcome){.text = text, .what = hr__what_if_find(text, error)};
     int code = one->what ? hr_replay_apply(s, text, error) : -EINVAL;
     if (!code)
         code = predict(one, s, error);
@@ -100,7 +101,7 @@ static int in_a_row(struct hr__report *r, const char *const *what_ifs, size_t co
 
 static int by_time(const void *a, const void *b)
 {
-    const struct hr__outcome *x = a, *y = b;
+    const struct hr__replay_outcome *x = a, *y = b;
     return x->iteration_s < y->iteration_s ? -1 : x->iteration_s > y->iteration_s;
 }
 
@@ -187,7 +188,7 @@ void hr__report_sentence(struct hr__draft *draft, const struct hr__report *r)
     }
     if (!r->count)
         return;
-    const struct hr__outcome *one = &r->outcomes[r->is_ranked ? 0 : r->count - 1];
+    const struct hr__replay_outcome *one = &r->outcomes[r->is_ranked ? 0 : r->count - 1];
     double gain = 1 - one->iteration_s / r->summary.replayed_s;
     if (r->is_ranked && gain < WORTH) {
         hr__draft_put(draft, " None of the what-ifs that were tried would change that much.");

@@ -6,7 +6,7 @@
 #include "replay/scenario.h"
 
 /* The outcome of a what-if. */
-struct hr__outcome {
+struct hr__replay_outcome {
     const char *text;               /* as it was asked for; borrowed */
     const struct hr__what_if *what; /* its entry of the table */
     double iteration_s;
@@ -18,7 +18,7 @@ struct hr__report {
     struct hr_replay_summary summary;
     struct hr__shares shares;
     int is_ranked; /* all that apply, the best first; else one after the other */
-    struct hr__outcome *outcomes;
+    struct hr__replay_outcome *outcomes;
     size_t count;
     struct hr__draft notes; /* lines */
 };

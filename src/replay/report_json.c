@@ -25,7 +25,7 @@ static json_t *shares(const struct hr__shares *s)
 
 static json_t *identity(const struct hr__report *r)
 {
-    const struct hr__identity *i = &r->replay->identity;
+    const struct hr__replay_identity *i = &r->replay->identity;
     const struct hr__graph *g = &r->replay->graph;
     json_t *one = json_object();
     json_object_set_new(one, "error", hr__json_real(i->error));
@@ -62,7 +62,7 @@ static json_t *outcomes(const struct hr__report *r)
 {
     json_t *all = json_array();
     for (size_t i = 0; i < r->count; i++) {
-        const struct hr__outcome *o = &r->outcomes[i];
+        const struct hr__replay_outcome *o = &r->outcomes[i];
         json_t *one = json_object();
         json_object_set_new(one, "what", hr__json_string(o->text));
         json_object_set_new(one, "assumes", hr__json_string(o->what->assumes));

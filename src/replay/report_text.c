@@ -13,7 +13,7 @@
 static void add_identity(struct hr__draft *draft, const struct hr__report *r, int columns)
 {
     const struct hr__graph *g = &r->replay->graph;
-    const struct hr__identity *i = &r->replay->identity;
+    const struct hr__replay_identity *i = &r->replay->identity;
     char a[HR__FORMAT_BYTES], b[HR__FORMAT_BYTES], c[HR__FORMAT_BYTES], d[HR__FORMAT_BYTES],
         f[HR__FORMAT_BYTES];
     struct hr__draft line = {.text = NULL};
@@ -60,7 +60,7 @@ static void add_outcomes(struct hr__draft *draft, const struct hr__report *r, in
     hr__table_begin(&table, r->is_ranked ? "what if (each alone)" : "what if (one upon the other)",
                     head);
     for (size_t i = 0; i < r->count; i++) {
-        const struct hr__outcome *o = &r->outcomes[i];
+        const struct hr__replay_outcome *o = &r->outcomes[i];
         double change = o->iteration_s / r->summary.replayed_s - 1;
         struct hr__draft then = {.text = NULL};
         hr__report_shares(&then, &o->shares, 1);

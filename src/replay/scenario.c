@@ -33,9 +33,9 @@ static void *copy(const void *from, size_t count, size_t size)
 static int refuse(const struct hr_replay *replay, struct hr_error *error)
 {
     const struct hr__graph *g = &replay->graph;
-    const struct hr__identity *identity = &replay->identity;
+    const struct hr__replay_identity *identity = &replay->identity;
     int tenths = (int)lround(fabs(identity->error) * 1000);
-    const struct hr__task *task =
+    const struct hr__graph_task *task =
         identity->worst == HR__NO_TASK ? NULL : &g->tasks[identity->worst];
     return hr__fail(error, -ENOTSUP,
                     "the graph does not explain the trace: its replay is %d.%d %% %s than the "
@@ -89,7 +89,7 @@ int hr_replay_select(struct hr_replay_scenario *s, const struct hr_replay_select
                      const uint32_t **tasks, size_t *count, struct hr_error *error)
 {
     struct hr_replay_selector taken = any;
-    struct hr__marks marks;
+    struct hr__task_marks marks;
     *tasks = NULL;
     *count = 0;
     int code =
@@ -115,7 +115,7 @@ int hr_replay_task_get(const struct hr_replay_scenario *s, uint32_t task,
 {
     if (task >= s->graph.task_count)
         return -EINVAL;
-    const struct hr__task *t = &s->graph.tasks[task];
+    const struct hr__graph_task *t = &s->graph.tasks[task];
     const struct hr_replay_task result = {.name = hr__graph_name(&s->graph, t),
                                           .kind = t->kind,
                                           .phase = t->phase,
@@ -151,7 +151,7 @@ void hr__scale(struct hr__graph *g, const uint8_t *is_marked, double factor)
 {
     for (size_t i = 0; i < g->edge_count; i++) {
         struct hr__edge *e = &g->edges[i];
-        const struct hr__task *from = &g->tasks[e->from];
+        const struct hr__graph_task *from = &g->tasks[e->from];
         /* the launch is somewhere within the call */
         if (e->from_begin && e->kind == HR__EDGE_LAUNCH && is_marked[e->from] && e->lag_ns > 0 &&
             e->lag_ns <= from->length_ns)
@@ -180,7 +180,7 @@ void hr__remove(struct hr__graph *g, uint8_t *is_marked)
 {
     size_t kept = 0;
     for (size_t i = 0; i < g->task_count; i++) {
-        struct hr__task *task = &g->tasks[i];
+        struct hr__graph_task *task = &g->tasks[i];
         if (hr__task_is_device(task) && task->launch != HR__NO_TASK && is_marked[task->launch])
             is_marked[i] = 1;
         if (is_marked[i])
@@ -209,7 +209,7 @@ int hr_replay_remove(struct hr_replay_scenario *s, const uint32_t *tasks, size_t
     return 0;
 }
 
-int hr__insert_after(struct hr__graph *g, uint32_t after, struct hr__task task, uint32_t *out)
+int hr__insert_after(struct hr__graph *g, uint32_t after, struct hr__graph_task task, uint32_t *out)
 {
     uint8_t order = g->lanes[task.lane].is_stream ? HR__EDGE_STREAM : HR__EDGE_THREAD;
     uint32_t at = hr__graph_add_task(g, task);
@@ -241,7 +241,7 @@ static int channel_of(struct hr_replay_scenario *s, const char *name, uint32_t *
         hr__free(text);
         return -ENOMEM;
     }
-    s->channels[s->channel_count++] = (struct hr__channel){text, *lane};
+    s->channels[s->channel_count++] = (struct hr__replay_channel){text, *lane};
     return 0;
 }
 
@@ -255,10 +255,10 @@ static int grow_priority(struct hr_replay_scenario *s)
     return 0;
 }
 
-int hr__scenario_simulate(struct hr__schedule *out, struct hr_replay_scenario *s,
+int hr__scenario_simulate(struct hr__replay_schedule *out, struct hr_replay_scenario *s,
                           struct hr_error *error)
 {
-    *out = (struct hr__schedule){.begin_ns = NULL};
+    *out = (struct hr__replay_schedule){.begin_ns = NULL};
     if (s->priority && grow_priority(s))
         return no_memory(error);
     return hr__graph_replay(out, &s->graph, s->priority, error);
@@ -291,15 +291,15 @@ int hr_replay_insert(struct hr_replay_scenario *s, const struct hr_replay_insert
         code = check_insertion(s, &x, error);
     if (code)
         return code;
-    const struct hr__task *after = &g->tasks[x.after[0]];
-    struct hr__task made = {.begin_ns = after->begin_ns + after->length_ns,
-                            .length_ns = x.length_ns,
-                            .event = HR__NO_EVENT,
-                            .lane = after->lane,
-                            .launch = HR__NO_TASK,
-                            .rank = after->rank,
-                            .kind = HR__TASK_INSERTED,
-                            .phase = after->phase};
+    const struct hr__graph_task *after = &g->tasks[x.after[0]];
+    struct hr__graph_task made = {.begin_ns = after->begin_ns + after->length_ns,
+                                  .length_ns = x.length_ns,
+                                  .event = HR__NO_EVENT,
+                                  .lane = after->lane,
+                                  .launch = HR__NO_TASK,
+                                  .rank = after->rank,
+                                  .kind = HR__TASK_INSERTED,
+                                  .phase = after->phase};
     if (!x.channel) {
         code = hr__insert_after(g, x.after[0], made, &at);
     } else if (!(code = channel_of(s, x.channel, &lane))) {

@@ -7,16 +7,16 @@
 #include <headrace/replay.h>
 
 struct hr_replay {
-    struct hr__trace *traces;
+    struct hr__trace_data *traces;
     size_t trace_count;
     struct hr__graph graph;
-    struct hr__schedule schedule; /* the identity's */
-    struct hr__identity identity;
+    struct hr__replay_schedule schedule; /* the identity's */
+    struct hr__replay_identity identity;
     double limit;
 };
 
 /* A channel that was inserted. */
-struct hr__channel {
+struct hr__replay_channel {
     char *name;
     uint32_t lane;
 };
@@ -27,18 +27,18 @@ struct hr_replay_scenario {
     int32_t *priority;      /* by task; NULL: all 0; owned */
     size_t priority_count;
     uint32_t *selected; /* of the last selection */
-    struct hr__channel *channels;
+    struct hr__replay_channel *channels;
     size_t channel_count;
 };
 
 /* The tasks that a selection marks: a byte per task. */
-struct hr__marks {
+struct hr__task_marks {
     uint8_t *is_marked;
     size_t count; /* marked ones */
 };
 
 /* Marks tasks; the caller frees is_marked. Errors: those of hr_replay_select. */
-HR_NODISCARD int hr__select(struct hr__marks *out, const struct hr__graph *graph,
+HR_NODISCARD int hr__select(struct hr__task_marks *out, const struct hr__graph *graph,
                             const struct hr_replay_selector *selector, struct hr_error *error);
 
 /* Change marked tasks. */
@@ -46,8 +46,8 @@ void hr__scale(struct hr__graph *graph, const uint8_t *is_marked, double factor)
 void hr__remove(struct hr__graph *graph, uint8_t *is_marked);
 
 /* Inserts a task on the lane of `after`, right after it. Errors: -ENOMEM. */
-HR_NODISCARD int hr__insert_after(struct hr__graph *graph, uint32_t after, struct hr__task task,
-                                  uint32_t *out);
+HR_NODISCARD int hr__insert_after(struct hr__graph *graph, uint32_t after,
+                                  struct hr__graph_task task, uint32_t *out);
 
 /* Where the time of a critical path goes: shares by kind of task, and of latencies. */
 struct hr__shares {
@@ -55,10 +55,10 @@ struct hr__shares {
         latency; /* data: of kind's CPU time, waiting for the loader */
 };
 void hr__path_shares(struct hr__shares *out, const struct hr__graph *graph,
-                     const struct hr__schedule *schedule);
+                     const struct hr__replay_schedule *schedule);
 
 /* Replays a scenario. The caller clears *out, also after an error. */
-HR_NODISCARD int hr__scenario_simulate(struct hr__schedule *out,
+HR_NODISCARD int hr__scenario_simulate(struct hr__replay_schedule *out,
                                        struct hr_replay_scenario *scenario, struct hr_error *error);
 
 /* A what-if of the table. */

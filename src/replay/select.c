@@ -8,14 +8,15 @@
 #include <regex.h>
 #include <string.h>
 
-enum { UNKNOWN, NO, YES };
+enum { MATCH_UNKNOWN, MATCH_NO, MATCH_YES };
 
 struct selection {
     const struct hr__graph *g;
     const struct hr_replay_selector *s;
     regex_t name, within;
-    uint8_t **names[2]; /* by rank, by name: UNKNOWN, NO, YES; of name, of within */
-    uint8_t **events;   /* by rank, by event: whether it, or one around it, matches within */
+    uint8_t *
+        *names[2];    /* by rank, by name: MATCH_UNKNOWN, MATCH_NO, MATCH_YES; of name, of within */
+    uint8_t **events; /* by rank, by event: whether it, or one around it, matches within */
 };
 
 static int compile(regex_t *out, const char *text, struct hr_error *error)
@@ -34,40 +35,41 @@ static int matches(struct selection *x, int which, uint32_t rank, uint32_t name)
     uint8_t *known = &x->names[which][rank][name];
     if (!text)
         return 1;
-    if (*known == UNKNOWN)
+    if (*known == MATCH_UNKNOWN)
         *known = regexec(which ? &x->within : &x->name,
                          hr__trace_name(x->g->ranks[rank].trace, name), 0, NULL, 0)
-                     ? NO
-                     : YES;
-    return *known == YES;
+                     ? MATCH_NO
+                     : MATCH_YES;
+    return *known == MATCH_YES;
 }
 
 /* Returns whether an event, one around it, or the forward operator of one, matches. */
 static int is_within(struct selection *x, uint32_t rank, uint32_t event)
 {
     const struct hr__rank_events *r = &x->g->ranks[rank];
-    uint8_t found = NO;
-    for (uint32_t at = event; at != HR__NO_EVENT && found == NO; at = r->parent[at]) {
-        if (x->events[rank][at] != UNKNOWN) {
+    uint8_t found = MATCH_NO;
+    for (uint32_t at = event; at != HR__NO_EVENT && found == MATCH_NO; at = r->parent[at]) {
+        if (x->events[rank][at] != MATCH_UNKNOWN) {
             found = x->events[rank][at];
             break;
         }
         if (matches(x, 1, rank, r->trace->events[at].name))
-            found = YES;
-        for (uint32_t f = r->forward[at]; f != HR__NO_EVENT && found == NO; f = r->parent[f])
+            found = MATCH_YES;
+        for (uint32_t f = r->forward[at]; f != HR__NO_EVENT && found == MATCH_NO; f = r->parent[f])
             if (matches(x, 1, rank, r->trace->events[f].name))
-                found = YES;
+                found = MATCH_YES;
     }
-    /* all from the event up to where it was found have the same answer, unless that is YES */
-    for (uint32_t at = event; at != HR__NO_EVENT && x->events[rank][at] == UNKNOWN && found == NO;
+    /* all from the event up to where it was found have the same answer, unless that is MATCH_YES */
+    for (uint32_t at = event;
+         at != HR__NO_EVENT && x->events[rank][at] == MATCH_UNKNOWN && found == MATCH_NO;
          at = r->parent[at])
-        x->events[rank][at] = NO;
-    if (event != HR__NO_EVENT && found == YES)
-        x->events[rank][event] = YES;
-    return found == YES;
+        x->events[rank][at] = MATCH_NO;
+    if (event != HR__NO_EVENT && found == MATCH_YES)
+        x->events[rank][event] = MATCH_YES;
+    return found == MATCH_YES;
 }
 
-static int is_selected(struct selection *x, const struct hr__task *task)
+static int is_selected(struct selection *x, const struct hr__graph_task *task)
 {
     const struct hr_replay_selector *s = x->s;
     const struct hr__lane *lane = &x->g->lanes[task->lane];
@@ -117,7 +119,7 @@ static int allocate(struct selection *x)
     if (!x->names[0] || !x->names[1] || !x->events)
         return 0;
     for (size_t i = 0; i < ranks; i++) {
-        const struct hr__trace *t = x->g->ranks[i].trace;
+        const struct hr__trace_data *t = x->g->ranks[i].trace;
         x->names[0][i] = hr__alloc(HR__TAG_REPLAY, t->name_ids.count + 1u, 1);
         x->names[1][i] = hr__alloc(HR__TAG_REPLAY, t->name_ids.count + 1u, 1);
         x->events[i] = hr__alloc(HR__TAG_REPLAY, t->event_count + 1, 1);
@@ -127,11 +129,11 @@ static int allocate(struct selection *x)
     return 1;
 }
 
-int hr__select(struct hr__marks *out, const struct hr__graph *graph,
+int hr__select(struct hr__task_marks *out, const struct hr__graph *graph,
                const struct hr_replay_selector *selector, struct hr_error *error)
 {
     struct selection x = {.g = graph, .s = selector};
-    *out = (struct hr__marks){.is_marked = NULL};
+    *out = (struct hr__task_marks){.is_marked = NULL};
     int code = compile(&x.name, selector->name, error);
     if (code)
         return code;

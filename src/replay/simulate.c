@@ -8,24 +8,19 @@
 #include <string.h>
 
 /* What happens at a moment: a task is ready, or (task HR__NO_TASK) a lane becomes free. */
-struct moment {
+struct replay_moment {
     int64_t ns;
     uint32_t task, lane;
-};
-
-/* A task that waits for its scheduled lane. */
-struct waiting {
-    uint32_t task, lane, next;
 };
 
 struct simulator {
     const struct hr__graph *g;
     const int32_t *priority;
-    struct hr__schedule *s;
+    struct hr__replay_schedule *s;
     uint32_t *first_edge; /* by task: of those from it, in `by_from`; one more at the end */
     uint32_t *by_from;
     uint32_t *missing; /* by task: edges to it that are not fulfilled */
-    struct moment *heap;
+    struct replay_moment *heap;
     size_t heap_count;
     uint32_t *queue, *next; /* by lane: the first waiting task; by task: the next one */
     uint32_t *running;      /* by lane: the task that holds it, HR__NO_TASK: none */
@@ -34,14 +29,14 @@ struct simulator {
 
 /* ---- the heap of moments ---- */
 
-static int is_before(const struct moment *a, const struct moment *b)
+static int is_before(const struct replay_moment *a, const struct replay_moment *b)
 {
     if (a->ns != b->ns)
         return a->ns < b->ns;
     return a->task < b->task; /* a lane becomes free after all that is ready then */
 }
 
-static void push(struct simulator *m, struct moment moment)
+static void push(struct simulator *m, struct replay_moment moment)
 {
     size_t at = m->heap_count++;
     while (at) {
@@ -54,9 +49,9 @@ static void push(struct simulator *m, struct moment moment)
     m->heap[at] = moment;
 }
 
-static struct moment pop(struct simulator *m)
+static struct replay_moment pop(struct simulator *m)
 {
-    struct moment top = m->heap[0], last = m->heap[--m->heap_count];
+    struct replay_moment top = m->heap[0], last = m->heap[--m->heap_count];
     size_t at = 0;
     for (size_t child; (child = 2 * at + 1) < m->heap_count; at = child) {
         child += child + 1 < m->heap_count && is_before(&m->heap[child + 1], &m->heap[child]);
@@ -73,8 +68,8 @@ static struct moment pop(struct simulator *m)
 /* Begins a task and fulfils the edges from it. */
 static void run(struct simulator *m, uint32_t task, int64_t ns)
 {
-    struct hr__schedule *s = m->s;
-    const struct hr__task *t = &m->g->tasks[task];
+    struct hr__replay_schedule *s = m->s;
+    const struct hr__graph_task *t = &m->g->tasks[task];
     int64_t end = ns + t->length_ns;
     s->begin_ns[task] = ns;
     if (!m->done || ns < s->first_ns)
@@ -91,7 +86,7 @@ static void run(struct simulator *m, uint32_t task, int64_t ns)
             s->cause[e->to] = m->by_from[i];
         }
         if (!--m->missing[e->to])
-            push(m, (struct moment){s->begin_ns[e->to], e->to, m->g->tasks[e->to].lane});
+            push(m, (struct replay_moment){s->begin_ns[e->to], e->to, m->g->tasks[e->to].lane});
     }
 }
 
@@ -101,7 +96,7 @@ static void hold(struct simulator *m, uint32_t task, int64_t ns)
     uint32_t lane = m->g->tasks[task].lane;
     m->running[lane] = task;
     run(m, task, ns);
-    push(m, (struct moment){ns + m->g->tasks[task].length_ns, HR__NO_TASK, lane});
+    push(m, (struct replay_moment){ns + m->g->tasks[task].length_ns, HR__NO_TASK, lane});
 }
 
 /* Queues a task behind those of at least its priority. */
@@ -116,7 +111,7 @@ static void wait_for_lane(struct simulator *m, uint32_t task)
 
 static void step(struct simulator *m)
 {
-    struct moment moment = pop(m);
+    struct replay_moment moment = pop(m);
     if (moment.task == HR__NO_TASK) {
         uint32_t task = m->queue[moment.lane], held = m->running[moment.lane];
         if (held != HR__NO_TASK && m->s->begin_ns[held] + m->g->tasks[held].length_ns > moment.ns)
@@ -137,13 +132,13 @@ static void step(struct simulator *m)
     wait_for_lane(m, moment.task);
     /* all that is ready at this moment comes before the lane is given away */
     if (m->running[moment.lane] == HR__NO_TASK)
-        push(m, (struct moment){moment.ns, HR__NO_TASK, moment.lane});
+        push(m, (struct replay_moment){moment.ns, HR__NO_TASK, moment.lane});
 }
 
 static int allocate(struct simulator *m)
 {
     size_t tasks = m->g->task_count, edges = m->g->edge_count, lanes = m->g->lane_count;
-    struct hr__schedule *s = m->s;
+    struct hr__replay_schedule *s = m->s;
     s->begin_ns = hr__alloc(HR__TAG_REPLAY, tasks + 1, sizeof *s->begin_ns);
     s->cause = hr__alloc(HR__TAG_REPLAY, tasks + 1, sizeof *s->cause);
     s->holder = hr__alloc(HR__TAG_REPLAY, tasks + 1, sizeof *s->holder);
@@ -177,16 +172,16 @@ static void prepare(struct simulator *m)
     for (uint32_t i = 0; i < g->task_count; i++)
         if (!m->missing[i]) {
             m->s->begin_ns[i] = g->tasks[i].begin_ns;
-            push(m, (struct moment){g->tasks[i].begin_ns, i, g->tasks[i].lane});
+            push(m, (struct replay_moment){g->tasks[i].begin_ns, i, g->tasks[i].lane});
         }
 }
 
-int hr__graph_replay(struct hr__schedule *out, const struct hr__graph *graph,
+int hr__graph_replay(struct hr__replay_schedule *out, const struct hr__graph *graph,
                      const int32_t *priority, struct hr_error *error)
 {
     struct simulator m = {.g = graph, .priority = priority, .s = out};
     int code = 0;
-    *out = (struct hr__schedule){.begin_ns = NULL};
+    *out = (struct hr__replay_schedule){.begin_ns = NULL};
     if (!allocate(&m)) {
         code = hr__fail(error, -ENOMEM, "out of memory for a replay");
     } else {
@@ -212,10 +207,10 @@ int hr__graph_replay(struct hr__schedule *out, const struct hr__graph *graph,
     return code;
 }
 
-void hr__schedule_clear(struct hr__schedule *s)
+void hr__schedule_clear(struct hr__replay_schedule *s)
 {
     hr__free(s->begin_ns);
     hr__free(s->cause);
     hr__free(s->holder);
-    *s = (struct hr__schedule){.begin_ns = NULL};
+    *s = (struct hr__replay_schedule){.begin_ns = NULL};
 }

@@ -11,7 +11,7 @@
 
 #include "replay/graph.h"
 
-struct hr__schedule {
+struct hr__replay_schedule {
     int64_t *begin_ns; /* by task */
     uint32_t *cause;   /* by task: the edge that was the last to be fulfilled; UINT32_MAX: none */
     uint32_t *holder;  /* by task: of a scheduled lane, the task that held the lane until it began;
@@ -23,12 +23,12 @@ struct hr__schedule {
 
 /* `priority`: by task, higher first; NULL: all the same, the one ready first runs first. The caller
  * clears *out, also after an error. Errors: -ENOMEM; -ELOOP: the edges contradict each other. */
-HR_NODISCARD int hr__graph_replay(struct hr__schedule *out, const struct hr__graph *graph,
+HR_NODISCARD int hr__graph_replay(struct hr__replay_schedule *out, const struct hr__graph *graph,
                                   const int32_t *priority, struct hr_error *error);
-void hr__schedule_clear(struct hr__schedule *schedule);
+void hr__schedule_clear(struct hr__replay_schedule *schedule);
 
 /* How far the replay of an unchanged graph is from the record. */
-struct hr__identity {
+struct hr__replay_identity {
     double error;                   /* of the length, relative */
     double start_median, start_max; /* of the tasks' begins, relative to an iteration */
     int64_t start_median_ns, start_max_ns;
@@ -39,11 +39,12 @@ struct hr__identity {
 };
 
 /* Errors: those of hr__graph_replay. */
-HR_NODISCARD int hr__identity_find(struct hr__identity *out, const struct hr__graph *graph,
-                                   const struct hr__schedule *schedule, struct hr_error *error);
+HR_NODISCARD int hr__identity_find(struct hr__replay_identity *out, const struct hr__graph *graph,
+                                   const struct hr__replay_schedule *schedule,
+                                   struct hr_error *error);
 
 /* Lists the tasks of the critical path, the first one first. The caller frees *out. */
 HR_NODISCARD int hr__critical_path(uint32_t **out, size_t *count, const struct hr__graph *graph,
-                                   const struct hr__schedule *schedule);
+                                   const struct hr__replay_schedule *schedule);
 
 #endif

@@ -25,7 +25,7 @@ struct trace_raw {
 };
 
 struct trace_reader {
-    struct hr__trace *trace;
+    struct hr__trace_data *trace;
     struct hr__json_reader *json;
     struct trace_raw raw;
     size_t last_track;
@@ -230,7 +230,7 @@ static enum hr__trace_kind kind_of(const char *category)
 }
 
 /* Returns the index of a name, added if it is new; UINT32_MAX: out of memory. */
-static uint32_t name_of(struct hr__trace *t, const char *text)
+static uint32_t name_of(struct hr__trace_data *t, const char *text)
 {
     size_t length = strlen(text);
     uint32_t id = hr__ids_find(&t->name_ids, text, length);
@@ -251,7 +251,7 @@ static uint32_t name_of(struct hr__trace *t, const char *text)
 /* Returns the index of a thread or stream, added if it is new; SIZE_MAX: out of memory. */
 static size_t track_of(struct trace_reader *r, int64_t process, int64_t thread, int is_stream)
 {
-    struct hr__trace *t = r->trace;
+    struct hr__trace_data *t = r->trace;
     for (size_t i = 0, at = r->last_track; i < t->track_count; i++, at++) {
         at = at < t->track_count ? at : 0;
         const struct hr__trace_track *track = &t->tracks[at];
@@ -309,7 +309,7 @@ static void describe(struct hr__trace_event *e, const struct trace_raw *raw)
 
 static void take_slice(struct trace_reader *r, enum hr__trace_kind kind)
 {
-    struct hr__trace *t = r->trace;
+    struct hr__trace_data *t = r->trace;
     const struct trace_raw *raw = &r->raw;
     struct hr__trace_event e = {.kind = (uint8_t)kind, .number = HR__TRACE_NONE};
     if (!raw->has_begin || !raw->has_length || raw->length_ns < 0) {
@@ -453,7 +453,8 @@ static int judge(struct trace_reader *r, struct hr_error *error)
     return 0;
 }
 
-static int read_all(struct hr__trace *out, struct hr__json_reader *json, struct hr_error *error)
+static int read_all(struct hr__trace_data *out, struct hr__json_reader *json,
+                    struct hr_error *error)
 {
     struct trace_reader *r = hr__alloc(HR__TAG_REPLAY, 1, sizeof *r);
     if (!r)
@@ -466,10 +467,10 @@ static int read_all(struct hr__trace *out, struct hr__json_reader *json, struct 
     return code;
 }
 
-int hr__trace_read(struct hr__trace *out, const char *path, struct hr_error *error)
+int hr__trace_read(struct hr__trace_data *out, const char *path, struct hr_error *error)
 {
     struct hr__json_reader *json;
-    *out = (struct hr__trace){.rank = HR__TRACE_NONE, .ranks = HR__TRACE_NONE};
+    *out = (struct hr__trace_data){.rank = HR__TRACE_NONE, .ranks = HR__TRACE_NONE};
     int code = hr__json_reader_open(&json, path, error);
     if (code)
         return code;
@@ -478,11 +479,11 @@ int hr__trace_read(struct hr__trace *out, const char *path, struct hr_error *err
     return code;
 }
 
-int hr__trace_parse(struct hr__trace *out, const void *bytes, size_t length, const char *name,
+int hr__trace_parse(struct hr__trace_data *out, const void *bytes, size_t length, const char *name,
                     struct hr_error *error)
 {
     struct hr__json_reader *json;
-    *out = (struct hr__trace){.rank = HR__TRACE_NONE, .ranks = HR__TRACE_NONE};
+    *out = (struct hr__trace_data){.rank = HR__TRACE_NONE, .ranks = HR__TRACE_NONE};
     int code = hr__json_reader_of(&json, bytes, length, name, error);
     if (code)
         return code;
@@ -491,7 +492,7 @@ int hr__trace_parse(struct hr__trace *out, const void *bytes, size_t length, con
     return code;
 }
 
-void hr__trace_clear(struct hr__trace *t)
+void hr__trace_clear(struct hr__trace_data *t)
 {
     for (uint32_t i = 0; i < t->name_ids.count; i++)
         hr__free(t->names[i]);
@@ -502,5 +503,5 @@ void hr__trace_clear(struct hr__trace *t)
     hr__free(t->events);
     hr__free(t->device);
     hr__ids_clear(&t->name_ids);
-    *t = (struct hr__trace){.rank = HR__TRACE_NONE, .ranks = HR__TRACE_NONE};
+    *t = (struct hr__trace_data){.rank = HR__TRACE_NONE, .ranks = HR__TRACE_NONE};
 }

@@ -58,7 +58,7 @@ struct hr__trace_track {
     int is_stream;
 };
 
-struct hr__trace {
+struct hr__trace_data {
     struct hr__trace_event *events; /* in the file's order */
     size_t event_count;
     char **names;
@@ -76,15 +76,16 @@ struct hr__trace {
 /* Reads a trace. The caller clears *out, also after an error. Errors: of the file; -EBADMSG: no
  * JSON, or no trace, with the place; -EFBIG: nested too deeply; -ENODATA: no slice that a replay
  * could use; -ENOMEM. */
-HR_NODISCARD int hr__trace_read(struct hr__trace *out, const char *path, struct hr_error *error);
+HR_NODISCARD int hr__trace_read(struct hr__trace_data *out, const char *path,
+                                struct hr_error *error);
 
 /* The same from memory. */
-HR_NODISCARD int hr__trace_parse(struct hr__trace *out, const void *bytes, size_t length,
+HR_NODISCARD int hr__trace_parse(struct hr__trace_data *out, const void *bytes, size_t length,
                                  const char *name, struct hr_error *error);
 
-void hr__trace_clear(struct hr__trace *trace);
+void hr__trace_clear(struct hr__trace_data *trace);
 
-static inline const char *hr__trace_name(const struct hr__trace *trace, uint32_t name)
+static inline const char *hr__trace_name(const struct hr__trace_data *trace, uint32_t name)
 {
     return trace->names[name];
 }

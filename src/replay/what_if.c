@@ -30,7 +30,7 @@ static struct hr_replay_selector of_kinds(uint32_t kinds)
 static int scale(struct hr_replay_scenario *s, const struct hr_replay_selector *which,
                  double factor, const char *what, struct hr_error *error)
 {
-    struct hr__marks marks;
+    struct hr__task_marks marks;
     int code = hr__select(&marks, &s->graph, which, error);
     if (code)
         return code;
@@ -110,7 +110,7 @@ static int apply_launch(struct hr_replay_scenario *s, const char *pattern, doubl
 static int apply_remove(struct hr_replay_scenario *s, const char *pattern, double factor,
                         struct hr_error *error)
 {
-    struct hr__marks marks;
+    struct hr__task_marks marks;
     struct hr_replay_selector which = of_kinds(CPU_KINDS | DEVICE_KINDS);
     which.within = pattern;
     int code = hr__select(&marks, &s->graph, &which, error);
@@ -164,7 +164,7 @@ static int apply_amp(struct hr_replay_scenario *s, const char *pattern, double f
 {
     size_t changed = 0;
     for (size_t i = 0; i < s->graph.task_count; i++) {
-        struct hr__task *task = &s->graph.tasks[i];
+        struct hr__graph_task *task = &s->graph.tasks[i];
         const char *name = hr__graph_name(&s->graph, task);
         if (task->kind != HR__TASK_KERNEL || task->phase == HR__PHASE_OPTIMIZER || is_half(name))
             continue;
@@ -178,7 +178,7 @@ static int apply_amp(struct hr_replay_scenario *s, const char *pattern, double f
 }
 
 /* Returns the outermost step of an optimizer around a task; HR__NO_EVENT: none. */
-static uint32_t step_of(const struct hr__graph *g, const struct hr__task *task)
+static uint32_t step_of(const struct hr__graph *g, const struct hr__graph_task *task)
 {
     const struct hr__rank_events *r = &g->ranks[task->rank];
     uint32_t event = task->event, found = HR__NO_EVENT;
@@ -204,7 +204,7 @@ static int apply_optimizer(struct hr_replay_scenario *s, const char *pattern, do
     if (!removed)
         return hr__fail(error, -ENOMEM, "out of memory for a what-if");
     for (uint32_t i = 0; i < g->task_count; i++) {
-        struct hr__task *task = &g->tasks[i];
+        struct hr__graph_task *task = &g->tasks[i];
         uint32_t of = step_of(g, task);
         int is_device = hr__task_is_device(task);
         if (of == HR__NO_EVENT)

@@ -23,12 +23,12 @@ static void name_lane(const struct hr_replay_scenario *s, uint32_t at, char *out
 }
 
 static void add_task(struct hr__events *events, const struct hr_replay_scenario *s,
-                     const struct hr__schedule *schedule, uint32_t i)
+                     const struct hr__replay_schedule *schedule, uint32_t i)
 {
     static const char *const kinds[HR__TASK_KINDS] = {"operator", "call",          "untraced",
                                                       "return",   "kernel",        "copy",
                                                       "set",      "communication", "inserted"};
-    const struct hr__task *task = &s->graph.tasks[i];
+    const struct hr__graph_task *task = &s->graph.tasks[i];
     const char *name = hr__graph_name(&s->graph, task);
     if (task->length_ns <= 0 || task->kind == HR__TASK_UNTRACED)
         return;
@@ -42,7 +42,7 @@ static void add_task(struct hr__events *events, const struct hr_replay_scenario 
 
 int hr_replay_write_trace(struct hr_replay_scenario *s, const char *path, struct hr_error *error)
 {
-    struct hr__schedule schedule;
+    struct hr__replay_schedule schedule;
     struct hr__events events = {.begun = false};
     char name[160];
     int code = hr__scenario_simulate(&schedule, s, error);

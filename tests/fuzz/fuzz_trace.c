@@ -6,11 +6,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void replay(const struct hr__trace *trace)
+static void replay(const struct hr__trace_data *trace)
 {
     struct hr__graph graph;
-    struct hr__schedule schedule = {.begin_ns = NULL};
-    struct hr__identity identity;
+    struct hr__replay_schedule schedule = {.begin_ns = NULL};
+    struct hr__replay_identity identity;
     struct hr_error error = {0};
     if (hr__graph_build(&graph, trace, 1, NULL, &error)) {
         if (!error.message[0])
@@ -32,7 +32,7 @@ static void replay(const struct hr__trace *trace)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct hr__trace trace;
+    struct hr__trace_data trace;
     struct hr_error error = {0};
     /* an exact copy: the parser must not read past the end */
     char *text = malloc(size ? size : 1);

@@ -9,14 +9,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
-struct world {
-    struct traces t;
-    struct hr__trace trace;
+struct graph_world {
+    struct trace_text t;
+    struct hr__trace_data trace;
     struct hr__graph graph;
-    struct hr__schedule schedule;
+    struct hr__replay_schedule schedule;
 };
 
-static void close_world(struct world *w)
+static void close_world(struct graph_world *w)
 {
     hr__schedule_clear(&w->schedule);
     hr__graph_clear(&w->graph);
@@ -24,17 +24,17 @@ static void close_world(struct world *w)
     assert_int_equal(hr__allocated(HR__TAG_REPLAY), 0);
 }
 
-static void replay_again(struct world *w)
+static void replay_again(struct graph_world *w)
 {
     hr__schedule_clear(&w->schedule);
     assert_int_equal(hr__graph_replay(&w->schedule, &w->graph, NULL, NULL), 0);
 }
 
 /* Multiplies the tasks of one name. */
-static void scale(struct world *w, const char *name, double factor)
+static void scale(struct graph_world *w, const char *name, double factor)
 {
     for (size_t i = 0; i < w->graph.task_count; i++) {
-        struct hr__task *task = &w->graph.tasks[i];
+        struct hr__graph_task *task = &w->graph.tasks[i];
         if (hr__task_is_device(task) && strstr(hr__graph_name(&w->graph, task), name))
             task->length_ns = (int64_t)((double)task->length_ns * factor);
     }
@@ -42,7 +42,7 @@ static void scale(struct world *w, const char *name, double factor)
 
 static void a_step(void **state)
 {
-    struct world *w = calloc(1, sizeof *w);
+    struct graph_world *w = calloc(1, sizeof *w);
     trace_step(&w->t);
     trace_replay(&w->t, &w->trace, &w->graph, &w->schedule);
     assert_int_equal(w->graph.iterations, 1);
@@ -75,7 +75,7 @@ static void a_step(void **state)
 /* backward() on thread 1 waits for thread 2, which waited for it. */
 static void two_threads(void **state)
 {
-    struct world *w = calloc(1, sizeof *w);
+    struct graph_world *w = calloc(1, sizeof *w);
     trace_add(&w->t, "user_annotation", "ProfilerStep#0", "1", 0, 1000, "");
     trace_op(&w->t, "aten::mul", 0, 100);
     trace_add(&w->t, "cpu_op", "autograd::engine::evaluate_function: MulBackward0", "2", 150, 700,
@@ -97,8 +97,8 @@ static void two_threads(void **state)
 /* A stream waits for an event of another one. */
 static void two_streams(void **state)
 {
-    struct world *w = calloc(1, sizeof *w);
-    struct traces *t = &w->t;
+    struct graph_world *w = calloc(1, sizeof *w);
+    struct trace_text *t = &w->t;
     trace_add(t, "user_annotation", "ProfilerStep#0", "1", 0, 500, "");
     trace_call(t, "cudaLaunchKernel", 1, 10, 10);
     trace_kernel(t, "first", 1, 30, 200);
@@ -123,7 +123,7 @@ static void two_streams(void **state)
 
 static void polling_threads_are_left_out(void **state)
 {
-    struct world *w = calloc(1, sizeof *w);
+    struct graph_world *w = calloc(1, sizeof *w);
     trace_step(&w->t);
     trace_add(&w->t, "cuda_runtime", "cudaEventQuery", "9", 20, 1, "\"correlation\": 90");
     trace_add(&w->t, "cuda_runtime", "cudaEventQuery", "9", 180, 1, "\"correlation\": 91");
@@ -138,11 +138,11 @@ static void polling_threads_are_left_out(void **state)
 
 static void windows(void **state)
 {
-    struct traces *t = calloc(1, sizeof *t);
-    struct hr__trace trace;
+    struct trace_text *t = calloc(1, sizeof *t);
+    struct hr__trace_data trace;
     struct hr__graph graph;
     struct hr_error error = {0};
-    struct hr__window window = {.name = "part", .instance = 1};
+    struct hr__trace_window window = {.name = "part", .instance = 1};
     trace_add(t, "user_annotation", "part one", "1", 0, 100, "");
     trace_op(t, "aten::mm", 10, 30);
     trace_add(t, "user_annotation", "part two", "1", 200, 50, "");
@@ -171,10 +171,10 @@ static void windows(void **state)
 /* Two ranks with a collective each: the transfer begins when the later one has arrived. */
 static void two_ranks(void **state)
 {
-    struct traces *t[2];
-    struct hr__trace traces[2];
+    struct trace_text *t[2];
+    struct hr__trace_data traces[2];
     struct hr__graph graph;
-    struct hr__schedule schedule;
+    struct hr__replay_schedule schedule;
     struct hr_error error = {0};
     for (int i = 0; i < 2; i++) {
         t[i] = calloc(1, sizeof *t[i]);

@@ -12,13 +12,13 @@
 #include <unistd.h>
 
 struct published {
-    struct hr__trace trace;
+    struct hr__trace_data trace;
     struct hr__graph graph;
-    struct hr__schedule schedule;
-    struct hr__identity identity;
+    struct hr__replay_schedule schedule;
+    struct hr__replay_identity identity;
 };
 
-static void open_trace(struct published *p, const char *name, const struct hr__window *window)
+static void open_trace(struct published *p, const char *name, const struct hr__trace_window *window)
 {
     char path[512];
     struct hr_error error = {0};
@@ -41,7 +41,7 @@ static void close_trace(struct published *p)
     hr__trace_clear(&p->trace);
 }
 
-static const struct hr__window second_forward = {.name = "|measure|forward]", .instance = 1};
+static const struct hr__trace_window second_forward = {.name = "|measure|forward]", .instance = 1};
 
 /* Returns the work of the device with this correlation. */
 static uint32_t work(const struct published *p, int64_t correlation)
@@ -68,7 +68,7 @@ static const struct hr__edge *edge_to(const struct published *p, enum hr__edge_k
 static const char *awaited(const struct published *p, const char *call, int n)
 {
     for (uint32_t i = 0; i < p->graph.task_count; i++) {
-        const struct hr__task *task = &p->graph.tasks[i];
+        const struct hr__graph_task *task = &p->graph.tasks[i];
         if (task->kind != HR__TASK_RETURN || strcmp(hr__graph_name(&p->graph, task), call) || n--)
             continue;
         const struct hr__edge *e = edge_to(p, HR__EDGE_SYNC, HR__NO_TASK, i);
@@ -79,10 +79,10 @@ static const char *awaited(const struct published *p, const char *call, int n)
 
 static void replays_are_identical(void **state)
 {
-    static const struct hr__window outer = {.name = "|measure|forward]", .instance = 0};
+    static const struct hr__trace_window outer = {.name = "|measure|forward]", .instance = 0};
     static const struct {
         const char *name;
-        const struct hr__window *window;
+        const struct hr__trace_window *window;
     } cases[] = {{"simple_add", NULL},      {"simple_add", &second_forward},
                  {"alexnet_forward", NULL}, {"alexnet_forward", &outer},
                  {"event_sync", NULL},      {"event_sync_multi_stream", NULL},

@@ -16,7 +16,7 @@ static struct hr_replay *replay;
 
 static int set_up(void **state)
 {
-    struct traces *t = calloc(1, sizeof *t);
+    struct trace_text *t = calloc(1, sizeof *t);
     struct hr_error error = {0};
     const char *paths[] = {path};
     int fd = mkstemp(path);

@@ -11,8 +11,8 @@
 
 static void times_and_threads(void **state)
 {
-    struct traces t = {.length = 0};
-    struct hr__trace trace;
+    struct trace_text t = {.length = 0};
+    struct hr__trace_data trace;
     trace_add(&t, "cpu_op", "a", "-247463936", 1712195495519689.0, 63.813,
               "\"Sequence number\": 5");
     trace_add(&t, "Kernel", "k", "\"stream 7\"", 5, 1,
@@ -45,7 +45,7 @@ static void members_in_any_order(void **state)
         "\"ts\": 100, \"tid\": -1, \"pid\": 0, \"name\": \"Event Sync\", \"cat\": \"cuda_sync\", "
         "\"ph\": \"X\"}, 5, {\"ph\": \"s\", \"id\": 1, \"ts\": []}, {\"ph\": \"X\", \"cat\": "
         "\"cpu_op\", \"name\": null, \"ts\": 1}]";
-    struct hr__trace trace;
+    struct hr__trace_data trace;
     struct hr_error error = {0};
     assert_int_equal(hr__trace_parse(&trace, text, sizeof text - 1, "x", &error), 0);
     assert_int_equal(trace.event_count, 1);
@@ -75,7 +75,7 @@ static void refused(void **state)
         {"{\"traceEvents\": []} x", -EBADMSG, "follows"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct hr__trace trace;
+        struct hr__trace_data trace;
         struct hr_error error = {0};
         assert_int_equal(
             hr__trace_parse(&trace, cases[i].text, strlen(cases[i].text), "x.json", &error),
@@ -87,7 +87,7 @@ static void refused(void **state)
     char deep[400] = "{\"traceEvents\": [{\"args\": {\"x\": ";
     size_t used = strlen(deep);
     memset(deep + used, '[', 200);
-    struct hr__trace trace;
+    struct hr__trace_data trace;
     struct hr_error error = {0};
     assert_int_equal(hr__trace_parse(&trace, deep, used + 200, "x", &error), -EFBIG);
     hr__trace_clear(&trace);
@@ -97,13 +97,13 @@ static void refused(void **state)
 
 static void out_of_memory(void **state)
 {
-    struct traces t = {.length = 0};
+    struct trace_text t = {.length = 0};
     trace_step(&t);
     t.length += (size_t)snprintf(t.text + t.length, sizeof t.text - t.length, "]}");
     for (uint64_t n = 1;; n++) {
-        struct hr__trace trace;
+        struct hr__trace_data trace;
         struct hr__graph graph = {.ranks = NULL};
-        struct hr__schedule schedule = {.begin_ns = NULL};
+        struct hr__replay_schedule schedule = {.begin_ns = NULL};
         struct hr_error error = {0};
         hr__alloc_fail_at(n, 1);
         int code = hr__trace_parse(&trace, t.text, t.length, "x", &error);

@@ -3,7 +3,7 @@
 
 #include "../test.h"
 
-void trace_add(struct traces *t, const char *category, const char *name, const char *thread,
+void trace_add(struct trace_text *t, const char *category, const char *name, const char *thread,
                double begin_us, double length_us, const char *args)
 {
     int n =
@@ -16,12 +16,12 @@ void trace_add(struct traces *t, const char *category, const char *name, const c
     t->length += (size_t)n;
 }
 
-void trace_op(struct traces *t, const char *name, double begin_us, double length_us)
+void trace_op(struct trace_text *t, const char *name, double begin_us, double length_us)
 {
     trace_add(t, "cpu_op", name, "1", begin_us, length_us, "");
 }
 
-void trace_call(struct traces *t, const char *name, int correlation, double begin_us,
+void trace_call(struct trace_text *t, const char *name, int correlation, double begin_us,
                 double length_us)
 {
     char args[64];
@@ -29,7 +29,7 @@ void trace_call(struct traces *t, const char *name, int correlation, double begi
     trace_add(t, "cuda_runtime", name, "1", begin_us, length_us, args);
 }
 
-void trace_kernel(struct traces *t, const char *name, int correlation, double begin_us,
+void trace_kernel(struct trace_text *t, const char *name, int correlation, double begin_us,
                   double length_us)
 {
     char args[96];
@@ -37,7 +37,7 @@ void trace_kernel(struct traces *t, const char *name, int correlation, double be
     trace_add(t, "kernel", name, "7", begin_us, length_us, args);
 }
 
-void trace_parse(struct traces *t, struct hr__trace *out)
+void trace_parse(struct trace_text *t, struct hr__trace_data *out)
 {
     struct hr_error error = {0};
     t->length += (size_t)snprintf(t->text + t->length, sizeof t->text - t->length, "]}");
@@ -45,7 +45,7 @@ void trace_parse(struct traces *t, struct hr__trace *out)
         fail_msg("%s", error.message);
 }
 
-void trace_step(struct traces *t)
+void trace_step(struct trace_text *t)
 {
     trace_add(t, "user_annotation", "ProfilerStep#3", "1", 0, 200, "");
     trace_op(t, "aten::mm", 10, 30);
@@ -57,8 +57,8 @@ void trace_step(struct traces *t)
     trace_call(t, "cudaDeviceSynchronize", 3, 90, 90);
 }
 
-void trace_replay(struct traces *t, struct hr__trace *trace, struct hr__graph *graph,
-                  struct hr__schedule *schedule)
+void trace_replay(struct trace_text *t, struct hr__trace_data *trace, struct hr__graph *graph,
+                  struct hr__replay_schedule *schedule)
 {
     struct hr_error error = {0};
     trace_parse(t, trace);
