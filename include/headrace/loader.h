@@ -350,6 +350,13 @@ struct hr_loader_stats {
                                        with an agent, see its metrics */
     uint64_t step_ns;               /* time between two calls of next in the same epoch: training */
     uint64_t cache_waveforms;       /* items of the forms `waveform` and `waveform16`, now */
+    /* Of a dataset at URLs since it was opened, over all its loaders in this process. */
+    uint64_t object_requests; /* all, with the next three */
+    uint64_t object_lists;    /* pages of listings */
+    uint64_t object_retries;  /* repeated after a failure */
+    uint64_t object_hedges;   /* repeated because an answer was late */
+    uint64_t object_refusals; /* answers that asked for fewer requests */
+    uint64_t object_bytes;    /* received */
 };
 
 HR_API void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats *stats);

@@ -571,7 +571,7 @@ static int open_url(struct hr_dataset **out, const char *path,
                     const struct hr_dataset_options *options, struct hr_error *error)
 {
     struct hr__url url;
-    struct hr__http *http = NULL;
+    struct hr__http_client *http = NULL;
     char first[512];
     size_t got = 0;
     if (strpbrk(path, "{*?["))

@@ -86,6 +86,8 @@ int hr__containers_create(struct hr__containers **out, const struct hr__catalog 
         atomic_init(&item->fd[1], NOT_OPENED);
         item->bytes = from->bytes;
         item->mtime_ns = from->mtime_ns;
+        if (hr__url_is(hr__catalog_at(catalog, from->path)))
+            item->change = (uint64_t)from->mtime_ns;
     }
     for (size_t i = 0; i < count; i++) {
         c->items[i].path = join(base, hr__catalog_at(catalog, catalog->containers[i].path));

@@ -428,7 +428,7 @@ int hr__dataset_range(const struct hr_dataset *dataset, size_t index, int direct
     return r ? r : 1;
 }
 
-struct hr__http *hr__dataset_http(const struct hr_dataset *dataset, const char *path)
+struct hr__http_client *hr__dataset_http(const struct hr_dataset *dataset, const char *path)
 {
     const struct hr_dataset *d = dataset->parent ? dataset->parent : dataset;
     return d->http && hr__url_is(path) ? d->http : NULL;

@@ -186,7 +186,7 @@ static int read_text(int fd, char **text, size_t *length)
 /* Reads and parses a list at a URL. */
 static int read_object(struct hr__catalog **out, const char *path, struct hr_error *error)
 {
-    struct hr__http *http = NULL;
+    struct hr__http_client *http = NULL;
     struct hr__read read = {.path = path, .expected = -1, .fd = -1};
     int r = hr__http_create(&http, error);
     if (r)

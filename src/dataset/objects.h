@@ -14,7 +14,7 @@
 #include "storage/http.h"
 
 struct hr__objects_folder {
-    struct hr__http *http;
+    struct hr__http_client *http;
     const char *url; /* of the folder; a slash at its end means nothing */
     int is_sound;    /* samples are sounds, not images */
 };

@@ -35,7 +35,7 @@ struct fetcher {
     struct hr__reader *reader;
     int direct;                                /* the reader wants O_DIRECT */
     struct hr__depth depth;                    /* the most reads in flight, adapted to the device */
-    struct hr__http *http;                     /* the client of the dataset's objects, or NULL */
+    struct hr__http_client *http;              /* the client of the dataset's objects, or NULL */
     struct hr__job *flight[HR__OBJECTS_DEPTH]; /* the jobs that the reader has */
     unsigned flying;
     struct hr__job *waiting; /* jobs whose samples other processes are reading, the first to ask for

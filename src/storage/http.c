@@ -5,10 +5,10 @@
 
 #include <errno.h>
 
-int hr__http_create(struct hr__http **out, struct hr_error *error)
+int hr__http_create(struct hr__http_client **out, struct hr_error *error)
 {
     struct hr__http_channel *channel = NULL;
-    struct hr__http *http = hr__alloc(HR__TAG_STORAGE, 1, sizeof *http);
+    struct hr__http_client *http = hr__alloc(HR__TAG_STORAGE, 1, sizeof *http);
     *out = NULL;
     if (!http)
         return hr__fail(error, -ENOMEM, "out of memory for a client of objects");
@@ -26,16 +26,16 @@ int hr__http_create(struct hr__http **out, struct hr_error *error)
     return r;
 }
 
-struct hr__http *hr__http_ref(struct hr__http *http)
+struct hr__http_client *hr__http_ref(struct hr__http_client *http)
 {
     if (http)
         atomic_fetch_add(&http->references, 1);
     return http;
 }
 
-void hr__http_unref(struct hr__http **http)
+void hr__http_unref(struct hr__http_client **http)
 {
-    struct hr__http *h = *http;
+    struct hr__http_client *h = *http;
     *http = NULL;
     if (!h || atomic_fetch_sub(&h->references, 1) != 1)
         return;
@@ -61,7 +61,7 @@ void hr__http_unref(struct hr__http **http)
     hr__free(h);
 }
 
-void hr__http_count(const struct hr__http *http, struct hr__http_counts *counts)
+void hr__http_count(const struct hr__http_client *http, struct hr__http_counts *counts)
 {
     counts->requests += atomic_load(&http->requests);
     counts->lists += atomic_load(&http->lists);
@@ -71,7 +71,7 @@ void hr__http_count(const struct hr__http *http, struct hr__http_counts *counts)
     counts->bytes += atomic_load(&http->bytes);
 }
 
-int hr__http_run(struct hr__http *http, struct hr__http_call *call)
+int hr__http_run(struct hr__http_client *http, struct hr__http_call *call)
 {
     struct hr__http_channel *channel = NULL;
     struct hr_error why = {.code = 0};

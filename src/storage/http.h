@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct hr__http;
+struct hr__http_client;
 
 /* What a store says of an object. */
 struct hr__object {
@@ -32,12 +32,12 @@ struct hr__object {
 /* Makes a client with the settings of the environment and of the AWS profile. On success *out holds
  * one reference. Does not connect. Errors: -ENOTSUP: built without libcurl; -EINVAL: a setting that
  * cannot be; -ENOMEM; those of reading the profile. */
-int hr__http_create(struct hr__http **out, struct hr_error *error);
+int hr__http_create(struct hr__http_client **out, struct hr_error *error);
 
 /* Adds a reference; accepts NULL. */
-struct hr__http *hr__http_ref(struct hr__http *http);
+struct hr__http_client *hr__http_ref(struct hr__http_client *http);
 /* Drops a reference and sets *http to NULL; accepts NULL. */
-void hr__http_unref(struct hr__http **http);
+void hr__http_unref(struct hr__http_client **http);
 
 /* What a client has asked for, since it was made. */
 struct hr__http_counts {
@@ -50,11 +50,11 @@ struct hr__http_counts {
 };
 
 /* Adds the client's counts to *counts. Any thread. */
-void hr__http_count(const struct hr__http *http, struct hr__http_counts *counts);
+void hr__http_count(const struct hr__http_client *http, struct hr__http_counts *counts);
 
 /* Returns how many requests may be in flight now, over all threads: 1 to HR__HTTP_MOST. */
 #define HR__HTTP_MOST 256
-unsigned hr__http_depth(const struct hr__http *http);
+unsigned hr__http_depth(const struct hr__http_client *http);
 
 /* Reads one object, or a range of one, on this thread: hr__read_file for requests with `http`. */
 int hr__http_read(struct hr__read *read, uint64_t max_bytes);
@@ -66,7 +66,7 @@ uint64_t hr__etag_digest(const char *etag);
  * Returns 0 and the number of bytes in *got, or a negative errno. `change`: the object's digest if
  * it is known, else 0; another one is -ESTALE. Blocks. */
 struct hr__http_piece {
-    struct hr__http *http;
+    struct hr__http_client *http;
     const char *url;
     uint64_t offset;
     uint64_t change;
@@ -79,7 +79,7 @@ int hr__http_piece(const struct hr__http_piece *piece, void *out, size_t capacit
 typedef int (*hr__http_each_fn)(void *arg, const char *key, const struct hr__object *object);
 
 struct hr__http_listing {
-    struct hr__http *http;
+    struct hr__http_client *http;
     const char *url;       /* "s3://bucket" or "gs://bucket", without a key */
     const char *prefix;    /* of keys; "": all */
     const char *delimiter; /* "/": keys with one after the prefix are grouped; "": none are */

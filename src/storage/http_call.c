@@ -114,16 +114,17 @@ static int is_good(int status)
 static int check_head(struct hr__http_attempt *a)
 {
     const struct hr__http_call *c = a->call;
-    int status = a->exchange.status;
-    a->object.bytes = status == 206 ? a->total : a->told;
+    /* some stores answer a range with 200, and tell it all the same */
+    int is_part = a->exchange.status == 206 || a->first >= 0;
+    a->object.bytes = is_part ? a->total : a->told;
     if (c->change && a->object.change && c->change != a->object.change)
         return -ESTALE;
     if (c->expected >= 0 && a->object.bytes >= 0 && c->expected != a->object.bytes)
         return -ESTALE;
     if (!c->is_range)
-        return status == 206 ? -EPROTO : 0;
+        return is_part ? -EPROTO : 0;
     uint64_t told = (uint64_t)a->told;
-    if (status == 200)
+    if (!is_part)
         return c->offset || a->told < 0 || told > c->bytes_wanted ||
                        (told < c->bytes_wanted && !c->may_end)
                    ? -EOPNOTSUPP
@@ -239,7 +240,8 @@ static void add_header(struct hr__http_attempt *a, const char *name, const char 
 }
 
 /* Derives the signing key, if the one at hand is of another day, place or owner. */
-static int find_key(struct hr__http *http, struct hr__http_attempt *a, struct hr__http_signer *s)
+static int find_key(struct hr__http_client *http, struct hr__http_attempt *a,
+                    struct hr__http_signer *s)
 {
     time_t now = time(NULL) + (time_t)atomic_load(&http->skew_s);
     if (s->of == a->credentials && s->at && !strcmp(s->at->region, a->place->region) &&
@@ -255,7 +257,7 @@ static int find_key(struct hr__http *http, struct hr__http_attempt *a, struct hr
     return hr__sign_begin(&s->key, &scope);
 }
 
-static int sign(struct hr__http *http, struct hr__http_attempt *a, const char *path,
+static int sign(struct hr__http_client *http, struct hr__http_attempt *a, const char *path,
                 struct hr__http_signer *signer)
 {
     char signature[HR__SIGN_TEXT];
@@ -287,7 +289,7 @@ static int sign(struct hr__http *http, struct hr__http_attempt *a, const char *p
     return r;
 }
 
-int hr__http_request(struct hr__http *http, struct hr__http_attempt *a,
+int hr__http_request(struct hr__http_client *http, struct hr__http_attempt *a,
                      struct hr__http_signer *signer, struct hr_error *error)
 {
     struct hr__http_call *c = a->call;
@@ -373,7 +375,7 @@ static enum hr__http_verdict fail(struct hr_error *why, int code, const char *te
 }
 
 /* The bucket is elsewhere: learns where. */
-static enum hr__http_verdict redirected(struct hr__http *http, struct hr__http_attempt *a,
+static enum hr__http_verdict redirected(struct hr__http_client *http, struct hr__http_attempt *a,
                                         const struct told_error *e, struct hr_error *why)
 {
     const char *region = *a->region ? a->region : e->region;
@@ -397,7 +399,7 @@ static enum hr__http_verdict redirected(struct hr__http *http, struct hr__http_a
     return HR__HTTP_FAILED;
 }
 
-static enum hr__http_verdict expired(struct hr__http *http, struct hr__http_attempt *a,
+static enum hr__http_verdict expired(struct hr__http_client *http, struct hr__http_attempt *a,
                                      struct hr_error *why)
 {
     const struct hr__credentials *next;
@@ -412,7 +414,7 @@ static enum hr__http_verdict expired(struct hr__http *http, struct hr__http_atte
     return HR__HTTP_FAILED;
 }
 
-static enum hr__http_verdict skewed(struct hr__http *http, struct hr__http_attempt *a,
+static enum hr__http_verdict skewed(struct hr__http_client *http, struct hr__http_attempt *a,
                                     struct hr_error *why)
 {
     int64_t theirs = time_of_date(a->date), skew = theirs > 0 ? theirs - (int64_t)time(NULL) : 0;
@@ -479,7 +481,7 @@ static enum hr__http_verdict missing(struct hr__http_attempt *a, const struct to
     return HR__HTTP_FAILED;
 }
 
-static enum hr__http_verdict judge_error(struct hr__http *http, struct hr__http_attempt *a,
+static enum hr__http_verdict judge_error(struct hr__http_client *http, struct hr__http_attempt *a,
                                          struct hr_error *why)
 {
     static const char *const renew[] = {"ExpiredToken", "TokenRefreshRequired",
@@ -572,7 +574,7 @@ static enum hr__http_verdict judge_body(struct hr__http_attempt *a, struct hr_er
     return HR__HTTP_DONE;
 }
 
-enum hr__http_verdict hr__http_judge(struct hr__http *http, struct hr__http_attempt *a,
+enum hr__http_verdict hr__http_judge(struct hr__http_client *http, struct hr__http_attempt *a,
                                      struct hr_error *why)
 {
     const struct hr__web_exchange *x = &a->exchange;

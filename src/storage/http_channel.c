@@ -36,7 +36,7 @@ struct call_list {
 };
 
 struct hr__http_channel {
-    struct hr__http *http; /* it keeps the channel, or the reader keeps both */
+    struct hr__http_client *http; /* it keeps the channel, or the reader keeps both */
     struct hr__web *web;
     pid_t process;
     struct hr__http_signer signer;
@@ -66,7 +66,7 @@ static struct hr__http_call *list_take(struct call_list *list)
     return call;
 }
 
-int hr__http_channel_create(struct hr__http_channel **out, struct hr__http *http,
+int hr__http_channel_create(struct hr__http_channel **out, struct hr__http_client *http,
                             struct hr_error *error)
 {
     struct hr__http_channel *ch = hr__alloc(HR__TAG_STORAGE, 1, sizeof *ch);
@@ -288,7 +288,7 @@ static uint64_t hedge_after_ns(const struct hr__http_channel *ch)
     return ns > HEDGE_LEAST_NS ? ns : HEDGE_LEAST_NS;
 }
 
-static bool may_hedge(struct hr__http *http)
+static bool may_hedge(struct hr__http_client *http)
 {
     if (atomic_load(&http->hedges) * HEDGE_SHARE >= atomic_load(&http->requests))
         return false;

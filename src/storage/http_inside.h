@@ -43,7 +43,7 @@ struct hr__http_settings {
 
 struct hr__http_channel;
 
-struct hr__http {
+struct hr__http_client {
     atomic_long references;
     struct hr__http_settings settings;
     _Atomic pid_t process; /* whose requests `active` counts */
@@ -72,31 +72,32 @@ struct hr__http {
 int hr__http_read_settings(struct hr__http_settings *settings, struct hr_error *error);
 
 /* Prepares the limit of a new client. */
-void hr__http_begin(struct hr__http *http);
+void hr__http_begin(struct hr__http_client *http);
 
 /* Prepares the counts for this process. */
-void hr__http_enter(struct hr__http *http);
+void hr__http_enter(struct hr__http_client *http);
 
 /* Returns the credentials to use now. A thread that finds them old renews them; others wait only if
  * they have ended. They stay valid as long as the client. `refused`: those that a store called
  * expired, or NULL. Errors: those of finding them. */
-int hr__http_credentials(struct hr__http *http, bool gs, const struct hr__credentials *refused,
-                         const struct hr__credentials **out, struct hr_error *error);
+int hr__http_credentials(struct hr__http_client *http, bool gs,
+                         const struct hr__credentials *refused, const struct hr__credentials **out,
+                         struct hr_error *error);
 
 /* Returns where a bucket's objects are, as known now; valid as long as the client. */
-int hr__http_place(struct hr__http *http, const struct hr__url *url,
+int hr__http_place(struct hr__http_client *http, const struct hr__url *url,
                    const struct hr__http_place **out);
 
 /* Notes that a bucket is in `region`, or at `host` (scheme://host; NULL: as the region says).
  * Returns 0; -EALREADY if that was known. */
-int hr__http_learn(struct hr__http *http, const struct hr__http_place *now, const char *region,
-                   const char *base);
+int hr__http_learn(struct hr__http_client *http, const struct hr__http_place *now,
+                   const char *region, const char *base);
 
 /* A request may begin: counts it. */
-bool hr__http_may_begin(struct hr__http *http);
+bool hr__http_may_begin(struct hr__http_client *http);
 /* It has ended. `refused`: the store asks for fewer, or does not keep up. `latency_ns`: until its
  * first byte; 0: unknown. */
-void hr__http_ended(struct hr__http *http, bool refused, uint64_t latency_ns);
+void hr__http_ended(struct hr__http_client *http, bool refused, uint64_t latency_ns);
 
 /* ---- http_call.c ---- */
 
@@ -172,18 +173,18 @@ struct hr__http_signer {
     const struct hr__credentials *of;
     const struct hr__http_place *at;
 };
-int hr__http_request(struct hr__http *http, struct hr__http_attempt *attempt,
+int hr__http_request(struct hr__http_client *http, struct hr__http_attempt *attempt,
                      struct hr__http_signer *signer, struct hr_error *error);
 
 /* Judges the answer of an attempt, and on DONE gives the call its bytes. `why`: what was wrong,
  * with the remedy. */
-enum hr__http_verdict hr__http_judge(struct hr__http *http, struct hr__http_attempt *attempt,
+enum hr__http_verdict hr__http_judge(struct hr__http_client *http, struct hr__http_attempt *attempt,
                                      struct hr_error *why);
 
 /* ---- http_channel.c ---- */
 
 /* Makes a channel: the requests and connections of one thread. */
-int hr__http_channel_create(struct hr__http_channel **out, struct hr__http *http,
+int hr__http_channel_create(struct hr__http_channel **out, struct hr__http_client *http,
                             struct hr_error *error);
 /* Ends its calls without results; accepts NULL. */
 void hr__http_channel_destroy(struct hr__http_channel **channel);
@@ -198,6 +199,6 @@ struct hr__http_call *hr__http_channel_wait(struct hr__http_channel *channel, in
 /* ---- http.c ---- */
 
 /* Runs one call alone, on a channel that the client keeps. Returns its result. */
-int hr__http_run(struct hr__http *http, struct hr__http_call *call);
+int hr__http_run(struct hr__http_client *http, struct hr__http_call *call);
 
 #endif

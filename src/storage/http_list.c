@@ -18,7 +18,7 @@
 #define PAGE_MOST_BYTES (UINT64_C(64) << 20)
 
 /* What is read of one page. */
-struct page {
+struct list_page {
     const struct hr__http_listing *listing;
     struct hr__xml xml;
     bool is_escaped, is_cut;
@@ -35,7 +35,7 @@ static void unescape(char *key)
 }
 
 /* Reads the elements of one object, up to its end. Returns 0, -EBADMSG or the error of `each`. */
-static int read_object(struct page *p)
+static int read_object(struct list_page *p)
 {
     struct hr__object object = {.bytes = -1};
     char *key = NULL;
@@ -70,7 +70,7 @@ static int read_object(struct page *p)
 }
 
 /* Reads a group of keys, up to its end. */
-static int read_prefix(struct page *p)
+static int read_prefix(struct list_page *p)
 {
     const struct hr__object none = {.bytes = -1};
     char *prefix = NULL;
@@ -90,7 +90,7 @@ static int read_prefix(struct page *p)
 }
 
 /* Notes what the page says of itself, and begins the elements that have others. */
-static int read_element(struct page *p, enum hr__xml_event event)
+static int read_element(struct list_page *p, enum hr__xml_event event)
 {
     const char *name = p->xml.name;
     if (event == HR__XML_OPEN && p->xml.depth == 1)
@@ -109,7 +109,7 @@ static int read_element(struct page *p, enum hr__xml_event event)
 int hr__http_list_page(const struct hr__http_listing *listing, char *text, size_t length,
                        const char **next)
 {
-    struct page p = {.listing = listing};
+    struct list_page p = {.listing = listing};
     enum hr__xml_event event;
     int r = 0;
     *next = NULL;

@@ -14,7 +14,7 @@
 #include <string.h>
 
 struct backend {
-    struct hr__http *http;
+    struct hr__http_client *http;
     struct hr__http_channel *channel;
     const struct hr__transfer_rules *rules;
     struct hr__read_list *done;
@@ -85,7 +85,7 @@ static void put_call(struct backend *b, struct hr__http_call *call)
     b->idle = call;
 }
 
-int hr__http_open(void **self, struct hr__http *http, const struct hr__transfer_rules *rules,
+int hr__http_open(void **self, struct hr__http_client *http, const struct hr__transfer_rules *rules,
                   struct hr__read_list *done)
 {
     struct backend *b = hr__alloc(HR__TAG_STORAGE, 1, sizeof *b);

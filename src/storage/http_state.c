@@ -157,13 +157,13 @@ int hr__http_read_settings(struct hr__http_settings *s, struct hr_error *error)
 
 /* ---- the process and the limit of requests in flight ---- */
 
-void hr__http_begin(struct hr__http *http)
+void hr__http_begin(struct hr__http_client *http)
 {
     atomic_init(&http->limit, LIMIT_FIRST);
     atomic_init(&http->process, getpid());
 }
 
-void hr__http_enter(struct hr__http *http)
+void hr__http_enter(struct hr__http_client *http)
 {
     pid_t before = atomic_load(&http->process), now = getpid();
     if (before != now && atomic_compare_exchange_strong(&http->process, &before, now))
@@ -184,12 +184,12 @@ uint64_t hr__etag_digest(const char *etag)
     return length && !digest ? 1 : digest;
 }
 
-unsigned hr__http_depth(const struct hr__http *http)
+unsigned hr__http_depth(const struct hr__http_client *http)
 {
     return atomic_load(&http->limit) / LIMIT_ONE;
 }
 
-bool hr__http_may_begin(struct hr__http *http)
+bool hr__http_may_begin(struct hr__http_client *http)
 {
     int most = (int)hr__http_depth(http), now = atomic_load(&http->active);
     while (now < most)
@@ -200,7 +200,7 @@ bool hr__http_may_begin(struct hr__http *http)
     return false;
 }
 
-static void lower_limit(struct hr__http *http)
+static void lower_limit(struct hr__http_client *http)
 {
     uint64_t now_ns = hr__now_ns(), last_ns = atomic_load(&http->refused_ns);
     uint64_t apart_ns = atomic_load(&http->latency_ns);
@@ -216,7 +216,7 @@ static void lower_limit(struct hr__http *http)
     while (!atomic_compare_exchange_weak(&http->limit, &limit, next));
 }
 
-static void raise_limit(struct hr__http *http, int active)
+static void raise_limit(struct hr__http_client *http, int active)
 {
     unsigned limit = atomic_load(&http->limit);
     /* Requests that are not asked for prove nothing. */
@@ -228,7 +228,7 @@ static void raise_limit(struct hr__http *http, int active)
         atomic_compare_exchange_strong(&http->limit, &limit, limit + step);
 }
 
-void hr__http_ended(struct hr__http *http, bool refused, uint64_t latency_ns)
+void hr__http_ended(struct hr__http_client *http, bool refused, uint64_t latency_ns)
 {
     int active = atomic_fetch_sub(&http->active, 1);
     if (refused) {
@@ -245,7 +245,7 @@ void hr__http_ended(struct hr__http *http, bool refused, uint64_t latency_ns)
 
 /* ---- credentials ---- */
 
-static int find_credentials(struct hr__http *http, bool gs, struct hr_error *error)
+static int find_credentials(struct hr__http_client *http, bool gs, struct hr_error *error)
 {
     struct hr__web *web = NULL;
     struct hr__credentials *c = NULL;
@@ -261,8 +261,9 @@ static int find_credentials(struct hr__http *http, bool gs, struct hr_error *err
     return 0;
 }
 
-int hr__http_credentials(struct hr__http *http, bool gs, const struct hr__credentials *refused,
-                         const struct hr__credentials **out, struct hr_error *error)
+int hr__http_credentials(struct hr__http_client *http, bool gs,
+                         const struct hr__credentials *refused, const struct hr__credentials **out,
+                         struct hr_error *error)
 {
     for (;;) {
         struct hr__credentials *now = atomic_load(&http->credentials[gs]);
@@ -325,8 +326,8 @@ static char *make_base(const struct hr__http_settings *s, bool gs, const char *b
     return text;
 }
 
-static struct hr__http_place *find_place(struct hr__http *http, const char *bucket, size_t length,
-                                         bool gs)
+static struct hr__http_place *find_place(struct hr__http_client *http, const char *bucket,
+                                         size_t length, bool gs)
 {
     struct hr__http_place *p = atomic_load(&http->places);
     while (p && (p->gs != gs || strlen(p->bucket) != length || memcmp(p->bucket, bucket, length)))
@@ -334,7 +335,7 @@ static struct hr__http_place *find_place(struct hr__http *http, const char *buck
     return p;
 }
 
-static int add_place(struct hr__http *http, struct hr__http_place *p)
+static int add_place(struct hr__http_client *http, struct hr__http_place *p)
 {
     if (!p->base) {
         hr__free(p);
@@ -346,7 +347,7 @@ static int add_place(struct hr__http *http, struct hr__http_place *p)
     return 0;
 }
 
-int hr__http_place(struct hr__http *http, const struct hr__url *url,
+int hr__http_place(struct hr__http_client *http, const struct hr__url *url,
                    const struct hr__http_place **out)
 {
     bool gs = url->scheme == HR__URL_GS;
@@ -365,8 +366,8 @@ int hr__http_place(struct hr__http *http, const struct hr__url *url,
     return add_place(http, p);
 }
 
-int hr__http_learn(struct hr__http *http, const struct hr__http_place *now, const char *region,
-                   const char *base)
+int hr__http_learn(struct hr__http_client *http, const struct hr__http_place *now,
+                   const char *region, const char *base)
 {
     const struct hr__http_place *known =
         find_place(http, now->bucket, strlen(now->bucket), now->gs);

@@ -22,12 +22,12 @@ const char *hr__setting(const char *name)
 }
 
 /* Part of a line. */
-struct span {
+struct ini_span {
     const char *at;
     size_t length;
 };
 
-static struct span trim(const char *at, size_t length)
+static struct ini_span trim(const char *at, size_t length)
 {
     while (length && (*at == ' ' || *at == '\t')) {
         at++;
@@ -35,18 +35,18 @@ static struct span trim(const char *at, size_t length)
     }
     while (length && (unsigned char)at[length - 1] <= ' ')
         length--;
-    return (struct span){at, length};
+    return (struct ini_span){at, length};
 }
 
-static int is_text(struct span s, const char *text)
+static int is_text(struct ini_span s, const char *text)
 {
     return strlen(text) == s.length && !memcmp(s.at, text, s.length);
 }
 
 /* Returns whether a line "[...]" begins the section. */
-static int is_section(struct span line, const char *name, int is_config)
+static int is_section(struct ini_span line, const char *name, int is_config)
 {
-    struct span inside = trim(line.at + 1, line.length - 2);
+    struct ini_span inside = trim(line.at + 1, line.length - 2);
     if (is_text(inside, name) && (!is_config || !strcmp(name, "default")))
         return 1;
     if (!is_config || inside.length < 8 || memcmp(inside.at, "profile", 7) ||
@@ -55,7 +55,8 @@ static int is_section(struct span line, const char *name, int is_config)
     return is_text(trim(inside.at + 8, inside.length - 8), name);
 }
 
-static int add(struct hr__profile *p, struct span above, struct span key, struct span value)
+static int add(struct hr__profile *p, struct ini_span above, struct ini_span key,
+               struct ini_span value)
 {
     if (hr__reserve(HR__TAG_STORAGE, &p->keys, p->count + 1) ||
         hr__reserve(HR__TAG_STORAGE, &p->values, p->count + 1))
@@ -77,7 +78,7 @@ static int add(struct hr__profile *p, struct span above, struct span key, struct
 }
 
 /* Cuts a comment off a value: " #" or " ;" begins one. */
-static struct span without_comment(struct span value)
+static struct ini_span without_comment(struct ini_span value)
 {
     for (size_t i = 1; i < value.length; i++)
         if ((value.at[i] == '#' || value.at[i] == ';') &&
@@ -89,13 +90,13 @@ static struct span without_comment(struct span value)
 int hr__profile_parse(struct hr__profile *profile, const char *text, size_t length,
                       const char *name, int is_config)
 {
-    struct span above = {"", 0}; /* the key that indented lines belong to */
+    struct ini_span above = {"", 0}; /* the key that indented lines belong to */
     int is_ours = 0, r = 0;
     for (const char *end = text + length; !r && text < end;) {
         const char *newline = memchr(text, '\n', (size_t)(end - text));
         size_t bytes = (size_t)((newline ? newline : end) - text);
         int is_indented = bytes && (*text == ' ' || *text == '\t');
-        struct span line = trim(text, bytes);
+        struct ini_span line = trim(text, bytes);
         text += bytes + 1;
         if (!line.length || *line.at == '#' || *line.at == ';' || memchr(line.at, 0, line.length))
             continue;
@@ -109,13 +110,13 @@ int hr__profile_parse(struct hr__profile *profile, const char *text, size_t leng
         const char *equals = memchr(line.at, '=', line.length);
         if (!is_ours || !equals)
             continue;
-        struct span key = trim(line.at, (size_t)(equals - line.at));
-        struct span value =
+        struct ini_span key = trim(line.at, (size_t)(equals - line.at));
+        struct ini_span value =
             without_comment(trim(equals + 1, line.length - (size_t)(equals + 1 - line.at)));
         if (!is_indented)
-            above = value.length ? (struct span){"", 0} : key;
+            above = value.length ? (struct ini_span){"", 0} : key;
         if (key.length && value.length)
-            r = add(profile, is_indented ? above : (struct span){"", 0}, key, value);
+            r = add(profile, is_indented ? above : (struct ini_span){"", 0}, key, value);
     }
     return r;
 }

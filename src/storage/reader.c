@@ -22,12 +22,12 @@ struct hr__reader {
     unsigned depth; /* maximum number of requests in flight */
     struct hr__transfer_rules rules;
     const struct hr__reader_backend *backend;
-    void *self;                 /* the backend's state; NULL: pread, which has none */
-    struct hr__read_list done;  /* completed and not collected yet */
-    unsigned in_flight;         /* submitted and not collected yet */
-    struct hr__http *http;      /* the client whose objects are read; NULL: none yet */
-    void *objects;              /* the state of their backend; it holds a reference to `http` */
-    unsigned objects_in_flight; /* part of in_flight */
+    void *self;                   /* the backend's state; NULL: pread, which has none */
+    struct hr__read_list done;    /* completed and not collected yet */
+    unsigned in_flight;           /* submitted and not collected yet */
+    struct hr__http_client *http; /* the client whose objects are read; NULL: none yet */
+    void *objects;                /* the state of their backend; it holds a reference to `http` */
+    unsigned objects_in_flight;   /* part of in_flight */
 };
 
 /* Logs once per process, not once per thread, why reads are not asynchronous. */

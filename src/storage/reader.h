@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct hr__http;
+struct hr__http_client;
 struct hr__reader;
 struct hr__reader_backend;
 struct hr__read_list;
@@ -65,8 +65,8 @@ struct hr__read {
     int uncached; /* non-zero: do not leave pages in the page cache that were not there before.
                    * Cached pages are used and stay. A file with no cached pages is read with
                    * O_DIRECT. Ignored if the reader is direct */
-    struct hr__http *http; /* NULL: a file */
-    uint64_t change;       /* of an object: digest of its ETag when it was listed; 0: unknown */
+    struct hr__http_client *http; /* NULL: a file */
+    uint64_t change; /* of an object: digest of its ETag when it was listed; 0: unknown */
     struct {
         uint64_t index, epoch, seed;
     } sample; /* what a sample source makes; files do not need it */

