@@ -43,6 +43,7 @@ BELOW = {
     "memory/analysis": {"base", "memory/record"},
     "memory/report": {"base", "report", "memory/record", "memory/import", "memory/analysis"},
     "memory/tap": {"base", "memory/record"},
+    "replay": {"base", "report"},
 }
 # Files that may include more than their room does: create.c puts a loader together.
 ALSO = {"loader/create.c": {"loader/hosts"}}

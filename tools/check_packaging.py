@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Checks that what packages the library agrees with it: one version everywhere, every library that
-Meson looks for among those of wheels and of the Debian package, and on the pages of frameworks the
-versions that tools/setup.sh installs.
+"""Checks that what packages the library agrees with it: one version everywhere, one number of the
+shared library (libheadrace.so.1, libheadrace1), every library that Meson looks for among those of
+wheels and of the Debian package, and on the pages of frameworks the versions that tools/setup.sh
+installs.
 
 Usage: check_packaging.py [VERSION]: all must have VERSION, else that of meson.build. Exit status 1
 with what differs.
@@ -38,6 +39,18 @@ def version_faults(wanted):
         found = first(name, pattern)
         if found != wanted:
             yield f"{name}: version {found or 'missing'}, not {wanted}"
+
+
+def number_faults(root):
+    """The number of the shared library, which is part of names."""
+    (number,) = re.findall(r"soversion: '(\d+)'", (root / "src" / "meson.build").read_text())
+    for name in ("debian/control", "docs/install.md"):
+        found = set(re.findall(r"\blibheadrace(?:\.so\.)?(\d+)", (root / name).read_text()))
+        if found != {number}:
+            yield f"{name}: the shared library is {sorted(found)}, not {number}"
+    for path in sorted((root / "debian").glob("libheadrace[0-9]*")):
+        if not path.name.startswith(f"libheadrace{number}."):
+            yield f"debian/{path.name}: not of libheadrace{number}"
 
 
 def paragraph(control, start):
@@ -87,7 +100,7 @@ def framework_faults():
 
 def main():
     wanted = sys.argv[1] if len(sys.argv) > 1 else first("meson.build", VERSIONS["meson.build"])
-    faults = [*version_faults(wanted), *library_faults(), *framework_faults()]
+    faults = [*version_faults(wanted), *number_faults(ROOT), *library_faults(), *framework_faults()]
     for fault in faults:
         print(f"packaging: {fault}", file=sys.stderr)
     sys.exit(bool(faults))

@@ -18,10 +18,6 @@ import torchvision_shim  # noqa: E402
 
 torchvision_shim.prepare()
 
-import timm  # noqa: E402
-import timm.data.auto_augment  # noqa: E402
-import timm.data.random_erasing  # noqa: E402
-import timm.data.transforms  # noqa: E402
 import torch  # noqa: E402
 import torchvision  # noqa: E402
 from torchvision import transforms as v1  # noqa: E402
@@ -93,8 +89,10 @@ NOTES = {
 
 
 def timms():
+    from timm.data import random_erasing, transforms
+
     found = {}
-    for module in (timm.data.transforms, timm.data.random_erasing):
+    for module in (transforms, random_erasing):
         for name, cls in inspect.getmembers(module, inspect.isclass):
             if cls.__module__ == module.__name__:
                 found[name] = cls
@@ -103,8 +101,9 @@ def timms():
 
 def timms_policies():
     """timm's factories of policies, which are not made by their classes."""
+    from timm.data import auto_augment as make
+
     hparams = {"img_mean": (124, 116, 104), "translate_pct": 0.45}
-    make = timm.data.auto_augment
     return {
         "rand_augment_transform": make.rand_augment_transform("rand-m9-mstd0.5-inc1", hparams),
         "auto_augment_transform": make.auto_augment_transform("original", hparams),
@@ -200,6 +199,8 @@ def accepted(found):
 
 
 def page():
+    import timm
+
     packages = [
         (f"torchvision {torchvision.__version__.partition('+')[0]}, v2", classes_of(v2)),
         (f"torchvision {torchvision.__version__.partition('+')[0]}, v1", classes_of(v1)),

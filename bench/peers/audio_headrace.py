@@ -23,4 +23,4 @@ def one(blob, second):
     return prepare(blob, seed=1, index=drawn)
 
 
-common.serve("Headrace", headrace.__version__, one, blobs)
+common.serve("Headrace", headrace.__version__, one, blobs, args.rounds)

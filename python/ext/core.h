@@ -152,6 +152,7 @@ PyObject *core_batch_new(struct core_state *state, struct hr_batch *batch);
 PyObject *core_dataset_with_rows(PyObject *dataset, PyObject *args);
 PyObject *core_dataset_columns(PyObject *dataset, PyObject *none);
 PyObject *core_dataset_rows(PyObject *dataset, PyObject *number);
+PyObject *core_dataset_table(PyObject *dataset, PyObject *none);
 
 /* Room for the rows of one sample of a dataset, and what is made of it. core_columns_make returns
  * -1 with an exception; core_columns_wrap takes the memory over and returns a dict. */
@@ -274,6 +275,9 @@ PyObject *core_memory_write_text(PyObject *module, PyObject *args);
 PyObject *core_memory_write_page(PyObject *module, PyObject *args);
 PyObject *core_memory_compare(PyObject *module, PyObject *sequence);
 PyObject *core_memory_import(PyObject *module, PyObject *args);
+
+/* plan.c: module function plan(text, page, trace, *, gpus, batch, ...): returns JSON text. */
+PyObject *core_plan(PyObject *module, PyObject *args, PyObject *kwargs);
 
 extern PyType_Spec core_storage_hold_spec;
 extern PyType_Spec core_meter_spec;

@@ -213,6 +213,9 @@ static PyMethodDef module_methods[] = {
      PyDoc_STR("memory_compare([before, after])\n--\n\nWhat is different, as JSON.")},
     {"memory_import", core_memory_import, METH_VARARGS,
      PyDoc_STR("memory_import(from, to)\n--\n\nA record of what another tool wrote.")},
+    {"plan", (PyCFunction)(void (*)(void))core_plan, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("plan(text, page, trace, *, gpus, batch, ...)\n--\n\n"
+               "The plans for a profile, as JSON; page and trace: files to write, or None.")},
     {"storage_check", core_storage_check, METH_O,
      PyDoc_STR("storage_check(paths)\n--\n\nHow much of these files lies in memory.")},
     {"storage_drop", core_storage_drop, METH_O,

@@ -16,7 +16,7 @@ def produced(
 ) -> tuple[Dataset, Recipe]: ...
 def cache_run(world_size: int, /) -> str: ...
 def cache_bytes(text: str, /) -> int: ...
-def cache_kind(text: str, /) -> Literal["private", "kept", "hosts"]: ...
+def cache_kind(text: str, /) -> Literal["private", "kept", "hosts", "disk"]: ...
 
 class _Machine(TypedDict):
     cores: int
@@ -52,6 +52,7 @@ class _PackInfo(TypedDict):
     samples_kept: list[int]
     mono: bool
     rate: int
+    masks: int
 
 class _PackResult(_PackInfo):
     notices: list[tuple[int, str, str, int]]
@@ -195,6 +196,27 @@ def memory_write_page(
 ) -> None: ...
 def memory_compare(before_and_after: Sequence[_Path], /) -> str: ...
 def memory_import(from_path: _Path, to: _Path, /) -> None: ...
+def plan(
+    text: bytes,
+    page: _Path | None,
+    trace: _Path | None,
+    *,
+    gpus: int = 0,
+    gpus_per_server: int = 0,
+    batch: int = 0,
+    memory_bytes: int = 0,
+    link_bytes_per_s: float = 0.0,
+    network_bytes_per_s: float = 0.0,
+    state_ratio: float = 2.0,
+    gradient_ratio: float = 1.0,
+    rows: int = 10,
+    schedule: int = -1,
+    stages: int = -1,
+    replicas: int = -1,
+    microbatch: int = -1,
+    recompute: int = -1,
+    chunks: int = -1,
+) -> str: ...
 
 @final
 class Array:
@@ -292,6 +314,9 @@ class Dataset:
     masks: Final[Dataset | None]
     def columns(self) -> list[tuple[str, str, str, tuple[int, ...]]]: ...
     def rows(self, index: int) -> dict[str, Array]: ...
+    def table(
+        self,
+    ) -> tuple[list[tuple[str, str, str, tuple[int, ...], bytes]], bytes] | None: ...
     def path(self, index: int) -> str: ...
     def key(self, index: int) -> str: ...
     def read(self, index: int) -> bytes: ...

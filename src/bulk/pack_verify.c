@@ -28,6 +28,7 @@ int hr_pack_inspect(const char *path, struct hr_pack_result *result, struct hr_e
         hr__pack_count(catalog, catalog->header->samples, &now);
         now.pack_bytes = super.bytes;
         now.rows_bytes = super.rows_bytes;
+        now.masks = super.masks ? catalog->header->samples / 2 : 0;
         now.head = (struct hr_sound_head){super.mono != 0, (int)super.rate};
         const char *first =
             catalog->header->samples ? hr__catalog_at(catalog, catalog->names[0]) : "";

@@ -75,14 +75,15 @@ struct hr_dataset {
     struct hr__row_table *rows;        /* NULL: none; a reference */
     int64_t *row_of;                   /* subsets: samples in the table; NULL: all, in order */
     struct hr_dataset *masks;          /* sample i's is sample i; NULL: none; a reference */
-    size_t count;                      /* number of samples */
-    int waveforms;                     /* a pack of them: their enum hr_form; 0: it is none */
-    struct hr_sound_head head;         /* what they were made with */
-    int is_folder;                     /* non-zero: the catalog has classes */
-    int from_index;                    /* non-zero: the catalog was read from an index */
-    char *index_path;                  /* NULL: no index is in use */
-    struct hr__background background;  /* set before other threads use the dataset */
-    pthread_mutex_t fill_lock;         /* held while sizes are filled on demand */
+    int is_paired; /* non-zero: samples 2i and 2i + 1 are an image and its mask, as in a pack */
+    size_t count;  /* number of samples */
+    int waveforms; /* a pack of them: their enum hr_form; 0: it is none */
+    struct hr_sound_head head;        /* what they were made with */
+    int is_folder;                    /* non-zero: the catalog has classes */
+    int from_index;                   /* non-zero: the catalog was read from an index */
+    char *index_path;                 /* NULL: no index is in use */
+    struct hr__background background; /* set before other threads use the dataset */
+    pthread_mutex_t fill_lock;        /* held while sizes are filled on demand */
     _Atomic int sizes_known;
 };
 
@@ -103,6 +104,14 @@ int hr__dataset_create_produced(struct hr_dataset **out, uint64_t count,
  * Errors: -ENOMEM. */
 int hr__dataset_create_alike(struct hr_dataset **out, struct hr_dataset *parent,
                              struct hr__row_table *rows, struct hr_error *error);
+
+/* Makes a dataset of the files of images and masks in turn, of a dataset that has masks. Errors:
+ * -ENOTSUP: they are no files of their own; -ENOMEM. */
+int hr__dataset_pair(struct hr_dataset **out, struct hr_dataset *dataset, struct hr_error *error);
+
+/* Replaces a paired dataset, and its reference, by one of its images with their masks. On an error
+ * *dataset stays. Errors: -ENOMEM. */
+int hr__dataset_unpair(struct hr_dataset **dataset, struct hr_error *error);
 
 /* Returns the dataset with the catalog: `dataset` itself, or a subset's parent. */
 struct hr_dataset *hr__dataset_origin(struct hr_dataset *dataset);

@@ -134,8 +134,7 @@ void hr__dataset_digest(const struct hr_dataset *dataset, uint8_t digest[HR__DIG
     memcpy(digest, bytes.digest, HR__DIGEST_BYTES);
 }
 
-/* Returns the length of the longest directory path that all keys begin with. */
-static size_t common_directory(const struct hr_dataset *dataset)
+size_t hr__dataset_common(const struct hr_dataset *dataset)
 {
     char first[PATH_MAX], key[PATH_MAX];
     size_t common = 0;
@@ -163,7 +162,7 @@ void hr_dataset_names_digest(const struct hr_dataset *dataset, uint8_t digest[16
         return;
     }
     int is_list = !origin->catalog->ranges && !origin->is_folder;
-    size_t skip = is_list ? common_directory(origin) : 0;
+    size_t skip = is_list ? hr__dataset_common(origin) : 0;
     struct hasher h = {.used = 0, .block.before = {0, 0}};
     XXH128_canonical_t bytes;
     char key[PATH_MAX];

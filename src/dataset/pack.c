@@ -38,6 +38,15 @@ static uint64_t checksum_of(const struct hr__pack_superblock *super)
     return XXH3_64bits((const char *)super + CHECKSUM_FROM, sizeof *super - CHECKSUM_FROM);
 }
 
+/* Returns non-zero if mono and rate are possible for the form. */
+static int is_head(const struct hr__pack_superblock *s)
+{
+    int is_rate = s->rate >= HR_SOUND_MIN_RATE && s->rate <= HR_SOUND_MAX_RATE;
+    if (s->form <= HR_FORM_INDEXED)
+        return !s->mono && !s->rate;
+    return s->mono <= 1 && (!s->rate || is_rate);
+}
+
 /* Returns the bytes of all texts in a pack's catalog, with their zeros. */
 static uint64_t text_bytes(const struct hr_dataset *dataset)
 {
@@ -72,10 +81,13 @@ int hr__pack_catalog(struct hr__catalog **out, const struct hr_dataset *dataset,
         const char *name = hr_dataset_class_name(dataset, i);
         c->class_names[i] = hr__catalog_text(c, name, strlen(name));
     }
+    size_t skip = dataset->is_paired ? hr__dataset_common(dataset) : 0;
     for (size_t i = 0; i < shape.samples; i++) {
         uint64_t at = c->arena_used, left = shape.arena_bytes - at;
         c->names[i] = at;
-        c->arena_used += hr_dataset_key(dataset, i, c->arena + at, left) + 1;
+        size_t length = hr_dataset_key(dataset, i, c->arena + at, left) - skip;
+        memmove(c->arena + at, c->arena + at + skip, length + 1);
+        c->arena_used += length + 1;
         c->labels[i] = hr_dataset_label(dataset, i);
         c->mtimes_ns[i] = hr__dataset_mtime_ns(dataset, i);
     }
@@ -102,6 +114,13 @@ void hr__pack_begin(struct hr__pack_superblock *super, uint64_t catalog_bytes, u
     super->rows_bytes = rows_bytes;
     super->items_offset = align_up(hr__pack_rows_offset(super) + rows_bytes);
     super->digest = digest;
+    hr__pack_seal(super);
+}
+
+void hr__pack_pair(struct hr__pack_superblock *super)
+{
+    super->masks = 1;
+    super->version = 4;
     hr__pack_seal(super);
 }
 
@@ -139,9 +158,10 @@ int hr__pack_check(const struct hr__pack_superblock *s, const char *path, struct
     if (s->checksum != checksum_of(s))
         return damaged(path, "its superblock is damaged", error);
     if ((s->state != HR__PACK_WRITING && s->state != HR__PACK_COMPLETE) || s->form < -1 ||
-        s->form >= HR_FORMS || s->mono > 1 || s->rate > HR_SOUND_MAX_RATE ||
-        s->catalog_offset != HR__PACK_SUPERBLOCK_BYTES || s->catalog_bytes > INT64_MAX / 2 ||
-        s->rows_bytes > HR__ROW_BLOCK_BYTES_MAX || (s->rows_bytes && s->version < 3) ||
+        s->form >= HR_FORMS || !is_head(s) || s->catalog_offset != HR__PACK_SUPERBLOCK_BYTES ||
+        s->catalog_bytes > INT64_MAX / 2 || s->rows_bytes > HR__ROW_BLOCK_BYTES_MAX ||
+        (s->rows_bytes && s->version < 3) || s->masks > 1 ||
+        (s->masks && (s->version < 4 || s->rows_bytes)) ||
         s->items_offset != align_up(hr__pack_rows_offset(s) + s->rows_bytes) ||
         s->bytes > INT64_MAX ||
         (s->state == HR__PACK_COMPLETE &&
@@ -165,9 +185,26 @@ static int read_part(struct hr__byte_source *source, void *out, size_t length, u
              : 0;
 }
 
-static int check_super(const struct hr__pack_superblock *s, uint64_t file_bytes, const char *path,
+/* Metadata larger than this is not read if the file does not have a hundredth of it on the disk. */
+#define SPARSE_FROM  (UINT64_C(64) << 20)
+#define SPARSE_RATIO 100
+
+/* Returns non-zero if a file is nearly all holes where its catalog and rows should be: memory for
+ * them would be as large as a stranger likes. Some file systems do not tell the blocks of files. */
+static int is_hollow(const struct hr__pack_superblock *s, const struct hr__byte_source *source)
+{
+    struct stat st;
+    if (source->fd < 0 || fstat(source->fd, &st))
+        return 0;
+    uint64_t wanted = s->catalog_bytes + s->rows_bytes, kept = (uint64_t)st.st_blocks * 512;
+    return kept && wanted > SPARSE_FROM && wanted / SPARSE_RATIO > kept;
+}
+
+static int check_super(const struct hr__pack_superblock *s, const struct hr__byte_source *source,
                        struct hr_error *error)
 {
+    const char *path = source->path;
+    uint64_t file_bytes = source->bytes;
     int r = hr__pack_check(s, path, error);
     if (r)
         return r;
@@ -181,6 +218,8 @@ static int check_super(const struct hr__pack_superblock *s, uint64_t file_bytes,
                         "%s has %" PRIu64 " of the %" PRIu64 " bytes of the pack: it was cut; copy "
                         "it again",
                         path, file_bytes, s->bytes);
+    if (is_hollow(s, source))
+        return damaged(path, "it is a file with holes instead of a catalog or rows", error);
     return 0;
 }
 
@@ -188,8 +227,8 @@ static int check_super(const struct hr__pack_superblock *s, uint64_t file_bytes,
 static int check_items(const struct hr__catalog *c, const struct hr__pack_superblock *s)
 {
     if (!c->ranges || !c->labels || c->header->containers != 1 ||
-        *hr__catalog_at(c, c->containers[0].path) || c->containers[0].bytes ||
-        c->containers[0].mtime_ns)
+        (s->masks && c->header->samples % 2) || *hr__catalog_at(c, c->containers[0].path) ||
+        c->containers[0].bytes || c->containers[0].mtime_ns)
         return 0;
     for (uint64_t i = 0; i < c->header->samples; i++) {
         uint64_t offset = c->ranges[i].offset;
@@ -212,7 +251,7 @@ int hr__pack_read(struct hr__catalog **out, struct hr__pack_superblock *super,
     /* a file that is too short to be a pack is said to be none, by its beginning */
     if (r && (r != -EBADMSG || hr__pack_recognise(&s, sizeof s)))
         return r;
-    r = check_super(&s, source->bytes, path, error);
+    r = check_super(&s, source, error);
     if (r)
         return r;
     block = hr__alloc_aligned(HR__TAG_DATASET, s.catalog_bytes ? s.catalog_bytes : 1, 0);
@@ -330,5 +369,9 @@ int hr__pack_dataset(struct hr_dataset **out, const char *path, struct hr_error 
     }
     (*out)->waveforms = super.form > HR_FORM_INDEXED ? super.form : 0;
     (*out)->head = (struct hr_sound_head){super.mono != 0, (int)super.rate};
-    return 0;
+    (*out)->is_paired = super.masks != 0;
+    r = super.masks ? hr__dataset_unpair(out, error) : 0;
+    if (r)
+        hr_dataset_unref(out);
+    return r;
 }

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "loader/schedule.h"
 #include "storage/depth.h"
 
@@ -126,6 +126,27 @@ static struct hr__job *wait_no_more(struct fetcher *f)
     return job;
 }
 
+static void take_off(struct fetcher *f, struct hr__job *job)
+{
+    job->flight = f->flying;
+    f->flight[f->flying++] = job;
+}
+
+/* Submits the read of a job's mask. Returns zero if there is none, or the worker has to read it. */
+static int submit_mask(struct fetcher *f, struct hr__job *job)
+{
+    struct hr_dataset *masks = f->loader->dataset->masks;
+    if (!masks || !job->batch)
+        return 0;
+    job->mask.read.user = job;
+    if (hr__sample_aim(&job->mask, masks, (uint64_t)job->batch->indices[job->place], f->direct,
+                       NULL) ||
+        hr__reader_submit(f->reader, &job->mask.read))
+        return 0;
+    job->mask_read = HR__MASK_FLYING;
+    return 1;
+}
+
 /* Submits a job to the reader. Returns 1 if it was submitted or waits for another process; 0 if it
  * need not or cannot be read here, and is for a worker. */
 static int submit_one(struct fetcher *f, struct hr__job *job)
@@ -134,10 +155,14 @@ static int submit_one(struct fetcher *f, struct hr__job *job)
     uint64_t index = job->batch ? (uint64_t)job->batch->indices[job->place] : job->ahead;
     job->sample.read.user = job;
     job->unread = 1;
-    /* Workers find cached samples in the cache. */
+    /* Workers find cached samples in the cache. Masks are in files all the same. */
     enum hr__claim claim = hr__sample_claim(l, index, &job->ticket);
-    if (claim == HR__CLAIM_FOUND)
-        return 0;
+    if (claim == HR__CLAIM_FOUND) {
+        if (!submit_mask(f, job))
+            return 0;
+        take_off(f, job);
+        return 1;
+    }
     if (claim == HR__CLAIM_BUSY) {
         wait_for_other(f, job);
         return 1;
@@ -146,8 +171,7 @@ static int submit_one(struct fetcher *f, struct hr__job *job)
         hr__reader_submit(f->reader, &job->sample.read))
         return 0;
     job->unread = 0;
-    job->flight = f->flying;
-    f->flight[f->flying++] = job;
+    take_off(f, job);
     return 1;
 }
 
@@ -222,7 +246,9 @@ struct hr_batch *hr__deliver_locked(struct hr_loader *l, struct hr__job *job)
 {
     if (l->part->landed_locked && l->part->landed_locked(l, job))
         return NULL;
-    hr__charge_locked(l, job, job->unread ? 0 : job->sample.read.length);
+    hr__charge_locked(l, job,
+                      (job->unread ? 0 : job->sample.read.length) +
+                          (job->mask_read ? job->mask.read.length : 0));
     if (!job->batch->cancelled) {
         hr__stage_locked(l, job);
         return NULL;
@@ -260,6 +286,20 @@ static void check_ahead(struct hr_loader *l, struct hr__job *job)
     job->unread = 1;
 }
 
+/* Takes the result of a read. Returns non-zero if the job stays in flight, for its mask. */
+static int take_result(struct fetcher *f, struct hr__job *job, struct hr__read *read)
+{
+    if (read->result)
+        read->bytes = NULL;
+    int is_mask = read == &job->mask.read;
+    hr__account_read(f->loader, read, is_mask ? HR__TIER_STORAGE : job->tier,
+                     read->completed_ns - read->submitted_ns);
+    if (!is_mask)
+        return !read->result && submit_mask(f, job);
+    job->mask_read = HR__MASK_READ;
+    return 0;
+}
+
 /* Puts the jobs of completed reads in front of `list`. If the reader is broken, *failure is a
  * negative errno. */
 static struct hr__job *collect(struct fetcher *f, int64_t timeout_ns, struct hr__job *list,
@@ -274,17 +314,16 @@ static struct hr__job *collect(struct fetcher *f, int64_t timeout_ns, struct hr_
     for (int i = n - 1; i >= 0; i--) {
         struct hr__job *job = done[i]->user;
         bytes += done[i]->length;
+        if (take_result(f, job, done[i]))
+            continue;
         land(f, job);
-        if (done[i]->result)
-            done[i]->bytes = NULL;
-        hr__account_read(f->loader, done[i], done[i]->completed_ns - done[i]->submitted_ns);
         if (!job->batch)
             check_ahead(f->loader, job);
         job->next = list;
         list = job;
     }
     if (!f->loader->samples) /* its depth is that of the producers */
-        hr__depth_note(&f->depth, in_flight, in_flight - f->flying, bytes, hr__now_ns());
+        hr__depth_note(&f->depth, in_flight, n > 0 ? (unsigned)n : 0, bytes, hr__now_ns());
     return list;
 }
 
@@ -388,8 +427,12 @@ static void close_reader(struct fetcher *f)
     hr__reader_destroy(&f->reader);
     while (f->flying) {
         struct hr__job *job = f->flight[--f->flying];
-        job->unread = 1;
-        job->sample.read.bytes = NULL;
+        if (job->mask_read == HR__MASK_FLYING) {
+            job->mask_read = HR__MASK_UNREAD;
+        } else {
+            job->unread = 1;
+            job->sample.read.bytes = NULL;
+        }
         job->next = list;
         list = job;
     }

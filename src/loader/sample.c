@@ -60,6 +60,21 @@ int hr__sample_aim(struct hr__sample *s, const struct hr_dataset *dataset, uint6
     return r;
 }
 
+void hr__sample_aim_at(struct hr__sample *s, const struct hr__cache_place *place)
+{
+    s->range = (struct hr__range){.path = place->path, .offset = place->offset};
+    s->read = (struct hr__read){
+        .path = place->path,
+        .expected = (int64_t)place->length,
+        .is_range = 1,
+        .fd = place->fd,
+        .is_direct = place->is_direct,
+        .offset = place->offset,
+        .uncached = s->uncached,
+        .user = s->read.user,
+    };
+}
+
 int hr__sample_check(const struct hr__sample *s, struct hr_error *error)
 {
     const struct hr__read *read = &s->read;

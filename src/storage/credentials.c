@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "storage/profile.h"
+#include "storage/aws_profile.h"
 #include "storage/url.h"
 #include "storage/xml.h"
 
@@ -111,19 +111,19 @@ static int from_profile(struct hr__credentials *c, struct hr_error *error)
     static const char *const unread[] = {"role_arn", "sso_session", "sso_start_url",
                                          "credential_process"};
     const char *name = hr__setting("AWS_PROFILE");
-    struct hr__profile p;
-    int r = hr__profile_read(&p, name ? name : "default", error);
+    struct hr__aws_profile p;
+    int r = hr__aws_profile_read(&p, name ? name : "default", error);
     if (r)
         return r;
     snprintf(c->source, sizeof c->source, "the profile %.40s", name ? name : "default");
-    const char *id = hr__profile_get(&p, "aws_access_key_id");
-    const char *secret = hr__profile_get(&p, "aws_secret_access_key");
+    const char *id = hr__aws_profile_get(&p, "aws_access_key_id");
+    const char *secret = hr__aws_profile_get(&p, "aws_secret_access_key");
     if (id && secret) {
-        r = set(c, id, secret, hr__profile_get(&p, "aws_session_token"));
+        r = set(c, id, secret, hr__aws_profile_get(&p, "aws_session_token"));
         r = r ? wrong(c, r, "they are too long, or have blanks in them", error) : 1;
     }
     for (size_t i = 0; !r && i < sizeof unread / sizeof *unread; i++)
-        if (hr__profile_get(&p, unread[i]))
+        if (hr__aws_profile_get(&p, unread[i]))
             r = hr__fail(error, -ENOTSUP,
                          "%s gets its credentials by %s, which Headrace does not run: run "
                          "`eval \"$(aws configure export-credentials --profile %.40s --format "
@@ -134,7 +134,7 @@ static int from_profile(struct hr__credentials *c, struct hr_error *error)
                      "AWS_PROFILE is %.40s, and neither ~/.aws/credentials nor ~/.aws/config has "
                      "that profile: correct the name",
                      name);
-    hr__profile_clear(&p);
+    hr__aws_profile_clear(&p);
     return r;
 }
 

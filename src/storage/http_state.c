@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "storage/profile.h"
+#include "storage/aws_profile.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -88,12 +88,12 @@ static int set_times(struct hr__http_settings *s, struct hr_error *error)
     return 0;
 }
 
-static int set_style(struct hr__http_settings *s, const struct hr__profile *p,
+static int set_style(struct hr__http_settings *s, const struct hr__aws_profile *p,
                      struct hr_error *error)
 {
     const char *style = hr__setting("AWS_S3_ADDRESSING_STYLE");
     if (!style)
-        style = hr__profile_get(p, "s3.addressing_style");
+        style = hr__aws_profile_get(p, "s3.addressing_style");
     s->path_style = -1;
     if (!style || !strcmp(style, "auto"))
         return 0;
@@ -104,14 +104,14 @@ static int set_style(struct hr__http_settings *s, const struct hr__profile *p,
                           "the addressing style is %.32s: it must be auto, path or virtual", style);
 }
 
-static int set_region(struct hr__http_settings *s, const struct hr__profile *p,
+static int set_region(struct hr__http_settings *s, const struct hr__aws_profile *p,
                       struct hr_error *error)
 {
     const char *region = hr__setting("AWS_REGION");
     if (!region)
         region = hr__setting("AWS_DEFAULT_REGION");
     if (!region)
-        region = hr__profile_get(p, "region");
+        region = hr__aws_profile_get(p, "region");
     if (region && (strlen(region) >= sizeof s->region ||
                    region[strspn(region, "abcdefghijklmnopqrstuvwxyz0123456789-_")]))
         return hr__fail(error, -EINVAL,
@@ -123,20 +123,20 @@ static int set_region(struct hr__http_settings *s, const struct hr__profile *p,
 int hr__http_read_settings(struct hr__http_settings *s, struct hr_error *error)
 {
     const char *name = hr__setting("AWS_PROFILE");
-    struct hr__profile p;
-    int r = hr__profile_read(&p, name ? name : "default", error);
+    struct hr__aws_profile p;
+    int r = hr__aws_profile_read(&p, name ? name : "default", error);
     if (r)
         return r;
     const char *endpoint = hr__setting("AWS_ENDPOINT_URL_S3");
     if (!endpoint)
         endpoint = hr__setting("AWS_ENDPOINT_URL");
     if (!endpoint)
-        endpoint = hr__profile_get(&p, "s3.endpoint_url");
+        endpoint = hr__aws_profile_get(&p, "s3.endpoint_url");
     if (!endpoint)
-        endpoint = hr__profile_get(&p, "endpoint_url");
+        endpoint = hr__aws_profile_get(&p, "endpoint_url");
     const char *certificates = hr__setting("AWS_CA_BUNDLE");
     if (!certificates)
-        certificates = hr__profile_get(&p, "ca_bundle");
+        certificates = hr__aws_profile_get(&p, "ca_bundle");
     if (!certificates)
         certificates = hr__setting("SSL_CERT_FILE");
     r = set_endpoint(&s->endpoint, endpoint, "the endpoint of S3", error);
@@ -151,7 +151,7 @@ int hr__http_read_settings(struct hr__http_settings *s, struct hr_error *error)
         r = set_style(s, &p, error);
     if (!r)
         r = set_times(s, error);
-    hr__profile_clear(&p);
+    hr__aws_profile_clear(&p);
     return r;
 }
 

@@ -48,7 +48,8 @@ struct hr__reader_options {
  * that. With `fd` >= 0 the reader neither opens, checks nor closes a file. It uses that descriptor,
  * which must be of a regular file open for reading; the caller owns it and keeps it open until the
  * read has completed. A reader with `direct` requires a descriptor opened with O_DIRECT and rounds
- * the range to the alignment O_DIRECT needs. Other readers require one without O_DIRECT.
+ * the range to the alignment O_DIRECT needs. Other readers require one without O_DIRECT, unless the
+ * request says `is_direct`.
  *
  * With `http`, `path` is the URL of an object, which that client reads; `fd`, `uncached` and the
  * reader's `direct` do not apply. An object whose ETag is not `change`, or whose size is not
@@ -60,6 +61,7 @@ struct hr__read {
     int64_t expected;   /* a file's size when it was scanned, < 0: unknown; or a range's length */
     int is_range;       /* non-zero: `fd` and `offset` apply */
     int fd;             /* owned by the caller; -1: open `path` */
+    int is_direct;      /* `fd` was opened with O_DIRECT, whatever the reader's other files are */
     uint64_t offset;    /* position in the file of the range's first byte */
     uint64_t max_bytes; /* a larger whole file fails with -EFBIG; 0: the reader's limit */
     int uncached; /* non-zero: do not leave pages in the page cache that were not there before.

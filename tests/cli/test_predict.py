@@ -7,6 +7,7 @@ MB/s for files of 100 kB (200/s), 16 cores.
 import json
 import os
 import subprocess
+import tempfile
 import unittest
 
 from harness import CliCase
@@ -62,11 +63,25 @@ def record():
     }
 
 
+def make(folder, **members):
+    """Writes the result of a record with these members; returns its bytes."""
+    with open(os.path.join(folder, "r.json"), "w") as file:
+        json.dump({**record(), **members}, file)
+    subprocess.run([MAKE, "stalls.json", "r.json"], cwd=folder, check=True)
+    with open(os.path.join(folder, "stalls.json"), "rb") as file:
+        return file.read()
+
+
 class Predict(CliCase):
+    @classmethod
+    def setUpClass(cls):
+        # Analysing a record simulates many changes: once for all tests.
+        with tempfile.TemporaryDirectory() as folder:
+            cls.result = make(folder)
+
     def setUp(self):
         super().setUp()
-        self.write("r.json", json.dumps(record()).encode())
-        subprocess.run([MAKE, "stalls.json", "r.json"], cwd=self.root, check=True)
+        self.write("stalls.json", self.result)
 
     def predict(self, *args):
         status, out, err = self.run_it("predict", "stalls.json", *args)
@@ -215,7 +230,7 @@ The cheapest change that ends the waiting (60 % of the time now):
         number = "it must be a number from 1 to 65536, a list (1,2,4) or a range (1..16)"
         share = "it must be a share from 0 to 1 (or 50%), a list (0.25,0.5) or a range (0..1)"
         size = "it must be a size with a unit (64GiB, 500GB), a list, or a range (16GiB..256GiB)"
-        speed = "it must be a speed (2GB/s) or a factor (x2), a list, or a range (100MB/s..2GB/s)"
+        speed = "it must be a speed (2GB/s, 25Gbit/s) or a factor (x2), a list, or a range (100MB/s..2GB/s)"
         factor = "it must be a factor (2, 0.5, x4), a list (1,2,4) or a range (1..4)"
         for option, words, problem in (
                 ("cores", ("0", "-1", "1.5", "x2", "", "1,", ",1", "1..", "1..2..3", "1..4,6", "nan",
@@ -246,17 +261,13 @@ The cheapest change that ends the waiting (60 % of the time now):
         self.assertEqual((status, out), (3, ""))
         self.assertTrue(err.startswith("headrace predict: bad.json"), err)
 
-    def make(self, **members):
-        self.write("r.json", json.dumps({**record(), **members}).encode())
-        subprocess.run([MAKE, "stalls.json", "r.json"], cwd=self.root, check=True)
-
     def test_what_is_not_known(self):
         """No figure if an input is unknown, was not measured, or is contradicted."""
         wide = record()["segments"]
         for one in wide:  # steps of 100 ms, of which one took a second
             if one["phase"] in ("device", "host") and one["round"] == 2:
                 one["elapsed_s"] *= 10
-        self.make(segments=wide)
+        make(self.root, segments=wide)
         status, out, err = self.run_it("predict", "stalls.json", "--cores", "8")
         self.assertEqual((status, out), (3, ""))
         self.assertRegex(err, r"headrace predict: not known: how long a step takes was measured to "
@@ -270,8 +281,8 @@ The cheapest change that ends the waiting (60 % of the time now):
     def test_without_files(self):
         """Every question about a loader with unknown files has an answer or a reason."""
         segments = [one for one in record()["segments"] if one["phase"] != "cold"]
-        self.make(segments=segments, storage=None, headrace={"reason": "it is a generator"},
-                  dataset={"name": "a stream", "samples": None, "bytes": None})
+        make(self.root, segments=segments, storage=None, headrace={"reason": "it is a generator"},
+             dataset={"name": "a stream", "samples": None, "bytes": None})
         self.assertIn("storage was not measured: all files are taken to be in memory",
                       self.predict())
         self.assertEqual(self.read_json()["now"]["measured"], True)
@@ -282,7 +293,7 @@ The cheapest change that ends the waiting (60 % of the time now):
                      "not name its files")
         self.refused(["stalls.json", "--loader", "headrace"], 3,
                      "Headrace's loader cannot take the place of this one: it is a generator")
-        self.make(segments=segments, storage=None, drains=[], preparation=[])
+        make(self.root, segments=segments, storage=None, drains=[], preparation=[])
         self.refused(["stalls.json", "--cores", "8"], 3,
                      "not known: how fast the loader prepares was not measured (P), because it was "
                      "not run by itself; what other cores, workers or devices would change depends "
@@ -293,7 +304,7 @@ The cheapest change that ends the waiting (60 % of the time now):
         segments = record()["segments"]
         for one in segments:
             one["expected_samples"] = one["samples"]
-        self.make(segments=segments, dataset={"name": "own", "samples": 1000000, "bytes": None})
+        make(self.root, segments=segments, dataset={"name": "own", "samples": 1000000, "bytes": None})
         half = self.read_json("--cache", "50GB")["predictions"][0]
         self.assertAlmostEqual(half["cached"], 0.5, delta=0.01)
 

@@ -2,9 +2,9 @@
  * What object stores and credential servers answer, and the settings of AWS's tools: any bytes end
  * in values within bounds, or are refused. The first byte chooses the parser.
  */
+#include "storage/aws_profile.h"
 #include "storage/credentials.h"
 #include "storage/http.h"
-#include "storage/profile.h"
 
 #include "base/memory.h"
 
@@ -51,14 +51,14 @@ static void credentials(char *text, size_t size, int is_xml)
 
 static void profile(const char *text, size_t size)
 {
-    struct hr__profile p = {.count = 0};
+    struct hr__aws_profile p = {.count = 0};
     for (int is_config = 0; is_config < 2; is_config++)
-        if (hr__profile_parse(&p, text, size, "a", is_config))
+        if (hr__aws_profile_parse(&p, text, size, "a", is_config))
             break;
     for (size_t i = 0; i < p.count; i++)
-        if (!*p.keys[i] || !*p.values[i] || !hr__profile_get(&p, p.keys[i]))
+        if (!*p.keys[i] || !*p.values[i] || !hr__aws_profile_get(&p, p.keys[i]))
             abort();
-    hr__profile_clear(&p);
+    hr__aws_profile_clear(&p);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

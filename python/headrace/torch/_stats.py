@@ -42,6 +42,8 @@ _ADDED = (
     "peer_bytes",
     "stored",
     "stored_bytes",
+    "disk_hits",
+    "disk_bytes",
     "refused",
     "read_ahead",
 )
@@ -52,7 +54,7 @@ ZEROS: dict[str, Any] = {
     **dict.fromkeys(("slots", "slot_bytes", "staged_bytes", "ready_batches", "threads"), 0),
     **dict.fromkeys(("cache_bytes", "cache_source_bytes", "cache_waiting"), 0),
     **dict.fromkeys(("cache_encoded", "cache_indexed", "cache_coefficients", "cache_planes"), 0),
-    "cache_waveforms": 0,
+    **dict.fromkeys(("cache_waveforms", "disk_items", "disk_used_bytes"), 0),
     **dict.fromkeys(("object_requests", "object_lists", "object_retries", "object_hedges"), 0),
     **dict.fromkeys(("object_refusals", "object_bytes"), 0),
     "io_uring": False,

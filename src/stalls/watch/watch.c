@@ -5,7 +5,7 @@
  * of single batches are recorded too, but only for charts. A timed part begins when the loop
  * requests the successor of the batch before it, so that it has as many waits as steps.
  */
-#include "stalls/watch/watch.h"
+#include "stalls/watch/inside.h"
 
 #include "base/clock.h"
 #include "base/error.h"

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "stalls/watch/watch.h"
+#include "stalls/watch/inside.h"
 
 #include <errno.h>
 #include <jansson.h>
