@@ -19,7 +19,7 @@ from pathlib import Path
 BELOW = {
     "base": set(),
     "metrics": {"base"},
-    "dataset": {"base"},
+    "dataset": {"base", "storage"},
     "storage": {"base"},
     "order": {"base"},
     "codec": {"base"},

@@ -355,6 +355,13 @@ struct hr_loader_stats {
      * bytes. The members cache_... above are of the first tier. */
     uint64_t disk_hits, disk_bytes;       /* samples and bytes that were read from it */
     uint64_t disk_items, disk_used_bytes; /* in it, now */
+    /* Of a dataset at URLs since it was opened, over all its loaders in this process. */
+    uint64_t object_requests; /* all, with the next three */
+    uint64_t object_lists;    /* pages of listings */
+    uint64_t object_retries;  /* repeated after a failure */
+    uint64_t object_hedges;   /* repeated because an answer was late */
+    uint64_t object_refusals; /* answers that asked for fewer requests */
+    uint64_t object_bytes;    /* received */
 };
 
 HR_API void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats *stats);

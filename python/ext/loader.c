@@ -440,6 +440,12 @@ static PyObject *loader_stats(PyObject *object, PyObject *none)
         {"disk_used_bytes", s.disk_used_bytes},
         {"refused", s.refused},
         {"read_ahead", s.read_ahead},
+        {"object_requests", s.object_requests},
+        {"object_lists", s.object_lists},
+        {"object_retries", s.object_retries},
+        {"object_hedges", s.object_hedges},
+        {"object_refusals", s.object_refusals},
+        {"object_bytes", s.object_bytes},
     };
     PyObject *dict = Py_BuildValue("{s:O,s:N,s:N,s:N}", "io_uring", s.io_uring ? Py_True : Py_False,
                                    "fetch", histogram(&s.fetch), "prepare", histogram(&s.prepare),

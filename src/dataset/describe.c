@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "dataset/row_table.h"
+#include "storage/url.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -43,7 +44,7 @@ int hr__dataset_set_source(struct hr_dataset *dataset, enum hr__source_kind kind
 
 int hr__source_absolute(char **out, const struct hr__dataset_source *source, const char *path)
 {
-    const char *directory = *path == '/' ? "" : source->directory;
+    const char *directory = *path == '/' || hr__url_is(path) ? "" : source->directory;
     *out = NULL;
     if (!directory)
         return -ENOENT;

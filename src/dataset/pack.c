@@ -5,11 +5,11 @@
 #include "dataset/pack.h"
 
 #include "base/error.h"
-#include "base/files.h"
 #include "base/memory.h"
 #include "dataset/dataset.h"
 #include "dataset/describe.h"
 #include "dataset/row_block.h"
+#include "storage/url.h"
 
 #include <headrace/pack.h>
 
@@ -171,11 +171,18 @@ int hr__pack_check(const struct hr__pack_superblock *s, const char *path, struct
     return 0;
 }
 
-static int cannot_read(const char *path, int code, struct hr_error *error)
+/* Reads a part of a pack, which must be there. */
+static int read_part(struct hr__byte_source *source, void *out, size_t length, uint64_t offset,
+                     struct hr_error *error)
 {
-    if (code == -ENODATA)
-        return damaged(path, "it ends before it should", error);
-    return hr__fail(error, code, "cannot read the pack %s: %s", path, hr__errno_text(code));
+    struct hr_error why = {.code = 0};
+    int r = hr__source_read(source, out, length, offset, &why);
+    if (r == -ENODATA)
+        return damaged(source->path, "it ends before it should", error);
+    if (r && source->http)
+        return hr__fail(error, r, "%s", why.message);
+    return r ? hr__fail(error, r, "cannot read the pack %s: %s", source->path, hr__errno_text(r))
+             : 0;
 }
 
 /* Metadata larger than this is not read if the file does not have a hundredth of it on the disk. */
@@ -184,16 +191,20 @@ static int cannot_read(const char *path, int code, struct hr_error *error)
 
 /* Returns non-zero if a file is nearly all holes where its catalog and rows should be: memory for
  * them would be as large as a stranger likes. Some file systems do not tell the blocks of files. */
-static int is_hollow(const struct hr__pack_superblock *s, const struct stat *st)
+static int is_hollow(const struct hr__pack_superblock *s, const struct hr__byte_source *source)
 {
-    uint64_t wanted = s->catalog_bytes + s->rows_bytes, kept = (uint64_t)st->st_blocks * 512;
+    struct stat st;
+    if (source->fd < 0 || fstat(source->fd, &st))
+        return 0;
+    uint64_t wanted = s->catalog_bytes + s->rows_bytes, kept = (uint64_t)st.st_blocks * 512;
     return kept && wanted > SPARSE_FROM && wanted / SPARSE_RATIO > kept;
 }
 
-static int check_super(const struct hr__pack_superblock *s, const struct stat *st, const char *path,
+static int check_super(const struct hr__pack_superblock *s, const struct hr__byte_source *source,
                        struct hr_error *error)
 {
-    uint64_t file_bytes = (uint64_t)st->st_size;
+    const char *path = source->path;
+    uint64_t file_bytes = source->bytes;
     int r = hr__pack_check(s, path, error);
     if (r)
         return r;
@@ -207,7 +218,7 @@ static int check_super(const struct hr__pack_superblock *s, const struct stat *s
                         "%s has %" PRIu64 " of the %" PRIu64 " bytes of the pack: it was cut; copy "
                         "it again",
                         path, file_bytes, s->bytes);
-    if (is_hollow(s, st))
+    if (is_hollow(s, source))
         return damaged(path, "it is a file with holes instead of a catalog or rows", error);
     return 0;
 }
@@ -229,28 +240,27 @@ static int check_items(const struct hr__catalog *c, const struct hr__pack_superb
     return 1;
 }
 
-int hr__pack_open_file(struct hr__catalog **out, struct hr__pack_superblock *super, int fd,
-                       const char *path, struct hr_error *error)
+int hr__pack_read(struct hr__catalog **out, struct hr__pack_superblock *super,
+                  struct hr__byte_source *source, struct hr_error *error)
 {
     struct hr__pack_superblock s = {.version = 0};
-    struct stat st;
+    const char *path = source->path;
     char *block = NULL;
     *out = NULL;
-    int r = fstat(fd, &st) ? -errno : hr__read_exactly(fd, &s, sizeof s, 0);
-    if (r && (r != -ENODATA || hr__pack_recognise(&s, sizeof s)))
-        return cannot_read(path, r, error);
-    r = check_super(&s, &st, path, error);
+    int r = read_part(source, &s, sizeof s, 0, error);
+    /* a file that is too short to be a pack is said to be none, by its beginning */
+    if (r && (r != -EBADMSG || hr__pack_recognise(&s, sizeof s)))
+        return r;
+    r = check_super(&s, source, error);
     if (r)
         return r;
     block = hr__alloc_aligned(HR__TAG_DATASET, s.catalog_bytes ? s.catalog_bytes : 1, 0);
     if (!block)
         return hr__fail(error, -ENOMEM, "out of memory for the catalog of %s, %" PRIu64 " bytes",
                         path, s.catalog_bytes);
-    r = hr__read_exactly(fd, block, s.catalog_bytes, s.catalog_offset);
-    if (r) {
-        cannot_read(path, r, error);
+    r = read_part(source, block, s.catalog_bytes, s.catalog_offset, error);
+    if (r)
         goto fail;
-    }
     r = hr__catalog_adopt(out, block, s.catalog_bytes);
     if (!r && !check_items(*out, &s))
         r = -EBADMSG;
@@ -285,52 +295,78 @@ int hr__pack_cannot_open(const char *path, int code, struct hr_error *error)
 }
 
 /* Reads the rows of a pack whose superblock was checked. */
-static int read_rows(struct hr_dataset *dataset, const struct hr__pack_superblock *s, int fd,
-                     const char *path, struct hr_error *error)
+static int read_rows(struct hr_dataset *dataset, const struct hr__pack_superblock *s,
+                     struct hr__byte_source *source, struct hr_error *error)
 {
+    const char *path = source->path;
     struct hr_error why;
     void *block = hr__alloc(HR__TAG_DATASET, s->rows_bytes, 1);
     if (!block)
         return hr__fail(error, -ENOMEM, "out of memory for the rows of %s, %" PRIu64 " MiB", path,
                         s->rows_bytes >> 20);
-    int r = hr__read_exactly(fd, block, s->rows_bytes, hr__pack_rows_offset(s));
-    if (r)
-        cannot_read(path, r, error);
-    else if ((r = hr__row_block_read(&dataset->rows, block, s->rows_bytes, dataset->count, &why)))
+    int r = read_part(source, block, s->rows_bytes, hr__pack_rows_offset(s), error);
+    if (!r && (r = hr__row_block_read(&dataset->rows, block, s->rows_bytes, dataset->count, &why)))
         r = r == -EBADMSG ? damaged(path, why.message, error)
                           : hr__fail(error, r, "%s: %s", path, why.message);
     hr__free(block);
     return r;
 }
 
+int hr__pack_open(struct hr__byte_source *out, const char *path, struct hr_error *error)
+{
+    if (hr__url_is(path))
+        return hr__source_open(out, path, NULL, error);
+    /* O_NONBLOCK: do not wait if a FIFO has replaced the file */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    int r = fd < 0 ? -errno : hr__source_of_file(out, path, fd);
+    if (r && fd >= 0)
+        close(fd);
+    return r ? hr__pack_cannot_open(path, r, error) : 0;
+}
+
+/* Gives the dataset the open file, or what is known of the object, that it reads from. */
+static int give_source(struct hr_dataset *dataset, struct hr__byte_source *source,
+                       struct hr_error *error)
+{
+    int fd = source->fd;
+    if (source->http) {
+        hr__containers_know(dataset->containers, 0, source->change);
+        return 0;
+    }
+    if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK))
+        return hr__pack_cannot_open(source->path, -errno, error);
+    hr__containers_give(dataset->containers, 0, fd);
+    source->fd = -1;
+    return 0;
+}
+
 int hr__pack_dataset(struct hr_dataset **out, const char *path, struct hr_error *error)
 {
     struct hr__catalog *catalog = NULL;
     struct hr__pack_superblock super;
+    struct hr__byte_source source;
     *out = NULL;
-    /* O_NONBLOCK: do not wait if a FIFO has replaced the file */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0)
-        return hr__pack_cannot_open(path, -errno, error);
-    int r = hr__pack_open_file(&catalog, &super, fd, path, error);
-    if (!r && fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK))
-        r = hr__pack_cannot_open(path, -errno, error);
+    int r = hr__pack_open(&source, path, error);
+    if (r)
+        return r;
+    r = hr__pack_read(&catalog, &super, &source, error);
     if (!r)
         r = hr__dataset_create(out, catalog, path, "", error);
     if (!r) {
         catalog = NULL; /* the dataset's */
         r = hr__dataset_set_source(*out, HR__SOURCE_PACK, path, NULL, error);
         if (!r && super.rows_bytes)
-            r = read_rows(*out, &super, fd, path, error);
+            r = read_rows(*out, &super, &source, error);
+        if (!r)
+            r = give_source(*out, &source, error);
     }
+    hr__source_close(&source);
     if (r) {
         hr__catalog_destroy(&catalog);
         if (*out)
             hr_dataset_unref(out);
-        close(fd);
         return r;
     }
-    hr__containers_give((*out)->containers, 0, fd);
     (*out)->waveforms = super.form > HR_FORM_INDEXED ? super.form : 0;
     (*out)->head = (struct hr_sound_head){super.mono != 0, (int)super.rate};
     (*out)->is_paired = super.masks != 0;

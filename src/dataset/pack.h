@@ -19,12 +19,13 @@
  * not set. At the end the writer seals the catalog, sets the superblock to `complete`, and renames
  * the file.
  *
- * hr__pack_open_file trusts nothing in the file, because packs come from other people.
+ * hr__pack_read trusts nothing in the file, because packs come from other people.
  */
 #ifndef HR_DATASET_PACK_H
 #define HR_DATASET_PACK_H
 
 #include "dataset/catalog.h"
+#include "storage/source.h"
 
 #include <headrace/form.h>
 
@@ -90,17 +91,21 @@ int hr__pack_check(const struct hr__pack_superblock *super, const char *path,
 int hr__pack_recognise(const void *bytes, size_t length);
 
 /*
- * Reads and checks the superblock and catalog of the complete pack open at `fd`: every item must
- * lie between the catalog and the end of the file, at a multiple of HR__PACK_ITEM_ALIGNMENT. `path`
- * is for messages; `super` may be NULL. On success the caller owns *out. The caller always keeps
- * the descriptor. Blocks. Errors: -EBADMSG: not a pack, truncated or damaged; -EINPROGRESS:
- * unfinished; -ENOTSUP; -ENOMEM; read errors.
+ * Reads and checks the superblock and catalog of the complete pack that `source` opened: every item
+ * must lie between the catalog and the end of the file, at a multiple of HR__PACK_ITEM_ALIGNMENT.
+ * `super` may be NULL. On success the caller owns *out. The source stays the caller's. Blocks.
+ * Errors: -EBADMSG: not a pack, truncated or damaged; -EINPROGRESS: unfinished; -ENOTSUP; -ENOMEM;
+ * read errors.
  */
-int hr__pack_open_file(struct hr__catalog **out, struct hr__pack_superblock *super, int fd,
-                       const char *path, struct hr_error *error);
+int hr__pack_read(struct hr__catalog **out, struct hr__pack_superblock *super,
+                  struct hr__byte_source *source, struct hr_error *error);
+
+/* Opens the file or object at `path` for hr__pack_read. Errors: those of hr__source_open; of a file
+ * that is no regular one, those of reading it. */
+int hr__pack_open(struct hr__byte_source *out, const char *path, struct hr_error *error);
 
 /* Opens the complete pack at `path` as a dataset, with its rows. On success *out holds one
- * reference. Blocks. Errors: as hr__pack_open_file, and those of open. */
+ * reference. Blocks. Errors: as hr__pack_read, and those of open. */
 int hr__pack_dataset(struct hr_dataset **out, const char *path, struct hr_error *error);
 
 /* Reports why `path` cannot be opened and, if PATH.partial exists instead, what to do about it.

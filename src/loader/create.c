@@ -220,6 +220,7 @@ int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct h
     l->keeper = &no_keeper;
     l->attachment = &hr__attachment_none;
     l->home = HR__NO_HOME;
+    l->always_fetched = hr__dataset_origin(dataset)->http != NULL;
     l->options = *options;
     l->dataset = hr_dataset_ref(dataset);
     l->recipe = hr_recipe_ref(recipe);

@@ -33,9 +33,10 @@ struct fetcher {
     struct hr_loader *loader;
     int number;
     struct hr__reader *reader;
-    int direct;                              /* the reader wants O_DIRECT */
-    struct hr__depth depth;                  /* the most reads in flight, adapted to the device */
-    struct hr__job *flight[HR__FETCH_DEPTH]; /* the jobs that the reader has */
+    int direct;                                /* the reader wants O_DIRECT */
+    struct hr__depth depth;                    /* the most reads in flight, adapted to the device */
+    struct hr__http_client *http;              /* the client of the dataset's objects, or NULL */
+    struct hr__job *flight[HR__OBJECTS_DEPTH]; /* the jobs that the reader has */
     unsigned flying;
     struct hr__job *waiting; /* jobs whose samples other processes are reading, the first to ask for
                                 first */
@@ -194,6 +195,8 @@ static unsigned free_of(const struct fetcher *f)
     unsigned depth = hr__depth_now(&f->depth);
     if (f->loader->samples && atomic_load(&f->loader->samples->depth) < depth)
         depth = atomic_load(&f->loader->samples->depth);
+    if (f->http && hr__http_depth(f->http) < depth)
+        depth = hr__http_depth(f->http);
     return depth > f->flying ? depth - f->flying : 0;
 }
 
@@ -302,10 +305,10 @@ static int take_result(struct fetcher *f, struct hr__job *job, struct hr__read *
 static struct hr__job *collect(struct fetcher *f, int64_t timeout_ns, struct hr__job *list,
                                int *failure)
 {
-    struct hr__read *done[HR__FETCH_DEPTH];
+    struct hr__read *done[HR__OBJECTS_DEPTH];
     unsigned in_flight = f->flying;
     uint64_t bytes = 0;
-    int n = hr__reader_wait(f->reader, done, HR__FETCH_DEPTH, timeout_ns);
+    int n = hr__reader_wait(f->reader, done, HR__OBJECTS_DEPTH, timeout_ns);
     *failure = n < 0 && n != -EINTR ? n : 0;
     /* From the last to the first, so that the list begins with the oldest. */
     for (int i = n - 1; i >= 0; i--) {
@@ -394,18 +397,19 @@ static int open_reader(struct fetcher *f)
 {
     struct hr_loader *l = f->loader;
     struct hr_error error = {0};
+    unsigned most = f->http ? HR__OBJECTS_DEPTH : HR__FETCH_DEPTH;
     struct hr__reader_options options = {
-        .depth = HR__FETCH_DEPTH,
+        .depth = most,
         .direct = l->options.direct_io,
         .no_io_uring = l->options.no_io_uring || f->number > 0,
         .source = l->samples,
     };
     int r = hr__reader_create(&f->reader, &options, &error);
     f->direct = options.direct;
-    int many = !r && (l->samples || hr__reader_is_io_uring(f->reader));
+    int many = !r && (l->samples || f->http || hr__reader_is_io_uring(f->reader));
     /* A pread reader blocks in submit, so it gets one read at a time: the other fetchers then share
      * the rest. */
-    hr__depth_init(&f->depth, many ? HR__FETCH_DEPTH : 1);
+    hr__depth_init(&f->depth, many ? most : 1);
     pthread_mutex_lock(&l->lock);
     l->live_fetchers += !r;
     if (f->number == 0) {
@@ -446,6 +450,7 @@ void *hr__fetch_main(void *arg)
     struct hr_loader *l = self->loader;
     struct fetcher f = {.loader = l, .number = self->number};
     f.waiting_end = &f.waiting;
+    f.http = hr__dataset_origin(l->dataset)->http;
     hr__numa_enter("", &l->home, 0);
     if (open_reader(&f))
         return NULL;

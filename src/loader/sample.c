@@ -37,6 +37,8 @@ int hr__sample_aim(struct hr__sample *s, const struct hr_dataset *dataset, uint6
             .is_range = 1,
             .fd = s->range.fd,
             .offset = s->range.offset,
+            .http = s->range.http,
+            .change = s->range.change,
             .uncached = s->uncached,
             .user = user,
         };
@@ -48,10 +50,13 @@ int hr__sample_aim(struct hr__sample *s, const struct hr_dataset *dataset, uint6
         .path = s->path,
         .expected = hr_dataset_sample_bytes(dataset, index),
         .uncached = s->uncached,
+        .http = r ? NULL : hr__dataset_http(dataset, s->path),
         .max_bytes = s->max_bytes,
         .user = user,
         .result = r,
     };
+    if (s->read.http)
+        s->read.change = hr__dataset_change(dataset, index);
     return r;
 }
 
@@ -106,10 +111,10 @@ int hr__sample_read(struct hr__sample *s, const struct hr_dataset *dataset, uint
         return r;
     s->read.result = hr__read_file(&s->read, 0);
     r = hr__sample_check(s, error);
-    if (r && !s->read.result)
-        hr__free(s->read.bytes);
-    if (r)
+    if (s->read.result)
         s->read.bytes = NULL;
+    if (r)
+        hr__read_drop(&s->read);
     return r;
 }
 

@@ -20,6 +20,7 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
     struct hr_loader *l = (struct hr_loader *)loader;
     struct hr__ring_counts ring = {0};
     struct hr__cache_counts cache = {0}, disk = {0};
+    struct hr__http_counts http = {0};
     struct hr_loader_stats s = {
         .samples = HR__COUNTED(l, samples),
         .batches = HR__COUNTED(l, batches),
@@ -59,6 +60,14 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
         s.io_uring = l->reader_state == 1;
         pthread_mutex_unlock(&l->lock);
     }
+    if (hr__dataset_origin(l->dataset)->http)
+        hr__http_count(hr__dataset_origin(l->dataset)->http, &http);
+    s.object_requests = http.requests;
+    s.object_lists = http.lists;
+    s.object_retries = http.retries;
+    s.object_hedges = http.hedges;
+    s.object_refusals = http.refusals;
+    s.object_bytes = http.bytes;
     s.slots = ring.slots;
     s.grown_slots = ring.grown;
     s.slot_bytes = ring.slot_bytes;

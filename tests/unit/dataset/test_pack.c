@@ -198,7 +198,9 @@ static void every_byte_of_the_front_matters(void **state)
         struct hr_error error = {0};
         uint8_t changed = f->image.bytes[i] ^ (uint8_t)(1u << i % 8);
         assert_int_equal(pwrite(fd, &changed, 1, (off_t)i), 1);
-        int r = hr__pack_open_file(&c, NULL, fd, "P", &error);
+        struct hr__byte_source source;
+        assert_int_equal(hr__source_of_file(&source, "P", fd), 0);
+        int r = hr__pack_read(&c, NULL, &source, &error);
         if (r != -EBADMSG && r != -ENOTSUP)
             fail_msg("a change of byte %zu gives %d", i, r);
         assert_null(c);

@@ -163,7 +163,8 @@ static void test_chunks(void **state)
         {"x-amz-storage-class", "REDUCED_REDUNDANCY"},
     };
     const struct hr__sign_request request = {.method = "PUT",
-                                             .path = "/examplebucket/chunkObject.txt",
+                                             .path = "/"
+                                                     "examplebucket/chunkObject.txt",
                                              .headers = headers,
                                              .header_count = 7,
                                              .payload = HR__SIGN_CHUNKED};
