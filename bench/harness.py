@@ -277,9 +277,14 @@ def ratio(ours, theirs, key="seconds"):
         for o, t in zip(ours.passes, theirs.passes))
 
 
+def _rounded(value):
+    """Rounds to four decimals, or to four digits where those would be zeros."""
+    return round(value, 4) if abs(value) >= 0.001 else float(f"{value:.4g}")
+
+
 def finish(name, figures):
     """Prints the last line: all figures, with floats rounded."""
-    rounded = {k: (round(v, 4) if isinstance(v, float) else v) for k, v in figures.items()}
+    rounded = {k: (_rounded(v) if isinstance(v, float) else v) for k, v in figures.items()}
     print(json.dumps({"bench": name, "figures": rounded}), flush=True)
 
 

@@ -2,7 +2,8 @@
  * Compares the kernels of the machine's best instruction set with the portable ones, on random
  * input. On ARM, which runs under qemu-user here, this is NEON.
  *
- *   kernel_bits                     prints how many bytes of the results were compared and differ
+ *   kernel_bits                     prints how many bytes of the results were compared and differ,
+ * and a digest of the portable results, which all machines have in common
  *   kernel_bits KERNEL ISA TIMES    runs one kernel TIMES times with instruction set number ISA,
  * for counting instructions; prints how many values each run makes
  */
@@ -13,14 +14,23 @@
 #include "codec/ycc.h"
 #include "codec/ycc_rows.h"
 #include "recipe/fused.h"
+#include "recipe/sound.h"
 
 #include <headrace/prepare.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
-enum { WIDTH = 512, HEIGHT = 384, PIXELS = WIDTH * HEIGHT, OUTPUT = 224, ROUNDS = 24 };
+enum {
+    WIDTH = 512,
+    HEIGHT = 384,
+    PIXELS = WIDTH * HEIGHT,
+    OUTPUT = 224,
+    ROUNDS = 24,
+    FRAMES = 40000
+};
 
 /* Random input, made anew for each round; `round` selects sizes and options. */
 static struct {
@@ -28,8 +38,11 @@ static struct {
     int16_t blocks[PIXELS / 64][64] __attribute__((aligned(64)));
     uint16_t quant[64];
     struct hr__coefficients item;
+    float wave[FRAMES + 32];
     int round;
 } in;
+static struct hr__mel *mels[2];
+static struct hr__resampler_cache resamplers;
 static struct hr__fused *fused;
 static uint8_t result[2][3 * PIXELS * 4] __attribute__((aligned(64)));
 
@@ -160,6 +173,40 @@ static size_t run_resize_bfloat16(enum hr__isa isa, uint8_t *out)
     return run_resize(isa, out, HR_BFLOAT16, 1);
 }
 
+static size_t run_sound_resample(enum hr__isa isa, uint8_t *out)
+{
+    static const int to[] = {16000, 8000, 48000, 22050};
+    const struct hr__resampler *r;
+    if (hr__resampler_get(&resamplers, 44100, to[in.round % 4], &r, NULL))
+        fail("out of memory");
+    hr__sound_kernels(isa)->resample(r, in.wave, r->first[0], 0, FRAMES / 8, (float *)(void *)out);
+    return FRAMES / 8 * sizeof(float);
+}
+
+static size_t run_sound_mel(enum hr__isa isa, uint8_t *out)
+{
+    static double work[1 << 14] __attribute__((aligned(64)));
+    const struct hr__mel *mel = mels[in.round & 1];
+    int columns = (int)hr__mel_columns(mel, FRAMES);
+    for (int t = 0; t < columns; t += HR__SOUND_LANES)
+        hr__sound_kernels(isa)->mel(mel, in.wave, FRAMES, t, columns, work, (float *)(void *)out);
+    return (size_t)mel->bands * (size_t)columns * sizeof(float);
+}
+
+/* The kernels that work in place. */
+static size_t run_sound_values(enum hr__isa isa, uint8_t *out)
+{
+    const struct hr__sound_kernels *k = hr__sound_kernels(isa);
+    float *at = (float *)(void *)out;
+    size_t count = FRAMES / 2 - (size_t)in.round;
+    memcpy(at, in.wave, count * sizeof *at);
+    k->mix(at, in.wave + FRAMES / 2, (int64_t)count, 0.5f);
+    memcpy(at + count, at, count * sizeof *at);
+    k->decibels(at, count, 10, 1e-10f);
+    k->whisper(at + count, count);
+    return 2 * count * sizeof *at;
+}
+
 static const struct {
     const char *name;
     size_t (*run)(enum hr__isa isa, uint8_t *out);
@@ -169,6 +216,8 @@ static const struct {
     {"inverse_dct", run_inverse_dct},       {"unpacking", run_unpacking},
     {"resize_float32", run_resize_float32}, {"resize_uint8", run_resize_uint8},
     {"resize_float16", run_resize_float16}, {"resize_bfloat16", run_resize_bfloat16},
+    {"sound_resample", run_sound_resample}, {"sound_mel", run_sound_mel},
+    {"sound_values", run_sound_values},
 };
 
 /* ---- random input ---- */
@@ -213,24 +262,53 @@ static void draw(struct hr__packer *packer, int round)
     for (size_t i = 0; i < sizeof in.bytes; i++)
         in.bytes[i] = (uint8_t)hr__random_below(&r, 256);
     draw_blocks(&r, packer);
+    for (size_t i = 0; i < sizeof in.wave / sizeof *in.wave; i++)
+        in.wave[i] = (float)((int)hr__random_below(&r, 65536) - 32768) / 32768;
+}
+
+/* Makes the tables of Whisper's and of Kaldi's features. */
+static void make_mels(void)
+{
+    double window[400];
+    for (int i = 0; i < 400; i++)
+        window[i] = (i + 1) / 400.0;
+    for (int is_kaldi = 0; is_kaldi < 2; is_kaldi++) {
+        const struct hr__mel_wish wish = {.rate = 16000,
+                                          .frame = 400,
+                                          .hop = 160,
+                                          .points = is_kaldi ? 512 : 400,
+                                          .bands = 80,
+                                          .center = !is_kaldi,
+                                          .is_kaldi = is_kaldi,
+                                          .is_whisper = !is_kaldi,
+                                          .is_slaney_scale = 1,
+                                          .is_slaney_norm = 1,
+                                          .low = is_kaldi ? 20 : 0,
+                                          .high = 8000,
+                                          .window = window};
+        if (hr__mel_create(&mels[is_kaldi], &wish, NULL))
+            fail("out of memory");
+    }
 }
 
 static void compare(struct hr__packer *packer)
 {
-    uint64_t compared = 0, differing = 0;
+    uint64_t compared = 0, differing = 0, digest = 0;
     for (int round = 0; round < ROUNDS; round++) {
         draw(packer, round);
         for (size_t k = 0; k < sizeof kernels / sizeof *kernels; k++) {
             size_t bytes = kernels[k].run(HR__ISA_PORTABLE, result[0]);
             kernels[k].run(hr__isa(), result[1]);
             compared += bytes;
+            digest = XXH3_64bits_withSeed(result[0], bytes, digest);
             for (size_t i = 0; i < bytes; i++)
                 differing += result[0][i] != result[1][i];
         }
     }
-    printf("{\"isa\": \"%s\", \"kernels\": %zu, \"compared\": %llu, \"differing\": %llu}\n",
+    printf("{\"isa\": \"%s\", \"kernels\": %zu, \"compared\": %llu, \"differing\": %llu, "
+           "\"digest\": \"%016llx\"}\n",
            hr_isa_name(), sizeof kernels / sizeof *kernels, (unsigned long long)compared,
-           (unsigned long long)differing);
+           (unsigned long long)differing, (unsigned long long)digest);
 }
 
 int main(int argc, char **argv)
@@ -242,6 +320,7 @@ int main(int argc, char **argv)
     }
     if (hr__packer_create(&packer, NULL) || hr__fused_create(&fused, NULL))
         fail("out of memory");
+    make_mels();
     if (argc == 1) {
         compare(packer);
     } else {
@@ -253,6 +332,9 @@ int main(int argc, char **argv)
                 else
                     kernels[k].run((enum hr__isa)atoi(argv[2]), result[0]);
     }
+    for (int i = 0; i < 2; i++)
+        hr__mel_destroy(&mels[i]);
+    hr__resampler_free_all(&resamplers);
     hr__fused_destroy(&fused);
     hr__packer_destroy(&packer);
     return 0;

@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "base/round.h"
 #include "loader/crew.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "loader/publisher.h"
 
 #include <headrace/headrace.h>

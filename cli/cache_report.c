@@ -12,11 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int is_asked(const struct hr_cache_info *info, const char *name, const char *dataset)
+static int is_asked(const struct hr_cache_info *info, const char *dataset)
 {
     char place[PATH_MAX];
-    if (name && strcmp(info->name, name))
-        return 0;
     if (!dataset || !strcmp(info->dataset, dataset))
         return 1;
     return realpath(dataset, place) && !strcmp(info->dataset, place);
@@ -27,7 +25,7 @@ int cache_report_make(struct cache_report *report, const char *name, const char 
 {
     struct hr_cache_list *list = NULL;
     *report = (struct cache_report){.count = 0};
-    int r = hr_cache_list_create(&list, error);
+    int r = hr_cache_list_create_of(&list, name, error);
     if (r)
         return r;
     size_t count = hr_cache_list_count(list);
@@ -36,7 +34,7 @@ int cache_report_make(struct cache_report *report, const char *name, const char 
         struct hr_cache_info *info = &report->infos[report->count];
         info->size = sizeof *info;
         hr_cache_list_get(list, i, info);
-        report->count += (size_t)is_asked(info, name, dataset);
+        report->count += (size_t)is_asked(info, dataset);
     }
     hr_cache_list_destroy(&list);
     return report->infos ? 0 : -ENOMEM;
@@ -106,7 +104,8 @@ void cache_report_print_table(const struct cache_report *report)
                    text_bytes(b, info->used_bytes), text_bytes(c, info->budget_bytes), info->users);
         print_escaped("", info->damaged ? info->path : info->dataset);
     }
-    printf("\n%s of memory in %zu %s\n", text_bytes(a, allocated), report->count,
+    printf("\n%s of %s in %zu %s\n", text_bytes(a, allocated),
+           report->infos[0].on_disk ? "disk" : "memory", report->count,
            report->count == 1 ? "segment" : "segments");
 }
 
@@ -159,8 +158,11 @@ static void print_fill(const struct hr_cache_info *info)
     if (info->refused)
         printf("  full          %s times an item did not fit\n", text_count(a, info->refused));
     if (info->foreign)
-        printf("  foreign       %s times an item had been made without the key file\n",
-               text_count(a, info->foreign));
+        printf(
+            info->on_disk
+                ? "  damaged       %s items were not as they had been written, and were dropped\n"
+                : "  foreign       %s times an item had been made without the key file\n",
+            text_count(a, info->foreign));
     uint64_t looks = info->hits + info->misses;
     printf("  hits          %s of %s (%.1f %%), which saved %s of reads\n",
            text_count(a, info->hits), text_count(b, looks),
@@ -228,6 +230,10 @@ static void print_choice(const struct hr_cache_info *info)
 static void print_memory(const struct hr_cache_info *info)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER];
+    if (info->on_disk) {
+        printf("  disk          %s, with its index\n", text_bytes(a, info->allocated_bytes));
+        return;
+    }
     printf("  memory        %s, with its index and staging; %s in huge pages\n",
            text_bytes(a, info->allocated_bytes),
            info->huge_bytes ? text_bytes(b, info->huge_bytes) : "none");
@@ -251,9 +257,8 @@ static void print_one(const struct hr_cache_info *info)
         print_escaped("", *info->name ? info->name : "a cache");
         print_escaped("  file          ", info->path);
         print_escaped("  damaged       ", info->problem);
-        printf(
-            "  memory        %s; the next start makes it again, headrace cache drop removes it\n",
-            text_bytes(a, info->allocated_bytes));
+        printf("  %-13s %s; the next start makes it again, headrace cache drop removes it\n",
+               info->on_disk ? "disk" : "memory", text_bytes(a, info->allocated_bytes));
         free(dataset);
         return;
     }
@@ -353,7 +358,7 @@ static json_t *json_of(const struct hr_cache_info *info)
     char *problem = text_escape(info->problem);
     json_t *object = json_pack(
         "{s:s, s:s?, s:s?, s:b, s:s?, s:I, s:i, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, "
-        "s:I, s:o, s:I, s:o}",
+        "s:I, s:o, s:I, s:o, s:b}",
         "name", info->name, "dataset", dataset, "path", path, "damaged", info->damaged, "problem",
         info->damaged ? problem : NULL, "allocated_bytes", (json_int_t)info->allocated_bytes,
         "users", info->users, "size_bytes", (json_int_t)info->size_bytes, "budget_bytes",
@@ -363,7 +368,8 @@ static json_t *json_of(const struct hr_cache_info *info)
         (json_int_t)info->misses, "saved_bytes", (json_int_t)info->saved_bytes, "refused",
         (json_int_t)info->refused, "foreign", (json_int_t)info->foreign, "pids",
         numbers(info->pids, info->users < HR_CACHE_PIDS ? info->users : HR_CACHE_PIDS),
-        "huge_bytes", (json_int_t)info->huge_bytes, "node_bytes", nodes(info));
+        "huge_bytes", (json_int_t)info->huge_bytes, "node_bytes", nodes(info), "on_disk",
+        info->on_disk);
     if (object)
         json_object_update_new(
             object, json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "form", form_text(info->form),

@@ -13,9 +13,9 @@ struct cache_report {
 };
 
 /*
- * Selects the segments of cache `name` (NULL: all) and, of these, those of `dataset` (NULL: all):
- * a dataset's text, or a path to the same place. Returns 0, -ENOMEM, or an error of
- * hr_cache_list_create.
+ * Selects the segments of cache `name` (NULL: all in memory; "disk:/DIRECTORY": on a disk) and, of
+ * these, those of `dataset` (NULL: all): a dataset's text, or a path to the same place. Returns 0,
+ * -ENOMEM, or an error of hr_cache_list_create.
  */
 int cache_report_make(struct cache_report *report, const char *name, const char *dataset,
                       struct hr_error *error);

@@ -115,8 +115,9 @@ static int cache_info(int argc, char **argv)
         .arguments = "[NAME [DATASET]] [options]",
         .text = "Describes a cache: the processes that use it, how full it is, the reads that it\n"
                 "saved, the forms of its items and why, and where its memory is. DATASET is as\n"
-                "headrace cache list shows it, or a path to it. Without NAME: all caches, private\n"
-                "ones too.",
+                "headrace cache list shows it, or a path to it. Without NAME: all caches in\n"
+                "memory, private ones too. A cache on a disk is named by its directory:\n"
+                "disk:/nvme/headrace.",
         .optional = 2,
         .example = "  headrace cache info imagenet",
     };
@@ -155,8 +156,9 @@ static void print_dropped(const struct cache_command *c, const struct dropped *b
     char a[TEXT_NUMBER];
     size_t dropped = before->segments > left ? before->segments - (size_t)left : 0;
     if (dropped)
-        printf("%s: %zu %s dropped, %s of memory freed\n", c->arguments[0], dropped,
-               dropped == 1 ? "segment" : "segments", text_bytes(a, freed));
+        printf("%s: %zu %s dropped, %s of %s freed\n", c->arguments[0], dropped,
+               dropped == 1 ? "segment" : "segments", text_bytes(a, freed),
+               hr_cache_kind(c->arguments[0]) == HR_CACHE_DISK ? "disk" : "memory");
     if (c->force && before->in_use_bytes)
         printf("%s: %s are in use, and will be freed when their users end\n", c->arguments[0],
                text_bytes(a, before->in_use_bytes));
@@ -205,8 +207,8 @@ static int cache_drop(int argc, char **argv)
     const struct cli_syntax syntax = {
         .verb = c.verb,
         .arguments = "NAME [options]",
-        .text = "Drops a kept cache and frees its memory. Segments in use are kept, and the exit\n"
-                "status is then 1.",
+        .text = "Drops a kept cache and frees its memory, or its disk (NAME is then\n"
+                "disk:/DIRECTORY). Segments in use are kept, and the exit status is then 1.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 1,
@@ -321,12 +323,78 @@ static int cache_warm(int argc, char **argv)
         .verb = c.verb,
         .arguments = "SPEC DATASET [options]",
         .text = "Fills a kept cache before the first run. SPEC is the text that the run will use,\n"
-                "shm:NAME?size=64GiB; put it in quotes. To continue after an interruption, run\n"
-                "the same command again.",
+                "shm:NAME?size=64GiB or disk:/DIRECTORY?size=1TiB; put it in quotes. To continue\n"
+                "after an interruption, run the same command again.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 2,
         .example = "  headrace cache warm 'shm:imagenet?size=64GiB' /data/train",
+    };
+    return run(&c, cli_parse(&syntax, argc, argv, c.arguments));
+}
+
+/* ---- verify ---- */
+
+static int run_verify(struct cache_command *c)
+{
+    struct hr_cache_verify_report report = {.size = sizeof report};
+    struct cli_progress progress;
+    struct hr_error error = {0};
+    char a[TEXT_NUMBER], b[TEXT_NUMBER];
+    cli_progress_init(&progress, c->no_progress);
+    int r =
+        hr_cache_verify(c->arguments[0], c->jobs, cli_progress_call, &progress, &report, &error);
+    cli_progress_clear(&progress);
+    if (r && cli_interrupted()) {
+        cli_complain(c->verb, "interrupted");
+        return CLI_INTERRUPTED;
+    }
+    if (r)
+        return cli_failed(c->verb, r, &error, "");
+    int status = report.bad ? CLI_PROBLEM : CLI_OK;
+    if (c->json)
+        return cli_print_json(c->verb,
+                              json_pack("{s:i, s:I, s:I, s:I, s:I}", "layout", 1, "items",
+                                        (json_int_t)report.items, "bytes", (json_int_t)report.bytes,
+                                        "bad", (json_int_t)report.bad, "skipped",
+                                        (json_int_t)report.skipped),
+                              0, status);
+    printf("%s: %s items were read, %s\n", c->arguments[0], text_count(a, report.items),
+           text_bytes(b, report.bytes));
+    if (report.bad)
+        printf("  %s were bad and dropped; they are read from their source again: check the disk\n",
+               text_count(a, report.bad));
+    if (report.skipped)
+        printf("  %s items were made with a key file: add &key_file=PATH\n",
+               text_count(a, report.skipped));
+    return cli_finish(c->verb, status);
+}
+
+static int cache_verify(int argc, char **argv)
+{
+    struct cache_command c = {.verb = "cache verify", .run = run_verify};
+    const struct cli_option options[] = {
+        {.name = "jobs",
+         .kind = CLI_NUMBER,
+         .target = &c.jobs,
+         .value = "N",
+         .least = 1,
+         .most = 256,
+         .help = "threads that read (default: the cores)"},
+        {.name = "json", .target = &c.json, .help = "print JSON (see headrace-cache(1))"},
+        {.name = "no-progress", .target = &c.no_progress, .help = "draw no progress bar"},
+        {.name = "verbose", .target = &c.verbose, .help = "print more on standard error"},
+    };
+    const struct cli_syntax syntax = {
+        .verb = c.verb,
+        .arguments = "disk:/DIRECTORY [options]",
+        .text = "Reads all items of a cache on a disk and compares them with their checksums. Bad\n"
+                "items are dropped; their samples are read from their source again. The exit\n"
+                "status is 1 if there are any.",
+        .options = options,
+        .option_count = (int)(sizeof options / sizeof *options),
+        .positional = 1,
+        .example = "  headrace cache verify disk:/nvme/headrace",
     };
     return run(&c, cli_parse(&syntax, argc, argv, c.arguments));
 }
@@ -373,6 +441,7 @@ static const struct cli_verb verbs[] = {
     {"info", "[NAME [DATASET]]", "describe a cache", cache_info},
     {"warm", "SPEC DATASET", "fill a cache before the first run", cache_warm},
     {"drop", "NAME", "drop a cache and free its memory", cache_drop},
+    {"verify", "disk:/DIRECTORY", "read and check all items of a cache on a disk", cache_verify},
     {"servers", "SPEC", "check the memcached servers of several hosts", cache_servers},
 };
 
@@ -380,8 +449,8 @@ int cmd_cache(int argc, char **argv)
 {
     const struct cli_verbs all = {
         .of = "cache",
-        .text = "Lists, describes, fills and drops caches, which keep samples in memory between\n"
-                "epochs, processes and runs.",
+        .text = "Lists, describes, fills and drops caches, which keep samples in memory or on a\n"
+                "disk between epochs, processes and runs.",
         .verbs = verbs,
         .count = (int)(sizeof verbs / sizeof *verbs),
         .example = "headrace cache info imagenet",

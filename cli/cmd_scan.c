@@ -11,8 +11,8 @@
 #include <stdlib.h>
 
 struct scan_options {
-    int json, verify, threads, index, classes, sounds, no_progress, verbose;
-    const char *label, *image; /* NULL: not given */
+    int json, verify, threads, index, classes, sounds, keypoints, no_progress, verbose;
+    const char *label, *image, *coco; /* NULL: not given */
 };
 
 static int parse(struct scan_options *o, int argc, char **argv, const char **path)
@@ -54,6 +54,12 @@ static int parse(struct scan_options *o, int argc, char **argv, const char **pat
          .text = &o->image,
          .value = "COLUMN",
          .help = "of Parquet tables: the column of images"},
+        {.name = "coco",
+         .kind = CLI_TEXT,
+         .text = &o->coco,
+         .value = "FILE",
+         .help = "PATH is a folder of images, and FILE a COCO file\nwith their boxes and labels"},
+        {.name = "keypoints", .target = &o->keypoints, .help = "with --coco: read key points, too"},
         {.name = "no-progress", .target = &o->no_progress, .help = "draw no progress bar"},
         {.name = "verbose", .target = &o->verbose, .help = "print more on standard error"},
     };
@@ -63,15 +69,26 @@ static int parse(struct scan_options *o, int argc, char **argv, const char **pat
         .text = "Reports the contents of a dataset (classes, images, their sizes; of sounds,\n"
                 "formats, rates, channels and lengths) and its problems. PATH is a folder with\n"
                 "one directory per class, a list of lines \"path<TAB>label\", tar files, Parquet\n"
-                "tables, or a pack.",
+                "tables, a pack, or with --coco a folder of images.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 1,
         .example = "  headrace scan /data/train                its contents\n"
                    "  headrace scan /data/train --verify       and its damaged images\n"
-                   "  headrace scan val.txt --json             a list, for a program",
+                   "  headrace scan val.txt --json             a list, for a program\n"
+                   "  headrace scan --coco train.json images   images with boxes",
     };
-    return cli_parse(&syntax, argc, argv, path);
+    int status = cli_parse(&syntax, argc, argv, path);
+    if (status >= 0)
+        return status;
+    if (o->coco && (o->label || o->image || o->sounds))
+        cli_complain("scan",
+                     "--coco is for a folder of images, --label, --image and --sounds are not");
+    else if (o->keypoints && !o->coco)
+        cli_complain("scan", "--keypoints needs --coco");
+    else
+        return status;
+    return CLI_USAGE;
 }
 
 /* Logs warnings always, other levels with --verbose. Any thread calls it, so it writes once. */
@@ -100,12 +117,11 @@ static int survey(struct summary *summary, struct hr_dataset *dataset, const str
     return r;
 }
 
-static int collect(struct summary *summary, const char *path, const struct scan_options *o,
-                   struct cli_progress *progress, struct hr_error *error)
+static int open_dataset(struct hr_dataset **dataset, const char *path, const struct scan_options *o,
+                        struct cli_progress *progress, struct hr_error *error)
 {
-    struct hr_dataset *dataset = NULL;
-    struct hr_verify_report *report = NULL;
     struct hr_dataset_options options;
+    struct hr_coco_options coco;
     hr_dataset_options_default(&options);
     options.index = (enum hr_index_policy)o->index;
     options.threads = o->threads;
@@ -116,7 +132,21 @@ static int collect(struct summary *summary, const char *path, const struct scan_
     options.allow_empty_classes = 1; /* to be reported, not a failure */
     options.progress = cli_progress_call;
     options.progress_arg = progress;
-    int r = hr_dataset_open(&dataset, path, &options, error);
+    if (!o->coco)
+        return hr_dataset_open(dataset, path, &options, error);
+    hr_coco_options_default(&coco);
+    coco.keypoints = o->keypoints;
+    coco.progress = cli_progress_call;
+    coco.progress_arg = progress;
+    return hr_dataset_open_coco(dataset, path, o->coco, &coco, error);
+}
+
+static int collect(struct summary *summary, const char *path, const struct scan_options *o,
+                   struct cli_progress *progress, struct hr_error *error)
+{
+    struct hr_dataset *dataset = NULL;
+    struct hr_verify_report *report = NULL;
+    int r = open_dataset(&dataset, path, o, progress, error);
     if (!r)
         r = summary_make(summary, path, dataset);
     if (!r && summary->is_sound)

@@ -81,8 +81,10 @@ void pack_report_print(const struct pack_report *report)
     char *path = text_escape(report->path);
     printf("%s\n", path ? path : "?");
     free(path);
-    printf("  %s %s, %s", text_count(a, r->samples), noun(r, r->samples),
-           text_bytes(b, r->pack_bytes));
+    printf("  %s %s, ", text_count(a, r->samples - r->masks), noun(r, r->samples - r->masks));
+    if (r->masks)
+        printf("%s %s, ", text_count(a, r->masks), r->masks == 1 ? "mask" : "masks");
+    printf("%s", text_bytes(b, r->pack_bytes));
     if (r->source_bytes)
         printf(", %.2f times the %s of the %s files", ratio(r->pack_bytes, r->source_bytes),
                text_bytes(c, r->source_bytes), noun(r, 1));
@@ -134,17 +136,17 @@ json_t *pack_report_json(const struct pack_report *report)
 {
     const struct hr_pack_result *r = &report->result;
     char *path = text_escape(report->path);
-    json_t *root =
-        json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:f, s:I, s:f, s:I, s:o, s:o, s:o, s:o, s:o, "
-                  "s:b, s:b, s:i}",
-                  "layout", 1, "verb", report->verb, "path", path ? path : "?", "samples",
-                  (json_int_t)r->samples, "source_bytes", (json_int_t)r->source_bytes, "bytes",
-                  (json_int_t)r->pack_bytes, "growth", ratio(r->pack_bytes, r->source_bytes),
-                  "continued", (json_int_t)r->continued, "seconds", report->seconds, "rows_bytes",
-                  (json_int_t)r->rows_bytes, "forms", json_forms(r), "encoded", json_kept(r),
-                  "kept", summary_bads_json(&report->kept), "rewritten",
-                  summary_bads_json(&report->rewritten), "bad", summary_bads_json(&report->bad),
-                  "ok", !report->bad.count, "mono", r->head.mono, "rate", r->head.rate);
+    json_t *root = json_pack(
+        "{s:i, s:s, s:s, s:I, s:I, s:I, s:f, s:I, s:f, s:I, s:o, s:o, s:o, s:o, s:o, "
+        "s:b, s:b, s:i, s:I}",
+        "layout", 1, "verb", report->verb, "path", path ? path : "?", "samples",
+        (json_int_t)r->samples, "source_bytes", (json_int_t)r->source_bytes, "bytes",
+        (json_int_t)r->pack_bytes, "growth", ratio(r->pack_bytes, r->source_bytes), "continued",
+        (json_int_t)r->continued, "seconds", report->seconds, "rows_bytes",
+        (json_int_t)r->rows_bytes, "forms", json_forms(r), "encoded", json_kept(r), "kept",
+        summary_bads_json(&report->kept), "rewritten", summary_bads_json(&report->rewritten), "bad",
+        summary_bads_json(&report->bad), "ok", !report->bad.count, "mono", r->head.mono, "rate",
+        r->head.rate, "masks", (json_int_t)r->masks);
     free(path);
     return root;
 }

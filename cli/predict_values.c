@@ -17,14 +17,16 @@ static const char *problem_of(enum predict_kind kind)
         "it must be a number from 1 to 65536, a list (1,2,4) or a range (1..16)",
         "it must be a share from 0 to 1 (or 50%), a list (0.25,0.5) or a range (0..1)",
         "it must be a size with a unit (64GiB, 500GB), a list, or a range (16GiB..256GiB)",
-        "it must be a speed (2GB/s) or a factor (x2), a list, or a range (100MB/s..2GB/s)",
+        "it must be a speed (2GB/s, 25Gbit/s) or a factor (x2), a list, or a range "
+        "(100MB/s..2GB/s)",
         "it must be a factor (2, 0.5, x4), a list (1,2,4) or a range (1..4)",
     };
     return problems[kind];
 }
 
-/* Parses a unit. Returns its bytes, 0 if it is no unit; *end: after it. */
-static double unit_of(const char *text, const char **end)
+/* Parses a unit; only speeds may be in bits. Returns its bytes, 0 if it is no unit; *end: after it.
+ */
+static double unit_of(const char *text, enum predict_kind kind, const char **end)
 {
     static const char letters[] = "KMGTP";
     const char *at = strchr(letters, *text >= 'a' ? *text - 32 : *text);
@@ -33,6 +35,10 @@ static double unit_of(const char *text, const char **end)
         int binary = text[1] == 'i';
         bytes = pow(binary ? 1024 : 1000, (double)(at - letters) + 1);
         text += 1 + binary;
+    }
+    if (kind == PREDICT_SPEED && !strncmp(text, "bit", 3)) {
+        *end = text + 3;
+        return bytes / 8;
     }
     if (*text != 'B')
         return 0;
@@ -64,7 +70,7 @@ static int parse_one(enum predict_kind kind, const char *text, const char **end,
         *end = stop + 1;
     }
     if (kind == PREDICT_SIZE || (kind == PREDICT_SPEED && !*times)) {
-        double unit = unit_of(stop, end);
+        double unit = unit_of(stop, kind, end);
         if (!(unit > 0))
             return -1;
         *value *= unit;

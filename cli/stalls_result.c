@@ -139,40 +139,11 @@ static int grow(struct records *all)
     return 0;
 }
 
-/* Reads a whole file as text of *length bytes. NULL: see errno. */
-static char *read_file(const char *path, size_t *length)
-{
-    FILE *file = fopen(path, "rbe");
-    char *text = NULL;
-    size_t capacity = 0, got = 0;
-    while (file && !ferror(file) && !feof(file)) {
-        if (capacity - got < 2) {
-            capacity = capacity ? 2 * capacity : 65536;
-            char *larger = realloc(text, capacity);
-            if (!larger)
-                break;
-            text = larger;
-        }
-        got += fread(text + got, 1, capacity - got - 1, file);
-    }
-    int whole = file && feof(file) && !ferror(file), code = errno;
-    if (file)
-        fclose(file);
-    if (!whole) {
-        free(text);
-        errno = code;
-        return NULL;
-    }
-    text[got] = 0;
-    *length = got;
-    return text;
-}
-
 static int add_record(struct records *all, const char *path, struct hr_error *error)
 {
     if (all->count == all->capacity && grow(all))
         return -ENOMEM;
-    char *text = read_file(path, &all->lengths[all->count]);
+    char *text = text_read_file(path, &all->lengths[all->count]);
     if (!text) {
         int code = errno ? errno : ENOMEM;
         snprintf(error->message, sizeof error->message, "cannot read %s: %s", path, strerror(code));

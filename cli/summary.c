@@ -54,18 +54,25 @@ static char *path_of(const struct hr_dataset *dataset, size_t index)
     return path;
 }
 
-static int add_unreadable(struct summary *s, const struct hr_dataset *dataset, size_t index)
+/* Looks at the file of a sample whose size the dataset does not know: sets *bytes, or adds the
+ * sample to the unreadable ones. */
+static int look_at_file(struct summary *s, const struct hr_dataset *dataset, size_t index,
+                        int64_t *bytes)
 {
     struct stat st;
     char *path = path_of(dataset, index);
     if (!path)
         return -ENOMEM;
-    const char *reason = "it changed during the scan";
+    const char *reason = NULL;
     if (stat(path, &st))
         reason = strerror(errno);
     else if (S_ISDIR(st.st_mode))
         reason = "it is a directory";
-    int r = summary_bads_add(&s->unreadable, index, path, reason);
+    else if (!S_ISREG(st.st_mode))
+        reason = "it is no regular file";
+    else
+        *bytes = (int64_t)st.st_size;
+    int r = reason ? summary_bads_add(&s->unreadable, index, path, reason) : 0;
     free(path);
     return r;
 }
@@ -93,14 +100,13 @@ static const char *cannot_be_a_sample(const char *path, int64_t bytes, struct hr
 }
 
 static int add_impossible(struct summary *s, const struct hr_dataset *dataset, size_t index,
-                          struct hr_preparer *preparer)
+                          struct hr_preparer *preparer, int64_t bytes)
 {
     struct hr_error why = {0};
     char *path = path_of(dataset, index);
     if (!path)
         return -ENOMEM;
-    const char *reason =
-        cannot_be_a_sample(path, hr_dataset_sample_bytes(dataset, index), preparer, &why);
+    const char *reason = cannot_be_a_sample(path, bytes, preparer, &why);
     int r = reason ? summary_bads_add(&s->unreadable, index, path, reason) : 0;
     free(path);
     return r;
@@ -158,24 +164,33 @@ static void count_size(struct summary *s, int64_t *sizes, int64_t bytes)
     s->buckets[bytes ? 63 - __builtin_clzll((uint64_t)bytes) : 0]++;
 }
 
+/* Counts a sample in its class, unless classes are those of rows. */
+static void count_class(struct summary *s, int64_t label, int64_t bytes)
+{
+    struct summary_class *c =
+        s->rows.have_labels ? NULL
+                            : bsearch(&label, s->classes, s->class_count, sizeof *c, compare_class);
+    if (!c)
+        return;
+    c->samples++;
+    c->bytes += bytes < 0 ? 0 : (uint64_t)bytes;
+}
+
 static int count_samples(struct summary *s, const struct hr_dataset *dataset)
 {
     int64_t *sizes = calloc(s->samples + 1, sizeof *sizes);
     struct hr_preparer *preparer = NULL;
     int r = sizes ? hr_preparer_create(&preparer, NULL) : -ENOMEM;
     for (size_t i = 0; !r && i < s->samples; i++) {
-        int64_t label = hr_dataset_label(dataset, i), bytes = hr_dataset_sample_bytes(dataset, i);
-        struct summary_class *c =
-            bsearch(&label, s->classes, s->class_count, sizeof *c, compare_class);
-        c->samples++;
-        if (bytes < 0) {
-            r = add_unreadable(s, dataset, i);
+        int64_t bytes = hr_dataset_sample_bytes(dataset, i);
+        if (bytes < 0)
+            r = look_at_file(s, dataset, i, &bytes);
+        count_class(s, hr_dataset_label(dataset, i), bytes);
+        if (r || bytes < 0)
             continue;
-        }
-        c->bytes += (uint64_t)bytes;
         count_size(s, sizes, bytes);
         if (!s->is_sound)
-            r = add_impossible(s, dataset, i, preparer);
+            r = add_impossible(s, dataset, i, preparer, bytes);
     }
     if (!r && s->known) {
         qsort(sizes, s->known, sizeof *sizes, compare_int64);
@@ -222,10 +237,12 @@ int summary_make(struct summary *summary, const char *path, const struct hr_data
     summary->named = summary->kind == SUMMARY_FOLDER || hr_dataset_class_count(dataset);
     summary->info.size = sizeof summary->info;
     hr_dataset_get_info(dataset, &summary->info);
-    int r = make_classes(summary, dataset);
+    int r = summary_add_rows(summary, dataset);
+    if (!r && !summary->rows.have_labels)
+        r = make_classes(summary, dataset);
     if (!r)
         r = count_samples(summary, dataset);
-    for (size_t i = 0; i < summary->class_count; i++)
+    for (size_t i = 0; i < summary->class_count && !summary->rows.have_labels; i++)
         summary->empty_classes += !summary->classes[i].samples;
     return r;
 }
@@ -261,5 +278,8 @@ void summary_clear(struct summary *summary)
     summary_bads_clear(&summary->unreadable);
     summary_bads_clear(&summary->bad);
     free(summary->sounds.kinds);
+    for (size_t i = 0; i < summary->rows.column_count; i++)
+        free(summary->rows.columns[i]);
+    free(summary->rows.columns);
     memset(summary, 0, sizeof *summary);
 }

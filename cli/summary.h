@@ -13,8 +13,8 @@
 
 struct summary_class {
     int64_t label;
-    char *name; /* escaped; the label in digits if classes have no names */
-    uint64_t samples;
+    char *name;       /* escaped; the label in digits if classes have no names */
+    uint64_t samples; /* or rows, if these have labels */
     uint64_t bytes;
 };
 
@@ -31,6 +31,15 @@ struct summary_sounds {
     size_t kind_count;
     uint64_t known; /* sounds whose headers say what they are */
     double total, shortest, median, longest;
+};
+
+/* The rows of samples (headrace/rows.h). */
+struct summary_rows {
+    char **columns; /* names, escaped */
+    size_t column_count;
+    uint64_t count, most; /* of all samples; of one */
+    uint64_t empty;       /* samples without a row */
+    int have_labels;      /* non-zero: classes are those of rows, and count these */
 };
 
 /* A bad sample. */
@@ -64,6 +73,7 @@ struct summary {
     int is_sound; /* the samples are sounds */
     int surveyed; /* what follows is known */
     struct summary_sounds sounds;
+    struct summary_rows rows;
 };
 
 /* Appends a sample, with escaped copies of the texts. Returns 0 or -ENOMEM. */
@@ -86,6 +96,10 @@ struct json_t *summary_bads_json(const struct summary_bads *bads);
  * length. Those that are unknown are listed as unreadable. Returns 0 or -ENOMEM. */
 int summary_add_sounds(struct summary *summary, const struct hr_dataset *dataset,
                        struct hr_sound_info *infos);
+
+/* Adds what rows the samples have, and makes the classes if rows have labels. Returns 0 or -ENOMEM.
+ */
+int summary_add_rows(struct summary *summary, const struct hr_dataset *dataset);
 
 /* Fills a zeroed summary from a dataset whose sizes are known. Returns 0 or -ENOMEM; call
  * summary_clear in both cases. */

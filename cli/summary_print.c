@@ -107,14 +107,38 @@ static void print_sizes(const struct summary *s)
     }
 }
 
+/* Returns what classes divide: samples, or rows. */
+static uint64_t classed(const struct summary *s)
+{
+    return s->rows.have_labels ? s->rows.count : s->samples;
+}
+
 static void print_class(const struct summary *s, const struct summary_class *c)
 {
     char a[TEXT_NUMBER], b[TEXT_NUMBER];
+    uint64_t all = classed(s);
     printf("  ");
     text_print_cell(c->name, NAME_COLUMNS);
-    printf(" %12s %5.1f %% %10s\n", text_count(a, c->samples),
-           s->samples ? 100.0 * (double)c->samples / (double)s->samples : 0.0,
-           text_bytes(b, c->bytes));
+    printf(" %12s %5.1f %%", text_count(a, c->samples),
+           all ? 100.0 * (double)c->samples / (double)all : 0.0);
+    if (!s->rows.have_labels)
+        printf(" %10s", text_bytes(b, c->bytes));
+    printf("\n");
+}
+
+static void print_rows(const struct summary *s)
+{
+    const struct summary_rows *rows = &s->rows;
+    char a[TEXT_NUMBER], b[TEXT_NUMBER], c[TEXT_NUMBER];
+    if (!rows->column_count)
+        return;
+    printf("\nRows of %s: %s in all, mean %.1f, at most %s; %s %s without any\n",
+           s->is_sound ? "a sound" : "an image", text_count(a, rows->count),
+           s->samples ? (double)rows->count / (double)s->samples : 0.0, text_count(b, rows->most),
+           text_count(c, rows->empty), plural(rows->empty, noun(s), nouns(s)));
+    for (size_t i = 0; i < rows->column_count; i++)
+        printf("%s%s", i ? ", " : "  ", rows->columns[i]);
+    printf("\n");
 }
 
 /* Sorts by number of images, descending; equal ones by label. */
@@ -154,8 +178,11 @@ static void print_classes(const struct summary *s, int all)
         least = n < least ? n : least;
         most = n > most ? n : most;
     }
-    printf("\n%s of a class: mean %.1f, from %s to %s\n", s->is_sound ? "Sounds" : "Images",
-           (double)s->samples / (double)s->class_count, text_count(a, least), text_count(b, most));
+    printf("\n%s of a class: mean %.1f, from %s to %s\n",
+           s->rows.have_labels ? "Rows"
+           : s->is_sound       ? "Sounds"
+                               : "Images",
+           (double)classed(s) / (double)s->class_count, text_count(a, least), text_count(b, most));
     if (!all && s->class_count > 2 * CLASSES_AN_END + 1) {
         print_ends(s);
         return;
@@ -204,6 +231,7 @@ void summary_print(const struct summary *summary, int all_classes)
     print_head(summary);
     print_sounds(summary);
     print_sizes(summary);
+    print_rows(summary);
     if (summary->class_count)
         print_classes(summary, all_classes);
     print_problems(summary);
@@ -225,7 +253,11 @@ static json_t *json_classes(const struct summary *s)
     json_t *list = json_array();
     for (size_t i = 0; list && i < s->class_count; i++) {
         const struct summary_class *c = &s->classes[i];
-        json_array_append_new(list, json_pack("{s:I, s:s, s:I, s:I}", "label", (json_int_t)c->label,
+        json_array_append_new(list,
+                              s->rows.have_labels
+                                  ? json_pack("{s:I, s:s, s:I}", "label", (json_int_t)c->label,
+                                              "name", c->name, "rows", (json_int_t)c->samples)
+                                  : json_pack("{s:I, s:s, s:I, s:I}", "label", (json_int_t)c->label,
                                               "name", c->name, "samples", (json_int_t)c->samples,
                                               "bytes", (json_int_t)c->bytes));
     }
@@ -281,6 +313,19 @@ static json_t *json_sounds(const struct summary *s)
                      sounds->median, "longest", sounds->longest, "kinds", kinds);
 }
 
+/* What rows samples have; null if they have none. */
+static json_t *json_rows(const struct summary *s)
+{
+    const struct summary_rows *rows = &s->rows;
+    json_t *columns = rows->column_count ? json_array() : NULL;
+    if (!rows->column_count)
+        return json_null();
+    for (size_t i = 0; columns && i < rows->column_count; i++)
+        json_array_append_new(columns, json_string(rows->columns[i]));
+    return json_pack("{s:o, s:I, s:I, s:I}", "columns", columns, "count", (json_int_t)rows->count,
+                     "most", (json_int_t)rows->most, "empty", (json_int_t)rows->empty);
+}
+
 /* Describes the index file, if there is one. It is complete: closing the dataset waited for it. */
 static json_t *json_index(const struct summary *s)
 {
@@ -298,11 +343,11 @@ json_t *summary_json(const struct summary *summary)
 {
     const struct summary *s = summary;
     static const char *const kinds[] = {"folder", "list", "pack", "tar", "parquet"};
-    return json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}",
-                     "layout", 1, "path", s->path, "kind", kinds[s->kind], "samples",
-                     (json_int_t)s->samples, "bytes", (json_int_t)s->bytes, "directories",
-                     (json_int_t)s->info.directories, "classes", json_classes(s), "size",
-                     json_size(s), "histogram", json_histogram(s), "unreadable",
-                     summary_bads_json(&s->unreadable), "verify", json_verify(s), "index",
-                     json_index(s), "sounds", json_sounds(s), "ok", !summary_has_problem(s));
+    return json_pack(
+        "{s:i, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "layout", 1,
+        "path", s->path, "kind", kinds[s->kind], "samples", (json_int_t)s->samples, "bytes",
+        (json_int_t)s->bytes, "directories", (json_int_t)s->info.directories, "classes",
+        json_classes(s), "size", json_size(s), "histogram", json_histogram(s), "unreadable",
+        summary_bads_json(&s->unreadable), "verify", json_verify(s), "index", json_index(s),
+        "sounds", json_sounds(s), "rows", json_rows(s), "ok", !summary_has_problem(s));
 }

@@ -1,6 +1,7 @@
 /* Formats numbers with separators and units, and escapes names for terminals. */
 #include "text.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,4 +117,32 @@ int text_width(void)
     return columns < LEAST_COLUMNS  ? LEAST_COLUMNS
            : columns > MOST_COLUMNS ? MOST_COLUMNS
                                     : columns;
+}
+
+char *text_read_file(const char *path, size_t *length)
+{
+    FILE *file = fopen(path, "rbe");
+    char *text = NULL;
+    size_t capacity = 0, got = 0;
+    while (file && !ferror(file) && !feof(file)) {
+        if (capacity - got < 2) {
+            capacity = capacity ? 2 * capacity : 65536;
+            char *larger = realloc(text, capacity);
+            if (!larger)
+                break;
+            text = larger;
+        }
+        got += fread(text + got, 1, capacity - got - 1, file);
+    }
+    int whole = file && feof(file) && !ferror(file), code = errno;
+    if (file)
+        fclose(file);
+    if (!whole) {
+        free(text);
+        errno = code;
+        return NULL;
+    }
+    text[got] = 0;
+    *length = got;
+    return text;
 }

@@ -26,6 +26,10 @@ size_t text_columns(const char *text);
 void text_print_cell(const char *text, size_t columns);
 void text_put_cell(FILE *out, const char *text, size_t columns);
 
+/* Reads a whole file as text of *length bytes, zero-terminated. The caller frees it. NULL: see
+ * errno. */
+char *text_read_file(const char *path, size_t *length);
+
 /* Returns the columns for reports on standard output: COLUMNS, or the terminal's; 60 to 120. */
 int text_width(void);
 

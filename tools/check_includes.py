@@ -19,7 +19,7 @@ from pathlib import Path
 BELOW = {
     "base": set(),
     "metrics": {"base"},
-    "dataset": {"base"},
+    "dataset": {"base", "storage"},
     "storage": {"base"},
     "order": {"base"},
     "codec": {"base"},
@@ -43,6 +43,7 @@ BELOW = {
     "memory/analysis": {"base", "memory/record"},
     "memory/report": {"base", "report", "memory/record", "memory/import", "memory/analysis"},
     "memory/tap": {"base", "memory/record"},
+    "replay": {"base", "report"},
 }
 # Files that may include more than their room does: create.c puts a loader together.
 ALSO = {"loader/create.c": {"loader/hosts"}}
@@ -50,7 +51,8 @@ ALSO = {"loader/create.c": {"loader/hosts"}}
 INSIDE = {"bench/reader.c": {"base", "storage"}, "bench/cache_hit.c": {"base", "cache"},
           "bench/fetch.c": {"base", "cluster"}, "bench/plan.c": {"base", "order", "cluster"},
           "bench/kernel_bits.c": {"base", "codec", "recipe"},
-          "bench/locks.c": {"base", "storage", "loader"}}
+          "bench/locks.c": {"base", "storage", "loader"},
+          "bench/disk_tier.c": {"base", "cache", "dataset", "storage", "loader"}}
 
 
 def room_of(path):

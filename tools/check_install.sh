@@ -28,7 +28,8 @@ pc=$(find "$stage/root" -name headrace.pc)
 [ -n "$pc" ] || fail "no headrace.pc was installed"
 libdir=$(dirname "$(dirname "$pc")")
 export PKG_CONFIG_PATH="$(dirname "$pc")" PKG_CONFIG_SYSROOT_DIR="$stage/root"
-[ -e "$libdir/libheadrace.so.0" ] || fail "no libheadrace.so.0 in $libdir"
+number=$(sed -n "s/.*soversion: '\([0-9]*\)'.*/\1/p" "$root/src/meson.build")
+[ -e "$libdir/libheadrace.so.$number" ] || fail "no libheadrace.so.$number in $libdir"
 [ -e "$libdir/libheadrace.a" ] || fail "no libheadrace.a in $libdir"
 [ -e "$libdir/libheadrace-tap.so" ] || fail "no libheadrace-tap.so in $libdir"
 [ -e "$libdir/libheadrace-guard.so" ] || fail "no libheadrace-guard.so in $libdir"

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Checks that what packages the library agrees with it: one version everywhere, every library that
-Meson looks for among those of wheels and of the Debian package, and on the pages of frameworks the
-versions that tools/setup.sh installs.
+"""Checks that what packages the library agrees with it: one version everywhere, one number of the
+shared library (libheadrace.so.1, libheadrace1), every library that Meson looks for among those of
+wheels and of the Debian package, and on the pages of frameworks the versions that tools/setup.sh
+installs.
 
 Usage: check_packaging.py [VERSION]: all must have VERSION, else that of meson.build. Exit status 1
 with what differs.
@@ -24,6 +25,7 @@ VERSIONS = {
 }
 # Used by tests alone; and optional, found by src/metrics/meson.build and src/codec/meson.build.
 OF_TESTS = "libcmocka-dev"
+OF_SYSTEMS = {"libcurl4-openssl-dev"}  # not of wheels; found by src/storage/meson.build
 OPTIONAL = {"libmicrohttpd-dev", "libflac-dev", "libmpg123-dev", "libvorbis-dev"}
 
 
@@ -37,6 +39,18 @@ def version_faults(wanted):
         found = first(name, pattern)
         if found != wanted:
             yield f"{name}: version {found or 'missing'}, not {wanted}"
+
+
+def number_faults(root):
+    """The number of the shared library, which is part of names."""
+    (number,) = re.findall(r"soversion: '(\d+)'", (root / "src" / "meson.build").read_text())
+    for name in ("debian/control", "docs/install.md"):
+        found = set(re.findall(r"\blibheadrace(?:\.so\.)?(\d+)", (root / name).read_text()))
+        if found != {number}:
+            yield f"{name}: the shared library is {sorted(found)}, not {number}"
+    for path in sorted((root / "debian").glob("libheadrace[0-9]*")):
+        if not path.name.startswith(f"libheadrace{number}."):
+            yield f"debian/{path.name}: not of libheadrace{number}"
 
 
 def paragraph(control, start):
@@ -55,8 +69,9 @@ def library_faults():
                                            {"libheadrace-dev"},
     }
     for name, names in found.items():
-        for library in sorted(all_wanted ^ names):
-            yield (f"{name}: {library} is missing" if library in all_wanted else
+        wanted = all_wanted | OF_SYSTEMS if name.startswith("debian") else all_wanted
+        for library in sorted(wanted ^ names):
+            yield (f"{name}: {library} is missing" if library in wanted else
                    f"{name}: meson.build does not look for {library}")
     script = (ROOT / "tools" / "wheels" / "make.sh").read_text()
     listed = re.search(r'^sources="([^"]*)"', script, re.MULTILINE).group(1).split()
@@ -85,7 +100,7 @@ def framework_faults():
 
 def main():
     wanted = sys.argv[1] if len(sys.argv) > 1 else first("meson.build", VERSIONS["meson.build"])
-    faults = [*version_faults(wanted), *library_faults(), *framework_faults()]
+    faults = [*version_faults(wanted), *number_faults(ROOT), *library_faults(), *framework_faults()]
     for fault in faults:
         print(f"packaging: {fault}", file=sys.stderr)
     sys.exit(bool(faults))

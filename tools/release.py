@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Prepares a release: `make release VERSION=0.2.0`.
 
-Writes the version everywhere it stands, gives the changes since the last release their heading, runs
-the checks and tests, builds the archive, the wheels and the Debian package, tries the wheel, and
-prints what is left to do by hand. Commits, tags and uploads nothing. Started again after a failure,
-it goes on with the version that is written already.
+Writes the version everywhere it stands, gives the changes since the last release their heading, and
+commits this. Then it runs the checks and tests, builds the archive, the wheels and the Debian
+package, all of that commit, tries the wheel, and prints what is left to do by hand. It tags, pushes
+and uploads nothing. After a failure: commit the repair and start it again with the same version.
 """
 
 import re
@@ -29,12 +29,12 @@ STEPS = [
 ]
 BY_HAND = """
 {version} is ready in dist/. What is left:
-  1. read `git diff`, and CHANGELOG.md as its reader will
-  2. git commit -am 'all: release {version}'
-  3. git tag -a v{version} -m 'Headrace {version}' && git push --follow-tags
-  4. twine upload dist/headrace-{version}*.whl dist/headrace-{version}.tar.gz
-  5. put dist/headrace-{version}.tar.xz, its .sha256sum, the .deb files and, as their licence (LGPL)
-     asks, build-wheels/sources/libmicrohttpd_* and mpg123_* to the tag's page; before that put an address that is read into debian/control and debian/changelog, and `make deb`
+  1. read the commit `{subject}`, and CHANGELOG.md as its reader will
+  2. git tag -a v{version} -m 'Headrace {version}' && git push --follow-tags
+  3. twine upload dist/headrace-{version}*.whl dist/headrace-{version}.tar.gz
+  4. put dist/headrace-{version}.tar.xz, its .sha256sum, the .deb files and, as their licence (LGPL)
+     asks, build-wheels/sources/libmicrohttpd_* and mpg123_* to the tag's page; before that put an
+     address that is read into debian/control and debian/changelog, commit it, and `make deb`
 """
 
 
@@ -71,11 +71,13 @@ def write_changes(version):
                     encoding="utf-8")
 
 
+def changed_files():
+    """What differs from the commit: `git status`'s lines."""
+    return subprocess.run(["git", "status", "--porcelain", "-uno"], cwd=ROOT, check=True,
+                          stdout=subprocess.PIPE, text=True).stdout
+
+
 def write_version(version, old):
-    changed = subprocess.run(["git", "status", "--porcelain", "-uno"], cwd=ROOT, check=True,
-                             stdout=subprocess.PIPE, text=True).stdout
-    if changed:
-        stop(f"commit or undo these changes first:\n{changed}")
     if numbers(version) <= numbers(old):
         stop(f"{version} is not newer than {old}")
     write_changes(version)
@@ -87,18 +89,30 @@ def write_version(version, old):
         replaced(page.relative_to(ROOT), r"^\.TH \S+ 1 (\d{4}-\d\d) ", month)
 
 
+def commit(subject):
+    subprocess.run(["git", "commit", "-q", "-a", "-m", subject], cwd=ROOT, check=True)
+    print(f"release: committed as '{subject}'; `git reset --hard HEAD~1` undoes it", flush=True)
+
+
 def main():
+    started = time.monotonic()
     version = sys.argv[1] if len(sys.argv) == 2 else ""
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         stop("name the version: make release VERSION=0.2.0")
     old = first("meson.build", VERSIONS["meson.build"])
+    # The archives are made of a commit.
+    if changed := changed_files():
+        stop(f"commit or undo these changes first:\n{changed}")
+    subject = f"all: release {version}"
     if version != old:
         write_version(version, old)
+        commit(subject)
     for what, command in STEPS:
-        print(f"release: {what}: {' '.join(command)}", flush=True)
+        minutes = (time.monotonic() - started) / 60
+        print(f"release: {minutes:.1f} min: {what}: {' '.join(command)}", flush=True)
         if subprocess.run(command, cwd=ROOT).returncode:
-            stop(f"{what}: failed; repair it and run the same command again")
-    print(BY_HAND.format(version=version))
+            stop(f"{what}: failed; commit the repair and run the same command again")
+    print(BY_HAND.format(version=version, subject=subject))
 
 
 if __name__ == "__main__":

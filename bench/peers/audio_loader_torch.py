@@ -26,16 +26,18 @@ class Clips(torch.utils.data.Dataset):
 
     def __getitem__(self, index):
         path, at = self.paths[index], random.random()
+        frames = common.SECONDS * 44100
         if is_whole:
-            samples, rate = torchaudio.load(path)
-            frames = common.SECONDS * rate
+            samples, _ = torchaudio.load(path)
             first = int(at * (samples.shape[1] - frames + 1))
             window = samples[:, first:first + frames]
         else:
             decoder = AudioDecoder(path)
             last = decoder.metadata.duration_seconds_from_header - common.SECONDS - 0.1
-            window = decoder.get_samples_played_in_range(at * last, at * last + common.SECONDS)
-            window = window.data
+            begin = at * last
+            # A range in seconds gives a frame more or less: one too many is cut off.
+            window = decoder.get_samples_played_in_range(begin, begin + common.SECONDS + 0.001)
+            window = window.data[:, :frames]
         return self.resample(window.mean(0, keepdim=True)), 0
 
 

@@ -18,6 +18,16 @@
  *       &key_file=PATH          a file of 16 bytes or more that only the owner may read:
  *                               the key that authenticates items
  *
+ *   disk:/DIRECTORY?size=1TiB   kept on a disk: the next run, and other processes, find it.
+ *                               `size` limits all datasets in the directory together
+ *       &share=0.9, &key_file=PATH    as above
+ *       &form=encoded           as above; auto: files, or files with an index
+ *
+ *   64GiB,disk:/DIRECTORY?size=1TiB
+ *   shm:NAME?size=64GiB,disk:/DIRECTORY?size=1TiB
+ *                               two tiers, for loaders: what has no room in memory goes to the
+ *                               disk; with private memory everything does
+ *
  *   memcached:HOST,HOST,...?size=64GiB
  *                               several hosts: in memcached servers that already run on
  *                               them; all ranks of a job give the same text
@@ -66,6 +76,7 @@ enum hr_cache_kind {
     HR_CACHE_PRIVATE, /* a size alone */
     HR_CACHE_KEPT,    /* shm:NAME */
     HR_CACHE_HOSTS,   /* memcached:HOST,... */
+    HR_CACHE_DISK,    /* disk:/DIRECTORY, alone */
 };
 
 /* Returns the kind of cache that `text` describes; for an invalid text, the kind that it begins
@@ -74,8 +85,8 @@ HR_API enum hr_cache_kind hr_cache_kind(const char *text);
 
 /*
  * Computes how many bytes of one dataset a cache described by `text` may hold: for a named cache
- * its share, for several hosts the sum of all. Errors: -EINVAL: `text` is invalid; the message
- * says what is wrong and what to write; -ENOTSUP; -ENOMEM.
+ * its share, for several hosts and for shared memory before a disk the sum of all. Errors: -EINVAL:
+ * `text` is invalid; the message says what is wrong and what to write; -ENOTSUP; -ENOMEM.
  */
 HR_API HR_NODISCARD int hr_cache_bytes(const char *text, uint64_t *bytes, struct hr_error *error);
 
@@ -95,7 +106,7 @@ struct hr_cache_form {
 /* One segment at this moment. Each number is read separately. */
 struct hr_cache_info {
     size_t size;       /* sizeof, set by the caller */
-    char name[64];     /* "" if the cache is private to a run */
+    char name[64];     /* "" if the cache is private to a run; "disk" if it is on a disk */
     char dataset[512]; /* what it was made for, for people to read: a path, or an identity */
     char path[256];    /* path of the segment's file */
     int damaged;       /* non-zero: it cannot be used; `problem` says why, and all other
@@ -121,6 +132,8 @@ struct hr_cache_info {
     double read_us;   /* one sample from storage; 0: not measured yet */
     uint64_t foreign; /* number of times an item had a tag not made with the key file */
     struct hr_cache_form forms[HR_FORMS]; /* by enum hr_form */
+    int on_disk; /* non-zero: it is on a disk: allocated_bytes are the disk's, and foreign is the
+                    number of items that were not as they had been written, and were dropped */
 };
 
 struct hr_cache_list;
@@ -129,21 +142,45 @@ struct hr_cache_list;
  * dataset. Removes segments of runs that were killed. On success the caller owns *out.
  * Errors: -EACCES, -ENOMEM. Blocks briefly. */
 HR_API HR_NODISCARD int hr_cache_list_create(struct hr_cache_list **out, struct hr_error *error);
+
+/* The same of one cache: its name, or for one on disk "disk:/DIRECTORY" (options may follow). NULL:
+ * all in memory. Further errors: -EINVAL. */
+HR_API HR_NODISCARD int hr_cache_list_create_of(struct hr_cache_list **out, const char *name,
+                                                struct hr_error *error);
 HR_API size_t hr_cache_list_count(const struct hr_cache_list *list);
 HR_API void hr_cache_list_get(const struct hr_cache_list *list, size_t i,
                               struct hr_cache_info *info);
 HR_API void hr_cache_list_destroy(struct hr_cache_list **list);
 
 /*
- * Drops the segments of a name, or only the one of `dataset` (as in hr_cache_info.dataset;
- * NULL: all). Keeps segments in use unless `force` is set: then their users continue with
- * the memory they have mapped, which is freed when the last of them ends.
- * Returns in *freed_bytes the bytes freed, and in *left the number of segments kept;
- * either may be NULL. Errors: -ENOENT: no such name or dataset.
+ * Drops the segments of a name, or of "disk:/DIRECTORY", or only the one of `dataset` (as in
+ * hr_cache_info.dataset; NULL: all). Keeps segments in use unless `force` is set: then their users
+ * continue with the memory they have mapped, which is freed when the last of them ends. Returns in
+ * *freed_bytes the bytes freed, and in *left the number of segments kept; either may be NULL.
+ * Errors: -ENOENT: no such name or dataset.
  */
 HR_API HR_NODISCARD int hr_cache_drop(const char *name, const char *dataset, int force,
                                       uint64_t *freed_bytes, uint64_t *left,
                                       struct hr_error *error);
+
+struct hr_cache_verify_report {
+    size_t size;      /* sizeof, set by the caller */
+    uint64_t items;   /* items that were read */
+    uint64_t bytes;   /* their bytes */
+    uint64_t bad;     /* items that could not be read, or whose bytes are wrong */
+    uint64_t skipped; /* items made with a key file, when `spec` names none */
+};
+
+/*
+ * Reads all items of a cache on disk, "disk:/DIRECTORY", and compares them with their checksums, on
+ * `threads` threads (0: the cores of this process). Drops bad items: their samples are read from
+ * their source again. `&key_file=PATH` in the text serves for items that were made with it.
+ * Progress counts entries of the index. Fills in *report, which may be NULL. Errors: -EINVAL: the
+ * text; -ENOENT: no such cache; -ECANCELED; -EACCES, -ENOMEM. Blocks.
+ */
+HR_API HR_NODISCARD int hr_cache_verify(const char *spec, int threads, hr_progress_fn progress,
+                                        void *progress_arg, struct hr_cache_verify_report *report,
+                                        struct hr_error *error);
 
 /* One server of a list of hosts. */
 struct hr_cache_server {

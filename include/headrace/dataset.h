@@ -8,6 +8,12 @@
  * explicit list of paths, tar files, Parquet tables, or a pack (one file that holds
  * all samples).
  *
+ * Where a function takes a path, a URL will do: "s3://bucket/key" and "gs://bucket/key" for
+ * folders, lists, tar files and packs, "https://host/path" for all of them but folders. Credentials
+ * and endpoints are those of AWS's tools (docs/object-storage.md). Besides the errors below there
+ * are -ENOTSUP: built without libcurl; -EACCES; -ESTALE: an object was replaced after it was
+ * listed; -ETIMEDOUT, -EBUSY and others of the network, after retries.
+ *
  * Thread safety: any thread may call any function at any time on a dataset that
  * the caller holds a reference to.
  */

@@ -17,9 +17,11 @@
 #include <headrace/meter.h>
 #include <headrace/order.h>
 #include <headrace/pack.h>
+#include <headrace/plan.h>
 #include <headrace/prepare.h>
 #include <headrace/producer.h>
 #include <headrace/recipe.h>
+#include <headrace/replay.h>
 #include <headrace/rows.h>
 #include <headrace/sound.h>
 #include <headrace/stalls.h>

@@ -265,8 +265,9 @@ struct hr_field {
     void *data;   /* elements without gaps */
     const int64_t *extents; /* NULL: each sample fills its place. Otherwise (the recipe's option
                                `padded`) how much of it is used: dims - 1 numbers for each sample;
-                               the rest is zero, and 255 in masks. Change no more of the places than
-                               the largest sample takes */
+                               the rest is zero, 255 in masks, and of sounds what padding becomes
+                               (features of silence). Change no more of the places than the largest
+                               sample takes */
     const int64_t *offsets; /* NULL: one value for each sample. Otherwise sample i has the rows
                                offsets[i] to offsets[i + 1] - 1 */
 };
@@ -350,6 +351,17 @@ struct hr_loader_stats {
                                        with an agent, see its metrics */
     uint64_t step_ns;               /* time between two calls of next in the same epoch: training */
     uint64_t cache_waveforms;       /* items of the forms `waveform` and `waveform16`, now */
+    /* With a cache on disk. cache_hits includes these hits; bytes_read does not include these
+     * bytes. The members cache_... above are of the first tier. */
+    uint64_t disk_hits, disk_bytes;       /* samples and bytes that were read from it */
+    uint64_t disk_items, disk_used_bytes; /* in it, now */
+    /* Of a dataset at URLs since it was opened, over all its loaders in this process. */
+    uint64_t object_requests; /* all, with the next three */
+    uint64_t object_lists;    /* pages of listings */
+    uint64_t object_retries;  /* repeated after a failure */
+    uint64_t object_hedges;   /* repeated because an answer was late */
+    uint64_t object_refusals; /* answers that asked for fewer requests */
+    uint64_t object_bytes;    /* received */
 };
 
 HR_API void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats *stats);

@@ -1,7 +1,7 @@
 /*
  * Packs: a dataset in one file, with items in a form that decodes fast.
  *
- * A pack holds the classes, keys, labels and order of the dataset it was made
+ * A pack holds the classes, keys, labels, rows, masks and order of the dataset it was made
  * from, and gives the same batches as that dataset, bit for bit. Open it with
  * hr_dataset_open (or hr_dataset_open_pack) like any other dataset.
  *
@@ -102,6 +102,7 @@ struct hr_pack_result {
     uint64_t rows_bytes;       /* of the rows that the pack has (headrace/rows.h); 0: none */
     struct hr_sound_head head; /* of waveforms */
     enum hr_media media;       /* of the samples, by the name of the first one */
+    uint64_t masks;            /* how many of the samples are masks (headrace/masks.h) */
 };
 
 /*
@@ -114,8 +115,8 @@ struct hr_pack_result {
  * samples are kept); with raise, the error of a sample, whose message names its path;
  * -ESTALE: the unfinished pack was made from another dataset, with other options, or
  * from files that have changed since; -EBUSY: another process is writing it;
- * -ECANCELED (finished samples are kept); -EINVAL names the option; -ENOTSUP: a produced dataset;
- * -ENOMEM. Blocks.
+ * -ECANCELED (finished samples are kept); -EINVAL names the option; -ENOTSUP: a produced dataset,
+ * or one with masks whose images or masks are no files of their own; -ENOMEM. Blocks.
  */
 HR_API HR_NODISCARD int hr_pack_write(struct hr_dataset *dataset, const char *path,
                                       const struct hr_pack_options *options,

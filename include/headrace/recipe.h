@@ -410,7 +410,9 @@ struct hr_recipe_options {
     int padded; /* 0 (default): refuse recipes whose results differ in size. Non-zero: accept them.
                    A tensor then has the largest size; a result lies at its upper left, with zeros
                    on its right and below, and hr_preparer_extents or a batch's field says its size.
-                   Of images, without views */
+                   Of images, without views. Of sounds results are the same as without it, and the
+                   size says how many frames or columns at the beginning are of the clip: of columns
+                   those that the clip alone gives, at least 1 */
     int max_height, max_width; /* with padded: the largest result, both or none. A larger one is a
                                   bad sample. 0 (default): as large as the operations can make it,
                                   which a max_size limits */

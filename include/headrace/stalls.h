@@ -470,7 +470,7 @@ static inline void hr_stalls_watch_options_default(struct hr_stalls_watch_option
  * chooses the samples; discard what a measuring run trains. Until the watch is closed, nothing
  * else may use the loader; after that the loader is as before, at the start of an epoch. Errors:
  * -EINVAL names the option, or says that the order is not external; -ENOTSUP: a loader of several
- * ranks, or of an agent; -EINTR: a signal; -ECHILD; -ENOMEM.
+ * ranks, of an agent, or of a dataset with masks; -EINTR: a signal; -ECHILD; -ENOMEM.
  */
 HR_API HR_NODISCARD int hr_stalls_watch_open(struct hr_stalls_watch **out, struct hr_loader *loader,
                                              const struct hr_stalls_watch_options *options,

@@ -96,7 +96,7 @@ static PyObject *batch_masks(PyObject *object, void *closure)
     Py_RETURN_NONE;
 }
 
-/* How much of each sample's place its image takes, or None. */
+/* How much of each sample's place its image or sound takes, or None. */
 static PyObject *batch_extents(PyObject *object, void *closure)
 {
     struct batch *self = (struct batch *)object;
@@ -165,7 +165,8 @@ static PyGetSetDef batch_getset[] = {
      PyDoc_STR("Array of uint8: (samples, height, width). None: the dataset has no masks."), NULL},
     {"extents", batch_extents, NULL,
      PyDoc_STR("Array of int64, a copy: the shape of each sample, whose place in `images` has the\n"
-               "largest shape and zeros elsewhere. None: samples fill their places."),
+               "largest shape and zeros elsewhere. Of sounds, the part that is not padding. None:\n"
+               "samples fill their places."),
      NULL},
     {"rows", batch_rows, NULL,
      PyDoc_STR(

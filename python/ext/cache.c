@@ -380,7 +380,7 @@ PyObject *core_cache_bytes(PyObject *module, PyObject *text)
 
 PyObject *core_cache_kind(PyObject *module, PyObject *text)
 {
-    static const char *const names[] = {"private", "kept", "hosts"};
+    static const char *const names[] = {"private", "kept", "hosts", "disk"};
     const char *words = PyUnicode_AsUTF8AndSize(text, NULL);
     return words ? PyUnicode_FromString(names[hr_cache_kind(words)]) : NULL;
 }

@@ -44,6 +44,8 @@ struct core_state {
     PyTypeObject *meter_type;
     PyTypeObject *memory_recorder_type;
     PyTypeObject *stalls_type;
+    PyTypeObject *replay_type;
+    PyTypeObject *scenario_type;
     PyObject *sample_error;         /* headrace.SampleError */
     PyObject *too_many_bad_samples; /* headrace.TooManyBadSamples */
     PyObject *emit_log;             /* headrace._log.emit(level, message) */
@@ -152,6 +154,7 @@ PyObject *core_batch_new(struct core_state *state, struct hr_batch *batch);
 PyObject *core_dataset_with_rows(PyObject *dataset, PyObject *args);
 PyObject *core_dataset_columns(PyObject *dataset, PyObject *none);
 PyObject *core_dataset_rows(PyObject *dataset, PyObject *number);
+PyObject *core_dataset_table(PyObject *dataset, PyObject *none);
 
 /* Room for the rows of one sample of a dataset, and what is made of it. core_columns_make returns
  * -1 with an exception; core_columns_wrap takes the memory over and returns a dict. */
@@ -274,6 +277,14 @@ PyObject *core_memory_write_text(PyObject *module, PyObject *args);
 PyObject *core_memory_write_page(PyObject *module, PyObject *args);
 PyObject *core_memory_compare(PyObject *module, PyObject *sequence);
 PyObject *core_memory_import(PyObject *module, PyObject *args);
+
+/* plan.c: module function plan(text, page, trace, *, gpus, batch, ...): returns JSON text. */
+PyObject *core_plan(PyObject *module, PyObject *args, PyObject *kwargs);
+
+/* replay.c: returns the library handle, borrowed. scenario.c uses it. */
+struct hr_replay *core_replay_handle(PyObject *self);
+extern PyType_Spec core_replay_spec;
+extern PyType_Spec core_scenario_spec;
 
 extern PyType_Spec core_storage_hold_spec;
 extern PyType_Spec core_meter_spec;

@@ -557,6 +557,10 @@ static PyMethodDef dataset_methods[] = {
      PyDoc_STR("columns()\n--\n\n[(name, dtype, role, shape of a value), ...] of the rows.")},
     {"rows", core_dataset_rows, METH_O,
      PyDoc_STR("rows(index)\n--\n\nThe rows of one sample as they are stored, by column.")},
+    {"table", core_dataset_table, METH_NOARGS,
+     PyDoc_STR(
+         "table()\n--\n\nThe rows of all samples: (columns, offsets) as with_rows takes them, as\n"
+         "bytes. None: it has no rows.")},
     {"path", dataset_path, METH_O, PyDoc_STR("path(index)\n--\n\nA path that can be opened.")},
     {"key", dataset_key, METH_O, PyDoc_STR("key(index)\n--\n\nThe path relative to the root.")},
     {"read", dataset_read, METH_O,

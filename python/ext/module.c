@@ -93,7 +93,9 @@ static int module_exec(PyObject *module)
         add_type(module, &core_storage_hold_spec, &state->storage_hold_type) < 0 ||
         add_type(module, &core_meter_spec, &state->meter_type) < 0 ||
         add_type(module, &core_memory_recorder_spec, &state->memory_recorder_type) < 0 ||
-        add_type(module, &core_stalls_spec, &state->stalls_type) < 0 || add_forms(module) < 0 ||
+        add_type(module, &core_stalls_spec, &state->stalls_type) < 0 ||
+        add_type(module, &core_replay_spec, &state->replay_type) < 0 ||
+        add_type(module, &core_scenario_spec, &state->scenario_type) < 0 || add_forms(module) < 0 ||
         add_phases(module) < 0)
         return -1;
     state->sample_error = import_name("headrace._errors", "SampleError");
@@ -127,6 +129,8 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->meter_type);
     Py_VISIT(state->memory_recorder_type);
     Py_VISIT(state->stalls_type);
+    Py_VISIT(state->replay_type);
+    Py_VISIT(state->scenario_type);
     Py_VISIT(state->sample_error);
     Py_VISIT(state->too_many_bad_samples);
     Py_VISIT(state->emit_log);
@@ -152,6 +156,8 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->meter_type);
     Py_CLEAR(state->memory_recorder_type);
     Py_CLEAR(state->stalls_type);
+    Py_CLEAR(state->replay_type);
+    Py_CLEAR(state->scenario_type);
     Py_CLEAR(state->sample_error);
     Py_CLEAR(state->too_many_bad_samples);
     Py_CLEAR(state->emit_log);
@@ -213,6 +219,9 @@ static PyMethodDef module_methods[] = {
      PyDoc_STR("memory_compare([before, after])\n--\n\nWhat is different, as JSON.")},
     {"memory_import", core_memory_import, METH_VARARGS,
      PyDoc_STR("memory_import(from, to)\n--\n\nA record of what another tool wrote.")},
+    {"plan", (PyCFunction)(void (*)(void))core_plan, METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("plan(text, page, trace, *, gpus, batch, ...)\n--\n\n"
+               "The plans for a profile, as JSON; page and trace: files to write, or None.")},
     {"storage_check", core_storage_check, METH_O,
      PyDoc_STR("storage_check(paths)\n--\n\nHow much of these files lies in memory.")},
     {"storage_drop", core_storage_drop, METH_O,

@@ -93,12 +93,12 @@ static PyObject *raise(struct core_state *state, const struct pack_call *call, i
 static PyObject *result_dict(const struct hr_pack_result *result, PyObject *notices)
 {
     PyObject *dict = Py_BuildValue(
-        "{s:K,s:K,s:K,s:K,s:K,s:K,s:O,s:i}", "samples", (unsigned long long)result->samples,
+        "{s:K,s:K,s:K,s:K,s:K,s:K,s:O,s:i,s:K}", "samples", (unsigned long long)result->samples,
         "source_bytes", (unsigned long long)result->source_bytes, "bytes",
         (unsigned long long)result->pack_bytes, "continued", (unsigned long long)result->continued,
         "bad_count", (unsigned long long)result->bad, "rows_bytes",
         (unsigned long long)result->rows_bytes, "mono", result->head.mono ? Py_True : Py_False,
-        "rate", result->head.rate);
+        "rate", result->head.rate, "masks", (unsigned long long)result->masks);
     if (!dict)
         return NULL;
     uint64_t samples[HR_FORMS], bytes[HR_FORMS];

@@ -135,6 +135,24 @@ PyObject *core_dataset_with_rows(PyObject *object, PyObject *args)
     return result;
 }
 
+/* Returns (name, dtype, role, shape) of a column, and behind it `data`, a reference that this
+ * takes, unless it is NULL. */
+static PyObject *describe_column(const struct hr_column *column, PyObject *data)
+{
+    PyObject *shape = PyTuple_New(column->dims);
+    for (int i = 0; shape && i < column->dims; i++)
+        if (PyTuple_SetItem(shape, i, PyLong_FromLong(column->shape[i])) < 0)
+            Py_CLEAR(shape);
+    PyObject *name = core_text(column->name), *entry = NULL;
+    if (shape && name)
+        entry = Py_BuildValue(data ? "(OssOO)" : "(OssO)", name, dtype_names[column->dtype],
+                              role_names[column->role], shape, data);
+    Py_XDECREF(name);
+    Py_XDECREF(shape);
+    Py_XDECREF(data);
+    return entry;
+}
+
 PyObject *core_dataset_columns(PyObject *object, PyObject *none)
 {
     const struct hr_dataset *handle = core_dataset_handle(object);
@@ -142,21 +160,84 @@ PyObject *core_dataset_columns(PyObject *object, PyObject *none)
     for (size_t c = 0; list && c < hr_dataset_column_count(handle); c++) {
         struct hr_column column;
         hr_dataset_column(handle, c, &column);
-        PyObject *shape = PyTuple_New(column.dims);
-        for (int i = 0; shape && i < column.dims; i++)
-            if (PyTuple_SetItem(shape, i, PyLong_FromLong(column.shape[i])) < 0)
-                Py_CLEAR(shape);
-        PyObject *name = core_text(column.name);
-        PyObject *entry = shape && name ? Py_BuildValue("(OssO)", name, dtype_names[column.dtype],
-                                                        role_names[column.role], shape)
-                                        : NULL;
-        Py_XDECREF(name);
-        Py_XDECREF(shape);
+        PyObject *entry = describe_column(&column, NULL);
         if (!entry || PyList_Append(list, entry) < 0)
             Py_CLEAR(list);
         Py_XDECREF(entry);
     }
     return list;
+}
+
+static size_t value_bytes(const struct hr_column *column)
+{
+    size_t bytes = hr_dtype_bytes(column->dtype);
+    for (int i = 0; i < column->dims; i++)
+        bytes *= (size_t)column->shape[i];
+    return bytes;
+}
+
+/* Returns the values of a column for all samples, as bytes. */
+static PyObject *column_values(const struct hr_dataset *dataset, size_t c, size_t bytes)
+{
+    size_t samples = hr_dataset_count(dataset), total = 0, count;
+    for (size_t i = 0; i < samples; i++) {
+        (void)hr_dataset_rows(dataset, i, c, &count);
+        total += count;
+    }
+    PyObject *values = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(total * bytes));
+    if (!values)
+        return NULL;
+    char *at = PyBytes_AsString(values);
+    for (size_t i = 0; i < samples; i++) {
+        const void *from = hr_dataset_rows(dataset, i, c, &count);
+        if (count)
+            memcpy(at, from, count * bytes);
+        at += count * bytes;
+    }
+    return values;
+}
+
+/* Returns where the rows of each sample begin, and their end, as bytes. `c`: a column that has
+ * rows; if none has, as many as there are columns. */
+static PyObject *row_offsets(const struct hr_dataset *dataset, size_t c)
+{
+    size_t samples = hr_dataset_count(dataset), count = 0;
+    PyObject *offsets =
+        PyBytes_FromStringAndSize(NULL, (Py_ssize_t)((samples + 1) * sizeof(int64_t)));
+    char *to = offsets ? PyBytes_AsString(offsets) : NULL;
+    int64_t at = 0;
+    for (size_t i = 0; to && i <= samples; i++) {
+        memcpy(to + i * sizeof at, &at, sizeof at);
+        if (i < samples && c < hr_dataset_column_count(dataset))
+            (void)hr_dataset_rows(dataset, i, c, &count);
+        at += (int64_t)count;
+    }
+    return offsets;
+}
+
+PyObject *core_dataset_table(PyObject *object, PyObject *none)
+{
+    const struct hr_dataset *handle = core_dataset_handle(object);
+    size_t columns = hr_dataset_column_count(handle), with_rows = columns;
+    if (!columns)
+        Py_RETURN_NONE;
+    PyObject *list = PyList_New(0);
+    for (size_t c = 0; list && c < columns; c++) {
+        struct hr_column column;
+        hr_dataset_column(handle, c, &column);
+        if (column.role != HR_COLUMN_SAMPLE)
+            with_rows = c;
+        PyObject *values = column_values(handle, c, value_bytes(&column));
+        PyObject *entry = values ? describe_column(&column, values) : NULL;
+        if (!entry || PyList_Append(list, entry) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(entry);
+    }
+    PyObject *offsets = list ? row_offsets(handle, with_rows) : NULL;
+    PyObject *result = offsets ? PyTuple_Pack(2, list, offsets) : NULL;
+    Py_XDECREF(list);
+    Py_XDECREF(offsets);
+    return result;
 }
 
 /* Returns a new array of `dims` dimensions with a copy of `data`. */
@@ -302,10 +383,9 @@ int core_columns_make(struct core_columns *columns, const struct hr_dataset *dat
     for (size_t c = 0; c < hr_dataset_column_count(dataset); c++) {
         struct hr_column column;
         hr_dataset_column(dataset, c, &column);
-        size_t bytes = hr_dtype_bytes(column.dtype), most = hr_dataset_most_rows(dataset);
-        for (int i = 0; i < column.dims; i++)
-            bytes *= (size_t)column.shape[i];
-        columns->memory[c] = core_memory_of_block((most + 1) * bytes, &columns->data[c]);
+        size_t most = hr_dataset_most_rows(dataset);
+        columns->memory[c] =
+            core_memory_of_block((most + 1) * value_bytes(&column), &columns->data[c]);
         if (!columns->memory[c]) {
             core_columns_free(columns);
             PyErr_NoMemory();

@@ -16,7 +16,7 @@ def produced(
 ) -> tuple[Dataset, Recipe]: ...
 def cache_run(world_size: int, /) -> str: ...
 def cache_bytes(text: str, /) -> int: ...
-def cache_kind(text: str, /) -> Literal["private", "kept", "hosts"]: ...
+def cache_kind(text: str, /) -> Literal["private", "kept", "hosts", "disk"]: ...
 
 class _Machine(TypedDict):
     cores: int
@@ -52,6 +52,7 @@ class _PackInfo(TypedDict):
     samples_kept: list[int]
     mono: bool
     rate: int
+    masks: int
 
 class _PackResult(_PackInfo):
     notices: list[tuple[int, str, str, int]]
@@ -136,6 +137,50 @@ class Meter:
     def publish(self, status: str, /) -> None: ...
     def end(self) -> None: ...
 
+class Replay:
+    """Traces of PyTorch's profiler; see :mod:`headrace.replay`."""
+
+    def __new__(
+        cls,
+        paths: Sequence[_Path],
+        window: str | None = None,
+        instance: int = -1,
+        limit: float = 0.05,
+    ) -> Replay: ...
+    def summary(self) -> dict[str, Any]: ...
+    def report(self, what_ifs: Sequence[str], columns: int, /) -> str: ...
+
+class Scenario:
+    """A copy of a Replay's graph to change; see :mod:`headrace.replay`."""
+
+    def __new__(cls, replay: Replay) -> Scenario: ...
+    def select(
+        self,
+        name: str | None,
+        within: str | None,
+        kinds: int,
+        phases: int,
+        stream: int,
+        rank: int,
+        /,
+    ) -> list[int]: ...
+    def task(self, task: int, /) -> dict[str, Any]: ...
+    def scale(self, tasks: Sequence[int], factor: float, /) -> None: ...
+    def remove(self, tasks: Sequence[int], /) -> None: ...
+    def insert(
+        self,
+        length_ns: int,
+        after: Sequence[int],
+        before: Sequence[int],
+        channel: str | None,
+        priority: int,
+        /,
+    ) -> int: ...
+    def reschedule(self, lane: int, tasks: Sequence[int], priorities: Sequence[int], /) -> None: ...
+    def apply(self, what_if: str, /) -> None: ...
+    def predict(self) -> dict[str, Any]: ...
+    def write_trace(self, path: _Path, /) -> None: ...
+
 class MemoryRecorder:
     """Records allocations, frees and uses of memory blocks; see :mod:`headrace.memory`."""
 
@@ -195,6 +240,27 @@ def memory_write_page(
 ) -> None: ...
 def memory_compare(before_and_after: Sequence[_Path], /) -> str: ...
 def memory_import(from_path: _Path, to: _Path, /) -> None: ...
+def plan(
+    text: bytes,
+    page: _Path | None,
+    trace: _Path | None,
+    *,
+    gpus: int = 0,
+    gpus_per_server: int = 0,
+    batch: int = 0,
+    memory_bytes: int = 0,
+    link_bytes_per_s: float = 0.0,
+    network_bytes_per_s: float = 0.0,
+    state_ratio: float = 2.0,
+    gradient_ratio: float = 1.0,
+    rows: int = 10,
+    schedule: int = -1,
+    stages: int = -1,
+    replicas: int = -1,
+    microbatch: int = -1,
+    recompute: int = -1,
+    chunks: int = -1,
+) -> str: ...
 
 @final
 class Array:
@@ -292,6 +358,9 @@ class Dataset:
     masks: Final[Dataset | None]
     def columns(self) -> list[tuple[str, str, str, tuple[int, ...]]]: ...
     def rows(self, index: int) -> dict[str, Array]: ...
+    def table(
+        self,
+    ) -> tuple[list[tuple[str, str, str, tuple[int, ...], bytes]], bytes] | None: ...
     def path(self, index: int) -> str: ...
     def key(self, index: int) -> str: ...
     def read(self, index: int) -> bytes: ...

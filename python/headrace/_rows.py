@@ -132,25 +132,6 @@ def with_labels(dataset: _core.Dataset, labels: Sequence[Any]) -> _core.Dataset:
     return dataset.with_rows([column], array.array("q", [0] * (len(parts) + 1)))
 
 
-def table_of(dataset: _core.Dataset) -> tuple[list[_Column], array.array[int]] | None:
-    """Returns the columns of a dataset's rows, for making them again; None: it has none."""
-    import numpy
-
-    columns = dataset.columns()
-    if not columns:
-        return None
-    offsets = array.array("q", [0])
-    parts: dict[str, list[Any]] = {name: [] for name, *_ in columns}
-    for i in range(len(dataset)):
-        count = 0
-        for (name, _, role, _), value in zip(columns, dataset.rows(i).values()):
-            parts[name].append(numpy.asarray(value) if role != "sample" else numpy.asarray(value)[None])
-            count = count if role == "sample" else len(value)
-        offsets.append(offsets[-1] + count)
-    out = [(*column, numpy.concatenate(parts[column[0]] or [numpy.empty(0)])) for column in columns]
-    return out, offsets
-
-
 def target_of(
     dataset: _core.Dataset, index: int, found: Mapping[str, _core.Array] | None = None
 ) -> Any:

@@ -57,7 +57,8 @@ class CachedDataset:
         cache: size of the cache, in bytes or as text. ``"64GiB"``: a private cache, shared by
             this process and its worker processes and removed with the last of them.
             ``"shm:NAME?size=64GiB"``: a kept cache, available to other jobs and later runs.
-            ``"memcached:hostA:11211,hostB:11211?size=64GiB"``: a cache on the memcached servers
+            ``"disk:/nvme/headrace?size=1TiB"``: a cache in a directory on a disk, which is kept,
+            too. ``"memcached:hostA:11211,hostB:11211?size=64GiB"``: a cache on the memcached servers
             of several hosts; a server that fails costs time only.
         identity: a text that names this dataset and its version, such as
             ``"birds 2024-03, 256 px"``. All users of one identity share its samples.
@@ -632,7 +633,7 @@ def _place(
         where = os.path.realpath(os.fspath(root))
         return spec, f"files of {cls}, {len(dataset)} at {where}", _core.cache_run(ranks)
     if kind != "private":
-        where = "a kept cache" if kind == "kept" else "a cache on several hosts"
+        where = "a cache on several hosts" if kind == "hosts" else "a kept cache"
         raise ValueError(
             f"{where} needs to know what a {cls} is: give identity= a text that names it and its "
             "version"

@@ -280,7 +280,7 @@ class _ImageDataset:
         masks = self._dataset.masks
         if masks is not None:
             return {**state, "_masks": [masks.path(i) for i in range(len(masks))]}
-        table = _rows.table_of(self._dataset)
+        table = self._dataset.table()
         return state if table is None else {**state, "_table": table}
 
     def _adopt(self, dataset: _core.Dataset) -> None:
@@ -289,7 +289,10 @@ class _ImageDataset:
         masks = self.__dict__.pop("_masks", None)
         if masks is not None:
             dataset = dataset.with_masks(_of_masks(masks))
-        self._dataset = dataset if table is None else dataset.with_rows(*table)
+        if table is not None:
+            columns, offsets = table
+            dataset = dataset.with_rows(columns, array.array("q", offsets))
+        self._dataset = dataset
 
 
 def _of_masks(paths: Iterable[str | os.PathLike[str]]) -> _core.Dataset:

@@ -71,12 +71,13 @@ def pack(
         progress: called with (samples done, all samples) about ten times a second. If
             it raises, the call ends and keeps what is done.
 
-    Rows of the dataset (boxes, labels and the like) are kept in the pack, and
+    Rows of the dataset (boxes, labels and the like) and masks are kept in the pack, and
     :class:`headrace.Pack` has them again.
 
     Returns:
         ``samples``, ``source_bytes``, ``bytes``, ``continued`` (samples done by an
-        earlier run), ``rows_bytes`` (of the rows in the pack); ``forms``: form name to
+        earlier run), ``rows_bytes`` (of the rows in the pack), ``masks`` (how many of the
+        samples are masks); ``forms``: form name to
         ``{"samples", "bytes"}``; ``mono`` and ``rate`` of waveforms; ``encoded``:
         reason why samples stay encoded to their number; ``rewritten``: the paths of
         progressive files that are baseline ones in the pack (form ``indexed``); ``bad``:
@@ -184,7 +185,7 @@ def _dataset_of(source: _ImageDataset | _Path) -> _core.Dataset:
 
 
 def _readable(result: Any) -> dict[str, Any]:
-    names = ("samples", "source_bytes", "bytes", "continued", "rows_bytes")
+    names = ("samples", "source_bytes", "bytes", "continued", "rows_bytes", "masks")
     readable = {name: result[name] for name in names}
     if result["mono"] or result["rate"]:
         readable["mono"], readable["rate"] = result["mono"], result["rate"]

@@ -6,7 +6,8 @@
  *   data     the samples of a queue: `places` places of `chunk_bytes` each, and spare pieces. A
  *            job maps it privately (copy-on-write), twice in a row, so that a batch that crosses
  *            the ring's end is contiguous.
- *   header   of a queue: the chunk at each place, labels, indices, rows, and the queue's progress.
+ *   header   of a queue: the chunk at each place, labels, indices, rows or masks, and the queue's
+ *            progress.
  *   control  of one cursor: what the job has taken and holds. If the job gives the order itself
  *            (external order), also the batches that it wants next.
  *
@@ -32,11 +33,12 @@
 #include <headrace/recipe.h>
 
 #include "base/round.h"
+#include "dataset/row_table.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define HR__SHARE_VERSION 3u
+#define HR__SHARE_VERSION 4u
 #define HR__HEADER_MAGIC  UINT64_C(0x3144524F42525248) /* "HRRBORD1" in memory, little-endian */
 #define HR__CONTROL_MAGIC UINT64_C(0x31304B5345445248)
 
@@ -55,6 +57,7 @@ struct hr__header_sample {
     int64_t index;   /* in the dataset, of the sample delivered */
     int64_t instead; /* index of the bad sample that it replaces; -1: it replaces none; its own
                         index: it is damaged and was delivered nevertheless */
+    int64_t extents[HR_TENSOR_MAX_DIMS]; /* of a padded recipe: as in struct hr_batch; else 0 */
 };
 
 struct hr__header {
@@ -72,7 +75,8 @@ struct hr__header {
     uint32_t reserved;
     uint64_t places_offset;  /* in this file: struct hr__header_place[places] */
     uint64_t samples_offset; /* in this file: struct hr__header_sample[places * chunk_samples] */
-    uint64_t record_bytes;   /* of one sample's rows (base/row_layout.h); 0: they have none */
+    uint64_t record_bytes;   /* of one sample's rows (base/row_layout.h) or mask, a byte for each
+                                pixel; 0: they have neither */
     uint64_t records_offset; /* in this file: record_bytes x places x chunk_samples, which are
                                 written while a chunk is prepared */
     uint64_t header_bytes;
@@ -89,6 +93,16 @@ struct hr__header {
     _Atomic uint32_t wants_room; /* the queue waits for free places: signal the eventfd when mark
                                     advances, and before waiting for samples */
 };
+
+/* Returns record_bytes of a queue. */
+static inline uint64_t hr__record_bytes(const struct hr_dataset *dataset,
+                                        const struct hr_tensor_spec *spec)
+{
+    if (dataset->masks)
+        return (uint64_t)spec->height * (uint64_t)spec->width;
+    const struct hr__rows_layout *layout = hr__dataset_layout(dataset);
+    return layout ? layout->bytes : 0;
+}
 
 struct hr__control {
     uint64_t magic;

@@ -10,6 +10,8 @@
 #include "bulk/scan.h"
 #include "dataset/row_block.h"
 
+#include <headrace/masks.h>
+
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -228,17 +230,20 @@ static json_t *write_subset(json_t *of, const struct hr_dataset *subset)
     return object;
 }
 
+static json_t *write_dataset(const struct hr_dataset *dataset, struct hr_error *error)
+{
+    json_t *what = write_origin(dataset->parent ? dataset->parent : dataset, error);
+    return what && dataset->indices ? write_subset(what, dataset) : what;
+}
+
 int hr__statement_write(char **text, const struct hr_dataset *dataset,
                         const struct hr_recipe *recipe, struct hr_error *error)
 {
     struct hr_error why = {.code = -ENOMEM, .message = "out of memory for a statement"};
-    const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
     char *dump = NULL;
     *text = NULL;
-    json_t *root = json_object(), *what = write_origin(origin, &why);
-    if (what && dataset->indices)
-        what = write_subset(what, dataset);
-    int r = json_object_set_new(root, "dataset", what);
+    json_t *root = json_object();
+    int r = json_object_set_new(root, "dataset", write_dataset(dataset, &why));
     if (!r)
         r = json_object_set_new(
             root, "recipe", dataset->produced ? json_object() : hr__stated_recipe_write(recipe));
@@ -247,6 +252,8 @@ int hr__statement_write(char **text, const struct hr_dataset *dataset,
         hr__dataset_rows_digest(dataset, digest);
         r = json_object_set_new(root, "rows", digest_text(digest));
     }
+    if (!r && dataset->masks)
+        r = json_object_set_new(root, "masks", write_dataset(dataset->masks, &why));
     if (!r)
         r = json_object_set_new(root, "version", json_integer(HR__STATEMENT_VERSION));
     if (!r)
@@ -268,6 +275,19 @@ static int open_list(struct hr_dataset **out, const char *path,
     return hr_dataset_open_list(out, path, options, error);
 }
 
+/* Opens a pack as it is stored: of one with masks, the samples are images and masks in turn. */
+static int open_pack(struct hr_dataset **out, const char *path,
+                     const struct hr_dataset_options *options, struct hr_error *error)
+{
+    struct hr_dataset *opened;
+    int r = hr_dataset_open_pack(&opened, path, options, error);
+    if (r)
+        return r;
+    *out = hr_dataset_ref(hr__dataset_origin(opened));
+    hr_dataset_unref(&opened);
+    return 0;
+}
+
 static int open_kind(struct hr_dataset **out, const struct hr__stated_dataset *stated,
                      struct hr_error *error)
 {
@@ -284,7 +304,7 @@ static int open_kind(struct hr_dataset **out, const struct hr__stated_dataset *s
     case HR__SOURCE_LIST:
         return open_list(out, stated->paths[0], &options, error);
     case HR__SOURCE_PACK:
-        return hr_dataset_open_pack(out, stated->paths[0], &options, error);
+        return open_pack(out, stated->paths[0], &options, error);
     case HR__SOURCE_TAR:
     case HR__SOURCE_PARQUET:
         return hr__dataset_open_shards(out, stated->kind,
@@ -370,6 +390,24 @@ static int take_rows(struct hr_dataset **dataset, const struct hr__statement_sen
                : 0;
 }
 
+/* Gives the dataset the masks that a statement tells of. */
+static int take_masks(struct hr_dataset **dataset, const struct hr__stated_dataset *stated,
+                      struct hr_error *error)
+{
+    struct hr_dataset *masks, *with;
+    struct hr_error why;
+    int r = open_dataset(&masks, stated, error);
+    if (r)
+        return r;
+    r = hr_dataset_with_masks(&with, *dataset, masks, &why);
+    hr_dataset_unref(&masks);
+    if (r)
+        return hr__fail(error, r == -ENOMEM ? r : -EPROTO, "%s", why.message);
+    hr_dataset_unref(dataset);
+    *dataset = with;
+    return 0;
+}
+
 int hr__statement_read(const struct hr__statement_sent *sent, struct hr_dataset **dataset,
                        struct hr_recipe **recipe, struct hr_error *error)
 {
@@ -388,6 +426,8 @@ int hr__statement_read(const struct hr__statement_sent *sent, struct hr_dataset 
         r = open_dataset(dataset, stated.dataset, error);
     if (!r && stated.has_rows)
         r = take_rows(dataset, sent, stated.rows, error);
+    if (!r && stated.masks)
+        r = take_masks(dataset, stated.masks, error);
     if (r) {
         hr_dataset_unref(dataset);
         hr_recipe_unref(recipe);

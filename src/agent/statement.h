@@ -20,7 +20,7 @@
  *
  * A dataset with rows adds "rows": the digest of its samples' rows (dataset/row_table.h), so jobs
  * with other rows have another statement. The rows themselves travel beside the text, as a block
- * (dataset/row_block.h).
+ * (dataset/row_block.h). One with masks adds "masks": the dataset of the masks.
  */
 #ifndef HR_AGENT_STATEMENT_H
 #define HR_AGENT_STATEMENT_H

@@ -311,12 +311,15 @@ int hr__statement_parse(struct hr__statement *out, const char *text, size_t leng
     if (root) {
         hr__json_integer(&reader, root, "version", version);
         out->has_rows = json_object_get(root, "rows") != NULL;
-        if (json_object_size(root) != 3 + (size_t)out->has_rows)
+        int has_masks = json_object_get(root, "masks") != NULL;
+        if (json_object_size(root) != 3 + (size_t)(out->has_rows + has_masks))
             hr__json_fail(&reader, -EINVAL, "", "has other members than a statement has");
         if (out->has_rows)
             read_digest(&reader, root, "rows", out->rows);
         if (!reader.code)
             out->dataset = read_dataset(&reader, root, "dataset", 0);
+        if (!reader.code && has_masks)
+            out->masks = read_dataset(&reader, root, "masks", 0);
         const json_t *recipe = hr__json_object(&reader, root, "recipe");
         if (!recipe)
             hr__json_fail(&reader, -EINVAL, "recipe", "is missing; write an object");
@@ -343,5 +346,6 @@ int hr__statement_parse(struct hr__statement *out, const char *text, size_t leng
 void hr__statement_clear(struct hr__statement *statement)
 {
     clear_dataset(statement->dataset);
-    statement->dataset = NULL;
+    clear_dataset(statement->masks);
+    statement->dataset = statement->masks = NULL;
 }

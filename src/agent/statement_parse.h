@@ -36,8 +36,9 @@ struct hr__stated_dataset {
 struct hr__statement {
     struct hr__stated_dataset *dataset;
     struct hr__stated_recipe recipe;
-    int has_rows;                   /* non-zero: the dataset has rows */
-    uint8_t rows[HR__DIGEST_BYTES]; /* their digest */
+    int has_rows;                     /* non-zero: the dataset has rows */
+    uint8_t rows[HR__DIGEST_BYTES];   /* their digest */
+    struct hr__stated_dataset *masks; /* of the samples; NULL: they have none */
 };
 
 /* The JSON words of enum hr__source_kind and enum hr_index_policy, by value; NULL-terminated. */

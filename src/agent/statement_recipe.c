@@ -90,6 +90,12 @@ json_t *hr__stated_recipe_write(const struct hr_recipe *recipe)
         r = r ? r
               : json_object_set_new(object, "max_source_bytes",
                                     json_integer((json_int_t)limited(options->max_source_bytes)));
+    if (options->padded)
+        r = r ? r : json_object_set_new(object, "padded", json_true());
+    if (options->max_width)
+        r = r ? r
+              : json_object_set_new(object, "max_size",
+                                    json_pack("[i, i]", options->max_height, options->max_width));
     json_decref(operations);
     if (r) {
         json_decref(object);
@@ -183,6 +189,26 @@ static void read_limit(struct hr__json *reader, const json_t *object, const char
         *limit = (uint64_t)json_integer_value(value);
 }
 
+/* Reads the members about results that differ in size. Returns how many there are. */
+static size_t read_padding(struct hr__json *reader, const json_t *object,
+                           struct hr_recipe_options *out)
+{
+    int is_padded = json_object_get(object, "padded") != NULL;
+    int has_size = json_object_get(object, "max_size") != NULL;
+    if (is_padded)
+        out->padded = hr__json_bool(reader, object, "padded", -1);
+    const json_t *size = has_size ? hr__json_array(reader, object, "max_size", 2) : NULL;
+    json_int_t height = json_integer_value(json_array_get(size, 0));
+    json_int_t width = json_integer_value(json_array_get(size, 1));
+    if (has_size && (height < 1 || height > INT32_MAX || width < 1 || width > INT32_MAX))
+        hr__json_fail(reader, -EINVAL, "max_size", "must be a height and a width");
+    else if (has_size) {
+        out->max_height = (int)height;
+        out->max_width = (int)width;
+    }
+    return (size_t)is_padded + (size_t)has_size;
+}
+
 void hr__stated_recipe_read(struct hr__json *reader, const json_t *object,
                             struct hr__stated_recipe *out)
 {
@@ -203,8 +229,10 @@ void hr__stated_recipe_read(struct hr__json *reader, const json_t *object,
     read_limit(reader, object, "max_pixels", &out->options.max_pixels);
     if (has_source)
         read_limit(reader, object, "max_source_bytes", &out->options.max_source_bytes);
+    size_t more = read_padding(reader, object, &out->options);
     if (!operations || exif < 0 ||
-        json_object_size(object) != 4 + (size_t)accepts + (size_t)says_exact + (size_t)has_source)
+        json_object_size(object) !=
+            4 + (size_t)accepts + (size_t)says_exact + (size_t)has_source + more)
         hr__json_fail(reader, -EINVAL, "", "has other members than a recipe has");
     out->count = json_array_size(operations);
     for (size_t i = 0; i < out->count && !reader->code; i++) {

@@ -27,6 +27,8 @@ enum hr__tag {
     HR__TAG_AGENT,
     HR__TAG_MEMORY,
     HR__TAG_METRICS,
+    HR__TAG_BASE, /* readers and tables that belong to no room */
+    HR__TAG_REPLAY,
     HR__TAG_COUNT
 };
 

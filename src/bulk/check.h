@@ -20,8 +20,8 @@ void hr__checker_destroy(struct hr__checker **checker);
 int hr__checker_info(struct hr__checker *checker, const void *bytes, size_t length,
                      struct hr_image_info *info, struct hr_error *error);
 
-/* Sets whether the next sample has to be a sound: by the extension of its name, or by its content
- * if it has no extension of images. Returns that. */
+/* Sets whether the next sample has to be a sound: by the extension of its name; if that is none of
+ * images, by its content or by the name of the first sample. Returns that. */
 int hr__checker_expect(struct hr__checker *checker, const struct hr_dataset *dataset, size_t index,
                        const void *bytes, size_t length);
 
@@ -32,6 +32,11 @@ int hr__checker_expects_sound(const struct hr__checker *checker);
 int hr__checker_waveform(struct hr__checker *checker, enum hr_form form,
                          const struct hr_sound_head *head, const struct hr_item *file,
                          struct hr_item *item, struct hr_error *error);
+
+/* Decodes a mask (headrace/masks.h). `image`: the header of its image, whose size it has to have;
+ * NULL: any size. Messages are about "it". Errors: -ENOTSUP, -EBADMSG, -EFBIG, -ENOMEM. */
+int hr__checker_mask(struct hr__checker *checker, const void *bytes, size_t length,
+                     const struct hr_image_info *image, struct hr_error *error);
 
 /* Decodes the image or sound. Errors: as hr_preparer_decode or hr_preparer_sound_decode; -EFBIG. */
 int hr__checker_decode(struct hr__checker *checker, const void *bytes, size_t length,

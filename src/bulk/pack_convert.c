@@ -305,6 +305,16 @@ static int convert(struct hr__pack_maker *m, struct hr__made *made, struct hr_er
     return convert_to(m, made, (enum hr_form)wanted, error);
 }
 
+/* A mask stays the file it is. */
+static int keep_mask(struct hr__pack_maker *m, struct hr__made *made, struct hr_error *error)
+{
+    made->entry.kept =
+        m->options->form == HR_FORM_ENCODED ? HR_PACK_KEPT_ASKED : HR_PACK_KEPT_FORMAT;
+    if (m->options->trust)
+        return 0;
+    return hr__checker_mask(m->checker, made->entry.bytes, made->entry.length, NULL, error);
+}
+
 void hr__pack_make(struct hr__pack_maker *maker, struct hr_dataset *dataset, uint64_t index,
                    struct hr__made *made)
 {
@@ -314,7 +324,9 @@ void hr__pack_make(struct hr__pack_maker *maker, struct hr_dataset *dataset, uin
     made->result = made->fatal = 0;
     made->entry.mtime_ns = HR_SIZE_UNKNOWN;
     int r = read_sample(maker, dataset, index, made, &why);
-    if (!r) {
+    if (!r && dataset->is_paired && index % 2) {
+        r = keep_mask(maker, made, &why);
+    } else if (!r) {
         hr__checker_expect(maker->checker, dataset, index, made->entry.bytes, made->entry.length);
         r = convert(maker, made, &why);
     }

@@ -221,7 +221,7 @@ static int check_same(const struct hr__pack_file *f, const struct hr__pack_super
             error, -ESTALE, "%s was begun for the form %s; ask for that one again, or restart it",
             f->partial, theirs->form < 0 ? "auto" : hr_form_name((enum hr_form)theirs->form));
     if (theirs->digest != f->super.digest || theirs->catalog_bytes != f->super.catalog_bytes ||
-        theirs->rows_bytes != f->super.rows_bytes)
+        theirs->rows_bytes != f->super.rows_bytes || theirs->masks != f->super.masks)
         return hr__fail(error, -ESTALE,
                         "%s was begun for another dataset, or with other options; restart it, or "
                         "ask for the same again",
@@ -320,6 +320,8 @@ static int describe(struct hr__pack_file *f, struct hr_dataset *dataset,
     f->super.mono = options->head.mono != 0;
     f->super.rate = (uint32_t)options->head.rate;
     hr__pack_seal(&f->super);
+    if (dataset->is_paired)
+        hr__pack_pair(&f->super);
     return 0;
 }
 

@@ -367,7 +367,9 @@ static int write_list(struct unpacking *u, struct hr_error *error)
     size_t damaged = 0, count = hr_dataset_count(u->dataset);
     if (folder_has_labels(u->dataset))
         return 0;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i += u->dataset->is_paired ? 2 : 1) { /* without masks */
+        while (damaged < u->damaged_count && u->damaged[damaged].index < i)
+            damaged++;
         if (damaged < u->damaged_count && u->damaged[damaged].index == i) {
             damaged++;
             continue;
@@ -424,6 +426,7 @@ int hr_pack_unpack(const char *path, const char *directory, const struct hr_pack
                    struct hr_pack_result *result, struct hr_error *error)
 {
     struct hr_pack_options taken;
+    struct hr_dataset *opened = NULL;
     struct unpacking u = {
         .root = directory,
         .root_fd = -1,
@@ -432,17 +435,19 @@ int hr_pack_unpack(const char *path, const char *directory, const struct hr_pack
     };
     int r = hr__pack_take_options(&taken, options, error);
     if (!r)
-        r = hr_dataset_open_pack(&u.dataset, path, NULL, error);
+        r = hr_dataset_open_pack(&opened, path, NULL, error);
     if (!r) {
+        u.dataset = hr__dataset_origin(opened); /* masks are samples there */
         u.root_fd = open_root(directory, error);
         r = u.root_fd < 0 ? u.root_fd : run(&u, error);
     }
     u.result.rows_bytes = !r && u.dataset->rows ? hr__row_table_bytes(u.dataset->rows) : 0;
+    u.result.masks = !r && u.dataset->is_paired ? hr_dataset_count(opened) : 0;
     if (!r && result)
         hr__versioned_give(result, &u.result, sizeof u.result);
     if (u.root_fd >= 0)
         close(u.root_fd);
-    hr_dataset_unref(&u.dataset);
+    hr_dataset_unref(&opened);
     hr__free(u.damaged);
     pthread_mutex_destroy(&u.lock);
     return r;

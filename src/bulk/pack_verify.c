@@ -19,14 +19,16 @@ int hr_pack_inspect(const char *path, struct hr_pack_result *result, struct hr_e
     struct hr__catalog *catalog = NULL;
     struct hr__pack_superblock super;
     struct hr_pack_result now = {0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0)
-        return hr__pack_cannot_open(path, -errno, error);
-    int r = hr__pack_open_file(&catalog, &super, fd, path, error);
+    struct hr__byte_source source;
+    int r = hr__pack_open(&source, path, error);
+    if (r)
+        return r;
+    r = hr__pack_read(&catalog, &super, &source, error);
     if (!r) {
         hr__pack_count(catalog, catalog->header->samples, &now);
         now.pack_bytes = super.bytes;
         now.rows_bytes = super.rows_bytes;
+        now.masks = super.masks ? catalog->header->samples / 2 : 0;
         now.head = (struct hr_sound_head){super.mono != 0, (int)super.rate};
         const char *first =
             catalog->header->samples ? hr__catalog_at(catalog, catalog->names[0]) : "";
@@ -34,7 +36,7 @@ int hr_pack_inspect(const char *path, struct hr_pack_result *result, struct hr_e
         hr__versioned_give(result, &now, sizeof now);
     }
     hr__catalog_destroy(&catalog);
-    close(fd);
+    hr__source_close(&source);
     return r;
 }
 

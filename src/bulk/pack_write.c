@@ -19,8 +19,6 @@
 #include "dataset/progress.h"
 #include "recipe/recipe.h"
 
-#include <headrace/masks.h>
-
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -366,6 +364,7 @@ static int write_pack(struct packing *p, struct hr_pack_result *result)
     now.continued = p->file->continued;
     now.head = p->options->head;
     now.media = hr_dataset_media(p->dataset);
+    now.masks = p->dataset->is_paired ? p->count / 2 : 0;
     hr__versioned_give(result, &now, sizeof now);
     return 0;
 }
@@ -392,6 +391,7 @@ int hr_pack_write(struct hr_dataset *dataset, const char *path,
                   struct hr_error *error)
 {
     struct hr_pack_options taken;
+    struct hr_dataset *pairs = NULL;
     struct packing p = {
         .dataset = dataset,
         .options = &taken,
@@ -406,12 +406,11 @@ int hr_pack_write(struct hr_dataset *dataset, const char *path,
     if (!r && dataset->produced)
         r = hr__fail(error, -ENOTSUP, "the samples of %s come from producers, and are no images",
                      hr_dataset_root(dataset));
-    if (!r && hr_dataset_masks(dataset))
-        r = hr__fail(
-            error, -ENOTSUP,
-            "a pack keeps no masks, and the dataset has some: pack the images without them, "
-            "and give them to what opens as the pack (hr_dataset_with_masks, in Python "
-            "Pack(path).with_masks(masks))");
+    if (!r && dataset->masks) {
+        r = hr__dataset_pair(&pairs, dataset, error);
+        p.dataset = dataset = pairs;
+        p.count *= 2;
+    }
     if (!r)
         r = check_source(dataset, &taken, error);
     if (!r)
@@ -420,6 +419,7 @@ int hr_pack_write(struct hr_dataset *dataset, const char *path,
     if (!r)
         r = write_pack(&p, result);
     hr__pack_file_close(&p.file);
+    hr_dataset_unref(&pairs);
     pthread_cond_destroy(&p.ready);
     pthread_cond_destroy(&p.room);
     pthread_mutex_destroy(&p.lock);

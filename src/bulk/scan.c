@@ -16,6 +16,7 @@
 #include "dataset/describe.h"
 #include "dataset/index.h"
 #include "dataset/list.h"
+#include "dataset/objects.h"
 #include "dataset/pack.h"
 #include "dataset/parquet.h"
 #include "dataset/parquet_footer.h"
@@ -23,6 +24,7 @@
 #include "dataset/sizes.h"
 #include "dataset/tar.h"
 #include "dataset/walk.h"
+#include "storage/url.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -281,6 +283,46 @@ static int name_index_of_sounds(char **path)
     return name ? 0 : -ENOMEM;
 }
 
+/* The same as get_folder for one in a bucket. */
+static int get_objects(struct hr_dataset **out, const char *path, struct opening *o,
+                       struct hr_error *error)
+{
+    struct hr__objects_folder folder = {.url = path,
+                                        .is_sound = o->options.media == HR_MEDIA_SOUNDS};
+    struct hr__catalog *catalog = NULL;
+    char *index_path = NULL, *root = NULL;
+    int r = hr__http_create(&folder.http, error), from_index = 0;
+    if (!r && !(root = hr__objects_root(path)))
+        r = hr__fail(error, -ENOMEM, "out of memory for the URL %s", path);
+    if (!r && !hr__index_locate(&index_path, path, o->options.index) &&
+        (!folder.is_sound || !name_index_of_sounds(&index_path))) {
+        int found = hr__index_load_objects(&catalog, index_path, &folder);
+        from_index = !found;
+        if (found && found != -ENOENT)
+            hr__log(HR_LOG_DEBUG, "the index %s is not used: %s", index_path,
+                    hr__errno_text(found));
+    }
+    if (!r && !catalog)
+        r = hr__objects_list(&catalog, &folder, o->executor, &o->progress, error);
+    if (!r)
+        r = hr__dataset_create(out, catalog, root, path, error);
+    if (r) {
+        hr__catalog_destroy(&catalog);
+        hr__free(index_path);
+    } else {
+        /* the client that listed knows the way; its counts belong to the dataset */
+        hr__http_unref(&(*out)->http);
+        (*out)->http = hr__http_ref(folder.http);
+        (*out)->from_index = from_index;
+        (*out)->index_path = index_path;
+        if (!from_index)
+            save_index(*out, o->options.index);
+    }
+    hr__http_unref(&folder.http);
+    hr__free(root);
+    return r;
+}
+
 /* Gets the folder's names, from its index if that is still valid. */
 static int get_folder(struct hr_dataset **out, const char *path, struct opening *o,
                       struct hr_error *error)
@@ -289,6 +331,8 @@ static int get_folder(struct hr_dataset **out, const char *path, struct opening 
     char *index_path = NULL;
     int from_index = 0;
     int is_sound = o->options.media == HR_MEDIA_SOUNDS;
+    if (hr__url_is(path))
+        return get_objects(out, path, o, error);
     if (!hr__index_locate(&index_path, path, o->options.index) &&
         (!is_sound || !name_index_of_sounds(&index_path))) {
         int r = hr__index_load(&catalog, index_path, path, o->options.index, o->executor);
@@ -522,11 +566,47 @@ static int is_of_tables(const char *path)
     return tables && !folders;
 }
 
+/* Opens what is at a URL: an object by its content, or else a folder of a bucket. */
+static int open_url(struct hr_dataset **out, const char *path,
+                    const struct hr_dataset_options *options, struct hr_error *error)
+{
+    struct hr__url url;
+    struct hr__http_client *http = NULL;
+    char first[512];
+    size_t got = 0;
+    if (strpbrk(path, "{*?["))
+        return open_pattern(out, path, options, error);
+    int r = hr__url_parse(&url, path, error);
+    size_t length = strlen(path);
+    if (!r && hr__url_has_bucket(&url) && (!*url.path || path[length - 1] == '/'))
+        return hr_dataset_open_folder(out, path, options, error);
+    if (!r)
+        r = hr__http_create(&http, error);
+    if (!r) {
+        const struct hr__http_piece piece = {.http = http, .url = path};
+        r = hr__http_piece(&piece, first, sizeof first, &got, NULL, error);
+    }
+    hr__http_unref(&http);
+    if (r == -ENOENT && hr__url_has_bucket(&url))
+        return hr_dataset_open_folder(out, path, options, error);
+    if (r)
+        return r;
+    if (hr__pack_recognise(first, got))
+        return hr_dataset_open_pack(out, path, options, error);
+    if (hr__parquet_recognise(first, got))
+        return hr_dataset_open_parquet(out, &path, 1, options, error);
+    if (hr__tar_recognise(first, got))
+        return hr_dataset_open_tar(out, path, options, error);
+    return hr_dataset_open_list(out, path, options, error);
+}
+
 int hr_dataset_open(struct hr_dataset **out, const char *path,
                     const struct hr_dataset_options *options, struct hr_error *error)
 {
     struct stat st;
     *out = NULL;
+    if (hr__url_is(path))
+        return open_url(out, path, options, error);
     if (stat(path, &st)) {
         int r = -errno;
         return r == -ENOENT && strpbrk(path, "{*?[") ? open_pattern(out, path, options, error)

@@ -30,7 +30,7 @@ struct hr_verify_report {
 /* Tools of one thread. */
 struct verify_bench {
     struct hr__checker *checker;
-    struct hr__sample sample;
+    struct hr__sample sample, mask;
 };
 
 struct verification {
@@ -61,6 +61,28 @@ static int add_bad(struct verification *v, size_t index, const char *reason)
     return r;
 }
 
+/* Verifies the mask of an image that was decoded. */
+static int verify_mask(const struct verification *v, struct verify_bench *b, size_t index,
+                       struct hr_error *error)
+{
+    char path[512] = "?";
+    struct hr_image_info info;
+    struct hr_error why = {0};
+    int r = hr__checker_info(b->checker, b->sample.read.bytes, b->sample.read.length, &info, error);
+    if (r)
+        return r;
+    r = hr__sample_read(&b->mask, v->dataset->masks, index, &why);
+    if (!r) {
+        r = hr__checker_mask(b->checker, b->mask.read.bytes, b->mask.read.length, &info, &why);
+        hr__free(b->mask.read.bytes);
+    }
+    if (!r)
+        return 0;
+    if (b->mask.read.path)
+        hr__printable(path, sizeof path, b->mask.read.path);
+    return hr__fail(error, r, "its mask (%.400s): %.400s", path, why.message);
+}
+
 /* Verifies a sample. Returns an error that ends the run; a bad sample is recorded and is no
  * error. */
 static int verify_sample(void *arg, void *tools, size_t index, struct hr_error *why)
@@ -72,6 +94,8 @@ static int verify_sample(void *arg, void *tools, size_t index, struct hr_error *
         hr__checker_expect(b->checker, v->dataset, index, b->sample.read.bytes,
                            b->sample.read.length);
         r = hr__checker_decode(b->checker, b->sample.read.bytes, b->sample.read.length, why);
+        if (!r && v->dataset->masks)
+            r = verify_mask(v, b, index, why);
         hr__free(b->sample.read.bytes);
     }
     if (!r || !hr__is_samples_fault(r))
@@ -90,6 +114,7 @@ static void verify_many(void *arg, size_t i)
     hr__each_take(&v->each, &b, r, &why);
     hr__checker_destroy(&b.checker);
     hr__sample_clear(&b.sample);
+    hr__sample_clear(&b.mask);
 }
 
 static int compare_bad(const void *a, const void *b)

@@ -161,6 +161,9 @@ static int keep(struct warming *w, struct bench *b, size_t index, struct hr_erro
 static int is_cached(struct warming *w, size_t index)
 {
     struct hr__cache_item item;
+    struct hr__cache_place place;
+    if (hr__cache_locate(w->cache, index, &place))
+        return 1;
     if (!hr__cache_find(w->cache, index, &item))
         return 0;
     hr__cache_unpin(w->cache, &item);
@@ -250,6 +253,9 @@ static int open_cache(struct warming *w, const char *text, struct hr_error *erro
                         "cache without form=waveform, or write a pack of waveforms",
                         text);
     w->form = spec.form < 0 ? HR_FORM_AUTO : spec.form;
+    /* Larger items would have to be read from the disk in every epoch. */
+    if (w->form == HR_FORM_AUTO && *spec.path)
+        w->form = HR_FORM_ENCODED;
     /* Only proportions of preparation times matter here, and the typical ones are used. */
     hr__mean_add(&w->worth.prepare_ns[HR_FORM_ENCODED], 1e6);
     return hr__cache_create_shared(&w->cache, w->dataset, &spec, NULL, error);

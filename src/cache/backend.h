@@ -1,5 +1,5 @@
 /*
- * The interface that the private and the shared backing of a cache implement. Each function is
+ * The interface that the backings of a cache implement. Each function is
  * specified in cache.h under the same name.
  */
 #ifndef HR_CACHE_BACKEND_H
@@ -12,6 +12,11 @@ struct hr__cache_backend {
     void (*abandon)(struct hr__cache *cache);
     int (*find)(struct hr__cache *cache, uint64_t index, struct hr__cache_item *item);
     int (*unpin)(struct hr__cache *cache, const struct hr__cache_item *item);
+    int (*locate)(struct hr__cache *cache, uint64_t index,
+                  struct hr__cache_place *place); /* or
+                                                     NULL */
+    int (*verify)(struct hr__cache *cache, const struct hr__cache_place *place, const void *bytes,
+                  size_t length); /* if there is locate */
     int (*has)(struct hr__cache *cache, uint64_t index);
     void (*note_place)(struct hr__cache *cache, uint64_t order, uint64_t position); /* or NULL */
     enum hr__claim (*claim)(struct hr__cache *cache, uint64_t index,
@@ -24,9 +29,11 @@ struct hr__cache_backend {
     int (*settle)(struct hr__cache *cache, struct hr__cache_staged *staged,
                   const struct hr__cache_final *final);
     void (*get_counts)(struct hr__cache *cache, struct hr__cache_counts *counts);
+    void (*get_disk_counts)(struct hr__cache *cache, struct hr__cache_counts *counts); /* or NULL */
     uint64_t (*waiting)(const struct hr__cache *cache);
     void (*publish)(struct hr__cache *cache, const struct hr__worth *worth, enum hr_form form,
                     int asked);
+    void (*log_kept)(struct hr__cache *cache); /* or NULL */
 };
 
 /* The first member of each backing's struct. Constant. */
@@ -34,6 +41,7 @@ struct hr__cache {
     const struct hr__cache_backend *backend;
     uint64_t budget_bytes;
     int is_kept;
+    int is_disk;
 };
 
 #endif

@@ -1,5 +1,7 @@
-/* The public entry to both backings; see cache.h. */
+/* The entry to all backings; see cache.h. */
 #include "cache/backend.h"
+
+#include <string.h>
 
 void hr__cache_destroy(struct hr__cache **cache)
 {
@@ -25,6 +27,17 @@ int hr__cache_find(struct hr__cache *cache, uint64_t index, struct hr__cache_ite
 int hr__cache_unpin(struct hr__cache *cache, const struct hr__cache_item *item)
 {
     return cache->backend->unpin(cache, item);
+}
+
+int hr__cache_locate(struct hr__cache *cache, uint64_t index, struct hr__cache_place *place)
+{
+    return cache->backend->locate && cache->backend->locate(cache, index, place);
+}
+
+int hr__cache_verify(struct hr__cache *cache, const struct hr__cache_place *place,
+                     const void *bytes, size_t length)
+{
+    return cache->backend->verify(cache, place, bytes, length);
 }
 
 int hr__cache_has(struct hr__cache *cache, uint64_t index)
@@ -79,6 +92,24 @@ int hr__cache_settle(struct hr__cache *cache, struct hr__cache_staged *staged,
 void hr__cache_get_counts(struct hr__cache *cache, struct hr__cache_counts *counts)
 {
     cache->backend->get_counts(cache, counts);
+}
+
+void hr__cache_get_disk_counts(struct hr__cache *cache, struct hr__cache_counts *counts)
+{
+    memset(counts, 0, sizeof *counts);
+    if (cache->backend->get_disk_counts)
+        cache->backend->get_disk_counts(cache, counts);
+}
+
+int hr__cache_is_disk(const struct hr__cache *cache)
+{
+    return cache->is_disk;
+}
+
+void hr__cache_log_kept(struct hr__cache *cache)
+{
+    if (cache->backend->log_kept)
+        cache->backend->log_kept(cache);
 }
 
 uint64_t hr__cache_waiting(const struct hr__cache *cache)

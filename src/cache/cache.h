@@ -14,8 +14,11 @@
  *
  * There are two backings. The private one (private.c) is anonymous memory of this process. No other
  * process can write to it, so its items carry no checksum. The shared one (shared.c) is a segment
- * of shared memory (store.h). Its items have checksums, and other processes may be reading a sample
- * that this process misses.
+ * of shared memory or on a disk (store.h). Its items have checksums, and other processes may be
+ * reading a sample that this process misses.
+ *
+ * Items on a disk are not found but located: the caller reads them as it reads files, and verifies
+ * what it read. A third backing (tiers.c) is two others, memory and a disk behind it.
  *
  * Samples are identified by their index in the dataset. Each hit first checks the sample's file
  * (dataset/stamp.h): if the file has changed since it was read, by whomever, the hit is a miss.
@@ -58,6 +61,11 @@ int hr__cache_create_shared(struct hr__cache **out, struct hr_dataset *dataset,
                             const struct hr__cache_spec *spec, const char *run,
                             struct hr_error *error);
 
+/* Creates a cache of two tiers and takes ownership of both, even on failure: `memory` is asked
+ * first. On success the caller owns *out. Errors: -ENOMEM. */
+int hr__cache_create_tiers(struct hr__cache **out, struct hr__cache *memory, struct hr__cache *disk,
+                           struct hr_error *error);
+
 /* Frees everything. No item may be pinned or in conversion. Accepts NULL. */
 void hr__cache_destroy(struct hr__cache **cache);
 
@@ -84,7 +92,29 @@ int hr__cache_find(struct hr__cache *cache, uint64_t index, struct hr__cache_ite
  * them. Otherwise returns 1. Any thread, no lock. */
 int hr__cache_unpin(struct hr__cache *cache, const struct hr__cache_item *item);
 
-/* Returns non-zero if hr__cache_find would probably find the sample. Any thread, no lock. */
+/* Where an item is on a disk. */
+struct hr__cache_place {
+    int fd;           /* of the cache, open while that exists; with O_DIRECT if `is_direct` */
+    int is_direct;    /* non-zero: read it with O_DIRECT */
+    const char *path; /* of the same file; owned by the cache */
+    uint64_t offset;  /* in the file; a multiple of 4096 */
+    size_t length;
+    size_t source_bytes; /* the sample's size on storage */
+    enum hr_form form;
+    uint64_t key[2], checksum; /* private to the backing */
+};
+
+/* Finds where a sample's item is on a disk. Returns 1, or 0 if it is on none. Any thread; takes no
+ * lock. Blocks while it queries the sample's file. */
+int hr__cache_locate(struct hr__cache *cache, uint64_t index, struct hr__cache_place *place);
+
+/* Checks bytes that were read from a place; NULL: they could not be read. Returns 1, or 0 if they
+ * are not the item's; the item is then dropped. Any thread; blocks for a short lock then. */
+int hr__cache_verify(struct hr__cache *cache, const struct hr__cache_place *place,
+                     const void *bytes, size_t length);
+
+/* Returns non-zero if hr__cache_find or hr__cache_locate would probably find the sample. Any
+ * thread, no lock. */
 int hr__cache_has(struct hr__cache *cache, uint64_t index);
 
 /* Records this loader's progress. `order` is a digest of everything that determines its order,
@@ -105,6 +135,10 @@ enum hr__claim {
 struct hr__cache_ticket {
     uint64_t key[2]; /* private to the backing */
     int is_claimed;  /* others wait: end it with hr__cache_offer or hr__cache_unclaim */
+    struct {
+        uint64_t key[2];
+        int is_claimed;
+    } tiers[2]; /* private to tiers.c */
 };
 
 /*
@@ -114,6 +148,9 @@ struct hr__cache_ticket {
  * answers FOUND or ALONE. *ticket must hold no claim before; it holds one afterwards only if the
  * answer is YOURS. Any thread; blocks for a short lock, and for a query of the file if its size is
  * unknown.
+ *
+ * If the sample's item is on a disk, the answer is ALONE at best: hr__cache_locate tells where to
+ * read it.
  */
 enum hr__claim hr__cache_claim(struct hr__cache *cache, uint64_t index,
                                struct hr__cache_ticket *ticket);
@@ -132,6 +169,7 @@ struct hr__cache_offer {
     size_t source_bytes; /* the sample's size on storage; 0: length */
     enum hr_form form;   /* form of the bytes */
     int convert;         /* non-zero: stage it for a conversion; 0: this is its final form */
+    int is_on_disk;      /* the bytes come from hr__cache_locate */
     size_t reserve;      /* bytes to keep free in the budget for the converted item; if less than
                           * length, no extra bytes */
 };
@@ -183,6 +221,14 @@ struct hr__cache_counts {
 };
 
 void hr__cache_get_counts(struct hr__cache *cache, struct hr__cache_counts *counts);
+
+/* The same of the items on a disk; all 0 if the cache has none there. hr__cache_get_counts is of
+ * the first tier. */
+void hr__cache_get_disk_counts(struct hr__cache *cache, struct hr__cache_counts *counts);
+
+/* Returns non-zero if the cache has only a disk: nothing is converted later, as nothing is staged.
+ * Constant. */
+int hr__cache_is_disk(const struct hr__cache *cache);
 
 /* Returns the number of items of all forms. */
 static inline uint64_t hr__all_items(const uint64_t items[HR_FORMS])

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -27,19 +28,36 @@
 
 /* ---- file names ---- */
 
-static void name_file(char out[128], const struct hr__segment_wish *wish,
-                      const struct hr__secret *secret)
+/* Writes the digits that end a file's name. */
+static void digest_text(char out[DIGEST + 1], const uint8_t identity[16],
+                        const struct hr__secret *secret)
 {
     struct {
         uint8_t identity[16];
         uint32_t version;
     } what = {.version = HR__SEGMENT_VERSION};
-    memcpy(what.identity, wish->identity, sizeof what.identity);
+    memcpy(what.identity, identity, sizeof what.identity);
     /* Processes with another secret, or none, cannot use its items, so they get another file. */
     XXH128_hash_t digest = XXH3_128bits_withSeed(&what, sizeof what, hr__secret_mark(secret));
+    snprintf(out, DIGEST + 1, "%016" PRIx64 "%016" PRIx64, (uint64_t)digest.high64,
+             (uint64_t)digest.low64);
+}
+
+static void name_file(char out[128], const struct hr__segment_wish *wish,
+                      const struct hr__secret *secret)
+{
+    char digest[DIGEST + 1];
     const char *name = wish->spec->name;
-    snprintf(out, 128, "%s%s.%016" PRIx64 "%016" PRIx64, *name ? "" : RUN_PREFIX,
-             *name ? name : wish->run, (uint64_t)digest.high64, (uint64_t)digest.low64);
+    digest_text(digest, wish->identity, secret);
+    snprintf(out, 128, "%s%s.%s", *name ? "" : RUN_PREFIX, *name ? name : wish->run, digest);
+}
+
+int hr__directory_is_secret(const struct hr__segment *s, const struct hr__secret *secret)
+{
+    char digest[DIGEST + 1];
+    const char *dot = strrchr(s->file, '.');
+    digest_text(digest, s->header->identity, secret);
+    return dot && !strcmp(dot + 1, digest);
 }
 
 /* Returns non-zero if `file` is a segment's name and, unless `name` is NULL, of that kept name. */
@@ -185,7 +203,8 @@ void hr__directory_sweep_locked(struct hr__directory *d)
 void hr__directory_sweep(void)
 {
     struct hr__directory d;
-    if (hr__directory_lock(&d, HR__DIRECTORY_OWN, 0, NULL))
+    const struct hr__directory_where where = {.group = HR__DIRECTORY_OWN, .disk = ""};
+    if (hr__directory_lock(&d, &where, 0, NULL))
         return; /* usually because the directory does not exist */
     hr__directory_sweep_locked(&d);
     hr__directory_unlock(&d);
@@ -350,6 +369,24 @@ static int attach(struct hr__segment **out, struct hr__directory *d, const char 
     return hr__fail(error, r, "%s", why.message);
 }
 
+/* Checks whether a disk has room for a new segment of `bytes`. */
+static int check_disk(const struct hr__directory *d, const struct hr__capacity_wish *want,
+                      struct hr_error *error)
+{
+    struct statvfs fs;
+    if (fstatvfs(d->own.fd, &fs))
+        return hr__fail(error, -errno, "cannot look at the disk of %s: %s", d->path,
+                        hr__errno_text(errno));
+    uint64_t left = (uint64_t)fs.f_bavail * fs.f_frsize + want->freed_bytes;
+    if (want->bytes <= left)
+        return 0;
+    return hr__fail(error, -ENOSPC,
+                    "a cache of %" PRIu64 " bytes, which takes up to %" PRIu64
+                    " with its index, does not fit on the disk of %s, where %" PRIu64
+                    " are free: write a smaller size, or free some",
+                    want->budget, want->bytes, d->path, left);
+}
+
 /* Checks whether there is memory for a new segment, counting what would be dropped for it. */
 static int check_capacity(struct hr__directory *d, const struct hr__segment_wish *wish,
                           const char *file, struct hr_error *error)
@@ -372,17 +409,19 @@ static int check_capacity(struct hr__directory *d, const struct hr__segment_wish
             return hr__fail(error, r, "cannot look at the caches in %s: %s", d->path,
                             hr__errno_text(r));
     }
-    int r = hr__segment_plan(&layout, spec->share_bytes, wish->items);
+    int r = hr__segment_plan(&layout, spec->share_bytes, wish->items, d->on_disk);
     if (r)
         return hr__fail(error, r, "a cache of %" PRIu64 " bytes for %" PRIu64 " items",
                         spec->share_bytes, wish->items);
-    hr__memory_limits_read(&capacity, "", d->own.fd);
     struct hr__capacity_wish want = {
         .bytes = layout.arena_offset + may,
         .budget = spec->share_bytes,
         .freed_bytes = freed,
         .place = d->path,
     };
+    if (d->on_disk)
+        return check_disk(d, &want, error);
+    hr__memory_limits_read(&capacity, "", d->own.fd);
     r = hr__capacity_check(&capacity, &want, error);
     char why[HR__CAPACITY_WHY];
     if (!r && want.bytes > freed && !hr__capacity_grants(&capacity, want.bytes - freed, why))
@@ -411,6 +450,7 @@ static int create(struct hr__segment **out, struct hr__directory *d,
                   const struct hr__segment_wish *wish, const char *file, struct hr_error *error)
 {
     const struct hr__cache_spec *spec = wish->spec;
+    uint32_t tagged = *spec->key_file ? HR__SEGMENT_TAGGED : 0;
     drop_other_versions(d, spec->name);
     int r = check_capacity(d, wish, file, error);
     if (r)
@@ -426,6 +466,7 @@ static int create(struct hr__segment **out, struct hr__directory *d,
         .budget_bytes = spec->share_bytes,
         .items = wish->items,
         .is_kept = *spec->name != 0,
+        .flags = tagged | (d->on_disk ? HR__SEGMENT_ON_DISK : 0),
         .mode = is_shared ? 0660 : 0600,
         .group = is_shared ? (int)st.st_gid : -1,
     };
@@ -457,8 +498,9 @@ static void fail_different(struct hr__directory *d, const struct hr__segment *s,
             d, HR_LOG_WARNING,
             "cache %s is there already, with %" PRIu64 " of %" PRIu64
             " bytes for this dataset, not %" PRIu64 " of %" PRIu64
-            ": it stays unchanged; for another size, drop it first (headrace cache drop %s)",
-            spec->name, budget, size, spec->share_bytes, spec->size_bytes, spec->name);
+            ": it stays unchanged; for another size, drop it first (headrace cache drop %s%s)",
+            *spec->path ? spec->path : spec->name, budget, size, spec->share_bytes,
+            spec->size_bytes, *spec->path ? "disk:" : "", *spec->path ? spec->path : spec->name);
 }
 
 int hr__directory_open(struct hr__segment **out, const struct hr__segment_wish *wish,
@@ -469,12 +511,12 @@ int hr__directory_open(struct hr__segment **out, const struct hr__segment_wish *
     struct hr__segment *s = NULL;
     char file[128];
     struct hr__secret secret;
-    int64_t group;
+    struct hr__directory_where where = {.disk = wish->spec->path};
     int r = hr__secret_read(&secret, wish->spec->key_file, error);
     if (!r)
-        r = hr__directory_group(wish->spec->group, &group, error);
+        r = hr__directory_group(wish->spec->group, &where.group, error);
     if (!r)
-        r = hr__directory_lock(&d, group, 1, error);
+        r = hr__directory_lock(&d, &where, 1, error);
     if (r)
         return r;
     hr__directory_sweep_locked(&d);

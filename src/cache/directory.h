@@ -7,6 +7,8 @@
  *                    the format's version, so that versions never share a segment
  *   run+RUN.DIGEST   private to a run
  *
+ * A cache on disk has a directory of its own, which its text names; its segments are disk.DIGEST.
+ *
  * Files are created, opened and removed under a lock of the directory (flock; the kernel releases
  * it when its holder dies). So no process removes a segment after another has opened it and before
  * that one has become its user. An empty directory is removed, so that nothing is left of deleted
@@ -55,6 +57,9 @@ int hr__directory_make_room(struct hr__segment *segment, uint64_t bytes, int dro
 
 /* Removes private segments without users, left by killed runs. Best effort. */
 void hr__directory_sweep(void);
+
+/* Returns non-zero if a segment was made with this secret, or with none if it is not set. */
+int hr__directory_is_secret(const struct hr__segment *segment, const struct hr__secret *secret);
 
 /* ---- with the directory locked ---- */
 

@@ -115,20 +115,32 @@ static int make_shared(const char *path, gid_t group)
     return r == -EEXIST ? 0 : r;
 }
 
-static int make(const char *path, int64_t group, struct hr_error *error)
+static int make(const struct hr__directory *d, const struct hr__directory_where *where,
+                struct hr_error *error)
 {
     int r = 0;
-    if (group != HR__DIRECTORY_OWN)
-        r = make_shared(path, (gid_t)group);
-    else if (mkdir(path, 0700) && errno != EEXIST)
+    if (where->group != HR__DIRECTORY_OWN)
+        r = make_shared(d->path, (gid_t)where->group);
+    else if (mkdir(d->path, 0700) && errno != EEXIST)
         r = -errno;
+    if (r && d->on_disk)
+        return hr__fail(error, r,
+                        "cannot make the directory %s for a cache: %s; name one whose parent "
+                        "exists, on a disk that this process may write to",
+                        d->path, hr__errno_text(r));
     if (!r)
         return 0;
     return hr__fail(error, r,
                     "cannot make the directory %s for caches: %s; a file system of memory (tmpfs) "
                     "must be mounted there that this process may write to, or HEADRACE_SHM name "
                     "another one",
-                    path, hr__errno_text(r));
+                    d->path, hr__errno_text(r));
+}
+
+/* What to do if a directory cannot be used. */
+static const char *way_out(const struct hr__directory *d)
+{
+    return d->on_disk ? "name another directory" : "name another place with HEADRACE_SHM";
 }
 
 static int check(const struct hr__directory *d, int64_t group, struct hr_error *error)
@@ -141,8 +153,8 @@ static int check(const struct hr__directory *d, int64_t group, struct hr_error *
         if (st.st_uid != geteuid())
             return hr__fail(error, -EACCES,
                             "the directory %s of caches belongs to user %u, not to this one: have "
-                            "it removed, or name another place with HEADRACE_SHM",
-                            d->path, (unsigned)st.st_uid);
+                            "it removed, or %s",
+                            d->path, (unsigned)st.st_uid, way_out(d));
         if (st.st_mode & 0077)
             return hr__fail(error, -EACCES,
                             "the directory %s of caches is open to others (mode %04o): chmod 700, "
@@ -157,13 +169,13 @@ static int check(const struct hr__directory *d, int64_t group, struct hr_error *
     return 0;
 }
 
-static int open_checked(struct hr__directory *d, int64_t group, int may_make,
-                        struct hr_error *error)
+static int open_checked(struct hr__directory *d, const struct hr__directory_where *where,
+                        int may_make, struct hr_error *error)
 {
     const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
     int r = hr__own_fd_open(&d->own, AT_FDCWD, d->path, flags, 0);
     if (r == -ENOENT && may_make) {
-        r = make(d->path, group, error);
+        r = make(d, where, error);
         if (r)
             return r;
         r = hr__own_fd_open(&d->own, AT_FDCWD, d->path, flags, 0);
@@ -173,12 +185,12 @@ static int open_checked(struct hr__directory *d, int64_t group, int may_make,
     if (r == -ELOOP || r == -ENOTDIR)
         return hr__fail(error, -EACCES,
                         "%s is not a directory, but a link or a file that somebody put there: "
-                        "have it removed, or name another place with HEADRACE_SHM",
-                        d->path);
+                        "have it removed, or %s",
+                        d->path, way_out(d));
     if (r)
         return hr__fail(error, r, "cannot open the directory %s of caches: %s", d->path,
                         hr__errno_text(r));
-    r = check(d, group, error);
+    r = check(d, where->group, error);
     if (r)
         hr__own_fd_close(&d->own);
     return r;
@@ -197,20 +209,25 @@ static void pause_ns(long ns)
     nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
 }
 
-int hr__directory_lock(struct hr__directory *d, int64_t group, int may_make, struct hr_error *error)
+int hr__directory_lock(struct hr__directory *d, const struct hr__directory_where *where,
+                       int may_make, struct hr_error *error)
 {
-    *d = (struct hr__directory){.own = HR__OWN_FD_NONE};
-    int length = group == HR__DIRECTORY_OWN
-                     ? snprintf(d->path, sizeof d->path, "%s/headrace-%u", hr__directory_place(),
-                                (unsigned)geteuid())
-                     : snprintf(d->path, sizeof d->path, "%s/headrace-g%" PRId64,
-                                hr__directory_place(), group);
+    *d = (struct hr__directory){.own = HR__OWN_FD_NONE, .on_disk = *where->disk != 0};
+    int length;
+    if (d->on_disk)
+        length = snprintf(d->path, sizeof d->path, "%s", where->disk);
+    else if (where->group == HR__DIRECTORY_OWN)
+        length = snprintf(d->path, sizeof d->path, "%s/headrace-%u", hr__directory_place(),
+                          (unsigned)geteuid());
+    else
+        length = snprintf(d->path, sizeof d->path, "%s/headrace-g%" PRId64, hr__directory_place(),
+                          where->group);
     if (length >= (int)sizeof d->path)
         return hr__fail(error, -ENAMETOOLONG, "the place of caches, HEADRACE_SHM, is too long: %s",
                         hr__directory_place());
     uint64_t end = hr__now_ns() + HR__DIRECTORY_PATIENCE_NS;
     do {
-        int r = open_checked(d, group, may_make, error);
+        int r = open_checked(d, where, may_make, error);
         if (r == -ESTALE)
             continue;
         if (r)
@@ -286,7 +303,7 @@ void hr__directory_unlock(struct hr__directory *d)
 {
     if (d->own.fd < 0)
         return;
-    if (is_there(d))
+    if (!d->on_disk && is_there(d))
         rmdir(d->path); /* succeeds if it is empty */
     /* Unlock explicitly: a child of vfork has a copy of the descriptor until it calls exec. */
     flock(d->own.fd, LOCK_UN);

@@ -29,6 +29,7 @@ struct hr__directory_note;
 struct hr__directory {
     struct hr__own_fd own;
     char path[256];
+    int on_disk;
     struct hr__directory_note *notes; /* lines for the log, newest first */
 };
 
@@ -42,12 +43,19 @@ int hr__directory_group(const char *name, int64_t *group, struct hr_error *error
 /* Returns non-zero if this process is a member of the group. */
 int hr__directory_is_member(int64_t group);
 
+/* Which directory to lock. */
+struct hr__directory_where {
+    int64_t group;    /* of a group, or HR__DIRECTORY_OWN */
+    const char *disk; /* "": in memory; else the path of a directory on a disk, this user's own */
+};
+
 /*
- * Locks the directory of a group, or this user's; creates it if `make`. Waits at most
- * HR__DIRECTORY_PATIENCE_NS. Release with hr__directory_unlock. Errors: -ENOENT: it does not exist;
- * -EACCES: it belongs to somebody else, or is open to others; -EAGAIN: it stays locked too long.
+ * Locks a directory; creates it if `make`. Waits at most HR__DIRECTORY_PATIENCE_NS. Release with
+ * hr__directory_unlock. Errors: -ENOENT: it does not exist; -EACCES: it belongs to somebody else,
+ * or is open to others; -EAGAIN: it stays locked too long.
  */
-int hr__directory_lock(struct hr__directory *d, int64_t group, int make, struct hr_error *error);
+int hr__directory_lock(struct hr__directory *d, const struct hr__directory_where *where, int make,
+                       struct hr_error *error);
 
 /* Locks a directory that is already open. */
 int hr__directory_lock_again(struct hr__directory *d, int fd, uint64_t patience_ns);
@@ -56,7 +64,7 @@ int hr__directory_lock_again(struct hr__directory *d, int fd, uint64_t patience_
 void hr__directory_note(struct hr__directory *d, enum hr_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Removes the directory if it is empty, and releases the lock. */
+/* Removes the directory if it is empty and in memory, and releases the lock. */
 void hr__directory_unlock(struct hr__directory *d);
 
 #endif

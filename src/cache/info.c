@@ -133,6 +133,8 @@ static void fill_memory(struct hr_cache_info *out, struct hr__segment *s,
     void *sample[SAMPLE_MAX];
     if (!fstat(s->own.fd, &st))
         out->allocated_bytes = (uint64_t)st.st_blocks * 512;
+    if (s->on_disk)
+        return;
     find_pieces(s, books, pieces);
     unsigned count = map_some(s, pieces, sample);
     char *smaps = read_all("/proc/self/smaps");
@@ -202,6 +204,7 @@ void hr__info_fill(struct hr_cache_info *out, struct hr__segment *s)
         snprintf(out->problem, sizeof out->problem, "it was found damaged or truncated");
         return;
     }
+    out->on_disk = s->on_disk;
     const struct hr__segment_header *h = s->header;
     struct hr__books books = hr__segment_books(s);
     snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof h->name - 1, h->name);

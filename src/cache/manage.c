@@ -23,16 +23,17 @@ struct hr_cache_list {
 
 /* ---- directories that this process may read ---- */
 
-struct segment_groups {
-    int64_t *numbers; /* the first is HR__DIRECTORY_OWN */
+struct segment_places {
+    struct hr__directory_where *at; /* in memory, the first is HR__DIRECTORY_OWN */
     size_t count;
+    char disk[HR__CACHE_PATH];
 };
 
-static int add_group(struct segment_groups *groups, int64_t number)
+static int add_place(struct segment_places *places, int64_t group)
 {
-    if (hr__reserve(HR__TAG_CACHE, &groups->numbers, groups->count + 1))
+    if (hr__reserve(HR__TAG_CACHE, &places->at, places->count + 1))
         return -ENOMEM;
-    groups->numbers[groups->count++] = number;
+    places->at[places->count++] = (struct hr__directory_where){.group = group, .disk = ""};
     return 0;
 }
 
@@ -47,32 +48,41 @@ static int64_t number_of(const char *name)
     return strtoll(digits, NULL, 10);
 }
 
-static int find_groups(struct segment_groups *groups)
+/* Finds the directories of a cache: that of a text "disk:...", else all in memory. On success the
+ * caller frees places->at. Errors: -ENOMEM, -EINVAL. */
+static int find_places(struct segment_places *places, const char *name, struct hr_error *error)
 {
-    *groups = (struct segment_groups){.count = 0};
-    int r = add_group(groups, HR__DIRECTORY_OWN);
-    DIR *place = opendir(hr__directory_place());
+    *places = (struct segment_places){.count = 0};
+    int is_disk = name && hr__cache_spec_is_disk(name);
+    int r = is_disk ? hr__cache_spec_directory(places->disk, name, error) : 0;
+    if (r)
+        return r;
+    r = add_place(places, HR__DIRECTORY_OWN);
+    if (!r && is_disk)
+        places->at[0].disk = places->disk;
+    DIR *place = is_disk ? NULL : opendir(hr__directory_place());
     for (struct dirent *e; !r && place && (e = readdir(place));) {
         int64_t number = number_of(e->d_name);
         if (number >= 0 && hr__directory_is_member(number))
-            r = add_group(groups, number);
+            r = add_place(places, number);
     }
     if (place)
         closedir(place);
-    return r;
+    return r ? hr__fail(error, r, "out of memory for a list of caches") : 0;
 }
 
 /* Locks a directory. Returns 1; 0 if it does not exist, or if it is a group's and refused (logged);
  * or an error. */
-static int enter(struct hr__directory *d, int64_t group, struct hr_error *error)
+static int enter(struct hr__directory *d, const struct hr__directory_where *where,
+                 struct hr_error *error)
 {
     struct hr_error why = {.code = 0};
-    int r = hr__directory_lock(d, group, 0, &why);
+    int r = hr__directory_lock(d, where, 0, &why);
     if (!r)
         return 1;
     if (r == -ENOENT)
         return 0;
-    if (group == HR__DIRECTORY_OWN)
+    if (where->group == HR__DIRECTORY_OWN)
         return hr__fail(error, r, "%s", why.message);
     hr__log(HR_LOG_WARNING, "%s", why.message);
     return 0;
@@ -92,7 +102,7 @@ static int add_info(struct hr_cache_list *list, const struct hr_cache_info *info
 static void list_damaged(struct hr_cache_info *info, const struct hr__directory *d,
                          const struct hr__directory_file *f)
 {
-    *info = (struct hr_cache_info){.size = sizeof *info, .damaged = 1};
+    *info = (struct hr_cache_info){.size = sizeof *info, .damaged = 1, .on_disk = d->on_disk};
     size_t name = (size_t)(strrchr(f->file, '.') - f->file);
     if (!f->is_private && name < sizeof info->name)
         memcpy(info->name, f->file, name);
@@ -124,13 +134,14 @@ static int open_all(struct hr_cache_list *list, struct hr__directory *d,
     return r;
 }
 
-static int list_directory(struct hr_cache_list *list, int64_t group, struct hr_error *error)
+static int list_directory(struct hr_cache_list *list, const struct hr__directory_where *where,
+                          struct hr_error *error)
 {
     struct hr__directory d;
     struct hr__directory_file *files = NULL;
     struct hr__segment **open = NULL;
     size_t count = 0;
-    int r = enter(&d, group, error);
+    int r = enter(&d, where, error);
     if (r <= 0)
         return r;
     hr__directory_sweep_locked(&d);
@@ -166,19 +177,31 @@ static int by_name(const void *a, const void *b)
 
 int hr_cache_list_create(struct hr_cache_list **out, struct hr_error *error)
 {
+    return hr_cache_list_create_of(out, NULL, error);
+}
+
+int hr_cache_list_create_of(struct hr_cache_list **out, const char *name, struct hr_error *error)
+{
     *out = NULL;
-    struct segment_groups groups;
+    struct segment_places places;
+    int r = find_places(&places, name, error);
+    if (r)
+        return r;
     struct hr_cache_list *list = hr__alloc(HR__TAG_CACHE, 1, sizeof *list);
-    int r = find_groups(&groups);
-    if (!list || r)
+    if (!list)
         r = hr__fail(error, -ENOMEM, "out of memory for a list of caches");
-    for (size_t i = 0; !r && i < groups.count; i++)
-        r = list_directory(list, groups.numbers[i], error);
-    hr__free(groups.numbers);
+    for (size_t i = 0; !r && i < places.count; i++)
+        r = list_directory(list, &places.at[i], error);
+    hr__free(places.at);
     if (r) {
         hr_cache_list_destroy(&list);
         return r;
     }
+    size_t kept = 0;
+    for (size_t i = 0; i < list->count; i++)
+        if (!name || hr__cache_spec_is_disk(name) || !strcmp(list->infos[i].name, name))
+            list->infos[kept++] = list->infos[i];
+    list->count = kept;
     if (list->count)
         qsort(list->infos, list->count, sizeof *list->infos, by_name);
     *out = list;
@@ -214,12 +237,13 @@ struct dropping {
     uint64_t found, freed_bytes, left;
 };
 
-static int drop_in(struct dropping *what, int64_t group, struct hr_error *error)
+static int drop_in(struct dropping *what, const struct hr__directory_where *where,
+                   struct hr_error *error)
 {
     struct hr__directory d;
     struct hr__directory_file *files;
     size_t count;
-    int r = enter(&d, group, error);
+    int r = enter(&d, where, error);
     if (r <= 0)
         return r;
     r = hr__directory_files(&d, what->name, &files, &count);
@@ -247,13 +271,13 @@ int hr_cache_drop(const char *name, const char *dataset, int force, uint64_t *fr
                   uint64_t *left, struct hr_error *error)
 {
     struct dropping what = {.name = name, .dataset = dataset, .force = force};
-    struct segment_groups groups;
-    int r = find_groups(&groups);
-    if (r)
-        hr__fail(error, r, "out of memory for a list of caches");
-    for (size_t i = 0; !r && i < groups.count; i++)
-        r = drop_in(&what, groups.numbers[i], error);
-    hr__free(groups.numbers);
+    struct segment_places places;
+    int r = find_places(&places, name, error);
+    if (hr__cache_spec_is_disk(name))
+        what.name = HR__DISK_NAME;
+    for (size_t i = 0; !r && i < places.count; i++)
+        r = drop_in(&what, &places.at[i], error);
+    hr__free(places.at);
     if (freed_bytes)
         *freed_bytes = what.freed_bytes;
     if (left)

@@ -5,6 +5,7 @@
  * A forked child must not inherit the locks that show that its parent is alive (base/own_fd.h). In
  * the child the segment counts as broken.
  */
+#include "cache/segment_disk.h"
 #include "cache/segment_inside.h"
 
 #include "base/error.h"
@@ -42,7 +43,7 @@
 #define CHECKSUM_TO offsetof(struct hr__segment_header, constant_end)
 
 /* Computes a segment's layout from its budget and the number of index slots. */
-static int make_layout(struct hr__segment_layout *out, uint64_t budget, uint64_t slots)
+static int make_layout(struct hr__segment_layout *out, uint64_t budget, uint64_t slots, int on_disk)
 {
     if (!budget || budget >= UINT64_C(1) << 50 || !slots || slots >= UINT64_C(1) << 40)
         return -EINVAL;
@@ -52,19 +53,26 @@ static int make_layout(struct hr__segment_layout *out, uint64_t budget, uint64_t
     ring = ring < RING_MIN ? RING_MIN : ring > RING_MAX ? RING_MAX : ring;
     out->index_offset = hr__round_up(sizeof(struct hr__segment_header), PAGE);
     out->index_slots = slots;
-    out->ring_offset =
-        hr__round_up(out->index_offset + out->index_slots * sizeof(struct hr__entry), HUGE_BYTES);
+    uint64_t index_end = out->index_offset + out->index_slots * sizeof(struct hr__entry);
+    out->arena_bytes = budget;
+    if (on_disk) {
+        out->ring_offset = hr__round_up(index_end, PAGE);
+        out->ring_bytes = 0;
+        out->arena_offset = out->file_bytes = out->ring_offset + PAGE;
+        return 0;
+    }
+    out->ring_offset = hr__round_up(index_end, HUGE_BYTES);
     out->ring_bytes = ring;
     out->arena_offset = out->ring_offset + ring;
-    out->arena_bytes = budget;
     out->file_bytes = out->arena_offset + hr__round_up(out->arena_bytes, PAGE) + PAGE;
     return 0;
 }
 
-int hr__segment_plan(struct hr__segment_layout *out, uint64_t budget, uint64_t items)
+int hr__segment_plan(struct hr__segment_layout *out, uint64_t budget, uint64_t items, int on_disk)
 {
     /* A quarter more slots keep searches short and leave room for changed files. */
-    return items >= UINT64_C(1) << 39 ? -EINVAL : make_layout(out, budget, items + items / 4 + 64);
+    return items >= UINT64_C(1) << 39 ? -EINVAL
+                                      : make_layout(out, budget, items + items / 4 + 64, on_disk);
 }
 
 static void set_parts(struct hr__segment *s, void *memory)
@@ -72,7 +80,7 @@ static void set_parts(struct hr__segment *s, void *memory)
     s->header = memory;
     s->entries = (struct hr__entry *)((char *)memory + s->layout.index_offset);
     s->ring = (uint8_t *)memory + s->layout.ring_offset;
-    s->arena = (uint8_t *)memory + s->layout.arena_offset;
+    s->arena = s->on_disk ? NULL : (uint8_t *)memory + s->layout.arena_offset;
     s->mark = (const _Atomic uint64_t *)((char *)memory + s->layout.file_bytes - sizeof *s->mark);
 }
 
@@ -96,7 +104,7 @@ static int new_handle(struct hr__segment **out, int directory, const char *file,
     struct hr__segment *s = hr__alloc(HR__TAG_CACHE, 1, sizeof *s);
     if (!s)
         return hr__fail(error, -ENOMEM, "out of memory for a cache");
-    s->own = s->directory = HR__OWN_FD_NONE;
+    s->own = s->directory = s->items = HR__OWN_FD_NONE;
     s->slot = -1;
     s->pid = getpid();
     pthread_mutex_init(&s->lock, NULL);
@@ -172,6 +180,7 @@ static void fill_header(struct hr__segment_header *h, const struct hr__segment_s
     memcpy(h->identity, shape->identity, sizeof h->identity);
     h->size_bytes = shape->size_bytes;
     h->is_kept = (uint32_t)shape->is_kept;
+    h->flags = shape->flags;
     snprintf(h->name, sizeof h->name, "%s", shape->name);
     snprintf(h->dataset, sizeof h->dataset, "%s", shape->dataset);
     h->costs.form_asked = -1;
@@ -201,11 +210,26 @@ static int write_mark(struct hr__segment *s, struct hr_error *error)
              : 0;
 }
 
+/* Allocates the header and the index. */
+static int allocate_index(struct hr__segment *s, struct hr_error *error)
+{
+    char why[HR__CAPACITY_WHY];
+    if (s->on_disk)
+        return hr__segment_disk_allocate(s, error);
+    hr__numa_interleave(s->header, s->layout.file_bytes);
+    int r = hr__segment_populate(s, 0, s->layout.ring_offset, why);
+    if (r)
+        return hr__fail(error, r,
+                        "no shared memory for the index of the cache %s, %" PRIu64 " bytes: %.300s",
+                        s->path, s->layout.ring_offset, why);
+    return 0;
+}
+
 static int set_up(struct hr__segment *s, const struct hr__segment_shape *shape,
                   struct hr_error *error)
 {
-    char why[HR__CAPACITY_WHY];
-    int r = hr__segment_plan(&s->layout, shape->budget_bytes, shape->items);
+    s->on_disk = (shape->flags & HR__SEGMENT_ON_DISK) != 0;
+    int r = hr__segment_plan(&s->layout, shape->budget_bytes, shape->items, s->on_disk);
     if (r)
         return hr__fail(error, r, "a cache of %" PRIu64 " bytes for %" PRIu64 " items",
                         shape->budget_bytes, shape->items);
@@ -221,15 +245,10 @@ static int set_up(struct hr__segment *s, const struct hr__segment_shape *shape,
     }
     hr__segment_step(HR__STEP_CREATED);
     r = map(s, error);
-    if (r)
-        return r;
-    hr__numa_interleave(s->header, s->layout.file_bytes);
-    r = hr__segment_populate(s, 0, s->layout.ring_offset, why);
-    if (r)
-        return hr__fail(error, r,
-                        "no shared memory for the index of the cache %s, %" PRIu64 " bytes: %.300s",
-                        s->path, s->layout.ring_offset, why);
-    r = write_mark(s, error);
+    if (!r)
+        r = allocate_index(s, error);
+    if (!r)
+        r = write_mark(s, error);
     if (r)
         return r;
     fill_header(s->header, shape, &s->layout);
@@ -251,6 +270,8 @@ int hr__segment_create(struct hr__segment **out, int directory, const char *file
     if (r)
         return r;
     r = set_up(s, shape, error);
+    if (!r && s->on_disk)
+        r = hr__segment_disk_open(s, 0, error);
     if (r) {
         unlinkat(directory, file, 0);
         hr__segment_detach(&s);
@@ -297,9 +318,11 @@ static int check_header(struct hr__segment *s, const struct hr__segment_header *
     if (atomic_load(&h->damaged))
         return bad(s, -EBADMSG, "was found damaged", error);
     struct hr__segment_layout expected;
-    if (make_layout(&expected, h->layout.arena_bytes, h->layout.index_slots))
+    s->on_disk = (h->flags & HR__SEGMENT_ON_DISK) != 0;
+    if (make_layout(&expected, h->layout.arena_bytes, h->layout.index_slots, s->on_disk))
         return bad(s, -EBADMSG, "is damaged in its header", error);
-    if (memcmp(&expected, &h->layout, sizeof expected) || expected.file_bytes != file_bytes)
+    int is_cut = s->on_disk ? file_bytes < expected.file_bytes : file_bytes != expected.file_bytes;
+    if (memcmp(&expected, &h->layout, sizeof expected) || is_cut)
         return bad(s, -EBADMSG, "is cut off, or damaged in its header", error);
     if (strnlen(h->name, sizeof h->name) == sizeof h->name ||
         strnlen(h->dataset, sizeof h->dataset) == sizeof h->dataset)
@@ -342,7 +365,9 @@ static int clear_up(struct hr__segment *s, unsigned slot)
         hr__segment_change(s, books, i);
         word = hr__word_unpack(books->after.word);
         if (claimed) {
+            hr__segment_give_back(s, books, &books->after);
             word.state = HR__ENTRY_VACANT;
+            word.pending = 0;
         } else {
             word.taken = 0;
             books->waiting++;
@@ -401,6 +426,8 @@ int hr__segment_attach(struct hr__segment **out, int directory, const char *file
         r = map(s, error);
     if (!r && atomic_load(s->mark) != HR__SEGMENT_MARK)
         r = bad(s, -EBADMSG, "was cut off, or is damaged at its end", error);
+    if (!r && s->on_disk)
+        r = hr__segment_disk_open(s, use && !hr__segment_users(s, NULL, 0), error);
     if (!r && use)
         r = take_slot(s, error);
     if (r) {
@@ -430,6 +457,7 @@ void hr__segment_detach(struct hr__segment **segment)
     explicit_bzero(&s->secret, sizeof s->secret);
     if (mine) {
         hr__own_fd_close(&s->own);
+        hr__own_fd_close(&s->items);
         hr__own_fd_close(&s->directory);
         pthread_mutex_destroy(&s->lock);
     }

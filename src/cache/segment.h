@@ -20,6 +20,9 @@
  * before writing the entry, the next transaction writes it. So a process may be killed at any
  * instruction.
  *
+ * A segment may be on a disk instead (segment_disk.h): then the index is mapped, and the items are
+ * behind the mark, outside the mapping.
+ *
  * Private to the cache room. Native byte order; a file of another machine, version or layout is
  * refused.
  */
@@ -39,9 +42,13 @@
 #include <stdint.h>
 
 #define HR__SEGMENT_MAGIC   "HRCACHE"
-#define HR__SEGMENT_VERSION 5u
+#define HR__SEGMENT_VERSION 6u
 #define HR__SEGMENT_USERS   256
 #define HR__SEGMENT_ALIGN   64u
+
+/* Flags: it is on a disk; its items have tags of a key file instead of checksums. */
+#define HR__SEGMENT_ON_DISK 1u
+#define HR__SEGMENT_TAGGED  2u
 
 /* The key of an item. Neither half is 0. */
 struct hr__key {
@@ -73,7 +80,8 @@ struct hr__word {
     enum hr__entry_state state;
     unsigned form;    /* enum hr_form */
     unsigned owner;   /* CLAIMED: slot of the user; STAGED with `taken`: of the converting user */
-    unsigned pending; /* STAGED: admitted and waiting for conversion; 0: passing through */
+    unsigned pending; /* STAGED: admitted and waiting for conversion; 0: passing through. CLAIMED:
+                       * on disk, the item is being written at `offset` */
     unsigned taken;
     uint32_t reserve; /* STAGED, pending: space kept for it in the arena, in HR__SEGMENT_ALIGN */
     unsigned version; /* set by transactions; differs after every change of the entry */
@@ -107,6 +115,7 @@ struct hr__books {
     uint64_t staged;          /* pending items, and their bytes */
     uint64_t staged_bytes;
     uint64_t waiting; /* pending items that nobody is converting */
+    uint64_t end;     /* on disk: offset behind the last item that was begun; it only grows */
     uint64_t change;  /* index + 1 of the entry that changes; 0: none */
     struct hr__entry_value after;
 };
@@ -133,7 +142,7 @@ struct hr__segment_layout {
     uint64_t index_offset, index_slots;
     uint64_t ring_offset, ring_bytes;
     uint64_t arena_offset, arena_bytes; /* arena_bytes is the budget */
-    uint64_t file_bytes;                /* the mark is the last word */
+    uint64_t file_bytes; /* bytes that are mapped: in memory, all; the mark is the last word */
 };
 
 struct hr__segment_header {
@@ -145,7 +154,7 @@ struct hr__segment_header {
     uint8_t identity[16];
     uint64_t size_bytes; /* limit for the name */
     uint32_t is_kept;    /* 0: private to a run */
-    uint32_t reserved;
+    uint32_t flags;      /* HR__SEGMENT_ON_DISK, HR__SEGMENT_TAGGED */
     char name[64];
     char dataset[512];
     uint64_t constant_end; /* 0; marks the end of the constant part */
@@ -170,10 +179,14 @@ struct hr__segment {
     /* Constant after attaching. */
     struct hr__own_fd own;       /* the file; closed in a forked child */
     struct hr__own_fd directory; /* its directory */
-    int slot;                    /* this user's slot; -1: only inspecting */
-    int pid;                     /* of the process that attached it */
-    char file[128];              /* name in the directory */
-    char path[256];              /* for messages */
+    struct hr__own_fd items;     /* on disk: the file again, to read items; with O_DIRECT if the
+                                  * file system supports that */
+    int is_direct;               /* it does */
+    int on_disk;
+    int slot;       /* this user's slot; -1: only inspecting */
+    int pid;        /* of the process that attached it */
+    char file[128]; /* name in the directory */
+    char path[256]; /* for messages */
     struct hr__segment_header *header;
     struct hr__entry *entries;
     uint8_t *ring, *arena;
@@ -182,14 +195,15 @@ struct hr__segment {
     struct hr__segment_user *user;    /* our own */
     struct hr__secret secret;         /* for tags of items; set after opening */
 
-    _Atomic int broken;      /* this process found it damaged: finds nothing any more */
-    _Atomic int stuck;       /* the lock was unavailable for long: do not wait again */
-    _Atomic int waited;      /* likewise, for the lock of the directory */
-    _Atomic int full;        /* more memory was refused; this has been logged */
-    _Atomic int no_ring;     /* memory for the ring was refused; nothing is staged */
-    _Atomic int has_foreign; /* an item had a wrong tag; this has been logged */
-    pthread_mutex_t lock;    /* for threads of this process; taken before the file's lock */
-    struct hr__books books;  /* of the current transaction; under both locks */
+    _Atomic int broken;       /* this process found it damaged: finds nothing any more */
+    _Atomic int stuck;        /* the lock was unavailable for long: do not wait again */
+    _Atomic int waited;       /* likewise, for the lock of the directory */
+    _Atomic int full;         /* more memory was refused; this has been logged */
+    _Atomic int no_ring;      /* memory for the ring was refused; nothing is staged */
+    _Atomic int no_dontcache; /* on disk: the kernel cannot write past the page cache */
+    _Atomic int has_foreign;  /* an item had a wrong tag; this has been logged */
+    pthread_mutex_t lock;     /* for threads of this process; taken before the file's lock */
+    struct hr__books books;   /* of the current transaction; under both locks */
 };
 
 /* Returns non-zero if nothing can be found in the segment any more: it is damaged, or this process
@@ -207,12 +221,13 @@ struct hr__segment_shape {
     uint64_t size_bytes, budget_bytes;
     uint64_t items; /* estimate; the index has a quarter more slots */
     int is_kept;
+    uint32_t flags;
     int mode;  /* mode of the file: 0600 or 0660 */
     int group; /* -1: none */
 };
 
 /* Computes the layout of a segment. Errors: -EINVAL: too large. Pure. */
-int hr__segment_plan(struct hr__segment_layout *out, uint64_t budget, uint64_t items);
+int hr__segment_plan(struct hr__segment_layout *out, uint64_t budget, uint64_t items, int on_disk);
 
 /*
  * Creates `file` in `directory` and becomes its first user. Call under the directory's lock. The
@@ -247,7 +262,7 @@ int hr__segment_is_alive(const struct hr__segment *segment, unsigned slot);
 int hr__segment_is_sound(struct hr__segment *segment);
 
 /* Reports an item with wrong bytes. With a secret, somebody may have forged it: it is counted, and
- * logged once. Without one, the segment is condemned. */
+ * logged once. Without one, the segment is condemned. Not for segments on disk. */
 void hr__segment_reject(struct hr__segment *segment);
 
 /* Marks it as damaged, for all users, and logs `what` once. */

@@ -5,6 +5,7 @@
  * Data from the file is checked before use, because another process or a stray write may change it
  * at any moment. So the books are copied first and the copy is checked.
  */
+#include "cache/segment_disk.h"
 #include "cache/segment_inside.h"
 
 #include "base/clock.h"
@@ -183,7 +184,7 @@ static int are_sane(const struct hr__segment *s, const struct hr__books *b)
            (!b->ring_allocated || b->ring_allocated == l->ring_bytes) &&
            b->ring_head % HR__SEGMENT_ALIGN == 0 && tail % HR__SEGMENT_ALIGN == 0 &&
            tail <= b->ring_head && b->ring_head - tail <= l->ring_bytes &&
-           b->ring_cursor <= b->ring_head && b->change <= l->index_slots;
+           b->ring_cursor <= b->ring_head && b->change <= l->index_slots && b->end <= HR__DISK_END;
 }
 
 /* Writes the changed entry of `books` into the index. May be repeated. */
@@ -218,6 +219,15 @@ static void show(struct hr__segment *s, const struct hr__books *books)
     memcpy(words, books, sizeof words);
     for (size_t i = 0; i < SHOWN; i++)
         atomic_store_explicit(&s->header->shown[i], words[i], memory_order_relaxed);
+}
+
+void hr__segment_restart_books(struct hr__segment *s, const struct hr__books *books)
+{
+    struct hr__segment_header *h = s->header;
+    h->books[0] = h->books[1] = *books;
+    atomic_store(&h->current, 0);
+    show(s, books);
+    atomic_store(&h->applied, books->sequence);
 }
 
 /* Returns a copy of the current books, with their entry in the index; NULL if they are wrong. */

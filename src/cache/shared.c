@@ -1,6 +1,6 @@
 /*
- * The cache backing that processes share: items of a segment (store.h), found by the keys of a
- * dataset's samples (identity.h).
+ * The cache backing that processes share: items of a segment (store.h), in memory or on a disk,
+ * found by the keys of a dataset's samples (identity.h).
  *
  * A key includes the state of the sample's file. So a hit needs a check of the file: each costs one
  * statx, and is a miss if the file has changed. The key for the last stamp is kept, so it is
@@ -99,6 +99,7 @@ int hr__cache_create_shared(struct hr__cache **out, struct hr_dataset *dataset,
     const struct hr__segment *segment = hr__store_segment(c->store);
     c->cache.budget_bytes = segment->layout.arena_bytes;
     c->cache.is_kept = segment->header->is_kept != 0;
+    c->cache.is_disk = segment->on_disk;
     *out = &c->cache;
     return 0;
 }
@@ -110,11 +111,11 @@ static void free_all(struct shared *c)
     hr__free(c);
 }
 
-void hr__cache_log_kept(struct hr__cache *cache)
+static void log_kept(struct hr__cache *cache)
 {
     struct shared *c = of(cache);
     struct hr__cache_counts now;
-    if (cache->backend != &backend || !cache->is_kept)
+    if (!cache->is_kept || cache->is_disk)
         return;
     struct hr__segment *segment = hr__store_segment(c->store);
     /* After a forced drop the name is gone, and the last user frees the memory. */
@@ -205,10 +206,26 @@ static int find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *
     struct shared *c = of(cache);
     struct hr__stamp stamp;
     struct hr__key key;
-    if (!is_usable(c) || look(c, index, &key, &stamp) || !hr__store_find(c->store, &key, item))
+    if (cache->is_disk || !is_usable(c) || look(c, index, &key, &stamp) ||
+        !hr__store_find(c->store, &key, item))
         return 0;
     item->index = index;
     return 1;
+}
+
+static int locate(struct hr__cache *cache, uint64_t index, struct hr__cache_place *place)
+{
+    struct shared *c = of(cache);
+    struct hr__stamp stamp;
+    struct hr__key key;
+    return cache->is_disk && is_usable(c) && !look(c, index, &key, &stamp) &&
+           hr__store_locate(c->store, &key, place);
+}
+
+static int verify(struct hr__cache *cache, const struct hr__cache_place *place, const void *bytes,
+                  size_t length)
+{
+    return is_usable(of(cache)) && hr__store_verify(of(cache)->store, place, bytes, length);
 }
 
 static int unpin(struct hr__cache *cache, const struct hr__cache_item *item)
@@ -228,7 +245,7 @@ static int has(struct hr__cache *cache, uint64_t index)
 
 static void note_place(struct hr__cache *cache, uint64_t order, uint64_t position)
 {
-    if (is_usable(of(cache)))
+    if (is_usable(of(cache)) && !cache->is_disk)
         hr__store_note_place(of(cache)->store, order, position);
 }
 
@@ -242,6 +259,8 @@ static enum hr__claim claim(struct hr__cache *cache, uint64_t index,
     if (!is_usable(c) || !guessed_key(c, index, &key))
         return HR__CLAIM_ALONE;
     enum hr__claim answer = hr__store_claim(c->store, &key);
+    if (cache->is_disk && answer == HR__CLAIM_FOUND)
+        answer = HR__CLAIM_ALONE;
     ticket->key[0] = key.high;
     ticket->key[1] = key.low;
     ticket->is_claimed = answer == HR__CLAIM_YOURS;
@@ -274,7 +293,7 @@ static int is_unchanged(struct shared *c, uint64_t index, const struct hr__key *
 static int offer(struct hr__cache *cache, const struct hr__cache_offer *given)
 {
     struct shared *c = of(cache);
-    if (!given->ticket || !is_usable(c))
+    if (!given->ticket || !is_usable(c) || (cache->is_disk && given->is_on_disk))
         return 0;
     struct hr__key key = ticket_key(given->ticket);
     struct hr__store_piece pieces[HR_ITEM_PARTS] = {{given->bytes, given->length}};
@@ -323,6 +342,12 @@ static void get_counts(struct hr__cache *cache, struct hr__cache_counts *counts)
         hr__store_get_counts(c->store, counts);
 }
 
+static void get_disk_counts(struct hr__cache *cache, struct hr__cache_counts *counts)
+{
+    if (cache->is_disk)
+        get_counts(cache, counts);
+}
+
 static uint64_t waiting(const struct hr__cache *cache)
 {
     return hr__store_waiting(((const struct shared *)cache)->store);
@@ -361,6 +386,8 @@ static const struct hr__cache_backend backend = {
     .abandon = abandon,
     .find = find,
     .unpin = unpin,
+    .locate = locate,
+    .verify = verify,
     .has = has,
     .note_place = note_place,
     .claim = claim,
@@ -370,6 +397,8 @@ static const struct hr__cache_backend backend = {
     .room = room,
     .settle = settle,
     .get_counts = get_counts,
+    .get_disk_counts = get_disk_counts,
     .waiting = waiting,
     .publish = publish,
+    .log_kept = log_kept,
 };

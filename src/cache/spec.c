@@ -10,11 +10,13 @@
 #include <headrace/form.h>
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 /* The parser's state. */
 struct spec_reader {
     struct hr__piece text; /* all of it, with blanks at both ends stripped */
+    struct hr__piece tier; /* the part of it for this tier */
     struct hr__cache_spec *out;
     struct hr_error *error;
     int seen_size, seen_share, seen_group, seen_form, seen_key;
@@ -22,9 +24,16 @@ struct spec_reader {
 };
 
 #define SCHEME "shm:"
+#define DISK   "disk:"
 
 #define TEXT(r)  HR__PIECE((r)->text)
 #define PIECE(p) HR__PIECE(p)
+
+static int begins_with(struct hr__piece p, const char *word)
+{
+    size_t length = strlen(word);
+    return p.length >= length && !memcmp(p.at, word, length);
+}
 
 int hr__hosts_is(const char *text)
 {
@@ -119,6 +128,11 @@ static int read_option(struct spec_reader *r, struct hr__piece option)
         r->share = value;
         return once(r, &r->seen_share, "share");
     }
+    if (hr__piece_equals(name, "group") && *r->out->path)
+        return hr__fail(r->error, -EINVAL,
+                        "cache \"%.*s\": a cache on disk is its owner's only: leave group= out, or "
+                        "share shm:NAME?size=64GiB&group=...",
+                        TEXT(r));
     if (hr__piece_equals(name, "group")) {
         failed = once(r, &r->seen_group, "group");
         return failed ? failed : read_group(r, value);
@@ -166,10 +180,12 @@ static int read_name(struct spec_reader *r, struct hr__piece name)
     return 0;
 }
 
-static int read_kept(struct spec_reader *r, struct hr__piece text)
+/* Reads the options behind "?", which must have a size. `kind`: as the message calls the cache;
+ * `example`: what to write before "?". */
+static int read_options(struct spec_reader *r, struct hr__piece rest, const char *kind,
+                        const char *example)
 {
-    struct hr__piece name = hr__piece_until(text, '?'), rest = hr__piece_behind(text, name);
-    int failed = read_name(r, hr__piece_trim(name));
+    int failed = 0;
     while (!failed && rest.length) {
         struct hr__piece option = hr__piece_until(rest, '&');
         rest = hr__piece_behind(rest, option);
@@ -178,53 +194,133 @@ static int read_kept(struct spec_reader *r, struct hr__piece text)
     if (failed)
         return failed;
     if (!r->seen_size)
-        return hr__fail(r->error, -EINVAL,
-                        "cache \"%.*s\": shm:NAME needs a size: write shm:%s?size=64GiB", TEXT(r),
-                        r->out->name);
+        return hr__fail(r->error, -EINVAL, "cache \"%.*s\": %s needs a size: write %s?size=64GiB",
+                        TEXT(r), kind, example);
     return apply_share(r);
+}
+
+static int read_kept(struct spec_reader *r, struct hr__piece text)
+{
+    char example[sizeof SCHEME + HR__CACHE_NAME];
+    struct hr__piece name = hr__piece_until(text, '?'), rest = hr__piece_behind(text, name);
+    int failed = read_name(r, hr__piece_trim(name));
+    snprintf(example, sizeof example, SCHEME "%s", r->out->name);
+    return failed ? failed : read_options(r, rest, "shm:NAME", example);
+}
+
+/* Reads the directory of a cache on disk. */
+static int read_directory(char out[HR__CACHE_PATH], struct hr__piece text, struct hr__piece path,
+                          struct hr_error *error)
+{
+    while (path.length > 1 && path.at[path.length - 1] == '/')
+        path.length--;
+    if (path.length < 2 || path.at[0] != '/' || path.length >= HR__CACHE_PATH)
+        return hr__fail(error, -EINVAL,
+                        "cache \"%.*s\": \"%.*s\" must be a directory on a disk of this machine, "
+                        "beginning with '/', of at most %d bytes: write "
+                        "disk:/nvme/headrace?size=1TiB",
+                        PIECE(text), PIECE(path), HR__CACHE_PATH - 1);
+    memcpy(out, path.at, path.length);
+    out[path.length] = 0;
+    return 0;
+}
+
+static int read_disk(struct spec_reader *r, struct hr__piece text)
+{
+    struct hr__piece path = hr__piece_until(text, '?'), rest = hr__piece_behind(text, path);
+    int failed = read_directory(r->out->path, r->text, hr__piece_trim(path), r->error);
+    memcpy(r->out->name, HR__DISK_NAME, sizeof HR__DISK_NAME);
+    return failed ? failed : read_options(r, rest, "disk:DIRECTORY", "disk:/nvme/headrace");
 }
 
 static int read_private(struct spec_reader *r)
 {
-    struct hr__piece options = hr__piece_until(r->text, '?');
-    if (hr__hosts_is(r->text.at))
+    struct hr__piece options = hr__piece_until(r->tier, '?');
+    if (begins_with(r->tier, HR__HOSTS_SCHEME))
         return hr__fail(r->error, -EINVAL,
                         "cache \"%.*s\": items on several hosts are for loaders; here write 64GiB "
                         "or shm:NAME?size=64GiB",
                         TEXT(r));
-    if (r->text.length >= 5 && !strncmp(r->text.at, "disk:", 5))
-        return hr__fail(r->error, -EINVAL,
-                        "cache \"%.*s\": there are no caches on disks; write 64GiB or "
-                        "shm:NAME?size=64GiB, which are in memory",
-                        TEXT(r));
-    if (options.length < r->text.length)
+    if (options.length < r->tier.length)
         return hr__fail(r->error, -EINVAL,
                         "cache \"%.*s\": a private cache is a size alone, %.*s; options are for "
                         "kept ones: shm:NAME?size=%.*s&...",
                         TEXT(r), PIECE(options), PIECE(options));
-    if (!r->text.length || (!hr__is_digit(r->text.at[0]) && r->text.at[0] != '.'))
+    if (!r->tier.length || (!hr__is_digit(r->tier.at[0]) && r->tier.at[0] != '.'))
         return hr__fail(r->error, -EINVAL,
                         "cache \"%.*s\" is neither a size nor the name of a kept one: write 64GiB, "
-                        "or shm:NAME?size=64GiB",
+                        "shm:NAME?size=64GiB, or disk:/nvme/headrace?size=1TiB",
                         TEXT(r));
-    int failed = read_size(r, r->text, "size");
+    int failed = read_size(r, r->tier, "size");
     return failed ? failed : apply_share(r);
+}
+
+static int read_tier(struct hr__cache_spec *out, struct hr__piece text, struct hr__piece tier,
+                     struct hr_error *error)
+{
+    memset(out, 0, sizeof *out);
+    out->form = HR__FORM_UNSET;
+    struct spec_reader r = {.text = text, .tier = hr__piece_trim(tier), .out = out, .error = error};
+    const size_t shm = sizeof SCHEME - 1, disk = sizeof DISK - 1;
+    if (begins_with(r.tier, DISK))
+        return read_disk(&r, (struct hr__piece){r.tier.at + disk, r.tier.length - disk});
+    if (begins_with(r.tier, SCHEME))
+        return read_kept(&r, (struct hr__piece){r.tier.at + shm, r.tier.length - shm});
+    return read_private(&r);
+}
+
+static struct hr__piece whole(const char *text)
+{
+    return hr__piece_trim((struct hr__piece){text, strlen(text)});
 }
 
 int hr__cache_spec_is_kept(const char *text)
 {
-    struct hr__piece p = hr__piece_trim((struct hr__piece){text, strlen(text)});
-    return p.length >= sizeof SCHEME - 1 && !memcmp(p.at, SCHEME, sizeof SCHEME - 1);
+    return begins_with(whole(text), SCHEME);
+}
+
+int hr__cache_spec_is_disk(const char *text)
+{
+    return begins_with(whole(text), DISK);
+}
+
+int hr__cache_spec_directory(char out[HR__CACHE_PATH], const char *text, struct hr_error *error)
+{
+    struct hr__piece all = whole(text), path = hr__piece_behind(all, hr__piece_until(all, ':'));
+    return read_directory(out, all, hr__piece_trim(hr__piece_until(path, '?')), error);
 }
 
 int hr__cache_spec_parse(struct hr__cache_spec *out, const char *text, struct hr_error *error)
 {
+    struct hr__piece all = whole(text);
+    if (!begins_with(all, HR__HOSTS_SCHEME) && memchr(all.at, ',', all.length))
+        return hr__fail(error, -EINVAL,
+                        "cache \"%.*s\": tiers in a row are for loaders; here write one of them",
+                        PIECE(all));
+    return read_tier(out, all, all, error);
+}
+
+int hr__cache_tiers_parse(struct hr__cache_tiers *out, const char *text, struct hr_error *error)
+{
     memset(out, 0, sizeof *out);
-    out->form = HR__FORM_UNSET;
-    struct spec_reader r = {
-        .text = hr__piece_trim((struct hr__piece){text, strlen(text)}), .out = out, .error = error};
-    if (!hr__cache_spec_is_kept(text))
-        return read_private(&r);
-    const size_t head = sizeof SCHEME - 1;
-    return read_kept(&r, (struct hr__piece){r.text.at + head, r.text.length - head});
+    struct hr__piece all = whole(text), first = hr__piece_until(all, ',');
+    if (begins_with(all, HR__HOSTS_SCHEME) || first.length == all.length)
+        return read_tier(&out->first, all, all, error);
+    struct hr__piece second = hr__piece_trim(hr__piece_behind(all, first));
+    int failed = read_tier(&out->first, all, first, error);
+    if (failed)
+        return failed;
+    if (*out->first.path || !begins_with(second, DISK) || memchr(second.at, ',', second.length))
+        return hr__fail(error, -EINVAL,
+                        "cache \"%.*s\": two tiers are one in memory and one on disk behind it: "
+                        "write 64GiB,disk:/nvme/headrace?size=1TiB, or shm:NAME?... in place of "
+                        "64GiB",
+                        PIECE(all));
+    failed = read_tier(&out->disk, all, second, error);
+    if (!failed && out->disk.form != HR__FORM_UNSET)
+        return hr__fail(error, -EINVAL,
+                        "cache \"%.*s\": a disk behind memory keeps files, or files with an index: "
+                        "write form= for the memory, or leave it out",
+                        PIECE(all));
+    return failed;
 }

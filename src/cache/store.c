@@ -1,8 +1,6 @@
 /*
- * Finds, claims and admits items; see store.h. Conversions are in store_staging.c.
- *
- * The index is searched linearly from a start that the key determines. Entries are never removed,
- * so a search ends at the first unused one.
+ * Finds, claims and admits items; see store.h. Conversions are in store_staging.c, items on disk in
+ * store_disk.c.
  */
 #include "cache/store_inside.h"
 
@@ -10,6 +8,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "cache/directory.h"
+#include "cache/segment_disk.h"
 
 #include <errno.h>
 #include <string.h>
@@ -29,8 +28,6 @@
 #define MOVED_NS       UINT64_C(200000000)
 #define CATCH_UP       64
 
-/* Most entries per search, so that a full index is not searched completely. */
-#define MAX_PROBES 4096u
 struct hr__key hr__key_of(const void *bytes, size_t length, uint64_t seed)
 {
     XXH128_hash_t h = XXH3_128bits_withSeed(bytes, length, seed);
@@ -75,38 +72,6 @@ struct hr__segment *hr__store_segment(struct hr__store *store)
     return store->segment;
 }
 
-/* Returns non-zero if an entry may be reused for another key: it has no item, or its staged item
- * was overwritten in the ring. */
-static int is_free(const struct hr__segment *s, const struct hr__found *found)
-{
-    return found->word.state == HR__ENTRY_VACANT ||
-           (found->word.state == HR__ENTRY_STAGED && !hr__ring_is_valid(s, found->offset));
-}
-
-/* Searches for the entry of a key. Returns 1, or 0 if there is none; *free is then the index of an
- * entry it may use, or UINT64_MAX. */
-static int search(struct hr__segment *s, const struct hr__key *key, int locked,
-                  struct hr__found *out, uint64_t *free)
-{
-    uint64_t slots = s->layout.index_slots, index = key->low % slots;
-    *free = UINT64_MAX;
-    for (uint64_t i = 0; i < slots && i < MAX_PROBES;
-         i++, index = index + 1 == slots ? 0 : index + 1) {
-        if (!atomic_load_explicit(&s->entries[index].word, memory_order_acquire)) {
-            if (*free == UINT64_MAX)
-                *free = index;
-            return 0;
-        }
-        if (!hr__segment_look(s, index, locked, out))
-            continue;
-        if (out->key.high == key->high && out->key.low == key->low)
-            return 1;
-        if (*free == UINT64_MAX && is_free(s, out))
-            *free = index;
-    }
-    return 0;
-}
-
 static int is_hit(const struct hr__segment *s, const struct hr__found *found)
 {
     return found->word.state == HR__ENTRY_FINAL ||
@@ -117,7 +82,8 @@ int hr__store_has(struct hr__store *store, const struct hr__key *key)
 {
     struct hr__found found;
     uint64_t free;
-    return hr__segment_is_sound(store->segment) && search(store->segment, key, 0, &found, &free) &&
+    return hr__segment_is_sound(store->segment) &&
+           hr__store_search(store->segment, key, 0, &found, &free) &&
            is_hit(store->segment, &found);
 }
 
@@ -161,9 +127,12 @@ int hr__store_find(struct hr__store *store, const struct hr__key *key, struct hr
     uint64_t free;
     int r = 0;
     *item = (struct hr__cache_item){.copy = NULL};
+    if (s->on_disk)
+        return hr__store_find_on_disk(store, key, item);
     /* An item that left the ring meanwhile may be in the arena now, so search again. */
     for (int tries = 0; !r && tries < 3; tries++) {
-        if (!hr__segment_is_sound(s) || !search(s, key, 0, &found, &free) || !is_hit(s, &found))
+        if (!hr__segment_is_sound(s) || !hr__store_search(s, key, 0, &found, &free) ||
+            !is_hit(s, &found))
             return 0;
         r = found.word.state == HR__ENTRY_FINAL ? find_final(s, &found, item)
                                                 : find_staged(s, &found, item);
@@ -233,7 +202,9 @@ static enum hr__claim judge(struct hr__store *store, const struct hr__found *fou
         return HR__CLAIM_YOURS;
     if (found->word.owner == (unsigned)s->slot)
         return HR__CLAIM_ALONE;
-    if (is_getting_on(store, found->word.owner, found->offset))
+    /* While it is being written, `offset` is not a time. */
+    uint64_t since_ns = found->word.pending ? hr__now_ns() : found->offset;
+    if (is_getting_on(store, found->word.owner, since_ns))
         return HR__CLAIM_BUSY;
     return hr__segment_is_alive(s, found->word.owner) ? HR__CLAIM_ALONE : HR__CLAIM_YOURS;
 }
@@ -248,7 +219,7 @@ static enum hr__claim claim(struct hr__store *store, const struct hr__key *key)
     if (!books)
         return HR__CLAIM_ALONE;
     enum hr__claim answer = HR__CLAIM_YOURS;
-    if (search(s, key, 1, &found, &free)) {
+    if (hr__store_search(s, key, 1, &found, &free)) {
         answer = judge(store, &found);
         free = found.index;
     }
@@ -257,7 +228,8 @@ static enum hr__claim claim(struct hr__store *store, const struct hr__key *key)
         return answer == HR__CLAIM_YOURS ? HR__CLAIM_ALONE : answer;
     }
     struct hr__word word = {.state = HR__ENTRY_CLAIMED, .owner = (unsigned)s->slot};
-    books->change = free + 1;
+    hr__segment_change(s, books, free);
+    hr__segment_give_back(s, books, &books->after);
     books->after = (struct hr__entry_value){
         .word = hr__word_pack(&word),
         .key_high = key->high,
@@ -355,7 +327,7 @@ enum hr__claim hr__store_claim(struct hr__store *store, const struct hr__key *ke
     if (!hr__segment_is_sound(s))
         return HR__CLAIM_ALONE;
     enum hr__claim answer = HR__CLAIM_YOURS;
-    if (search(s, key, 0, &found, &free))
+    if (hr__store_search(s, key, 0, &found, &free))
         answer = judge(store, &found);
     if (answer == HR__CLAIM_YOURS && !is_of_use(store))
         answer = HR__CLAIM_ALONE;
@@ -366,45 +338,6 @@ enum hr__claim hr__store_claim(struct hr__store *store, const struct hr__key *ke
     if (answer == HR__CLAIM_YOURS || answer == HR__CLAIM_ALONE)
         atomic_fetch_add_explicit(&s->user->misses, 1, memory_order_relaxed);
     return answer;
-}
-
-static int is_mine(const struct hr__segment *s, const struct hr__found *found)
-{
-    return found->word.state == HR__ENTRY_CLAIMED && found->word.owner == (unsigned)s->slot;
-}
-
-/* Ends a claim, in a transaction that does nothing else, and commits it. */
-static void vacate(struct hr__segment *s, struct hr__books *books, const struct hr__found *found)
-{
-    struct hr__word word = {.state = HR__ENTRY_VACANT};
-    hr__segment_change(s, books, found->index);
-    books->after.word = hr__word_pack(&word);
-    hr__segment_commit(s);
-    atomic_fetch_sub(&s->user->open, 1);
-}
-
-static void note_progress(struct hr__segment *s)
-{
-    atomic_fetch_add_explicit(&s->user->progress, 1, memory_order_relaxed);
-}
-
-void hr__store_unclaim(struct hr__store *store, const struct hr__key *key)
-{
-    struct hr__segment *s = store->segment;
-    struct hr__found found;
-    uint64_t free;
-    if (!hr__segment_is_sound(s))
-        return;
-    note_progress(s);
-    if (!search(s, key, 0, &found, &free) || !is_mine(s, &found))
-        return;
-    struct hr__books *books = hr__segment_begin(s);
-    if (!books)
-        return;
-    if (search(s, key, 1, &found, &free) && is_mine(s, &found))
-        vacate(s, books, &found);
-    else
-        hr__segment_abort(s);
 }
 
 /* How an offer is stored. SHORT: other threads have used the memory that was there for it. */
@@ -484,7 +417,7 @@ static int offer_locked(struct hr__store *store, struct hr__books *books,
     struct hr__segment *s = store->segment;
     struct hr__found found;
     uint64_t free;
-    int known = search(s, &offer->key, 1, &found, &free);
+    int known = hr__store_search(s, &offer->key, 1, &found, &free);
     enum store_way way =
         way_of(s, books, offer, making->grown, making->staging, atomic_load(&store->others));
     int is_known_hit = known && is_hit(s, &found);
@@ -497,8 +430,8 @@ static int offer_locked(struct hr__store *store, struct hr__books *books,
     if (way <= PASSES)
         atomic_fetch_add_explicit(&s->user->refused, 1, memory_order_relaxed);
     if (way == REFUSED || free == UINT64_MAX) {
-        if (known && is_mine(s, &found))
-            vacate(s, books, &found);
+        if (known && hr__store_is_mine(s, &found))
+            hr__store_vacate(s, books, &found);
         else
             hr__segment_abort(s);
         return 0;
@@ -513,7 +446,7 @@ static int offer_locked(struct hr__store *store, struct hr__books *books,
     };
     place(s, books, offer, way);
     hr__segment_commit(s);
-    if (known && is_mine(s, &found))
+    if (known && hr__store_is_mine(s, &found))
         atomic_fetch_sub(&s->user->open, 1);
     return way != PASSES;
 }
@@ -538,7 +471,7 @@ static int make_offer(struct hr__store *store, struct offering *making, int othe
         return 0;
     }
     making->has_checksum = 1;
-    note_progress(s);
+    hr__store_note_progress(s);
     making->staging =
         hr__ring_takes(s, offer->length) && (offer->convert || !fits) && !hr__ring_allocate(s);
     struct hr__books *books =
@@ -554,6 +487,8 @@ int hr__store_offer(struct hr__store *store, const struct hr__store_offer *offer
         hr__store_unclaim(store, &offer->key);
         return 0;
     }
+    if (store->segment->on_disk)
+        return hr__store_offer_to_disk(store, offer);
     int others = has_others(store), r;
     /* Every repetition means that another process has stored an item meanwhile. */
     do {

@@ -20,7 +20,8 @@
  * process dies.
  *
  * Bytes are copied into the segment within a transaction (segment.h), so there is never a
- * half-written item, no matter when its writer dies.
+ * half-written item, no matter when its writer dies. Bytes on disk are written between two
+ * transactions: the first takes their place, the second makes the item a hit.
  */
 #ifndef HR_CACHE_STORE_H
 #define HR_CACHE_STORE_H
@@ -48,6 +49,20 @@ struct hr__key hr__key_of(const void *bytes, size_t length, uint64_t seed);
  * thread, no lock. */
 int hr__store_find(struct hr__store *store, const struct hr__key *key, struct hr__cache_item *item);
 void hr__store_clear(struct hr__cache_item *item);
+
+/* For segments on disk: finds where an item is, without reading it. Returns 1 or 0. Any thread, no
+ * lock. */
+int hr__store_locate(struct hr__store *store, const struct hr__key *key,
+                     struct hr__cache_place *place);
+
+/* Checks the bytes that were read from a place. Returns 1, or 0 if they are not the item's; the
+ * item is then dropped. `bytes`: NULL if it could not be read. Any thread. */
+int hr__store_verify(struct hr__store *store, const struct hr__cache_place *place,
+                     const void *bytes, size_t length);
+
+/* For segments on disk: reads the item of entry `index` and checks it. Returns its length; 0: there
+ * is none; -EBADMSG: it was not right, and was dropped; -ENOMEM. Any thread. Blocks. */
+int64_t hr__store_check(struct hr__store *store, uint64_t index);
 
 /* Returns non-zero if the bytes of a found item have been intact until now; call it after their
  * last use. Any thread, no lock. */

@@ -8,7 +8,9 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <xxhash.h>
 
 /* The step in which the arena grows. */
@@ -80,6 +82,16 @@ struct growth {
     char why[HR__CAPACITY_WHY]; /* "": the size of its name is used up */
 };
 
+/* Checks whether the disk has room for `bytes` more. */
+static int check_disk(const struct hr__segment *s, uint64_t bytes, char why[HR__CAPACITY_WHY])
+{
+    struct statvfs fs;
+    if (fstatvfs(s->own.fd, &fs) || bytes <= (uint64_t)fs.f_bavail * fs.f_frsize)
+        return 0;
+    snprintf(why, HR__CAPACITY_WHY, "the disk is full; free some of it");
+    return -ENOSPC;
+}
+
 /* Called by hr__directory_make_room; `arg` is a struct growth. */
 static int take_memory(struct hr__segment *s, void *arg)
 {
@@ -94,7 +106,9 @@ static int take_memory(struct hr__segment *s, void *arg)
     hr__segment_abort(s);
     if (to <= from)
         return 0;
-    int r = hr__segment_populate(s, s->layout.arena_offset + from, to - from, growth->why);
+    int r = s->on_disk
+                ? check_disk(s, to - from, growth->why)
+                : hr__segment_populate(s, s->layout.arena_offset + from, to - from, growth->why);
     if (r)
         return r;
     struct hr__books *books = hr__segment_begin(s);

@@ -1,5 +1,6 @@
-/* Shared by store.c (finding, claiming, admitting), store_staging.c (conversions) and store_arena.c
- * (checksums, growing and writing), which both use. */
+/* Shared by store.c (finding, claiming, admitting), store_staging.c (conversions), store_disk.c
+ * (items on disk), and by store_index.c (searching) and store_arena.c (checksums, growing and
+ * writing), which the others use. */
 #ifndef HR_CACHE_STORE_INSIDE_H
 #define HR_CACHE_STORE_INSIDE_H
 
@@ -42,6 +43,21 @@ static inline uint64_t hr__store_free(const struct hr__segment *s, const struct 
     return limit > taken ? limit - taken : 0;
 }
 
+/* Searches for the entry of a key. Returns 1, or 0 if there is none; *free is then the index of an
+ * entry it may use, or UINT64_MAX. `locked`: within a transaction. */
+int hr__store_search(struct hr__segment *segment, const struct hr__key *key, int locked,
+                     struct hr__found *out, uint64_t *free);
+
+/* Returns non-zero if the entry is a claim of this user. */
+int hr__store_is_mine(const struct hr__segment *segment, const struct hr__found *found);
+
+/* Ends a claim of this user, in a transaction that does nothing else, and commits it. */
+void hr__store_vacate(struct hr__segment *segment, struct hr__books *books,
+                      const struct hr__found *found);
+
+/* Records that this user's reads go on. */
+void hr__store_note_progress(struct hr__segment *segment);
+
 /* Computes an item's checksum: XXH3-64 of its bytes, seeded with its key and form, so that bytes
  * stored under another key are detected too. With a secret: the tag of key, form, length and
  * bytes. */
@@ -70,5 +86,10 @@ uint64_t hr__store_write(struct hr__segment *segment, struct hr__books *books,
  * it unconverted. Returns NULL if that is not possible now. The ring must be allocated.
  */
 struct hr__books *hr__store_begin_staging(struct hr__store *store, uint64_t length);
+
+/* store_disk.c: as hr__store_find and hr__store_offer, for segments on disk. */
+int hr__store_find_on_disk(struct hr__store *store, const struct hr__key *key,
+                           struct hr__cache_item *item);
+int hr__store_offer_to_disk(struct hr__store *store, const struct hr__store_offer *offer);
 
 #endif

@@ -25,8 +25,8 @@ size_t hr__sound_memory(const struct hr__sound *sound);
 /* Refuses a file of more than `most` bytes. Errors: -EFBIG. */
 int hr__sound_check_bytes(size_t length, uint64_t most, struct hr_error *error);
 
-/* Returns the names and versions of the libraries that this build decodes with. The last bits of
- * samples depend on them. Static storage. */
+/* Returns the architecture, and the names and versions of the libraries that this build decodes
+ * with. The last bits of samples depend on them. Static storage. */
 const char *hr__sound_libraries(void);
 
 /* Opens a file or an item of a waveform, which must stay where it is until the next one is opened.

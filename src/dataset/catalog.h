@@ -68,7 +68,8 @@ struct hr__catalog_container {
     uint64_t path;    /* arena offset: relative to the dataset's base, or absolute; "": the base
                        * itself */
     uint64_t bytes;   /* size of the file; 0: unknown, not checked */
-    int64_t mtime_ns; /* modification time when scanned; 0: not checked */
+    int64_t mtime_ns; /* modification time when scanned; 0: not checked. Of an object: the digest
+                       * of its ETag */
 };
 
 enum hr__catalog_range_flags {

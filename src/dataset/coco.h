@@ -6,7 +6,7 @@
 #ifndef HR_DATASET_COCO_H
 #define HR_DATASET_COCO_H
 
-#include "dataset/json_reader.h"
+#include "base/json_reader.h"
 
 #include <headrace/coco.h>
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "storage/url.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,6 +36,7 @@ struct container {
     ino_t inode;      /* of the given file */
     uint64_t bytes;   /* as in the catalog; 0: unknown */
     int64_t mtime_ns; /* as in the catalog; 0: unknown */
+    uint64_t change;  /* of an object: digest of its ETag; 0: unknown */
 };
 
 struct hr__containers {
@@ -48,7 +50,7 @@ struct hr__containers {
 static char *join(const char *base, const char *path)
 {
     size_t length = strlen(base);
-    if (!*path || !length || *path == '/')
+    if (!*path || !length || *path == '/' || hr__url_is(path))
         return hr__strdup(HR__TAG_DATASET, *path ? path : base);
     size_t bytes = length + strlen(path) + 2;
     char *joined = hr__alloc(HR__TAG_DATASET, bytes, 1);
@@ -84,6 +86,8 @@ int hr__containers_create(struct hr__containers **out, const struct hr__catalog 
         atomic_init(&item->fd[1], NOT_OPENED);
         item->bytes = from->bytes;
         item->mtime_ns = from->mtime_ns;
+        if (hr__url_is(hr__catalog_at(catalog, from->path)))
+            item->change = (uint64_t)from->mtime_ns;
     }
     for (size_t i = 0; i < count; i++) {
         c->items[i].path = join(base, hr__catalog_at(catalog, catalog->containers[i].path));
@@ -124,6 +128,16 @@ void hr__containers_give(struct hr__containers *c, size_t i, int fd)
     }
     atomic_store_explicit(&item->fd[0], fd, memory_order_relaxed);
     atomic_fetch_add_explicit(&c->kept, 1, memory_order_relaxed);
+}
+
+void hr__containers_know(struct hr__containers *c, size_t i, uint64_t change)
+{
+    c->items[i].change = change;
+}
+
+uint64_t hr__containers_change(const struct hr__containers *c, size_t i)
+{
+    return c->items[i].change;
 }
 
 const char *hr__containers_path(const struct hr__containers *c, size_t i)

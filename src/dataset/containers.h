@@ -27,6 +27,13 @@ void hr__containers_destroy(struct hr__containers **containers);
  * from then on. Call this before other threads use the dataset. */
 void hr__containers_give(struct hr__containers *containers, size_t i, int fd);
 
+/* Notes the digest of the ETag of container `i`, an object. Call this before other threads use the
+ * dataset. */
+void hr__containers_know(struct hr__containers *containers, size_t i, uint64_t change);
+
+/* Returns it; 0: unknown. */
+uint64_t hr__containers_change(const struct hr__containers *containers, size_t i);
+
 /* Returns a path that can be opened; the containers own it. */
 const char *hr__containers_path(const struct hr__containers *containers, size_t i);
 

@@ -10,6 +10,8 @@
 #include "dataset/list.h"
 #include "dataset/names.h"
 #include "dataset/row_table.h"
+#include "storage/http.h"
+#include "storage/url.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -53,6 +55,21 @@ static int note_directory(struct hr_dataset *d, struct hr_error *error)
     return d->source.directory ? 0 : hr__fail(error, -ENOMEM, "out of memory for a dataset");
 }
 
+/* Returns non-zero if the base, a sample's name or a container's path is a URL. */
+static int has_urls(const struct hr__catalog *c, const char *base)
+{
+    if (hr__url_is(base))
+        return 1;
+    for (uint64_t i = 0; i < c->header->containers; i++)
+        if (hr__url_is(hr__catalog_at(c, c->containers[i].path)))
+            return 1;
+    /* the names of folders and of pieces are no paths */
+    for (uint64_t i = 0; c->labels && !c->ranges && i < c->header->samples; i++)
+        if (hr__url_is(hr__catalog_at(c, c->names[i])))
+            return 1;
+    return 0;
+}
+
 int hr__dataset_create(struct hr_dataset **out, struct hr__catalog *catalog, const char *base,
                        const char *root, struct hr_error *error)
 {
@@ -68,7 +85,10 @@ int hr__dataset_create(struct hr_dataset **out, struct hr__catalog *catalog, con
         hr_dataset_unref(&d);
         return hr__fail(error, -ENOMEM, "out of memory for a dataset");
     }
-    if ((r = note_directory(d, error))) {
+    r = note_directory(d, error);
+    if (!r && has_urls(catalog, base))
+        r = hr__http_create(&d->http, error);
+    if (r) {
         hr_dataset_unref(&d);
         return r;
     }
@@ -224,6 +244,7 @@ void hr_dataset_unref(struct hr_dataset **dataset)
     hr_dataset_unref(&d->masks);
     hr__containers_destroy(&d->containers);
     hr__catalog_destroy(&d->catalog);
+    hr__http_unref(&d->http);
     hr__free(d->produced);
     hr__row_table_unref(&d->rows);
     hr__free(d->row_of);
@@ -367,8 +388,9 @@ size_t hr_dataset_path(const struct hr_dataset *dataset, size_t index, char *buf
         put_key(&w, c, index);
         return finish(&w);
     }
-    /* like os.path.join: an absolute key stands alone; a slash is not doubled */
-    if (*d->base && *hr__catalog_at(c, c->names[index]) != '/') {
+    /* like os.path.join: an absolute key or a URL stands alone; a slash is not doubled */
+    const char *name = hr__catalog_at(c, c->names[index]);
+    if (*d->base && *name != '/' && !(c->labels && hr__url_is(name))) {
         put(&w, d->base);
         if (d->base[strlen(d->base) - 1] != '/')
             put(&w, "/");
@@ -396,8 +418,26 @@ int hr__dataset_range(const struct hr_dataset *dataset, size_t index, int direct
         .form = (enum hr_form)from->form,
         .has_checksum = (from->flags & HR__RANGE_HAS_CHECKSUM) != 0,
     };
+    out->http = hr__dataset_http(d, out->path);
+    if (out->http) {
+        out->fd = -1;
+        out->change = hr__containers_change(d->containers, from->container);
+        return 1;
+    }
     int r = hr__containers_open(d->containers, from->container, direct, &out->fd, error);
     return r ? r : 1;
+}
+
+struct hr__http_client *hr__dataset_http(const struct hr_dataset *dataset, const char *path)
+{
+    const struct hr_dataset *d = dataset->parent ? dataset->parent : dataset;
+    return d->http && hr__url_is(path) ? d->http : NULL;
+}
+
+uint64_t hr__dataset_change(const struct hr_dataset *dataset, size_t index)
+{
+    const struct hr__catalog *c = resolve(dataset, &index);
+    return c->changes ? __atomic_load_n(&c->changes[index], __ATOMIC_RELAXED) : 0;
 }
 
 int hr__range_check(const struct hr__range *range, const void *bytes, size_t length)

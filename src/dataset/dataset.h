@@ -58,7 +58,8 @@ struct hr__produced {
     char name[201];
 };
 
-struct hr__row_table; /* see row_table.h */
+struct hr__http_client; /* see storage/http.h */
+struct hr__row_table;   /* see row_table.h */
 
 struct hr_dataset {
     _Atomic int64_t references;
@@ -68,26 +69,29 @@ struct hr_dataset {
     struct hr__catalog *catalog;       /* NULL for subsets and produced datasets */
     struct hr__produced *produced;     /* NULL: samples have files */
     struct hr__containers *containers; /* NULL if samples are files of their own */
+    struct hr__http_client *http;      /* reads paths that are URLs; NULL: there are none */
     struct hr_dataset *parent;         /* subsets: the dataset with the catalog; a reference */
     int64_t *indices;                  /* subsets: indices in the parent; NULL: all, in order */
     struct hr__row_table *rows;        /* NULL: none; a reference */
     int64_t *row_of;                   /* subsets: samples in the table; NULL: all, in order */
     struct hr_dataset *masks;          /* sample i's is sample i; NULL: none; a reference */
-    size_t count;                      /* number of samples */
-    int waveforms;                     /* a pack of them: their enum hr_form; 0: it is none */
-    struct hr_sound_head head;         /* what they were made with */
-    int is_folder;                     /* non-zero: the catalog has classes */
-    int from_index;                    /* non-zero: the catalog was read from an index */
-    char *index_path;                  /* NULL: no index is in use */
-    struct hr__background background;  /* set before other threads use the dataset */
-    pthread_mutex_t fill_lock;         /* held while sizes are filled on demand */
+    int is_paired; /* non-zero: samples 2i and 2i + 1 are an image and its mask, as in a pack */
+    size_t count;  /* number of samples */
+    int waveforms; /* a pack of them: their enum hr_form; 0: it is none */
+    struct hr_sound_head head;        /* what they were made with */
+    int is_folder;                    /* non-zero: the catalog has classes */
+    int from_index;                   /* non-zero: the catalog was read from an index */
+    char *index_path;                 /* NULL: no index is in use */
+    struct hr__background background; /* set before other threads use the dataset */
+    pthread_mutex_t fill_lock;        /* held while sizes are filled on demand */
     _Atomic int sizes_known;
 };
 
 /*
  * Makes a dataset of a catalog and takes ownership of it on success. `base` is the directory that
  * the paths of keys and containers are relative to; hr_dataset_root returns `root`; both are
- * copied. Errors: -ENOMEM; the caller then keeps the catalog.
+ * copied. A dataset with paths that are URLs gets a client for them. Errors: -ENOMEM; those of
+ * hr__http_create; the caller then keeps the catalog.
  */
 int hr__dataset_create(struct hr_dataset **out, struct hr__catalog *catalog, const char *base,
                        const char *root, struct hr_error *error);
@@ -100,6 +104,14 @@ int hr__dataset_create_produced(struct hr_dataset **out, uint64_t count,
  * Errors: -ENOMEM. */
 int hr__dataset_create_alike(struct hr_dataset **out, struct hr_dataset *parent,
                              struct hr__row_table *rows, struct hr_error *error);
+
+/* Makes a dataset of the files of images and masks in turn, of a dataset that has masks. Errors:
+ * -ENOTSUP: they are no files of their own; -ENOMEM. */
+int hr__dataset_pair(struct hr_dataset **out, struct hr_dataset *dataset, struct hr_error *error);
+
+/* Replaces a paired dataset, and its reference, by one of its images with their masks. On an error
+ * *dataset stays. Errors: -ENOMEM. */
+int hr__dataset_unpair(struct hr_dataset **dataset, struct hr_error *error);
 
 /* Returns the dataset with the catalog: `dataset` itself, or a subset's parent. */
 struct hr_dataset *hr__dataset_origin(struct hr_dataset *dataset);
@@ -120,7 +132,10 @@ int64_t hr__dataset_total_bytes(const struct hr_dataset *dataset);
 
 /* Position of a sample that is a piece of a container. */
 struct hr__range {
-    int fd;           /* owned by the dataset, open while that exists; -1: read by `path` */
+    int fd; /* owned by the dataset, open while that exists; -1: read by `path` */
+    struct hr__http_client
+        *http;        /* `path` is a URL that this client reads; NULL: a file. The dataset's */
+    uint64_t change;  /* of an object: digest of its ETag; 0: unknown */
     const char *path; /* of the container; owned by the dataset */
     uint64_t offset;  /* of the first byte */
     uint64_t bytes;
@@ -138,6 +153,13 @@ struct hr__range {
  */
 int hr__dataset_range(const struct hr_dataset *dataset, size_t index, int direct,
                       struct hr__range *out, struct hr_error *error);
+
+/* Returns the client that reads `path`, one of the dataset's; NULL: it is a file. Any thread. */
+struct hr__http_client *hr__dataset_http(const struct hr_dataset *dataset, const char *path);
+
+/* Returns the digest of the ETag of the object of sample `index`, as listed; 0: unknown. Any
+ * thread. */
+uint64_t hr__dataset_change(const struct hr_dataset *dataset, size_t index);
 
 /* Returns zero if the range has a checksum that these bytes do not match, else non-zero. Pure. */
 int hr__range_check(const struct hr__range *range, const void *bytes, size_t length);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "dataset/row_table.h"
+#include "storage/url.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -43,7 +44,7 @@ int hr__dataset_set_source(struct hr_dataset *dataset, enum hr__source_kind kind
 
 int hr__source_absolute(char **out, const struct hr__dataset_source *source, const char *path)
 {
-    const char *directory = *path == '/' ? "" : source->directory;
+    const char *directory = *path == '/' || hr__url_is(path) ? "" : source->directory;
     *out = NULL;
     if (!directory)
         return -ENOENT;
@@ -133,8 +134,7 @@ void hr__dataset_digest(const struct hr_dataset *dataset, uint8_t digest[HR__DIG
     memcpy(digest, bytes.digest, HR__DIGEST_BYTES);
 }
 
-/* Returns the length of the longest directory path that all keys begin with. */
-static size_t common_directory(const struct hr_dataset *dataset)
+size_t hr__dataset_common(const struct hr_dataset *dataset)
 {
     char first[PATH_MAX], key[PATH_MAX];
     size_t common = 0;
@@ -162,7 +162,7 @@ void hr_dataset_names_digest(const struct hr_dataset *dataset, uint8_t digest[16
         return;
     }
     int is_list = !origin->catalog->ranges && !origin->is_folder;
-    size_t skip = is_list ? common_directory(origin) : 0;
+    size_t skip = is_list ? hr__dataset_common(origin) : 0;
     struct hasher h = {.used = 0, .block.before = {0, 0}};
     XXH128_canonical_t bytes;
     char key[PATH_MAX];

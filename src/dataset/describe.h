@@ -24,6 +24,9 @@ int hr__dataset_set_source(struct hr_dataset *dataset, enum hr__source_kind kind
  */
 int hr__source_absolute(char **out, const struct hr__dataset_source *source, const char *path);
 
+/* Returns the length of the longest directory path, with its slash, that all keys begin with. */
+size_t hr__dataset_common(const struct hr_dataset *dataset);
+
 /*
  * Computes a digest (XXH3-128) of the contents that the source had when it was opened: keys, labels
  * and classes in order, and the positions of pieces in containers. For a subset, the parent's

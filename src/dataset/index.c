@@ -9,8 +9,10 @@
 
 #include "base/files.h"
 #include "base/memory.h"
+#include "dataset/objects.h"
 #include "dataset/sizes.h"
 #include "dataset/walk.h"
+#include "storage/url.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,15 +42,28 @@ static int join(char **out, const char *format, const char *a, const char *b)
     return 0;
 }
 
+/* Finds the root's path without links, or its URL; the caller frees *out with hr__free. */
+static int canonical_root(char **out, const char *root)
+{
+    char *path = hr__url_is(root) ? NULL : realpath(root, NULL);
+    *out = NULL;
+    if (!path && !hr__url_is(root))
+        return -errno;
+    *out = path ? hr__strdup(HR__TAG_DATASET, path) : hr__objects_root(root);
+    free(path);
+    return *out ? 0 : -ENOMEM;
+}
+
 int hr__index_locate(char **path, const char *root, enum hr_index_policy policy)
 {
     *path = NULL;
-    if (policy == HR_INDEX_NONE)
+    /* nothing is written into a bucket that data is read from */
+    if (policy == HR_INDEX_NONE || (policy == HR_INDEX_BESIDE_DATA && hr__url_is(root)))
         return -ENOENT;
-    char *canonical = realpath(root, NULL);
-    if (!canonical)
-        return -errno;
-    int r;
+    char *canonical;
+    int r = canonical_root(&canonical, root);
+    if (r)
+        return r;
     if (policy == HR_INDEX_BESIDE_DATA) {
         r = join(path, "%s/%s", canonical, BESIDE_NAME);
     } else {
@@ -65,7 +80,7 @@ int hr__index_locate(char **path, const char *root, enum hr_index_policy policy)
         else
             r = -ENOENT;
     }
-    free(canonical);
+    hr__free(canonical);
     return r;
 }
 
@@ -142,6 +157,25 @@ static int validate(struct hr__catalog *c, const char *root, const struct hr__ex
     return 0;
 }
 
+int hr__index_load_objects(struct hr__catalog **out, const char *path,
+                           const struct hr__objects_folder *folder)
+{
+    struct hr__catalog *c = NULL;
+    char *root = NULL;
+    *out = NULL;
+    int r = read_index(&c, path);
+    if (r)
+        return r;
+    r = canonical_root(&root, folder->url);
+    if (!r && (strcmp(root, hr__catalog_at(c, c->header->root)) || !hr__objects_same(c, folder)))
+        r = -ESTALE;
+    hr__free(root);
+    if (r)
+        hr__catalog_destroy(&c);
+    *out = c;
+    return r;
+}
+
 int hr__index_load(struct hr__catalog **out, const char *path, const char *root,
                    enum hr_index_policy policy, const struct hr__executor *executor)
 {
@@ -153,10 +187,11 @@ int hr__index_load(struct hr__catalog **out, const char *path, const char *root,
     /* An index beside the data may have moved together with the root. In the user cache, another
      * root under the same name is a hash collision. */
     if (policy == HR_INDEX_USER_CACHE) {
-        char *canonical = realpath(root, NULL);
-        if (!canonical || strcmp(canonical, hr__catalog_at(c, c->header->root)))
+        char *canonical = NULL;
+        if (canonical_root(&canonical, root) ||
+            strcmp(canonical, hr__catalog_at(c, c->header->root)))
             r = -ESTALE;
-        free(canonical);
+        hr__free(canonical);
     }
     if (!r)
         r = validate(c, root, executor);

@@ -15,7 +15,8 @@
 
 /*
  * Finds the path of the index of folder `root` under a policy. The caller frees *path with
- * hr__free. Errors: -ENOENT if there is none (HR_INDEX_NONE, no home directory), -ENOMEM.
+ * hr__free. Errors: -ENOENT if there is none (HR_INDEX_NONE, no home directory, beside the data of
+ * a bucket), -ENOMEM.
  */
 int hr__index_locate(char **path, const char *root, enum hr_index_policy policy);
 
@@ -26,6 +27,13 @@ int hr__index_locate(char **path, const char *root, enum hr_index_policy policy)
  */
 int hr__index_load(struct hr__catalog **out, const char *path, const char *root,
                    enum hr_index_policy policy, const struct hr__executor *executor);
+
+struct hr__objects_folder;
+
+/* The same for a folder in a bucket: the index is used if the bucket has the same classes, and the
+ * same objects at the beginning of a few directories. Asks for some pages of the listing. */
+int hr__index_load_objects(struct hr__catalog **out, const char *path,
+                           const struct hr__objects_folder *folder);
 
 /*
  * Writes the catalog, whose sizes must be known, to `path`. Writes a temporary file that only the

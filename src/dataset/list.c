@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "storage/http.h"
+#include "storage/url.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -181,11 +183,33 @@ static int read_text(int fd, char **text, size_t *length)
     return -ENOMEM;
 }
 
+/* Reads and parses a list at a URL. */
+static int read_object(struct hr__catalog **out, const char *path, struct hr_error *error)
+{
+    struct hr__http_client *http = NULL;
+    struct hr__read read = {.path = path, .expected = -1, .fd = -1};
+    int r = hr__http_create(&http, error);
+    if (r)
+        return r;
+    read.http = http;
+    r = hr__read_file(&read, 0);
+    if (r)
+        hr__fail(error, r, "cannot read the list %s: %s", path,
+                 read.reason ? read.reason : hr__errno_text(r));
+    else
+        r = hr__list_parse(out, (const char *)read.bytes, read.length, path, error);
+    hr__read_drop(&read);
+    hr__http_unref(&http);
+    return r;
+}
+
 int hr__list_read(struct hr__catalog **out, const char *path, struct hr_error *error)
 {
     char *text = NULL;
     size_t length = 0;
     *out = NULL;
+    if (hr__url_is(path))
+        return read_object(out, path, error);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     int r = fd < 0 ? -errno : read_text(fd, &text, &length);
     if (fd >= 0)

@@ -4,7 +4,9 @@
  *   superblock (4,096 bytes) | catalog block | block of rows | items
  *
  * The block of rows (row_block.h) is there if the dataset has rows; it and each item begin at a
- * multiple of 64.
+ * multiple of 64. Of a dataset with masks, each image's item is followed by its mask's, a PNG file,
+ * which has an entry of its own in the catalog; names are without the directory that all have in
+ * common.
  *
  * Everything is in native byte order (recorded); bytes between the parts are zero. The catalog
  * block has the format of catalog.h, with ranges and labels, one directory "" and one container ""
@@ -17,18 +19,19 @@
  * not set. At the end the writer seals the catalog, sets the superblock to `complete`, and renames
  * the file.
  *
- * hr__pack_open_file trusts nothing in the file, because packs come from other people.
+ * hr__pack_read trusts nothing in the file, because packs come from other people.
  */
 #ifndef HR_DATASET_PACK_H
 #define HR_DATASET_PACK_H
 
 #include "dataset/catalog.h"
+#include "storage/source.h"
 
 #include <headrace/form.h>
 
 #define HR__PACK_MAGIC "\x89HRPACK\n" /* 8 bytes without the final zero */
-/* 2: items may be indexed; 3: rows or waveforms. The lowest that suffices is written. */
-#define HR__PACK_VERSION          3u
+/* 2: items may be indexed; 3: rows or waveforms; 4: masks. The lowest that suffices is written. */
+#define HR__PACK_VERSION          4u
 #define HR__PACK_SUPERBLOCK_BYTES 4096
 #define HR__PACK_ITEM_ALIGNMENT   64
 
@@ -52,7 +55,8 @@ struct hr__pack_superblock {
     uint64_t rows_bytes;     /* size of the block of rows; 0: there is none */
     uint32_t mono, rate;     /* of waveforms: what they were made with (struct hr_sound_head); else
                               * 0 */
-    uint8_t reserved[HR__PACK_SUPERBLOCK_BYTES - 88]; /* 0 */
+    uint32_t masks;          /* 1: samples are images and their masks in turn; 0: they are not */
+    uint8_t reserved[HR__PACK_SUPERBLOCK_BYTES - 92]; /* 0 */
 };
 
 /* Returns where the block of rows is, if there is one. */
@@ -65,6 +69,9 @@ uint64_t hr__pack_rows_offset(const struct hr__pack_superblock *super);
  */
 int hr__pack_catalog(struct hr__catalog **out, const struct hr_dataset *dataset,
                      struct hr_error *error);
+
+/* Notes that the samples are images and their masks in turn. */
+void hr__pack_pair(struct hr__pack_superblock *super);
 
 /* Initialises and seals a superblock in state `writing`, for blocks of these sizes. */
 void hr__pack_begin(struct hr__pack_superblock *super, uint64_t catalog_bytes, uint64_t rows_bytes,
@@ -84,17 +91,21 @@ int hr__pack_check(const struct hr__pack_superblock *super, const char *path,
 int hr__pack_recognise(const void *bytes, size_t length);
 
 /*
- * Reads and checks the superblock and catalog of the complete pack open at `fd`: every item must
- * lie between the catalog and the end of the file, at a multiple of HR__PACK_ITEM_ALIGNMENT. `path`
- * is for messages; `super` may be NULL. On success the caller owns *out. The caller always keeps
- * the descriptor. Blocks. Errors: -EBADMSG: not a pack, truncated or damaged; -EINPROGRESS:
- * unfinished; -ENOTSUP; -ENOMEM; read errors.
+ * Reads and checks the superblock and catalog of the complete pack that `source` opened: every item
+ * must lie between the catalog and the end of the file, at a multiple of HR__PACK_ITEM_ALIGNMENT.
+ * `super` may be NULL. On success the caller owns *out. The source stays the caller's. Blocks.
+ * Errors: -EBADMSG: not a pack, truncated or damaged; -EINPROGRESS: unfinished; -ENOTSUP; -ENOMEM;
+ * read errors.
  */
-int hr__pack_open_file(struct hr__catalog **out, struct hr__pack_superblock *super, int fd,
-                       const char *path, struct hr_error *error);
+int hr__pack_read(struct hr__catalog **out, struct hr__pack_superblock *super,
+                  struct hr__byte_source *source, struct hr_error *error);
+
+/* Opens the file or object at `path` for hr__pack_read. Errors: those of hr__source_open; of a file
+ * that is no regular one, those of reading it. */
+int hr__pack_open(struct hr__byte_source *out, const char *path, struct hr_error *error);
 
 /* Opens the complete pack at `path` as a dataset, with its rows. On success *out holds one
- * reference. Blocks. Errors: as hr__pack_open_file, and those of open. */
+ * reference. Blocks. Errors: as hr__pack_read, and those of open. */
 int hr__pack_dataset(struct hr_dataset **out, const char *path, struct hr_error *error);
 
 /* Reports why `path` cannot be opened and, if PATH.partial exists instead, what to do about it.

@@ -169,11 +169,17 @@ static int note_columns(struct parquet_scan *s)
     return hr__fail(&s->file->error, -ENOMEM, "out of memory for the columns of %s", s->file->path);
 }
 
-static int read_table(void *self, struct hr__shard *file, int fd)
+static int read_table(void *self, struct hr__shard *file, struct hr__byte_source *source)
 {
     struct parquet_pass *pass = self;
     struct parquet_scan s = {.file = file, .table = &pass->tables[file->index]};
     uint8_t first[4];
+    if (source->http)
+        return hr__fail(&file->error, -ENOTSUP,
+                        "%s: Parquet tables are not read at URLs: copy the table to a disk, or "
+                        "pack it there (headrace pack) and upload the pack",
+                        file->path);
+    int fd = source->fd;
     if (pread(fd, first, sizeof first, 0) != sizeof first || !hr__parquet_recognise(first, 4))
         return hr__fail(&file->error, -ENOTSUP, "%s is not a Parquet file", file->path);
     int r = hr__parquet_footer_read(&s.footer, fd, file->file_bytes, file->path, &file->error);

@@ -3,13 +3,12 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "storage/http.h"
+#include "storage/url.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* The index pass over all files. */
 struct shard_pass {
@@ -17,24 +16,20 @@ struct shard_pass {
     hr__shard_fn collect;
     void *self;
     struct hr__progress *progress;
+    struct hr__http_client *http; /* the client of objects; NULL: there are none */
 };
 
 static int collect_file(const struct shard_pass *pass, struct hr__shard *file)
 {
-    struct stat st;
-    int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &st)) {
-        int code = -errno;
-        if (fd >= 0)
-            close(fd);
-        return hr__fail(&file->error, code, "cannot open %s: %s", file->path, hr__errno_text(code));
-    }
-    file->file_bytes = (uint64_t)st.st_size;
-    file->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-    int r = S_ISREG(st.st_mode)
-                ? pass->collect(pass->self, file, fd)
-                : hr__fail(&file->error, -ENOTSUP, "%s is not a regular file", file->path);
-    close(fd);
+    struct hr__byte_source source;
+    int r = hr__source_open(&source, file->path, pass->http, &file->error);
+    if (r)
+        return r;
+    file->file_bytes = source.bytes;
+    file->mtime_ns = source.mtime_ns;
+    file->change = source.change;
+    r = pass->collect(pass->self, file, &source);
+    hr__source_close(&source);
     return r;
 }
 
@@ -62,9 +57,18 @@ int hr__shard_collect(struct hr__shard **out, const struct hr__shard_source *sou
     for (size_t i = 0; i < count; i++)
         files[i] =
             (struct hr__shard){.path = source->paths[i], .index = i, .progress = source->progress};
-    struct shard_pass pass = {files, collect, self, source->progress};
+    struct shard_pass pass = {
+        .files = files, .collect = collect, .self = self, .progress = source->progress};
+    for (size_t i = 0; !r && !pass.http && i < count; i++)
+        if (hr__url_is(source->paths[i]))
+            r = hr__http_create(&pass.http, error);
+    if (r) {
+        hr__shard_free(files, count);
+        return r;
+    }
     hr__progress_stage(source->progress, "reading shards", count);
     source->executor->run(source->executor->self, count, collect_one, &pass);
+    hr__http_unref(&pass.http);
     for (size_t i = 0; i < count; i++)
         if (files[i].error.code && (!r || r == -ECANCELED)) {
             r = files[i].error.code;
@@ -97,7 +101,8 @@ int hr__shard_add(struct hr__shard *file, const char *name, const struct hr__sha
 static void fill_file(struct hr__catalog *c, const struct hr__shard *file, uint64_t *sample)
 {
     c->containers[file->index] = (struct hr__catalog_container){
-        hr__catalog_text(c, file->path, strlen(file->path)), file->file_bytes, file->mtime_ns};
+        hr__catalog_text(c, file->path, strlen(file->path)), file->file_bytes,
+        file->change ? (int64_t)file->change : file->mtime_ns};
     for (size_t k = 0; k < file->count; k++) {
         const struct hr__shard_sample *item = &file->items[k];
         const char *name = hr__shard_name(file, k);

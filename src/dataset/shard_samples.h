@@ -9,6 +9,7 @@
 #include "dataset/catalog.h"
 #include "dataset/names.h"
 #include "dataset/progress.h"
+#include "storage/source.h"
 
 /* A sample, or the member of a tar file that holds the label of one. */
 struct hr__shard_sample {
@@ -26,6 +27,7 @@ struct hr__shard {
     struct hr__progress *progress;
     uint64_t file_bytes;
     int64_t mtime_ns;
+    uint64_t change; /* of an object: digest of its ETag; 0: unknown */
     struct hr__shard_sample *items;
     size_t count;
     char *text; /* names, 0-terminated */
@@ -44,9 +46,9 @@ struct hr__shard_source {
     struct hr__progress *progress;
 };
 
-/* Collects the pieces of one file, which is open at `fd`. Returns 0 or a negative errno, with
+/* Collects the pieces of one file or object, which is open. Returns 0 or a negative errno, with
  * file->error set. Several threads call it at once, for different files. */
-typedef int (*hr__shard_fn)(void *self, struct hr__shard *file, int fd);
+typedef int (*hr__shard_fn)(void *self, struct hr__shard *file, struct hr__byte_source *source);
 
 /*
  * Opens all files of `source` and collects their pieces, several in parallel. On success the caller

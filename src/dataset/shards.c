@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "dataset/names.h"
+#include "storage/url.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -200,6 +201,11 @@ int hr__shards_find(struct hr__shards *shards, const char *path, const char *suf
                     struct hr_error *error)
 {
     struct stat st;
+    if (hr__url_is(path) && strpbrk(path, "*?["))
+        return hr__fail(error, -ENOTSUP,
+                        "%s: patterns with * are not looked up at URLs: name the shards with "
+                        "braces, as in {000..146}",
+                        path);
     int exists = !stat(path, &st);
     if (exists && S_ISDIR(st.st_mode) && suffix)
         return find_in_folder(shards, path, suffix, error);

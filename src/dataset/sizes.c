@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "dataset/stamp.h"
+#include "storage/url.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +19,7 @@
 struct fill {
     struct hr__catalog *catalog;
     int base_fd; /* or AT_FDCWD */
+    int is_url;  /* the base is a URL */
     struct hr__progress *progress;
 };
 
@@ -60,6 +62,9 @@ static void fill_chunk(void *arg, size_t chunk)
     uint64_t count = end - i;
     for (; i < end; i++) {
         struct hr__stamp now;
+        /* a URL in a list: its size comes with its bytes */
+        if (f->is_url || (c->labels && hr__url_is(hr__catalog_at(c, c->names[i]))))
+            continue;
         if (c->sample_directory[i] != open_now) {
             close_directory(f, fd);
             open_now = c->sample_directory[i];
@@ -84,7 +89,8 @@ int hr__sizes_fill(struct hr__catalog *catalog, const char *base,
                    const struct hr__executor *executor, struct hr__progress *progress)
 {
     uint64_t samples = catalog->header->samples;
-    struct fill f = {catalog, open_base(base), progress};
+    struct fill f = {.catalog = catalog, .is_url = hr__url_is(base), .progress = progress};
+    f.base_fd = f.is_url ? AT_FDCWD : open_base(base);
     hr__progress_stage(progress, "sizes", samples);
     if (f.base_fd == -1)
         catalog->untrusted |= is_lack(-errno);
@@ -126,7 +132,7 @@ static int is_same(const struct fill *f, uint64_t i)
 
 int hr__sizes_spot_check(struct hr__catalog *catalog, const char *base, uint64_t count)
 {
-    struct fill f = {catalog, open_base(base), NULL};
+    struct fill f = {.catalog = catalog, .base_fd = open_base(base)};
     uint64_t samples = catalog->header->samples;
     int same = f.base_fd >= 0 || f.base_fd == AT_FDCWD;
     if (count > samples)

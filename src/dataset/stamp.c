@@ -76,6 +76,13 @@ int hr__stamp_look(struct hr__stamp *out, struct hr__catalog *catalog, int fd, c
     return 0;
 }
 
+/* The stamp of an object, as listed. */
+static int look_at_object(struct hr__stamp *out, uint64_t change, int64_t bytes, int64_t mtime_ns)
+{
+    *out = (struct hr__stamp){.bytes = bytes, .mtime_ns = mtime_ns, .change = change};
+    return change && bytes >= 0 ? 0 : -ENODATA;
+}
+
 int hr__stamp_now(struct hr__stamp *out, const struct hr_dataset *dataset, uint64_t index)
 {
     char path[PATH_MAX];
@@ -84,11 +91,17 @@ int hr__stamp_now(struct hr__stamp *out, const struct hr_dataset *dataset, uint6
     int r = hr__dataset_range(dataset, index, 0, &range, NULL);
     if (r < 0)
         return r;
+    if (r && range.http)
+        return look_at_object(out, range.change, 0, 0);
     if (r)
         return range.fd >= 0 ? hr__stamp_look(out, c, range.fd, "")
                              : hr__stamp_look(out, c, AT_FDCWD, range.path);
     if (hr_dataset_path(dataset, index, path, sizeof path) >= sizeof path)
         return -ENAMETOOLONG;
+    if (hr__dataset_http(dataset, path))
+        return look_at_object(out, hr__dataset_change(dataset, index),
+                              hr_dataset_sample_bytes(dataset, index),
+                              hr__dataset_mtime_ns(dataset, index));
     return hr__stamp_look(out, c, AT_FDCWD, path);
 }
 
@@ -176,10 +189,14 @@ int hr__content_look(uint64_t *out, const struct hr_dataset *dataset, uint64_t i
     int r = hr__dataset_range(dataset, index, 0, &range, NULL);
     if (r < 0)
         return r;
+    if (r && range.http)
+        return -ENOTSUP;
     if (r && range.fd >= 0)
         return digest_file(out, range.fd, range.offset, range.bytes);
     if (!r && hr_dataset_path(dataset, index, path, sizeof path) >= sizeof path)
         return -ENAMETOOLONG;
+    if (!r && hr__dataset_http(dataset, path))
+        return -ENOTSUP;
     /* O_NONBLOCK: do not wait if a FIFO has replaced the file */
     int fd = open(r ? range.path : path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)

@@ -28,8 +28,10 @@ struct hr__stamp {
  * `catalog` is the catalog of the sample. Any thread. Blocks. Errors: those of statx; -EISDIR. */
 int hr__stamp_look(struct hr__stamp *out, struct hr__catalog *catalog, int fd, const char *name);
 
-/* Takes the stamp of sample `index` now: of its file, or of its container. Any thread; does not
- * allocate. Blocks. Errors: those above and of opening a container; -ENAMETOOLONG. */
+/* Takes the stamp of sample `index` now: of its file, or of its container. An object has the stamp
+ * that was listed: its read finds out whether that still holds. Any thread; does not allocate.
+ * Blocks. Errors: those above and of opening a container; -ENAMETOOLONG; -ENODATA: an object that
+ * was not listed. */
 int hr__stamp_now(struct hr__stamp *out, const struct hr_dataset *dataset, uint64_t index);
 
 /* Returns the stamp of sample `index` from the scan: 1, or 0 if it is not known (yet) or the sample
@@ -48,7 +50,8 @@ uint64_t hr__stamp_digest(const struct hr__stamp *stamp);
 uint64_t hr__content_digest(const void *bytes, size_t length);
 
 /* Computes the same digest of sample `index` from storage, and reads only those bytes. Any thread.
- * Blocks. Errors: of opening and reading; -ENODATA: the file is shorter than before; -ENOMEM. */
+ * Blocks. Errors: of opening and reading; -ENODATA: the file is shorter than before; -ENOMEM;
+ * -ENOTSUP: an object, whose ETag tells more. */
 int hr__content_look(uint64_t *out, const struct hr_dataset *dataset, uint64_t index);
 
 #endif

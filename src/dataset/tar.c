@@ -25,6 +25,10 @@
 
 #define READ_BYTES ((size_t)64 << 10)
 
+/* Of an object, as many bytes are read at once: a request for each header would take longer than
+ * reading the members, too, unless they are large. */
+#define OBJECT_BYTES ((size_t)4 << 20)
+
 /* Bytes of a member that are read again to verify its position. */
 #define PROBE_BYTES 32
 
@@ -75,7 +79,9 @@ struct tar_scan {
     struct hr__shard *file;
     const struct tar_pass *pass;
     struct archive *archive;
-    int fd;
+    struct hr__byte_source *source;
+    uint64_t at; /* where libarchive reads next */
+    uint8_t *block;
 };
 
 static int read_label(const struct tar_scan *scan, const char *name, struct hr__shard_sample *m)
@@ -110,7 +116,7 @@ static int locate(const struct tar_scan *scan, const char *name, struct hr__shar
     if (m->bytes > s->file_bytes || m->offset > s->file_bytes - m->bytes)
         return wrong(s, -EBADMSG, name, "is cut off; copy the shard again");
     length = length < sizeof probe ? length : sizeof probe;
-    if (pread(scan->fd, probe, length, (off_t)m->offset) != (ssize_t)length ||
+    if (hr__source_read(scan->source, probe, length, m->offset, NULL) ||
         memcmp(probe, block, length))
         return wrong(s, -EBADMSG, name, "is not where its header says; the shard is damaged");
     return 0;
@@ -177,10 +183,8 @@ static int read_members(const struct tar_scan *scan)
 }
 
 /* Reports what the file is instead of a tar file. */
-static int refuse(struct hr__shard *s, int fd)
+static int refuse(struct hr__shard *s, const uint8_t *first, int64_t got)
 {
-    uint8_t first[6] = {0};
-    ssize_t got = pread(fd, first, sizeof first, 0);
     const char *compressed = got < 2                                ? NULL
                              : first[0] == 0x1F && first[1] == 0x8B ? "gzip"
                              : !memcmp(first, "BZh", 3)             ? "bzip2"
@@ -201,21 +205,55 @@ static int refuse(struct hr__shard *s, int fd)
     return hr__fail(&s->error, -ENOTSUP, "%s is not a tar file", s->path);
 }
 
-static int read_shard(void *arg, struct hr__shard *file, int fd)
+/* libarchive reads the next block. */
+static la_ssize_t give_block(struct archive *a, void *self, const void **block)
+{
+    struct tar_scan *scan = self;
+    struct hr_error why = {.code = 0};
+    int64_t got = hr__source_read_at(scan->source, scan->block, READ_BYTES, scan->at, &why);
+    if (got < 0) {
+        archive_set_error(a, (int)-got, "%s", why.message);
+        return -1;
+    }
+    scan->at += (uint64_t)got;
+    *block = scan->block;
+    return (la_ssize_t)got;
+}
+
+/* libarchive leaves out the bytes of a member. */
+static la_int64_t skip_bytes(struct archive *a, void *self, la_int64_t wanted)
+{
+    struct tar_scan *scan = self;
+    uint64_t left = scan->source->bytes > scan->at ? scan->source->bytes - scan->at : 0;
+    (void)a;
+    if ((uint64_t)wanted > left)
+        wanted = (la_int64_t)left;
+    scan->at += (uint64_t)wanted;
+    return wanted;
+}
+
+static int read_shard(void *arg, struct hr__shard *file, struct hr__byte_source *source)
 {
     const struct tar_pass *pass = arg;
-    char head[512];
-    ssize_t got = pread(fd, head, sizeof head, 0);
-    if (!hr__tar_recognise(head, got > 0 ? (size_t)got : 0))
-        return refuse(file, fd);
+    uint8_t head[512] = {0};
+    if (source->http)
+        source->ahead = OBJECT_BYTES;
+    int64_t got = hr__source_read_at(source, head, sizeof head, 0, &file->error);
+    if (got < 0)
+        return (int)got;
+    if (!hr__tar_recognise(head, (size_t)got))
+        return refuse(file, head, got);
     struct archive *a = archive_read_new();
-    struct tar_scan scan = {file, pass, a, fd};
+    struct tar_scan scan = {.file = file, .pass = pass, .archive = a, .source = source};
+    scan.block = hr__alloc(HR__TAG_DATASET, READ_BYTES, 1);
     int r = -ENOMEM;
-    if (!a || archive_read_support_format_tar(a) || archive_read_open_fd(a, fd, READ_BYTES))
+    if (!a || !scan.block || archive_read_support_format_tar(a) ||
+        archive_read_open2(a, &scan, NULL, give_block, skip_bytes, NULL))
         hr__fail(&file->error, r, "out of memory to read %s", file->path);
     else
         r = read_members(&scan);
     archive_read_free(a);
+    hr__free(scan.block);
     return r;
 }
 

@@ -4,7 +4,7 @@
  * The agent room (agent/client/attach.c) implements struct hr__attachment. hr_loader_create gets
  * the implementation from hr__library_attachment, so that this room links without that one.
  *
- * What an implementation finds in struct hr_loader (loader/loader.h):
+ * What an implementation finds in struct hr_loader (loader/inside.h):
  *   dataset, recipe, spec, options   constant from create on and already checked;
  *              options.agent, stream, agent_command and cache are the loader's own copies, NULL
  *              if "" or unset
@@ -75,8 +75,8 @@ const struct hr__attachment *hr__library_attachment(void);
  * Takes back a batch's memory. hr_batch_release calls `release` when the last reference is gone: on
  * any thread, possibly after the loader was destroyed, possibly in a forked child, where it only
  * frees memory. A batch that is no ring slot is allocated and freed by its owner; all its fields
- * are zero except owner, spec, refs, images, labels, indices, count, padding, replaced, epoch and
- * number (loader/ring.h).
+ * are zero except owner, spec, refs, images, labels, indices, extents, count, padding, replaced,
+ * epoch and number (loader/ring.h).
  */
 struct hr__batch_owner {
     void (*release)(struct hr_batch *batch);

@@ -6,7 +6,7 @@
 #include "loader/bad.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 #include "loader/bands.h"
 
 #include "base/clock.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "loader/schedule.h"
 #include "recipe/recipe.h"
 

@@ -7,7 +7,7 @@
 #include "cache/directory.h"
 #include "cache/spec.h"
 #include "cache/worth.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "loader/schedule.h"
 #include "recipe/recipe.h"
 
@@ -21,12 +21,13 @@
 #define PUBLISH_EVERY 256
 
 struct hr__caching {
-    struct hr__cache_spec *spec; /* the parsed option */
-    int form_asked;              /* enum hr_form or HR_FORM_AUTO */
-    struct hr_dataset *whole;    /* the dataset whose samples it may hold: the loader's, or its
-                                    parent */
-    int of_publishers;           /* the loader is a publisher */
-    int pid;                     /* process that made the cache */
+    struct hr__cache_tiers *tiers; /* the parsed option */
+    struct hr__cache_spec *spec;   /* its first tier */
+    int form_asked;                /* enum hr_form or HR_FORM_AUTO */
+    struct hr_dataset *whole;      /* the dataset whose samples it may hold: the loader's, or its
+                                      parent */
+    int of_publishers;             /* the loader is a publisher */
+    int pid;                       /* process that made the cache */
 
     /* Guarded by the loader's lock. */
     struct hr__worth worth;
@@ -86,13 +87,11 @@ static void choose_sounds(struct hr_loader *l)
     hr__caching_set_variant(c->spec, l->recipe, c->form_asked);
 }
 
-/* Opens the cache. It is shared if it has a name or if there are several ranks or publishers. */
-static int open_cache(struct hr_loader *l, struct hr_error *error)
+/* Opens the first tier. It is shared if it has a name or if there are several ranks or
+ * publishers. */
+static int open_first(struct hr_loader *l, struct hr_error *error)
 {
     const struct hr__cache_spec *spec = l->caching->spec;
-    l->caching->pid = getpid();
-    l->caching->whole = l->dataset;
-    l->caching->total_bytes = HR_SIZE_UNKNOWN;
     if (!spec->name[0] && l->options.world_size == 1 && !l->caching->of_publishers) {
         /* A private cache needs no shared segment, but segments left by killed ranks may occupy the
          * memory that it needs. */
@@ -109,6 +108,24 @@ static int open_cache(struct hr_loader *l, struct hr_error *error)
     /* The publishers of a process count as one run, whatever ranks they prepare for. */
     hr_cache_run(run, l->caching->of_publishers ? 1 : l->options.world_size);
     return hr__cache_create_shared(&l->cache, l->dataset, spec, run, error);
+}
+
+static int open_cache(struct hr_loader *l, struct hr_error *error)
+{
+    const struct hr__cache_spec *second = &l->caching->tiers->disk;
+    l->caching->pid = getpid();
+    l->caching->whole = l->dataset;
+    l->caching->total_bytes = HR_SIZE_UNKNOWN;
+    int r = open_first(l, error);
+    if (r || !*second->path)
+        return r;
+    struct hr__cache *memory = l->cache, *disk;
+    l->cache = NULL;
+    r = hr__cache_create_shared(&disk, l->dataset, second, NULL, error);
+    if (!r)
+        return hr__cache_create_tiers(&l->cache, memory, disk, error);
+    hr__cache_destroy(&memory);
+    return r;
 }
 
 static int enter(struct hr_loader *l, struct hr_error *error)
@@ -148,14 +165,14 @@ static void destroy(struct hr_loader *l)
     if (l->cache && hr__is_started(l))
         hr__cache_log_kept(l->cache);
     hr__cache_destroy(&l->cache);
-    hr__free(c->spec);
+    hr__free(c->tiers);
     hr__free(c);
 }
 
 static void abandon(struct hr_loader *l)
 {
     hr__cache_abandon(&l->cache);
-    hr__free(l->caching->spec);
+    hr__free(l->caching->tiers);
     hr__free(l->caching);
 }
 
@@ -286,10 +303,11 @@ static void plan_offer_locked(struct hr_loader *l, const struct hr__cost *cost,
     struct hr__caching *c = l->caching;
     struct hr__worth_space space = space_locked(l, 0, now);
     struct hr__worth_moment moment = moment_locked(l, 0);
+    int is_file =
+        cost->form == HR_FORM_ENCODED || (offer->is_on_disk && cost->form == HR_FORM_INDEXED);
     moment.in_passing = 1;
     c->next = choose_locked(l, offer->length, &space, &moment);
-    if (cost->form != HR_FORM_ENCODED || c->next == HR_FORM_ENCODED ||
-        (moment.uses_known && !moment.uses))
+    if (!is_file || c->next == HR_FORM_ENCODED || (moment.uses_known && !moment.uses))
         return;
     if (cost->made_bytes && (c->next == HR_FORM_INDEXED || c->form_asked == HR_FORM_AUTO)) {
         hr__mean_add(&c->worth.growth[HR_FORM_INDEXED],
@@ -298,30 +316,67 @@ static void plan_offer_locked(struct hr_loader *l, const struct hr__cost *cost,
         offer->length = cost->made_bytes;
         offer->form = HR_FORM_INDEXED;
     }
-    if (c->next == offer->form)
+    /* A disk's items are converted before they are written, so only if that was asked for. */
+    if (c->next == offer->form || (hr__cache_is_disk(l->cache) && c->form_asked == HR_FORM_AUTO))
         return;
     offer->convert = 1;
     offer->reserve = hr__worth_reserve(&c->worth, c->next, offer->length, &space, &moment);
 }
 
-static void offer(struct hr_loader *l, struct hr__job *job, uint64_t index,
+/* Converts a sample that a disk is offered, on this thread. It stays as it is if it has no such
+ * form. */
+static void convert_offer(struct hr__thread *self, enum hr_form form, struct hr__cache_offer *offer)
+{
+    struct hr_loader *l = self->loader;
+    const struct hr_item file = {offer->bytes, offer->length, HR_FORM_ENCODED};
+    struct hr_item item;
+    uint64_t start_ns = hr__thread_cpu_ns();
+    /* A conversion would forget the damage that is still to be reported. */
+    int r = hr_preparer_damage(self->preparer) ? -EBADMSG : hr__convert(self, form, &file, &item);
+    uint64_t ns = hr__thread_cpu_ns() - start_ns;
+    offer->convert = 0;
+    hr__count(&hr__counters_here(l)->conversion_ns, ns);
+    if (r)
+        return;
+    offer->bytes = item.bytes;
+    offer->length = item.length;
+    offer->form = item.form;
+    pthread_mutex_lock(&l->lock);
+    hr__mean_add(&l->caching->worth.convert_ns[form], (double)ns);
+    hr__mean_add(&l->caching->worth.growth[form], (double)item.length / (double)file.length);
+    pthread_mutex_unlock(&l->lock);
+}
+
+static void offer(struct hr__thread *self, struct hr__job *job, uint64_t index,
                   const struct hr__cost *cost)
 {
+    struct hr_loader *l = self->loader;
     struct hr__cache_counts now;
+    int is_on_disk = job->tier == HR__TIER_DISK, is_disk = hr__cache_is_disk(l->cache);
     struct hr__cache_offer wish = {.index = index,
                                    .ticket = &job->ticket,
                                    .bytes = job->sample.read.bytes,
                                    .length = cost->read_bytes,
-                                   .source_bytes = cost->read_bytes,
-                                   .form = cost->form};
+                                   .source_bytes =
+                                       is_on_disk ? job->located.source_bytes : cost->read_bytes,
+                                   .form = cost->form,
+                                   .is_on_disk = is_on_disk};
     hr__cache_get_counts(l->cache, &now);
     pthread_mutex_lock(&l->lock);
-    note_miss_locked(l, cost);
+    if (is_on_disk)
+        hr__mean_add(&l->caching->worth.prepare_ns[cost->form], (double)cost->prepare_ns);
+    else
+        note_miss_locked(l, cost);
     plan_offer_locked(l, cost, &now, &wish);
+    enum hr_form next = l->caching->next;
     int is_due = l->caching->offers++ % PUBLISH_EVERY == PUBLISH_EVERY - 1;
     pthread_mutex_unlock(&l->lock);
     if (is_due)
         publish(l);
+    if (is_on_disk && is_disk)
+        return;
+    if (wish.convert && is_disk)
+        convert_offer(self, next, &wish);
     if (!hr__cache_offer(l->cache, &wish))
         return;
     if (!wish.convert) {
@@ -516,10 +571,11 @@ int hr__caching_create(struct hr_loader *l, int of_publishers, struct hr_error *
     l->keeper = &keeper;
     l->uncached = 1;
     c->of_publishers = of_publishers;
-    c->spec = hr__alloc(HR__TAG_LOADER, 1, sizeof *c->spec);
-    if (!c->spec)
+    c->tiers = hr__alloc(HR__TAG_LOADER, 1, sizeof *c->tiers);
+    if (!c->tiers)
         return hr__fail(error, -ENOMEM, "out of memory for a cache's description");
-    int r = hr__cache_spec_parse(c->spec, l->options.cache, error);
+    c->spec = &c->tiers->first;
+    int r = hr__cache_tiers_parse(c->tiers, l->options.cache, error);
     if (!r)
         r = choose_form(c->spec, l->options.cache_form, &c->form_asked, error);
     if (!r)

@@ -10,6 +10,7 @@
 #include "loader/batch_rows.h"
 #include "loader/publisher_inside.h"
 #include "loader/schedule.h"
+#include "recipe/recipe.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -56,7 +57,7 @@ static void put_spare_locked(struct hr_batch *batch)
 {
     struct hr__publisher *publisher = batch->publisher;
     batch->images = NULL;
-    batch->labels = batch->indices = NULL;
+    batch->labels = batch->indices = batch->extents = NULL;
     batch->next = publisher->spare;
     publisher->spare = batch;
 }
@@ -107,8 +108,16 @@ int hr__chunk_open(struct hr_loader *l, uint64_t number, struct hr_batch **out,
     batch->images = chunk.images;
     batch->labels = chunk.labels;
     batch->indices = chunk.indices;
+    if (hr__recipe_options(l->recipe)->padded)
+        batch->extents = chunk.extents;
+    /* The memory may hold anything. */
+    size_t numbers = batch->extents ? (size_t)l->options.batch_size * l->spec.dims : 0;
+    for (size_t i = 0; i < numbers; i++)
+        batch->extents[i] = l->spec.shape[i % l->spec.dims];
     if (batch->rows)
         batch->rows->records = chunk.records;
+    if (l->dataset->masks)
+        batch->masks = chunk.records;
     *out = batch;
     return 0;
 }

@@ -21,6 +21,7 @@ struct hr__histogram {
 struct hr__counters {
     _Atomic uint64_t samples, batches, bad_samples, padded_samples, bytes_read, wait_ns, step_ns;
     _Atomic uint64_t cache_hits, converted, conversion_ns;
+    _Atomic uint64_t disk_hits, disk_bytes;
     _Atomic uint64_t staged_bytes;
     _Atomic uint64_t damaged_samples, scaled_samples;
     _Atomic uint64_t own_hits, own_bytes, peer_hits, peer_bytes;

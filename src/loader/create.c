@@ -5,11 +5,12 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "base/versioned.h"
+#include "dataset/names.h"
 #include "dataset/row_block.h"
 #include "dataset/row_table.h"
 #include "loader/caching.h"
 #include "loader/hosts/hosts.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "loader/mix.h"
 #include "loader/remote.h"
 #include "loader/schedule.h"
@@ -112,6 +113,39 @@ static int check_data(const struct hr_loader *l, struct hr_error *error)
     return 0;
 }
 
+/* Refuses a recipe of images for sounds, and the other way round where names were chosen by what
+ * the samples are. Lists have any names. */
+static int check_media(const struct hr_loader *l, struct hr_error *error)
+{
+    const struct hr_dataset *origin = hr__dataset_origin(l->dataset);
+    struct hr_sound_head head;
+    char name[512], shown[512];
+    if (origin->produced)
+        return 0;
+    int is_sound = !hr_recipe_sound_head(l->recipe, &head);
+    size_t length = hr_dataset_key(l->dataset, 0, name, sizeof name);
+    length = length < sizeof name ? length : 0;
+    hr__printable(shown, sizeof shown, length ? name : "");
+    if (origin->waveforms && !is_sound && !hr__name_is_image(name, length))
+        return hr__fail(error, -EINVAL,
+                        "the pack %s holds waveforms, and the recipe is of images: use one of "
+                        "sounds, such as RandomWindow, Mono and Resample",
+                        origin->source.path);
+    if (!is_sound && hr__name_is_sound(name, length))
+        return hr__fail(error, -EINVAL,
+                        "the samples are sounds (the first is %s), and the recipe is of images: "
+                        "use one of sounds, such as RandomWindow, Mono and Resample",
+                        shown);
+    if (is_sound && origin->source.kind != HR__SOURCE_PATHS &&
+        origin->source.kind != HR__SOURCE_LIST && hr__name_is_image(name, length))
+        return hr__fail(error, -EINVAL,
+                        "the samples are images (the first is %s), and the recipe is of sounds: "
+                        "use one of images, or open the sounds (AudioFolder; in C "
+                        "media = HR_MEDIA_SOUNDS)",
+                        shown);
+    return 0;
+}
+
 /* Refuses a pack of waveforms that were made for another beginning of recipes. */
 static int check_waveforms(const struct hr_loader *l, struct hr_error *error)
 {
@@ -140,6 +174,8 @@ static int check(const struct hr_loader *l, struct hr_error *error)
         r = hr__recipe_check_masks(l->recipe, error);
     if (!r)
         r = hr__recipe_check_rows(l->recipe, hr__dataset_layout(l->dataset), error);
+    if (!r)
+        r = check_media(l, error);
     return r ? r : check_waveforms(l, error);
 }
 
@@ -184,6 +220,7 @@ int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct h
     l->keeper = &no_keeper;
     l->attachment = &hr__attachment_none;
     l->home = HR__NO_HOME;
+    l->always_fetched = hr__dataset_origin(dataset)->http != NULL;
     l->options = *options;
     l->dataset = hr_dataset_ref(dataset);
     l->recipe = hr_recipe_ref(recipe);
@@ -267,6 +304,7 @@ static void free_jobs(struct hr_loader *l)
         l->all_jobs = job->all_next;
         hr__read_drop(&job->sample.read);
         hr__sample_clear(&job->sample);
+        hr__sample_clear(&job->mask);
         hr__free(job);
     }
     l->free_jobs = NULL;

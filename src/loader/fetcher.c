@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "loader/schedule.h"
 #include "storage/depth.h"
 
@@ -33,9 +33,10 @@ struct fetcher {
     struct hr_loader *loader;
     int number;
     struct hr__reader *reader;
-    int direct;                              /* the reader wants O_DIRECT */
-    struct hr__depth depth;                  /* the most reads in flight, adapted to the device */
-    struct hr__job *flight[HR__FETCH_DEPTH]; /* the jobs that the reader has */
+    int direct;                                /* the reader wants O_DIRECT */
+    struct hr__depth depth;                    /* the most reads in flight, adapted to the device */
+    struct hr__http_client *http;              /* the client of the dataset's objects, or NULL */
+    struct hr__job *flight[HR__OBJECTS_DEPTH]; /* the jobs that the reader has */
     unsigned flying;
     struct hr__job *waiting; /* jobs whose samples other processes are reading, the first to ask for
                                 first */
@@ -125,6 +126,27 @@ static struct hr__job *wait_no_more(struct fetcher *f)
     return job;
 }
 
+static void take_off(struct fetcher *f, struct hr__job *job)
+{
+    job->flight = f->flying;
+    f->flight[f->flying++] = job;
+}
+
+/* Submits the read of a job's mask. Returns zero if there is none, or the worker has to read it. */
+static int submit_mask(struct fetcher *f, struct hr__job *job)
+{
+    struct hr_dataset *masks = f->loader->dataset->masks;
+    if (!masks || !job->batch)
+        return 0;
+    job->mask.read.user = job;
+    if (hr__sample_aim(&job->mask, masks, (uint64_t)job->batch->indices[job->place], f->direct,
+                       NULL) ||
+        hr__reader_submit(f->reader, &job->mask.read))
+        return 0;
+    job->mask_read = HR__MASK_FLYING;
+    return 1;
+}
+
 /* Submits a job to the reader. Returns 1 if it was submitted or waits for another process; 0 if it
  * need not or cannot be read here, and is for a worker. */
 static int submit_one(struct fetcher *f, struct hr__job *job)
@@ -133,10 +155,14 @@ static int submit_one(struct fetcher *f, struct hr__job *job)
     uint64_t index = job->batch ? (uint64_t)job->batch->indices[job->place] : job->ahead;
     job->sample.read.user = job;
     job->unread = 1;
-    /* Workers find cached samples in the cache. */
+    /* Workers find cached samples in the cache. Masks are in files all the same. */
     enum hr__claim claim = hr__sample_claim(l, index, &job->ticket);
-    if (claim == HR__CLAIM_FOUND)
-        return 0;
+    if (claim == HR__CLAIM_FOUND) {
+        if (!submit_mask(f, job))
+            return 0;
+        take_off(f, job);
+        return 1;
+    }
     if (claim == HR__CLAIM_BUSY) {
         wait_for_other(f, job);
         return 1;
@@ -145,8 +171,7 @@ static int submit_one(struct fetcher *f, struct hr__job *job)
         hr__reader_submit(f->reader, &job->sample.read))
         return 0;
     job->unread = 0;
-    job->flight = f->flying;
-    f->flight[f->flying++] = job;
+    take_off(f, job);
     return 1;
 }
 
@@ -170,6 +195,8 @@ static unsigned free_of(const struct fetcher *f)
     unsigned depth = hr__depth_now(&f->depth);
     if (f->loader->samples && atomic_load(&f->loader->samples->depth) < depth)
         depth = atomic_load(&f->loader->samples->depth);
+    if (f->http && hr__http_depth(f->http) < depth)
+        depth = hr__http_depth(f->http);
     return depth > f->flying ? depth - f->flying : 0;
 }
 
@@ -219,7 +246,9 @@ struct hr_batch *hr__deliver_locked(struct hr_loader *l, struct hr__job *job)
 {
     if (l->part->landed_locked && l->part->landed_locked(l, job))
         return NULL;
-    hr__charge_locked(l, job, job->unread ? 0 : job->sample.read.length);
+    hr__charge_locked(l, job,
+                      (job->unread ? 0 : job->sample.read.length) +
+                          (job->mask_read ? job->mask.read.length : 0));
     if (!job->batch->cancelled) {
         hr__stage_locked(l, job);
         return NULL;
@@ -257,31 +286,44 @@ static void check_ahead(struct hr_loader *l, struct hr__job *job)
     job->unread = 1;
 }
 
+/* Takes the result of a read. Returns non-zero if the job stays in flight, for its mask. */
+static int take_result(struct fetcher *f, struct hr__job *job, struct hr__read *read)
+{
+    if (read->result)
+        read->bytes = NULL;
+    int is_mask = read == &job->mask.read;
+    hr__account_read(f->loader, read, is_mask ? HR__TIER_STORAGE : job->tier,
+                     read->completed_ns - read->submitted_ns);
+    if (!is_mask)
+        return !read->result && submit_mask(f, job);
+    job->mask_read = HR__MASK_READ;
+    return 0;
+}
+
 /* Puts the jobs of completed reads in front of `list`. If the reader is broken, *failure is a
  * negative errno. */
 static struct hr__job *collect(struct fetcher *f, int64_t timeout_ns, struct hr__job *list,
                                int *failure)
 {
-    struct hr__read *done[HR__FETCH_DEPTH];
+    struct hr__read *done[HR__OBJECTS_DEPTH];
     unsigned in_flight = f->flying;
     uint64_t bytes = 0;
-    int n = hr__reader_wait(f->reader, done, HR__FETCH_DEPTH, timeout_ns);
+    int n = hr__reader_wait(f->reader, done, HR__OBJECTS_DEPTH, timeout_ns);
     *failure = n < 0 && n != -EINTR ? n : 0;
     /* From the last to the first, so that the list begins with the oldest. */
     for (int i = n - 1; i >= 0; i--) {
         struct hr__job *job = done[i]->user;
         bytes += done[i]->length;
+        if (take_result(f, job, done[i]))
+            continue;
         land(f, job);
-        if (done[i]->result)
-            done[i]->bytes = NULL;
-        hr__account_read(f->loader, done[i], done[i]->completed_ns - done[i]->submitted_ns);
         if (!job->batch)
             check_ahead(f->loader, job);
         job->next = list;
         list = job;
     }
     if (!f->loader->samples) /* its depth is that of the producers */
-        hr__depth_note(&f->depth, in_flight, in_flight - f->flying, bytes, hr__now_ns());
+        hr__depth_note(&f->depth, in_flight, n > 0 ? (unsigned)n : 0, bytes, hr__now_ns());
     return list;
 }
 
@@ -355,18 +397,19 @@ static int open_reader(struct fetcher *f)
 {
     struct hr_loader *l = f->loader;
     struct hr_error error = {0};
+    unsigned most = f->http ? HR__OBJECTS_DEPTH : HR__FETCH_DEPTH;
     struct hr__reader_options options = {
-        .depth = HR__FETCH_DEPTH,
+        .depth = most,
         .direct = l->options.direct_io,
         .no_io_uring = l->options.no_io_uring || f->number > 0,
         .source = l->samples,
     };
     int r = hr__reader_create(&f->reader, &options, &error);
     f->direct = options.direct;
-    int many = !r && (l->samples || hr__reader_is_io_uring(f->reader));
+    int many = !r && (l->samples || f->http || hr__reader_is_io_uring(f->reader));
     /* A pread reader blocks in submit, so it gets one read at a time: the other fetchers then share
      * the rest. */
-    hr__depth_init(&f->depth, many ? HR__FETCH_DEPTH : 1);
+    hr__depth_init(&f->depth, many ? most : 1);
     pthread_mutex_lock(&l->lock);
     l->live_fetchers += !r;
     if (f->number == 0) {
@@ -384,8 +427,12 @@ static void close_reader(struct fetcher *f)
     hr__reader_destroy(&f->reader);
     while (f->flying) {
         struct hr__job *job = f->flight[--f->flying];
-        job->unread = 1;
-        job->sample.read.bytes = NULL;
+        if (job->mask_read == HR__MASK_FLYING) {
+            job->mask_read = HR__MASK_UNREAD;
+        } else {
+            job->unread = 1;
+            job->sample.read.bytes = NULL;
+        }
         job->next = list;
         list = job;
     }
@@ -403,6 +450,7 @@ void *hr__fetch_main(void *arg)
     struct hr_loader *l = self->loader;
     struct fetcher f = {.loader = l, .number = self->number};
     f.waiting_end = &f.waiting;
+    f.http = hr__dataset_origin(l->dataset)->http;
     hr__numa_enter("", &l->home, 0);
     if (open_reader(&f))
         return NULL;

@@ -2,14 +2,18 @@
 #ifndef HR_LOADER_FETCHER_H
 #define HR_LOADER_FETCHER_H
 
+#include "storage/http.h"
+
 struct hr_batch;
 struct hr__job;
 struct hr_loader;
 
 /* Number of fetcher threads if io_uring is refused: each has one read in flight. */
 #define HR__PREAD_FETCHERS 8
-/* Reads in flight of the single fetcher that uses io_uring. */
-#define HR__FETCH_DEPTH 64
+/* Reads in flight of the single fetcher that uses io_uring, and of one that reads objects, of which
+ * each takes long. */
+#define HR__FETCH_DEPTH   64
+#define HR__OBJECTS_DEPTH HR__HTTP_MOST
 
 /* The main function of a fetcher's thread; `arg` is its struct hr__thread. */
 void *hr__fetch_main(void *arg);

@@ -18,12 +18,22 @@ enum hr__tier {
     HR__TIER_STORAGE = 0,
     HR__TIER_OWN = 1,  /* this host's server */
     HR__TIER_PEER = 2, /* another host's */
-    HR__TIERS = 3,
+    HR__TIER_DISK = 3, /* a disk of this host's cache */
+    HR__TIERS = 4,
+};
+
+/* How far the read of a job's mask is. */
+enum hr__mask_read {
+    HR__MASK_UNREAD = 0, /* there is none, or the worker is to read it */
+    HR__MASK_FLYING,     /* a fetcher's reader has it */
+    HR__MASK_READ,       /* job->mask has the result */
 };
 
 /* One sample on its way. Owned by the thread or list that has it. */
 struct hr__job {
     struct hr__sample sample; /* the bytes, and where they come from */
+    struct hr__sample mask;   /* likewise of the sample's mask, if the dataset has masks */
+    enum hr__mask_read mask_read;
     struct hr_batch *batch;
     size_t place;                   /* in the batch */
     uint64_t charged_bytes;         /* bytes of the staging budget */
@@ -32,7 +42,9 @@ struct hr__job {
     uint64_t ask_ns;                /* another process is reading it: when to ask again */
     uint64_t pause_ns;              /* how long the last pause before asking was; 0: none yet */
     unsigned flight;                /* the fetcher's index of it while a reader has it */
-    enum hr__tier tier;             /* with hosts: where the bytes came from */
+    enum hr__tier tier;             /* where the bytes came from */
+    struct hr__cache_place located; /* HR__TIER_DISK: where they are there */
+    int from_source;                /* do not read them from a disk of the cache */
     int is_item;                    /* the charge is for an item of a host, not for a read */
     uint64_t seen;                  /* with hosts: digest of the file's stamp before the read; 0:
                                        not looked at */

@@ -5,12 +5,12 @@
  * handed out. So they do not depend on how far ahead the workers are.
  */
 
-#include "loader/loader.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/futex.h"
 #include "base/memory.h"
 #include "loader/batch_rows.h"
+#include "loader/inside.h"
 #include "loader/schedule.h"
 #include "loader/status.h"
 

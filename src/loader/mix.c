@@ -66,7 +66,7 @@ int hr__mix_check(const struct hr_loader *l, struct hr_error *error)
                         "leave out MixUp and CutMix and mix the batches in training");
     if (hr__recipe_options(l->recipe)->padded)
         return hr__fail(error, -EINVAL,
-                        "MixUp and CutMix need images of one size, and the recipe is padded "
+                        "MixUp and CutMix need samples of one size, and the recipe is padded "
                         "(collate): leave one of them out");
     if (l->dataset->masks || l->dataset->rows)
         return hr__fail(error, -EINVAL,

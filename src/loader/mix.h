@@ -4,7 +4,7 @@
 #ifndef HR_LOADER_MIX_H
 #define HR_LOADER_MIX_H
 
-#include "loader/loader.h"
+#include "loader/inside.h"
 
 /* Refuses mixing options that are wrong, or that do not suit the loader's samples. Errors:
  * -EINVAL. */

@@ -90,7 +90,7 @@ struct hr__keeper {
      * prepared, for `offer`. */
     int (*wants_index)(struct hr_loader *l);
     /* Offers a sample that was read and prepared (job->sample.read). Failures are not errors. */
-    void (*offer)(struct hr_loader *l, struct hr__job *job, uint64_t index,
+    void (*offer)(struct hr__thread *self, struct hr__job *job, uint64_t index,
                   const struct hr__cost *cost);
     /* Reports how long preparing a sample took. */
     void (*prepared)(struct hr_loader *l, uint64_t index, uint64_t ns);

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "loader/batch_rows.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "loader/schedule.h"
 #include "recipe/mask.h"
 #include "recipe/recipe.h"
@@ -35,7 +35,7 @@ static int read_now(struct hr_loader *l, struct hr__job *job, uint64_t index,
     if (r)
         return r;
     read->result = l->samples ? l->samples->read(l->samples, read) : hr__read_file(read, 0);
-    hr__account_read(l, read, hr__now_ns() - start);
+    hr__account_read(l, read, job->tier, hr__now_ns() - start);
     return 0;
 }
 
@@ -126,6 +126,21 @@ static int read_one(struct hr_loader *l, struct hr__job *job, const struct input
     return r;
 }
 
+/* Checks an item that was read from a disk of the cache. Returns zero if the sample has to be read
+ * from its source, and frees the bytes then. */
+static int is_right_item(struct hr_loader *l, struct hr__job *job, const struct input *in)
+{
+    struct hr__read *read = &job->sample.read;
+    int r = hr__sample_check(&job->sample, NULL);
+    if (r && !hr__is_samples_fault(r))
+        return 1; /* this process failed, not the disk: it is reported */
+    if (hr__cache_verify(l->cache, &job->located, r ? NULL : read->bytes, read->length) &&
+        !is_foreign(l, in->index, &(struct hr_item){read->bytes, read->length, job->located.form}))
+        return 1;
+    hr__drop_bytes(l, read);
+    return 0;
+}
+
 /* First step of a turn: gets the bytes from the cache, from the thread that read them, or by
  * reading now. Sets outcome->busy if another process is reading them. */
 static int obtain(struct hr__thread *self, struct hr__job *job, struct input *in,
@@ -135,7 +150,7 @@ static int obtain(struct hr__thread *self, struct hr__job *job, struct input *in
     struct hr__read *read = &job->sample.read;
     int r = 0;
     in->is_cached = 0;
-    if (in->is_here && job->tier != HR__TIER_STORAGE && read->bytes &&
+    if (in->is_here && job->tier != HR__TIER_STORAGE && job->tier != HR__TIER_DISK && read->bytes &&
         is_foreign(
             l, in->index,
             &(struct hr_item){read->bytes, read->length, hr_form_of(read->bytes, read->length)})) {
@@ -147,6 +162,10 @@ static int obtain(struct hr__thread *self, struct hr__job *job, struct input *in
             return 0;
         r = read_one(l, job, in, outcome, error);
     }
+    if (!r && job->tier == HR__TIER_DISK && !is_right_item(l, job, in)) {
+        job->from_source = 1;
+        r = read_one(l, job, in, outcome, error);
+    }
     if (!r)
         r = hr__sample_check(&job->sample, error);
     if (!r)
@@ -155,10 +174,42 @@ static int obtain(struct hr__thread *self, struct hr__job *job, struct input *in
     return r;
 }
 
+/* Gets the bytes of the sample's mask: from the fetcher, or by reading now. */
+static int obtain_mask(struct hr_loader *l, struct hr__job *job, const struct input *in,
+                       struct hr__outcome *outcome, struct hr_error *error)
+{
+    struct rusage before, after;
+    struct hr_error why;
+    char path[512] = "?";
+    int r;
+    if (job->mask_read == HR__MASK_READ) {
+        r = hr__sample_check(&job->mask, &why);
+    } else {
+        uint64_t start_ns = hr__now_ns();
+        getrusage(RUSAGE_THREAD, &before);
+        r = hr__sample_read(&job->mask, l->dataset->masks, in->index, &why);
+        getrusage(RUSAGE_THREAD, &after);
+        uint64_t took_ns = hr__now_ns() - start_ns;
+        if (!in->is_stand_in) {
+            outcome->was_read = 1;
+            outcome->blocked |= after.ru_nvcsw != before.ru_nvcsw;
+            outcome->fetch_ns += took_ns;
+        }
+        if (!r)
+            hr__account_read(l, &job->mask.read, HR__TIER_STORAGE, took_ns);
+        job->mask_read = r ? HR__MASK_UNREAD : HR__MASK_READ;
+    }
+    if (!r)
+        return 0;
+    if (job->mask.read.path)
+        hr__printable(path, sizeof path, job->mask.read.path);
+    return hr__fail(error, r, "its mask (%.400s): %.400s", path, why.message);
+}
+
 /* Runs the recipe on a sample, and on its mask, if it has one. */
 static int run_recipe(struct hr__thread *self, const struct hr__job *job,
                       const struct hr_item *item, const struct hr_draw_key *key,
-                      struct hr__mask *mask, struct hr_error *error)
+                      struct hr_error *error)
 {
     const struct hr_loader *l = self->loader;
     const struct hr_batch *batch = job->batch;
@@ -175,29 +226,13 @@ static int run_recipe(struct hr__thread *self, const struct hr__job *job,
     }
     if (batch->extents)
         prepared.extents = batch->extents + job->place * l->spec.dims;
-    if (mask) {
-        mask->out = batch->masks + job->place * (size_t)l->spec.height * (size_t)l->spec.width;
-        mask->extents = batch->mask_extents ? batch->mask_extents + 2 * job->place : NULL;
-        prepared.mask = mask;
+    struct hr__mask mask = {.bytes = job->mask.read.bytes, .length = job->mask.read.length};
+    if (batch->masks) {
+        mask.out = batch->masks + job->place * (size_t)l->spec.height * (size_t)l->spec.width;
+        mask.extents = batch->mask_extents ? batch->mask_extents + 2 * job->place : NULL;
+        prepared.mask = &mask;
     }
     return hr__preparer_run_item(self->preparer, l->recipe, item, key, &prepared, error);
-}
-
-/* Reads the sample's mask, and runs the recipe on both. */
-static int run_with_mask(struct hr__thread *self, const struct hr__job *job,
-                         const struct hr_item *item, const struct hr_draw_key *key,
-                         struct hr_error *error)
-{
-    struct hr__mask mask = {.out = NULL};
-    struct hr_error why;
-    void *bytes;
-    int r = hr_dataset_read(self->loader->dataset->masks, key->index, &bytes, &mask.length, &why);
-    if (r)
-        return hr__fail(error, r, "its mask is %s", why.message);
-    mask.bytes = bytes;
-    r = run_recipe(self, job, item, key, &mask, error);
-    hr_bytes_free(bytes);
-    return r;
 }
 
 /* Notes the item that was made in passing, if any. */
@@ -225,8 +260,7 @@ static int prepare(struct hr__thread *self, struct hr__job *job, const struct in
     hr_preparer_make_items(self->preparer, wants_index ? HR_ITEMS_IN_PARTS : 0);
     self->bands.helped_ns = 0;
     uint64_t start = hr__now_ns(), start_cpu = cost_clock(l);
-    int r = job->batch->masks ? run_with_mask(self, job, &in->item, &key, error)
-                              : run_recipe(self, job, &in->item, &key, NULL, error);
+    int r = run_recipe(self, job, &in->item, &key, error);
     uint64_t took_ns = hr__now_ns() - start;
     if (l->samples)
         job->batch->labels[job->place] = job->sample.read.label;
@@ -256,10 +290,15 @@ static int keep(struct hr__thread *self, struct hr__job *job, const struct input
             return 0;
         hr__count(&hr__counters_here(l)->cache_hits, 1);
     } else if (is_good && l->keeper->offer) {
-        l->keeper->offer(l, job, in->index, &outcome->cost);
+        if (job->tier == HR__TIER_DISK) {
+            hr__count(&hr__counters_here(l)->cache_hits, 1);
+            hr__count(&hr__counters_here(l)->disk_hits, 1);
+        }
+        l->keeper->offer(self, job, in->index, &outcome->cost);
     }
     hr__sample_unclaim(l, &job->ticket);
     hr__drop_bytes(l, &job->sample.read);
+    hr__drop_mask(l, job);
     return 1;
 }
 
@@ -271,6 +310,8 @@ static int take_turn(struct hr__thread *self, struct hr__job *job, struct input 
         int r = obtain(self, job, in, outcome, error);
         if (outcome->busy)
             return 0;
+        if (!r && job->batch->masks)
+            r = obtain_mask(self->loader, job, in, outcome, error);
         if (!r)
             r = prepare(self, job, in, outcome, error);
         if (keep(self, job, in, outcome, !r))
@@ -388,8 +429,9 @@ void hr__process(struct hr__thread *self, struct hr__job *job, struct hr__outcom
     struct input in = {.index = index, .is_here = !job->unread, .looks = LOOKS};
     int r = take_turn(self, job, &in, outcome, &error);
     if (r && job->tier != HR__TIER_STORAGE && hr__is_samples_fault(r)) {
-        /* The item of a host could not be prepared; try the sample's file. */
+        /* The item of a host or a disk could not be prepared; try the sample's file. */
         job->tier = HR__TIER_STORAGE;
+        job->from_source = 1;
         if (l->keeper->forget)
             l->keeper->forget(l, job, index);
         in = (struct input){.index = index};

@@ -34,7 +34,9 @@ struct hr__chunk {
     void *images;     /* 64-byte aligned */
     int64_t *labels;  /* of the samples really used, stand-ins included; valid when published */
     int64_t *indices; /* likewise: indices in the dataset */
-    void *records;    /* of rows (base/row_layout.h), one for each sample; unused without rows */
+    int64_t *extents; /* of a padded recipe, likewise: as in struct hr_batch; else unused */
+    void *records;    /* of rows (base/row_layout.h), one for each sample, or of masks, height x
+                         width bytes; unused without either */
 };
 
 /* A sample that was bad, or that is damaged and was used. */

@@ -2,7 +2,7 @@
 #ifndef HR_LOADER_PUBLISHER_INSIDE_H
 #define HR_LOADER_PUBLISHER_INSIDE_H
 
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "loader/publisher.h"
 
 #include <pthread.h>

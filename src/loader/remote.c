@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "cache/spec.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "recipe/recipe.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ static int is_set(const char *text)
 
 int hr__remote_check(const struct hr_loader_options *o, struct hr_error *error)
 {
-    struct hr__cache_spec spec;
+    struct hr__cache_tiers tiers;
     if ((int)o->join < HR_JOIN_EPOCH || (int)o->join > HR_JOIN_NOW)
         return hr__fail(error, -EINVAL, "join = %d: must be %d (at an epoch's beginning) or %d",
                         (int)o->join, HR_JOIN_EPOCH, HR_JOIN_NOW);
@@ -53,7 +53,7 @@ int hr__remote_check(const struct hr_loader_options *o, struct hr_error *error)
         return hr__fail(error, -EINVAL,
                         "window = %d: must be from %d (batches_ahead = %d and 2 more) to %d",
                         o->window, o->batches_ahead + 2, o->batches_ahead, WINDOW_MAX);
-    return is_set(o->cache) ? hr__cache_spec_parse(&spec, o->cache, error) : 0;
+    return is_set(o->cache) ? hr__cache_tiers_parse(&tiers, o->cache, error) : 0;
 }
 
 int hr__remote_is_wanted(const struct hr_loader_options *options)
@@ -71,15 +71,6 @@ int hr__remote_check_samples(const struct hr_loader *l, struct hr_error *error)
                         "an agent prepares one view of a sample, and the recipe has %zu: leave the "
                         "agent out",
                         views);
-    if (hr__recipe_options(l->recipe)->padded)
-        return hr__fail(
-            error, -ENOTSUP,
-            "an agent's samples have one size, and the recipe is padded (collate): end "
-            "the recipe with a fixed size, such as a LetterBox, or leave the agent out");
-    if (l->dataset->masks)
-        return hr__fail(
-            error, -ENOTSUP,
-            "an agent prepares no masks, and the dataset has some: leave the agent out");
     return 0;
 }
 

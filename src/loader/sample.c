@@ -37,6 +37,8 @@ int hr__sample_aim(struct hr__sample *s, const struct hr_dataset *dataset, uint6
             .is_range = 1,
             .fd = s->range.fd,
             .offset = s->range.offset,
+            .http = s->range.http,
+            .change = s->range.change,
             .uncached = s->uncached,
             .user = user,
         };
@@ -48,11 +50,29 @@ int hr__sample_aim(struct hr__sample *s, const struct hr_dataset *dataset, uint6
         .path = s->path,
         .expected = hr_dataset_sample_bytes(dataset, index),
         .uncached = s->uncached,
+        .http = r ? NULL : hr__dataset_http(dataset, s->path),
         .max_bytes = s->max_bytes,
         .user = user,
         .result = r,
     };
+    if (s->read.http)
+        s->read.change = hr__dataset_change(dataset, index);
     return r;
+}
+
+void hr__sample_aim_at(struct hr__sample *s, const struct hr__cache_place *place)
+{
+    s->range = (struct hr__range){.path = place->path, .offset = place->offset};
+    s->read = (struct hr__read){
+        .path = place->path,
+        .expected = (int64_t)place->length,
+        .is_range = 1,
+        .fd = place->fd,
+        .is_direct = place->is_direct,
+        .offset = place->offset,
+        .uncached = s->uncached,
+        .user = s->read.user,
+    };
 }
 
 int hr__sample_check(const struct hr__sample *s, struct hr_error *error)
@@ -91,10 +111,10 @@ int hr__sample_read(struct hr__sample *s, const struct hr_dataset *dataset, uint
         return r;
     s->read.result = hr__read_file(&s->read, 0);
     r = hr__sample_check(s, error);
-    if (r && !s->read.result)
-        hr__free(s->read.bytes);
-    if (r)
+    if (s->read.result)
         s->read.bytes = NULL;
+    if (r)
+        hr__read_drop(&s->read);
     return r;
 }
 

@@ -8,6 +8,7 @@
 #ifndef HR_LOADER_SAMPLE_H
 #define HR_LOADER_SAMPLE_H
 
+#include "cache/cache.h"
 #include "dataset/dataset.h"
 #include "storage/reader.h"
 
@@ -28,6 +29,9 @@ struct hr__sample {
  */
 int hr__sample_aim(struct hr__sample *sample, const struct hr_dataset *dataset, uint64_t index,
                    int direct, struct hr_error *error);
+
+/* Points sample->read at an item on a disk of the cache. */
+void hr__sample_aim_at(struct hr__sample *sample, const struct hr__cache_place *place);
 
 /*
  * Returns 0 if the read succeeded and the bytes are right, the read's error, or -EBADMSG if the

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/futex.h"
 #include "base/memory.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "recipe/recipe.h"
 
 #include <assert.h>
@@ -108,8 +108,10 @@ int hr__can_claim_locked(const struct hr_loader *l)
 
 uint64_t hr__size_of(const struct hr_loader *l, const struct hr_batch *batch, size_t place)
 {
-    int64_t bytes = hr_dataset_sample_bytes(l->dataset, (size_t)batch->indices[place]);
-    return bytes < 0 ? TYPICAL_FILE_BYTES : (uint64_t)bytes;
+    size_t index = (size_t)batch->indices[place];
+    int64_t bytes = hr_dataset_sample_bytes(l->dataset, index);
+    int64_t mask = l->dataset->masks ? hr_dataset_sample_bytes(l->dataset->masks, index) : 0;
+    return (bytes < 0 ? TYPICAL_FILE_BYTES : (uint64_t)bytes) + (mask < 0 ? 0 : (uint64_t)mask);
 }
 
 uint64_t hr__next_size_locked(const struct hr_loader *l)
@@ -364,6 +366,7 @@ struct hr__job *hr__claim_unlocking(struct hr_loader *l, int may_wait)
     job->charged_bytes = 0;
     job->pause_ns = 0;
     job->tier = HR__TIER_STORAGE;
+    job->from_source = 0;
     job->seen = 0;
     if (batch->claimed == batch->count)
         l->cursor = batch->next;
@@ -382,6 +385,7 @@ void hr__free_job_locked(struct hr_loader *l, struct hr__job *job)
 {
     assert(!job->ticket.is_claimed);
     hr__charge_locked(l, job, 0);
+    hr__drop_mask(l, job);
     job->batch = NULL;
     job->next = l->free_jobs;
     l->free_jobs = job;
@@ -393,13 +397,15 @@ void hr__free_job_locked(struct hr_loader *l, struct hr__job *job)
         l->part->wake_locked(l);
 }
 
-void hr__account_read(struct hr_loader *l, const struct hr__read *read, uint64_t ns)
+void hr__account_read(struct hr_loader *l, const struct hr__read *read, enum hr__tier from,
+                      uint64_t ns)
 {
+    struct hr__counters *c = hr__counters_here(l);
     if (read->result)
         return;
-    hr__count(&hr__counters_here(l)->bytes_read, read->length);
-    hr__count(&hr__counters_here(l)->staged_bytes, read->length);
-    hr__histogram_add(&hr__counters_here(l)->fetch, ns);
+    hr__count(from == HR__TIER_DISK ? &c->disk_bytes : &c->bytes_read, read->length);
+    hr__count(&c->staged_bytes, read->length);
+    hr__histogram_add(&c->fetch, ns);
 }
 
 void hr__drop_bytes(struct hr_loader *l, struct hr__read *read)
@@ -407,6 +413,13 @@ void hr__drop_bytes(struct hr_loader *l, struct hr__read *read)
     if (read->bytes)
         hr__uncount(&hr__counters_here(l)->staged_bytes, read->length);
     hr__read_drop(read);
+}
+
+void hr__drop_mask(struct hr_loader *l, struct hr__job *job)
+{
+    if (job->mask_read == HR__MASK_READ)
+        hr__drop_bytes(l, &job->mask.read);
+    job->mask_read = HR__MASK_UNREAD;
 }
 
 void hr__let_workers_read_locked(struct hr_loader *l)

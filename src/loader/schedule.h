@@ -67,11 +67,16 @@ struct hr_batch *hr__cancel_locked(struct hr_loader *l);
 /* Takes the first batch out of the window. */
 struct hr_batch *hr__window_pop_locked(struct hr_loader *l);
 
-/* Counts a read that has come back, and its bytes as staged. Any thread. */
-void hr__account_read(struct hr_loader *l, const struct hr__read *read, uint64_t ns);
+/* Counts a read that has come back, and its bytes as staged. `from`: HR__TIER_DISK or else. Any
+ * thread. */
+void hr__account_read(struct hr_loader *l, const struct hr__read *read, enum hr__tier from,
+                      uint64_t ns);
 
 /* Frees the bytes of a read, if there are any. Any thread. */
 void hr__drop_bytes(struct hr_loader *l, struct hr__read *read);
+
+/* Frees the bytes of a job's mask, if it was read. */
+void hr__drop_mask(struct hr_loader *l, struct hr__job *job);
 
 /* Lets workers read their own samples, on trial. */
 void hr__let_workers_read_locked(struct hr_loader *l);

@@ -1,6 +1,6 @@
 /* A loader's statistics: sums its counters, and asks ring, cache and attachment for theirs. */
 #include "base/versioned.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 
 #include <stddef.h>
 
@@ -19,7 +19,8 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
 {
     struct hr_loader *l = (struct hr_loader *)loader;
     struct hr__ring_counts ring = {0};
-    struct hr__cache_counts cache = {0};
+    struct hr__cache_counts cache = {0}, disk = {0};
+    struct hr__http_counts http = {0};
     struct hr_loader_stats s = {
         .samples = HR__COUNTED(l, samples),
         .batches = HR__COUNTED(l, batches),
@@ -44,10 +45,14 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
         .refused = HR__COUNTED(l, refused),
         .read_ahead = HR__COUNTED(l, read_ahead),
         .step_ns = HR__COUNTED(l, step_ns),
+        .disk_hits = HR__COUNTED(l, disk_hits),
+        .disk_bytes = HR__COUNTED(l, disk_bytes),
     };
     if (!hr__in_child(l)) {
-        if (l->cache)
+        if (l->cache) {
             hr__cache_get_counts(l->cache, &cache);
+            hr__cache_get_disk_counts(l->cache, &disk);
+        }
         if (l->ring)
             hr__ring_counts(l->ring, &ring);
         pthread_mutex_lock(&l->lock);
@@ -55,6 +60,14 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
         s.io_uring = l->reader_state == 1;
         pthread_mutex_unlock(&l->lock);
     }
+    if (hr__dataset_origin(l->dataset)->http)
+        hr__http_count(hr__dataset_origin(l->dataset)->http, &http);
+    s.object_requests = http.requests;
+    s.object_lists = http.lists;
+    s.object_retries = http.retries;
+    s.object_hedges = http.hedges;
+    s.object_refusals = http.refusals;
+    s.object_bytes = http.bytes;
     s.slots = ring.slots;
     s.grown_slots = ring.grown;
     s.slot_bytes = ring.slot_bytes;
@@ -66,6 +79,8 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
     s.cache_indexed = cache.items[HR_FORM_INDEXED];
     s.cache_waveforms = cache.items[HR_FORM_WAVEFORM] + cache.items[HR_FORM_WAVEFORM16];
     s.cache_waiting = cache.staged;
+    s.disk_items = hr__all_items(disk.items);
+    s.disk_used_bytes = disk.bytes;
     sum_histogram(&s.fetch, l, offsetof(struct hr__counters, fetch));
     sum_histogram(&s.prepare, l, offsetof(struct hr__counters, prepare));
     sum_histogram(&s.wait, l, offsetof(struct hr__counters, wait));

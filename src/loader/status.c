@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/memory.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "metrics/meter.h"
 
 #include <errno.h>
@@ -116,6 +116,8 @@ static json_t *counted(const struct hr_loader_stats *s)
         {"peer_hits", s->peer_hits},
         {"peer_bytes", s->peer_bytes},
         {"stored_bytes", s->stored_bytes},
+        {"disk_hits", s->disk_hits},
+        {"disk_bytes", s->disk_bytes},
         {"cache_bytes", s->cache_bytes},
         {"staged_bytes", s->staged_bytes},
         {"memory_bytes", s->slots * s->slot_bytes},

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "loader/mix.h"
 #include "loader/process.h"
 #include "loader/schedule.h"

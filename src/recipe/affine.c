@@ -126,4 +126,5 @@ static int run(struct hr__scratch *scratch, const struct hr__step *step,
     return hr__warp_run(scratch, &warp, in, out, error);
 }
 
-const struct hr__filter hr__filter_affine = {.name = "affine", .source = source, .run = run};
+const struct hr__filter hr__filter_affine = {
+    .name = "affine", .source = source, .warp_fill = 6, .run = run};

@@ -20,7 +20,7 @@ static int check_operation_rows(const struct hr__bound *bound, const char *movin
         return hr__refuse(error, bound,
                           "the dataset has no boxes: leave it out, or give the dataset a column "
                           "with the role box");
-    if (moving && bound->class->rows == HR__ROWS_LOST)
+    if (moving && (bound->class->rows == HR__ROWS_LOST || bound->class->rows == HR__ROWS_MASKS))
         return hr__refuse(error, bound,
                           "it does not move the dataset's %s with the pixels: leave it out, or "
                           "give that column the role value (in Python: another name)",

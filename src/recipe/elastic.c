@@ -65,7 +65,8 @@ static int run(struct hr__scratch *scratch, const struct hr__step *step,
     return hr__warp_run(scratch, &warp, in, out, error);
 }
 
-static const struct hr__filter filter = {.name = "elastic", .source = source, .run = run};
+static const struct hr__filter filter = {
+    .name = "elastic", .source = source, .warp_fill = FILL, .run = run};
 
 static void defaults(struct hr_operation *operation)
 {
@@ -131,5 +132,5 @@ const struct hr__operation_class hr__class_elastic_transform = {
     .defaults = defaults,
     .check = check,
     .draw = draw,
-    .rows = HR__ROWS_LOST,
+    .rows = HR__ROWS_MASKS,
 };

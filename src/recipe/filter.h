@@ -16,7 +16,7 @@
 /* A window of an image, as three planes of bytes, which may be read HR__PIXEL_SLACK bytes past the
  * end of a row. */
 struct hr__window {
-    uint8_t *plane[3]; /* R, G, B: at the window's first pixel */
+    uint8_t *plane[3]; /* R, G, B: at the window's first pixel. Of a mask, the last two are NULL */
     ptrdiff_t stride;  /* bytes between rows; negative: the rows are upside down in memory */
     int x, y;          /* position and size of the window in its image, in pixels */
     int width, height;
@@ -27,6 +27,8 @@ struct hr__filter {
     const char *name;
     int pads; /* non-zero: places the input at (word[0], word[1]) of the result; all else has the
                  fill value[0..2]. The fused pass can do so instead of `run`. */
+    int warp_fill; /* non-zero: it is geometric (warp.h). word[0] is the interpolation, word[1]
+                      tells whether it has a fill, which is in value[] from here on */
     /* Returns the part of an input of width x height pixels that the filter reads for `need` of its
      * result. NULL: the same pixels. */
     struct hr_region (*source)(const struct hr__step *step, int width, int height,

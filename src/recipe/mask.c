@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "recipe/canvas.h"
+#include "recipe/filter.h"
 
 #include <errno.h>
 #include <string.h>
@@ -19,19 +20,29 @@ int hr__recipe_check_masks(const struct hr_recipe *recipe, struct hr_error *erro
                         "one view",
                         recipe->views);
     for (int i = 0; i < recipe->count; i++) {
-        enum hr__rows_effect effect = recipe->operation[i].class->rows;
-        if (effect == HR__ROWS_LOST || effect == HR__ROWS_WARPED)
+        if (recipe->operation[i].class->rows == HR__ROWS_LOST)
             return hr__refuse(error, &recipe->operation[i],
                               "it does not move the dataset's masks with the pixels: leave it out");
     }
     return 0;
 }
 
-/* One direction of the plan. */
+/* Most steps of a plan that warp: an operation has one at most. */
+#define WARPS_MOST HR__RECIPE_MAX_OPERATIONS
+
+/* Consecutive steps of a plan that act on columns and rows separately. Between two stages is a step
+ * that warps. */
+struct mask_stage {
+    int first, last;         /* steps [first, last) */
+    struct hr_region need;   /* what is made of their result */
+    struct hr_region source; /* what that takes of their input; width 0: nothing, all is ignored */
+};
+
+/* One direction of a stage. */
 struct direction {
     int is_y;
-    int *from; /* of each column or row of the result: that of the step's input; -1: none */
-    int count;
+    int *from; /* of each column or row that is made: that of the step's input; -1: none */
+    int first, count;
 };
 
 /* The size of the image before step i. */
@@ -77,14 +88,15 @@ static void undo(const struct hr__prepare_plan *plan, int i, const struct direct
             d->from[k] = d->from[k] < 0 ? -1 : size - 1 - d->from[k];
 }
 
-/* Finds where the columns or rows of the result come from, and the range of these. Returns the
+/* Finds where the columns or rows that are made come from, and the range of these. Returns the
  * number of pixels in the range; 0: all are none. */
-static int trace(const struct hr__prepare_plan *plan, const struct direction *d, int *first)
+static int trace(const struct hr__prepare_plan *plan, const struct mask_stage *stage,
+                 const struct direction *d, int *first)
 {
     int low = INT32_MAX, high = -1;
     for (int k = 0; k < d->count; k++)
-        d->from[k] = k;
-    for (int i = plan->count - 1; i >= 0; i--)
+        d->from[k] = d->first + k;
+    for (int i = stage->last - 1; i >= stage->first; i--)
         undo(plan, i, d);
     for (int k = 0; k < d->count; k++) {
         if (d->from[k] < 0)
@@ -96,25 +108,125 @@ static int trace(const struct hr__prepare_plan *plan, const struct direction *d,
     return high < 0 ? 0 : high + 1 - low;
 }
 
-/* Writes the result from the decoded pixels of `region`; the rest of the place is ignored. */
-static void gather(const struct hr_tensor_spec *spec, const struct direction d[2],
-                   const struct hr_region *region, const struct hr__planar *pixels, uint8_t *out)
+/* Sets both directions of a stage, and what it takes. The places are in the scratch's memory, until
+ * the next call. Errors: -ENOMEM. */
+static int trace_stage(struct hr__scratch *scratch, struct mask_stage *stage, struct direction d[2],
+                       struct hr_error *error)
 {
-    size_t pitch = (size_t)spec->width, width = (size_t)d[0].count;
-    memset(out, HR__MASK_IGNORED, pitch * (size_t)spec->height);
-    for (int y = 0; region->width && y < d[1].count; y++) {
+    const struct hr_region *need = &stage->need;
+    int r = hr__buffer_reserve(&scratch->mask_places,
+                               ((size_t)need->width + (size_t)need->height) * sizeof(int), error);
+    if (r)
+        return r;
+    int *places = scratch->mask_places.bytes;
+    d[0] = (struct direction){0, places, need->x, need->width};
+    d[1] = (struct direction){1, places + need->width, need->y, need->height};
+    stage->source.width = trace(&scratch->plan, stage, &d[0], &stage->source.x);
+    stage->source.height = trace(&scratch->plan, stage, &d[1], &stage->source.y);
+    if (!stage->source.height)
+        stage->source.width = 0;
+    return 0;
+}
+
+static int is_warp(const struct hr__step *step)
+{
+    return step->kind == HR__STEP_FILTER && step->u.filter.filter->warp_fill;
+}
+
+/* Divides the plan into stages, and finds what each has to make. They end with
+ * stage[WARPS_MOST]. Stages before one that takes nothing are left out. Returns the first, or a
+ * negative errno. */
+static int plan_stages(struct hr__scratch *scratch, struct mask_stage stage[WARPS_MOST + 1],
+                       struct hr_error *error)
+{
+    const struct hr__prepare_plan *plan = &scratch->plan;
+    struct hr_region need = {0, 0, hr__plan_width(plan), hr__plan_height(plan)};
+    int last = plan->count;
+    for (int n = WARPS_MOST; n >= 0; n--) {
+        struct mask_stage *s = &stage[n];
+        struct direction d[2];
+        *s = (struct mask_stage){.first = last, .last = last, .need = need};
+        while (s->first && !is_warp(&plan->step[s->first - 1]))
+            s->first--;
+        int r = trace_stage(scratch, s, d, error);
+        if (r || !s->first || !s->source.width)
+            return r ? r : n;
+        last = s->first - 1;
+        const struct hr__step *warp = &plan->step[last];
+        need = warp->u.filter.filter->source(warp, hr__width_before(plan, last),
+                                             hr__height_before(plan, last), &s->source);
+    }
+    return hr__fail(error, -EINVAL,
+                    "its mask would be warped more than %d times: please report this as an error "
+                    "of Headrace",
+                    WARPS_MOST);
+}
+
+/* Writes what a stage makes, of the pixels of its source. */
+static void gather(const struct direction d[2], const struct hr_region *source,
+                   const struct hr__window *pixels, uint8_t *out, size_t pitch)
+{
+    size_t width = (size_t)d[0].count;
+    for (int y = 0; y < d[1].count; y++) {
         uint8_t *row = out + (size_t)y * pitch;
-        if (d[1].from[y] < 0)
-            continue;
         if (y && d[1].from[y] == d[1].from[y - 1]) {
             memcpy(row, row - pitch, width);
             continue;
         }
-        const uint8_t *line = pixels->plane[0] + (d[1].from[y] - region->y) * pixels->stride;
+        memset(row, HR__MASK_IGNORED, width);
+        if (!source->width || d[1].from[y] < 0)
+            continue;
+        const uint8_t *line = pixels->plane[0] + (d[1].from[y] - source->y) * pixels->stride;
         for (size_t x = 0; x < width; x++)
             if (d[0].from[x] >= 0)
-                row[x] = line[d[0].from[x] - region->x];
+                row[x] = line[d[0].from[x] - source->x];
     }
+}
+
+/* Makes a window for a region of a mask, in one of the scratch's buffers. */
+static int reserve(struct hr__buffer *buffer, const struct hr_region *region,
+                   struct hr__window *window, struct hr_error *error)
+{
+    int r = hr__buffer_reserve(
+        buffer, (size_t)region->width * (size_t)region->height + HR__PIXEL_SLACK, error);
+    *window = (struct hr__window){.plane = {buffer->bytes},
+                                  .stride = region->width,
+                                  .x = region->x,
+                                  .y = region->y,
+                                  .width = region->width,
+                                  .height = region->height};
+    return r;
+}
+
+/* Makes what a stage makes, then what the step behind it makes of that for the next stage. *pixels
+ * has the source of the one, and then that of the other. */
+static int run_stage(struct hr__scratch *scratch, struct mask_stage *stage,
+                     struct hr__window *pixels, struct hr_error *error)
+{
+    const struct hr__prepare_plan *plan = &scratch->plan;
+    struct hr__step warp = plan->step[stage->last];
+    struct hr__window in, out;
+    struct direction d[2];
+    int r = trace_stage(scratch, stage, d, error);
+    if (!r)
+        r = reserve(&scratch->bytes[0], &stage->need, &in, error);
+    if (r)
+        return r;
+    gather(d, &stage->source, pixels, in.plane[0], (size_t)in.stride);
+    in.image_width = hr__width_before(plan, stage->last);
+    in.image_height = hr__height_before(plan, stage->last);
+    r = reserve(&scratch->bytes[1], &stage[1].source, &out, error);
+    if (r)
+        return r;
+    out.image_width = warp.width;
+    out.image_height = warp.height;
+    const struct hr__filter *filter = warp.u.filter.filter;
+    warp.u.filter.word[0] = HR_NEAREST;
+    warp.u.filter.word[1] = 1;
+    for (int c = 0; c < 3; c++)
+        warp.u.filter.value[filter->warp_fill + c] = HR__MASK_IGNORED;
+    *pixels = out;
+    return filter->run(scratch, &warp, &in, &out, error);
 }
 
 /* Reads the mask's header and compares it with the image. */
@@ -138,33 +250,43 @@ static int check_header(const struct hr__prepare_plan *plan, struct hr__decoder 
                     info->height, info->width, plan->height, plan->width);
 }
 
+/* Decodes what the first stage takes. */
+static int decode(struct hr__decoder *decoder, const struct hr__mask *mask,
+                  const struct hr_image_info *info, const struct hr_region *region,
+                  struct hr__window *pixels, struct hr_error *error)
+{
+    struct hr__planar planar;
+    struct hr_error why = {0};
+    if (!region->width)
+        return 0;
+    int r = hr__decoder_region(decoder, mask->bytes, mask->length, info, region, &planar, &why);
+    if (r)
+        return hr__fail(error, r, "its mask: %s", why.message);
+    *pixels = (struct hr__window){.plane = {planar.plane[0]}, .stride = planar.stride};
+    return 0;
+}
+
 int hr__mask_run(const struct hr_recipe *recipe, struct hr__scratch *scratch,
                  struct hr__decoder *decoder, const struct hr__mask *mask, struct hr_error *error)
 {
-    const struct hr__prepare_plan *plan = &scratch->plan;
-    struct direction d[2] = {{.is_y = 0, .count = hr__plan_width(plan)},
-                             {.is_y = 1, .count = hr__plan_height(plan)}};
+    const size_t pitch = (size_t)recipe->spec.width;
+    struct mask_stage stage[WARPS_MOST + 1], *last = &stage[WARPS_MOST];
+    struct direction d[2];
     struct hr_image_info info;
-    struct hr_region region;
-    struct hr__planar pixels = {.stride = 0};
-    struct hr_error why = {0};
-    int r = check_header(plan, decoder, mask, &info, error);
+    struct hr__window pixels = {.stride = 0};
+    int r = check_header(&scratch->plan, decoder, mask, &info, error);
+    int n = r ? r : plan_stages(scratch, stage, error);
+    if (n < 0)
+        return n;
+    r = decode(decoder, mask, &info, &stage[n].source, &pixels, error);
+    for (struct mask_stage *s = &stage[n]; s < last && !r; s++)
+        r = run_stage(scratch, s, &pixels, error);
     if (!r)
-        r = hr__buffer_reserve(&scratch->mask_places,
-                               (size_t)(d[0].count + d[1].count) * sizeof(int), error);
+        r = trace_stage(scratch, last, d, error);
     if (r)
         return r;
-    d[0].from = scratch->mask_places.bytes;
-    d[1].from = d[0].from + d[0].count;
-    region.width = trace(plan, &d[0], &region.x);
-    region.height = trace(plan, &d[1], &region.y);
-    if (!region.height)
-        region.width = 0;
-    if (region.width)
-        r = hr__decoder_region(decoder, mask->bytes, mask->length, &info, &region, &pixels, &why);
-    if (r)
-        return hr__fail(error, r, "its mask: %s", why.message);
-    gather(&recipe->spec, d, &region, &pixels, mask->out);
+    memset(mask->out, HR__MASK_IGNORED, pitch * (size_t)recipe->spec.height);
+    gather(d, &last->source, &pixels, mask->out, pitch);
     if (mask->extents) {
         mask->extents[0] = d[1].count;
         mask->extents[1] = d[0].count;

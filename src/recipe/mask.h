@@ -2,9 +2,11 @@
  * A sample's mask: a second image whose pixels are class indices.
  *
  * It goes through the plan that the sample's image was drawn, after that was run: crops, flips,
- * padding and resizes, these to the nearest pixel as in torchvision; nothing else changes it. All
- * of them act on rows and columns separately, so each pixel of the result is one pixel of the file,
- * found by its column and its row, or none. Only the region that these pixels lie in is decoded.
+ * padding, resizes and warps, to the nearest pixel as in torchvision; nothing else changes it. All
+ * but warps act on rows and columns separately, so each pixel of a result is one pixel of what was
+ * before, found by its column and its row, or none. A plan without warps takes each pixel straight
+ * from the file. A warp makes an image of the part that is needed after it. Only the region that
+ * these pixels lie in is decoded.
  */
 #ifndef HR_RECIPE_MASK_H
 #define HR_RECIPE_MASK_H

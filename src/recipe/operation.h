@@ -51,8 +51,8 @@ struct hr__bound {
 /* What an operation does to boxes and points. */
 enum hr__rows_effect {
     HR__ROWS_FOLLOW = 0, /* its steps move them with the pixels, or move no pixels */
-    HR__ROWS_WARPED,     /* the same, but masks cannot follow (mask.h) */
-    HR__ROWS_LOST,       /* it moves pixels where boxes cannot follow */
+    HR__ROWS_MASKS,      /* it moves pixels where masks follow (mask.h), and boxes cannot */
+    HR__ROWS_LOST,       /* it moves pixels where neither follows */
     HR__ROWS_NEEDED,     /* it works on boxes */
 };
 

@@ -76,7 +76,7 @@ static int run(struct hr__scratch *scratch, const struct hr__step *step,
 }
 
 static const struct hr__filter filter = {
-    .name = "perspective", .source = hr__whole_source, .run = run};
+    .name = "perspective", .source = hr__whole_source, .warp_fill = 8, .run = run};
 
 void hr__plan_perspective(struct hr__prepare_plan *plan, const double m[8],
                           enum hr_interpolation interpolation, const double *fill)
@@ -153,5 +153,4 @@ const struct hr__operation_class hr__class_random_perspective = {
     .defaults = defaults,
     .check = check,
     .draw = draw,
-    .rows = HR__ROWS_WARPED,
 };

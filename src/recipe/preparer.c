@@ -290,12 +290,18 @@ static int run_images(struct hr_preparer *p, const struct hr_recipe *recipe,
                                         : run_views(p, recipe, s, outs, error);
 }
 
-/* Runs a recipe of sounds, which moves no rows. */
+/* Runs a recipe of sounds, which moves no rows and writes all of the tensor. */
 static int run_sound(struct hr_preparer *p, const struct hr_recipe *recipe,
                      const struct encoded_source *s, void *out, struct hr_error *error)
 {
     int r = hr__rows_begin(p->scratch, error);
-    return r ? r : hr__sound_run(recipe, &p->sound, &s->item, s->key, out, error);
+    if (!r)
+        r = hr__sound_run(recipe, &p->sound, &s->item, s->key, out, error);
+    if (!r && recipe->options.padded) {
+        p->extents[0] = recipe->spec.height;
+        p->extents[1] = hr__sound_length(recipe, p->sound);
+    }
+    return r;
 }
 
 /* Makes the mask of the image that was run. Masks have a decoder of their own, because the image's

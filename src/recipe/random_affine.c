@@ -82,5 +82,4 @@ const struct hr__operation_class hr__class_random_affine = {
     .defaults = defaults,
     .check = check,
     .draw = draw,
-    .rows = HR__ROWS_WARPED,
 };

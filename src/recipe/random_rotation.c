@@ -129,5 +129,4 @@ const struct hr__operation_class hr__class_random_rotation = {
     .defaults = defaults,
     .check = check,
     .draw = draw,
-    .rows = HR__ROWS_WARPED,
 };

@@ -186,10 +186,10 @@ int hr_recipe_create(struct hr_recipe **out, const struct hr_operation *operatio
     if (!r)
         r = bind_operations(recipe, operations, error);
     if (!r && count && recipe->operation[0].class->sound) {
-        if (recipe->options.padded)
+        if (recipe->options.max_width)
             r = hr__fail(error, -EINVAL,
-                         "sounds of several lengths are not padded by the batch: end the recipe "
-                         "with PadOrTrim, and leave out padded (in Python, collate)");
+                         "max_size (in C, max_height and max_width) is of images: PadOrTrim or a "
+                         "window says how long sounds are at most; leave it out");
         if (!r)
             r = hr__sound_recipe(recipe, error);
     } else if (!r) {

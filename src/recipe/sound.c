@@ -19,6 +19,9 @@
 /* Frames of a file that are read, mixed and resampled at a time: about as many. */
 #define BLOCK_FRAMES 4096
 
+/* Memory of more bytes than this is only kept for the item that needs it. */
+#define KEPT_BYTES (UINT64_C(16) << 20)
+
 int hr__sound_place(const struct hr__bound *bound, const struct hr__sound_state *state,
                     int is_for_features, struct hr_error *error)
 {
@@ -108,6 +111,7 @@ void hr__sound_append_cut(struct hr__sound_plan *plan, int64_t first, int64_t fr
 {
     hr__sound_append(plan, HR__SOUND_CUT)->first = first;
     plan->frames = frames;
+    plan->real = plan->real - first < frames ? plan->real - first : frames;
 }
 
 int hr__sound_cut_now(struct hr__sound_plan *plan, struct hr_error *error)
@@ -139,7 +143,7 @@ void hr__sound_begin(struct hr__sound_plan *plan)
     plan->cut.is_pending = 0;
     plan->channels = plan->info.channels;
     plan->rate = plan->info.rate;
-    plan->frames = (int64_t)plan->info.frames;
+    plan->frames = plan->real = (int64_t)plan->info.frames;
 }
 
 /* Plans all steps forwards. */
@@ -383,6 +387,14 @@ static int open_sound(const struct hr_recipe *recipe, struct hr__sound_scratch *
     return r;
 }
 
+void hr__sound_drop_item(struct hr__sound_scratch *scratch)
+{
+    if (scratch->item.size <= KEPT_BYTES)
+        return;
+    hr__free(scratch->item.bytes);
+    scratch->item = (struct hr__buffer){0};
+}
+
 int hr__sound_run(const struct hr_recipe *recipe, struct hr__sound_scratch **scratch,
                   const struct hr_item *item, const struct hr_draw_key *key, float *out,
                   struct hr_error *error)
@@ -392,6 +404,7 @@ int hr__sound_run(const struct hr_recipe *recipe, struct hr__sound_scratch **scr
     if (r)
         return r;
     struct hr__sound_scratch *s = *scratch;
+    hr__sound_drop_item(s);
     r = open_sound(recipe, s, item, error);
     const struct hr__waveform_header *made = r ? NULL : hr__sound_waveform_header(s->decoder);
     if (!r)
@@ -413,6 +426,17 @@ int hr__sound_run(const struct hr_recipe *recipe, struct hr__sound_scratch **scr
                                        recipe->spec.width);
     }
     return r;
+}
+
+int64_t hr__sound_length(const struct hr_recipe *recipe, const struct hr__sound_scratch *scratch)
+{
+    const struct hr__sound_plan *plan = &scratch->plan;
+    if (!recipe->mel)
+        return plan->real;
+    /* The columns that the sound alone gives; Whisper leaves one out. */
+    int64_t all = hr__mel_columns(recipe->mel, plan->frames);
+    int64_t columns = hr__mel_columns(recipe->mel, plan->real) - (all - recipe->spec.width);
+    return columns > 1 ? columns : 1;
 }
 
 int hr__sound_scratch_get(struct hr__sound_scratch **scratch, struct hr_error *error)

@@ -53,6 +53,7 @@ struct hr__sound_plan {
     struct hr_sound_info info;
     int channels, rate; /* after the steps so far */
     int64_t frames;
+    int64_t real; /* how many of them, at the beginning, are of the sound; others only pad */
     int count;
     struct hr__sound_step step[2 * HR__RECIPE_MAX_OPERATIONS + 1]; /* the last: the output */
     struct hr__sound_cut cut;
@@ -129,9 +130,6 @@ struct hr__mel_wish {
 int hr__mel_create(struct hr__mel **out, const struct hr__mel_wish *wish, struct hr_error *error);
 void hr__mel_destroy(struct hr__mel **mel);
 
-/* Columns that `frames` frames give; 0: too few for one. */
-int64_t hr__mel_columns(const struct hr__mel *mel, int64_t frames);
-
 /* Checks the operations of a recipe of sounds and sets its output. Errors: -EINVAL. */
 int hr__sound_recipe(struct hr_recipe *recipe, struct hr_error *error);
 
@@ -139,6 +137,10 @@ int hr__sound_recipe(struct hr_recipe *recipe, struct hr_error *error);
 int hr__sound_run(const struct hr_recipe *recipe, struct hr__sound_scratch **scratch,
                   const struct hr_item *item, const struct hr_draw_key *key, float *out,
                   struct hr_error *error);
+
+/* Returns how many frames, or columns of features, at the beginning of the sample that was run last
+ * are of its sound; at least 1. */
+int64_t hr__sound_length(const struct hr_recipe *recipe, const struct hr__sound_scratch *scratch);
 
 /* Planes of floats. */
 struct hr__sound_wave {
@@ -157,6 +159,9 @@ int hr__sound_run_plan(struct hr__sound_scratch *scratch, struct hr__sound_wave 
  * with another head than the recipe's; -EBADMSG: damaged. */
 int hr__sound_skip_head(struct hr__sound_scratch *scratch, const struct hr__waveform_header *item,
                         struct hr_error *error);
+
+/* Frees the memory of the item that was made last, if it is large. */
+void hr__sound_drop_item(struct hr__sound_scratch *scratch);
 
 /* As hr_preparer_waveform. */
 int hr__sound_make_waveform(struct hr__sound_scratch *scratch, enum hr_form form,

@@ -74,6 +74,14 @@ static inline size_t hr__mel_work(const struct hr__mel *mel)
            (size_t)(2 * mel->points + HR__MEL_APART + (mel->bands + 1) / 2);
 }
 
+/* Columns that `frames` frames give; 0: too few for one. */
+static inline int64_t hr__mel_columns(const struct hr__mel *mel, int64_t frames)
+{
+    if (mel->center)
+        return frames > mel->frame / 2 ? 1 + frames / mel->hop : 0;
+    return frames >= mel->frame ? 1 + (frames - mel->frame) / mel->hop : 0;
+}
+
 extern const struct hr__sound_kernels hr__sound_kernels_portable;
 extern const struct hr__sound_kernels hr__sound_kernels_avx2;
 extern const struct hr__sound_kernels hr__sound_kernels_avx512;

@@ -165,13 +165,6 @@ int hr__mel_create(struct hr__mel **out, const struct hr__mel_wish *wish, struct
     return 0;
 }
 
-int64_t hr__mel_columns(const struct hr__mel *mel, int64_t frames)
-{
-    if (mel->center)
-        return frames > mel->frame / 2 ? 1 + frames / mel->hop : 0;
-    return frames >= mel->frame ? 1 + (frames - mel->frame) / mel->hop : 0;
-}
-
 /* Makes the tables and turns the state into features. */
 static int set_features(struct hr__bound *bound, struct hr__sound_state *state,
                         const struct hr__mel_wish *wish, struct hr_error *error)

@@ -19,6 +19,7 @@ int hr__sound_change_rate(struct hr__sound_scratch *scratch, int from, int to,
         return r;
     hr__sound_append(&s->plan, HR__SOUND_RESAMPLE)->resampler = resampler;
     s->plan.frames = (s->plan.frames * resampler->to + resampler->from - 1) / resampler->from;
+    s->plan.real = (s->plan.real * resampler->to + resampler->from - 1) / resampler->from;
     return 0;
 }
 

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* Frames of an item that are made at a time. */
-#define PART_FRAMES (INT64_C(1) << 22)
+/* Numbers of a file, of all its channels, that are decoded at a time while an item is made. */
+#define PART_NUMBERS (INT64_C(1) << 22)
 
 int hr_recipe_sound_head(const struct hr_recipe *recipe, struct hr_sound_head *head)
 {
@@ -31,7 +31,7 @@ int hr_recipe_sound_head(const struct hr_recipe *recipe, struct hr_sound_head *h
 }
 
 /* Increment it if other samples are made of the same file. */
-#define WAVEFORMS_VERSION 1
+#define WAVEFORMS_VERSION 2
 
 uint64_t hr__waveform_digest(int form, const struct hr_sound_head *head)
 {
@@ -68,6 +68,13 @@ static int plan_part(struct hr__sound_scratch *s, const struct hr_sound_head *he
     if (!r && count)
         hr__sound_append_cut(plan, first, count);
     return r;
+}
+
+/* Returns how many frames of an item are made at a time. */
+static int64_t part_frames(const struct hr_sound_info *info, const struct hr__waveform_header *item)
+{
+    int64_t most = PART_NUMBERS / info->channels, frames = most * item->rate / info->rate;
+    return frames < most ? frames : most;
 }
 
 /* Fills in what the item will be, and makes room for it. */
@@ -117,6 +124,7 @@ int hr__sound_make_waveform(struct hr__sound_scratch *scratch, enum hr_form form
     struct hr__sound_scratch *s = scratch;
     struct hr__waveform_header h;
     struct hr__sound_wave wave;
+    hr__sound_drop_item(s);
     int r = check_wish(form, head, file, error);
     if (!r)
         r = hr__sound_open(s->decoder, file->bytes, file->length, &s->plan.info, error);
@@ -125,9 +133,9 @@ int hr__sound_make_waveform(struct hr__sound_scratch *scratch, enum hr_form form
     if (r)
         return r;
     uint8_t *out = s->item.bytes;
-    int64_t frames = (int64_t)h.frames;
-    for (int64_t at = 0; at < frames && !r; at += PART_FRAMES) {
-        int64_t count = frames - at < PART_FRAMES ? frames - at : PART_FRAMES;
+    int64_t frames = (int64_t)h.frames, part = part_frames(&s->plan.info, &h);
+    for (int64_t at = 0; at < frames && !r; at += part) {
+        int64_t count = frames - at < part ? frames - at : part;
         r = plan_part(s, head, at, count, error);
         if (!r)
             r = hr__sound_run_plan(s, &wave, error);

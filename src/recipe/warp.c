@@ -89,7 +89,7 @@ static void run_row(const struct hr__warp *warp, const struct hr__warp_rows *row
 {
     for (int i = 0, end; i < row->n; i = end) {
         end = run_end(row, i);
-        for (int c = 0; c < 3 && row->place[i] != HR__WARP_BORDER; c++) {
+        for (int c = 0; c < 3 && planes[c].to && row->place[i] != HR__WARP_BORDER; c++) {
             if (row->place[i] == HR__WARP_OUTSIDE)
                 memset(planes[c].to + i, (int)hr__round_even(planes[c].fill), (size_t)(end - i));
             else if (warp->interpolation == HR_NEAREST)
@@ -116,8 +116,8 @@ int hr__warp_run(struct hr__scratch *scratch, const struct hr__warp *warp,
                                    (int)in->stride};
     int r = reserve(scratch, out->width, &row, error);
     for (int y = 0; y < out->height && !r; y++) {
-        struct hr__warp_plane planes[3];
-        for (int c = 0; c < 3; c++)
+        struct hr__warp_plane planes[3] = {{.to = NULL}};
+        for (int c = 0; c < 3 && out->plane[c]; c++)
             planes[c] =
                 (struct hr__warp_plane){in->plane[c], in->stride, out->plane[c] + y * out->stride,
                                         warp->has_fill, warp->fill[c]};

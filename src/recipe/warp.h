@@ -19,8 +19,8 @@ struct hr__warp {
     float fill[3];                       /* 0..255 */
 };
 
-/* Computes *out from *in, which contains what *out needs. Errors: -ENOMEM; -EFBIG: a plane of 2 GiB
- * or more. */
+/* Computes the planes that *out has from *in, which contains what *out needs. Errors: -ENOMEM;
+ * -EFBIG: a plane of 2 GiB or more. */
 int hr__warp_run(struct hr__scratch *scratch, const struct hr__warp *warp,
                  const struct hr__window *in, const struct hr__window *out, struct hr_error *error);
 

@@ -1,5 +1,5 @@
 /*
- * Reads whole files and ranges of files asynchronously, many at a time.
+ * Reads whole files and ranges of files asynchronously, many at a time; objects at URLs likewise.
  *
  * A reader is used by one thread. Submit requests, which complete in any order, and collect them
  * with hr__reader_wait. The io_uring reader keeps up to `depth` requests in flight in the kernel.
@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct hr__http_client;
 struct hr__reader;
 struct hr__reader_backend;
 struct hr__read_list;
@@ -47,7 +48,12 @@ struct hr__reader_options {
  * that. With `fd` >= 0 the reader neither opens, checks nor closes a file. It uses that descriptor,
  * which must be of a regular file open for reading; the caller owns it and keeps it open until the
  * read has completed. A reader with `direct` requires a descriptor opened with O_DIRECT and rounds
- * the range to the alignment O_DIRECT needs. Other readers require one without O_DIRECT.
+ * the range to the alignment O_DIRECT needs. Other readers require one without O_DIRECT, unless the
+ * request says `is_direct`.
+ *
+ * With `http`, `path` is the URL of an object, which that client reads; `fd`, `uncached` and the
+ * reader's `direct` do not apply. An object whose ETag is not `change`, or whose size is not
+ * `expected`, was replaced and fails with -ESTALE. A reader serves the objects of one client.
  */
 struct hr__read {
     const char *path;   /* owned by the caller. Ranges need it too: it is opened if `fd` is -1 or if
@@ -55,11 +61,14 @@ struct hr__read {
     int64_t expected;   /* a file's size when it was scanned, < 0: unknown; or a range's length */
     int is_range;       /* non-zero: `fd` and `offset` apply */
     int fd;             /* owned by the caller; -1: open `path` */
+    int is_direct;      /* `fd` was opened with O_DIRECT, whatever the reader's other files are */
     uint64_t offset;    /* position in the file of the range's first byte */
     uint64_t max_bytes; /* a larger whole file fails with -EFBIG; 0: the reader's limit */
     int uncached; /* non-zero: do not leave pages in the page cache that were not there before.
                    * Cached pages are used and stay. A file with no cached pages is read with
                    * O_DIRECT. Ignored if the reader is direct */
+    struct hr__http_client *http; /* NULL: a file */
+    uint64_t change; /* of an object: digest of its ETag when it was listed; 0: unknown */
     struct {
         uint64_t index, epoch, seed;
     } sample; /* what a sample source makes; files do not need it */
@@ -70,7 +79,8 @@ struct hr__read {
                      * caller takes them and frees them with hr__free */
     size_t length;
     int64_t label; /* of a sample source */
-    char *reason;  /* of a sample source: why it failed; NULL: `result` says it. Freed by drop */
+    char *reason;  /* of a sample source or an object: why it failed, for people; NULL: `result`
+                    * says it. Freed by drop */
     void (*release)(void *arg); /* NULL: `bytes` are freed with hr__free; else this is called in
                                  * place of it */
     void *release_arg;

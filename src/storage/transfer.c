@@ -174,7 +174,9 @@ enum hr__transfer_step hr__transfer_begin(struct hr__transfer *t, struct hr__rea
     read->completed_ns = 0;
     *t = (struct hr__transfer){
         .read = read, .rules = rules, .fd = -1, .stale_fd = -1, .direct = rules->direct};
-    if (read->uncached && !rules->direct)
+    if (read->is_range && read->fd >= 0 && read->is_direct)
+        t->direct = 1;
+    if (read->uncached && !t->direct)
         t->rw_flags = RWF_DONTCACHE;
     t->look = t->rw_flags != 0;
     if (!read->is_range)

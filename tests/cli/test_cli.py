@@ -71,6 +71,9 @@ class Cli(CliCase):
             ([".", "--threads"], "--threads needs a value: --threads N"),
             ([".", "--threads", "0"], "--threads 0: it must be a number from 1 to 256"),
             ([".", "--threads=2x"], "--threads 2x: it must be a number from 1 to 256"),
+            ([".", "--keypoints"], "--keypoints needs --coco"),
+            ([".", "--coco", "a", "--image", "b"],
+             "--coco is for a folder of images, --label, --image and --sounds are not"),
             ([".", "--index", "here"], "--index here: it must be one of user|beside|none"),
         ):
             if message:
@@ -132,6 +135,7 @@ Images of a class: mean 2.0, from 1 to 3
                 "verify": {"checked": 4, "bad": []},
                 "index": None,
                 "sounds": None,
+                "rows": None,
                 "ok": True,
             },
         )

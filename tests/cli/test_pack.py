@@ -217,11 +217,37 @@ class Pack(CliCase):
         status, out, err = self.run_it("unpack", "boxes.hrpack", "files")
         self.assertEqual((status, err), (0, ""))
         self.assertIn("rows (boxes, labels and the like) are not written", out)
+        self.check_scan_of_rows()
         whole["annotations"][2]["bbox"][2] = -1
         self.write("boxes.json", json.dumps(whole).encode())
+        status, out, err = self.run_it("scan", "set", "--coco", "boxes.json")
+        self.assertEqual((status, out), (3, ""))
+        self.assertRegex(err, "annotation 2 of image 1")
         status, out, err = self.run_it("pack", "set", "wrong.hrpack", "--coco", "boxes.json")
         self.assertEqual((status, out), (3, ""))
         self.assertIn("annotation", err)
+
+    def check_scan_of_rows(self):
+        """What scan says of the file's rows, and of the pack that keeps them."""
+        for args in (["set", "--coco", "boxes.json"], ["boxes.hrpack"]):
+            status, out, err = self.run_it("scan", *args)
+            self.assertEqual((status, err), (0, ""))
+            self.assertIn(
+                """
+Rows of an image: 5 in all, mean 2.5, at most 5; 1 image without any
+  boxes, labels, area, iscrowd, image_id
+
+Rows of a class: mean 5.0, from 5 to 5
+  cup                                                 5 100.0 %
+""",
+                out,
+            )
+            status, out, err = self.run_it("scan", *args, "--json")
+            told = json.loads(out)
+            self.assertEqual(told["classes"], [{"label": 3, "name": "cup", "rows": 5}])
+            self.assertEqual(told["rows"]["columns"], ["boxes", "labels", "area", "iscrowd", "image_id"])
+            self.assertEqual([told["rows"][k] for k in ("count", "most", "empty")], [5, 5, 1])
+            self.assertEqual((told["samples"], told["unreadable"], told["ok"]), (2, [], True))
 
     def test_sounds(self):
         """A folder of sounds: scan, pack as files and as waveforms, verify, unpack."""

@@ -230,7 +230,7 @@ The cheapest change that ends the waiting (60 % of the time now):
         number = "it must be a number from 1 to 65536, a list (1,2,4) or a range (1..16)"
         share = "it must be a share from 0 to 1 (or 50%), a list (0.25,0.5) or a range (0..1)"
         size = "it must be a size with a unit (64GiB, 500GB), a list, or a range (16GiB..256GiB)"
-        speed = "it must be a speed (2GB/s) or a factor (x2), a list, or a range (100MB/s..2GB/s)"
+        speed = "it must be a speed (2GB/s, 25Gbit/s) or a factor (x2), a list, or a range (100MB/s..2GB/s)"
         factor = "it must be a factor (2, 0.5, x4), a list (1,2,4) or a range (1..4)"
         for option, words, problem in (
                 ("cores", ("0", "-1", "1.5", "x2", "", "1,", ",1", "1..", "1..2..3", "1..4,6", "nan",

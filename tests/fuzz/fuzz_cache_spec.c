@@ -4,6 +4,8 @@
  */
 #include "cache/spec.h"
 
+#include <headrace/form.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct hr__cache_spec spec;
+    struct hr__cache_tiers tiers;
+    char directory[HR__CACHE_PATH];
     struct hr_error error = {0};
     char *text = malloc(size + 1);
     if (!text)
@@ -23,7 +27,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
           : !spec.size_bytes || !spec.share_bytes || spec.share_bytes > spec.size_bytes ||
                 strnlen(spec.name, sizeof spec.name) == sizeof spec.name ||
                 strnlen(spec.group, sizeof spec.group) == sizeof spec.group ||
-                strchr(spec.name, '/') || spec.form < HR__FORM_UNSET || spec.form > 2)
+                strchr(spec.name, '/') || spec.form < HR__FORM_UNSET || spec.form >= HR_FORMS)
+        abort();
+    error.message[0] = 0;
+    r = hr__cache_tiers_parse(&tiers, text, &error);
+    if (r ? !error.message[0]
+          : !tiers.first.share_bytes || (*tiers.disk.path && !tiers.disk.share_bytes) ||
+                strnlen(tiers.disk.path, sizeof tiers.disk.path) == sizeof tiers.disk.path)
+        abort();
+    if (!hr__cache_spec_directory(directory, text, &error) && directory[0] != '/')
         abort();
     free(text);
     return 0;

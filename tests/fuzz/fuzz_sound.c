@@ -1,10 +1,14 @@
 /*
- * Any bytes as a sound file. The decoder must not crash, and a WAV file that decodes as a whole
- * must decode by window to the same numbers (damaged files of other formats may not). The last
- * bytes choose the window. The decoder is reused from input to input, as in a worker.
+ * Any bytes as a sound file. The decoder must not crash, all numbers are finite, and a WAV file
+ * that decodes as a whole must decode by window to the same numbers (damaged files of other formats
+ * may not). The last bytes choose the window. The decoder is reused from input to input, as in a
+ * worker.
  */
 #include "codec/sound.h"
 
+#include <headrace/form.h>
+
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +51,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int s = hr__sound_read(sound, first, count, (planes_of(part, count, planes), planes), &error);
     if (info.format == HR_SOUND_WAV && !r && s)
         abort();
+    for (size_t i = 0;
+         !r && hr_form_of(data, size) == HR_FORM_ENCODED && i < n * (size_t)info.channels; i++)
+        if (!isfinite(whole[i]))
+            abort();
     for (size_t c = 0; info.format == HR_SOUND_WAV && !r && c < (size_t)info.channels; c++)
         if (memcmp(whole + c * n + first, part + c * count, count * sizeof *part))
             abort();

@@ -91,7 +91,7 @@ def test_other_annotations_are_another_stream(folder, boxes):
             with DataLoader(same, **more, stream="s", join="now") as second:
                 epoch(first), epoch(second)
                 assert len(agent.look()["streams"]) == 1
-            with pytest.raises(ValueError, match="another dataset, recipe or rows"):
+            with pytest.raises(ValueError, match="another dataset, recipe, rows or masks"):
                 iter(DataLoader(others, **more, stream="s"))
             with DataLoader(others, **more) as third, DataLoader(others, **options()) as alone:
                 assert epoch(third) == epoch(alone)

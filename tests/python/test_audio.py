@@ -96,6 +96,73 @@ def test_ranks_resume_cache_and_pack(clips, tmp_path):
     assert same(whole, batches(headrace.Pack(packed, whisper()), shuffle=True))
 
 
+def test_lengths(clips, tmp_path):
+    """How much of each place is of the clip: over ranks, when resuming, from a pack and an agent."""
+    folder = headrace.AudioFolder(clips)
+    frames = {p: -(-folder.info(i)["frames"] * 8000 // folder.info(i)["rate"])
+              for i, (p, _) in enumerate(folder.samples)}  # fmt: skip
+    cut = [T.Mono(), T.Resample(new_freq=8000), T.PadOrTrim(14000)]
+    options = {"transform": cut, "collate": "pad", "shuffle": True, "return_path": True}
+    plain = batches(folder, transform=cut, shuffle=True)
+    whole = list(loader(folder, **options))
+    for (sounds_, labels, paths), (waves, _) in zip(whole, plain, strict=True):
+        wanted = [min(frames[p], 14000) for p in paths]
+        assert sounds_.lengths.dtype == torch.int64 and sounds_.lengths.tolist() == wanted
+        assert torch.equal(sounds_.tensors, waves[:, :, : max(wanted)])
+        assert sounds_.mask.sum(1).tolist() == [max(wanted) - n for n in wanted]
+        for one, wave, n in zip(sounds_.unpadded(), waves, wanted):
+            assert one.shape == (1, n) and not wave[:, n:].any() and wave[:, n - 9 : n].any()
+    assert {int(n) for s, *_ in whole for n in s.lengths} > {14000}  # some are shorter
+
+    def lengths(dataset, **more):
+        found = loader(dataset, **{**options, "return_path": False, **more})
+        return [(s.lengths.tolist(), s.tensors.numpy().tobytes()) for s, _ in found]
+
+    expected = lengths(folder)
+    halves = [lengths(folder, rank=r, world_size=2, batch_size=1) for r in (0, 1)]
+    each = sorted(n for batch, _ in expected for n in batch)
+    assert sorted(n for half in halves for (n,), _ in half) == each
+    running = loader(folder, **options)
+    next(iter(running))
+    other = loader(folder, **options)
+    other.load_state_dict(running.state_dict())
+    assert [s.lengths.tolist() for s, *_ in other] == [n for n, _ in expected[1:]]
+    headrace.pack(folder, tmp_path / "w.pack", form="waveform", mono=True, rate=8000)
+    assert lengths(headrace.Pack(tmp_path / "w.pack")) == expected
+    with Agent() as agent:
+        assert lengths(folder, agent=agent.socket) == expected
+        assert lengths(folder, agent=agent.socket, batch_size=3) == lengths(folder, batch_size=3)
+    lists = [clips_ for clips_, *_ in loader(folder, **{**options, "collate": "list"})]
+    assert [[one.shape[-1] for one in batch] for batch in lists] == [n for n, _ in expected]
+
+
+def test_lengths_of_stand_ins_and_features(clips, tmp_path):
+    """A clip that replaces a bad one has its own length; features have the clip's own columns."""
+    root = tmp_path / "clips"
+    shutil.copytree(clips, root)
+    (root / "a" / "0.wav").write_bytes(b"no sound")
+    folder = headrace.AudioFolder(root)
+    at = {path: i for i, (path, _) in enumerate(folder.samples)}
+
+    def frames(path, rate):
+        info = folder.info(at[path])
+        return -(-info["frames"] * rate // info["rate"])
+
+    options = {"collate": "pad", "shuffle": True, "return_path": True, "on_error": "skip"}
+    steps = [T.Mono(), T.Resample(new_freq=8000), T.PadOrTrim(14000)]
+    running = loader(folder, transform=steps, max_bad_share=1, **options)
+    for sounds_, _, paths in running:
+        assert sounds_.lengths.tolist() == [min(frames(p, 8000), 14000) for p in paths]
+    assert running.stats()["bad_samples"] == 1
+    for style, columns in (("whisper", lambda n: n // 160), ("kaldi", lambda n: (n - 240) // 160)):
+        steps = [T.Mono(), T.Resample(new_freq=16000), T.PadOrTrim(40000), T.LogMel(style)]
+        for sounds_, _, paths in loader(folder, transform=steps, max_bad_share=1, **options):
+            assert sounds_.lengths.tolist() == [columns(frames(p, 16000)) for p in paths]
+    v2 = pytest.importorskip("torchvision.transforms.v2")
+    with pytest.raises(ValueError, match="MixUp and CutMix need samples of one size"):
+        loader(folder, transform=waveform(), collate="pad", mix=v2.MixUp(num_classes=4))
+
+
 def test_agent(clips):
     """Batches cut out of the agent's ring, also of samples whose chunks fill no whole pages."""
     for transform in (whisper(), waveform(0.1, 11025)):
@@ -136,6 +203,10 @@ def test_refusals(clips):
     ):
         with pytest.raises(ValueError, match=words):
             loaders.DataLoader(dataset, transform=transform, batch_size=2)
+    resize = [T.Resize((8, 8)), T.ToDtype("float32", scale=True)]
+    for sounds_ in (dataset, headrace.AudioList(dataset.samples)):
+        with pytest.raises(ValueError, match="samples are sounds .the first is .*0.wav.*of images"):
+            loaders.DataLoader(sounds_, transform=resize, batch_size=2)
     with pytest.raises(ValueError, match="layout"):
         loaders.DataLoader(dataset, transform=waveform(), batch_size=2, layout="channels_last")
     with pytest.raises(ValueError, match="one of 'whisper', 'kaldi'"):

@@ -108,6 +108,20 @@ def test_coco_options(coco):
     assert left == crowds - sum(a["iscrowd"] for a in coco[1]["annotations"])
 
 
+def test_a_missing_image_is_a_bad_sample_with_its_boxes(coco):
+    dataset = opened(coco)
+    (coco[0] / "1.png").unlink()  # image 39
+    with pytest.raises(headrace.SampleError, match="1.png.*: cannot read it"):
+        samples(dataset, T.CenterCrop(300))
+    options = {"on_error": "skip", "max_bad_share": 1.0, "return_index": True}
+    loader = DataLoader(dataset, 4, transform=T.CenterCrop(300), **options)
+    ((_, targets, index),) = loader
+    assert loader.stats()["bad_samples"] == 1 and [t["image_id"] for t in targets] != [37, 38, 39, 40]
+    for target, i in zip(targets, index.tolist()):
+        assert target["image_id"] == 37 + i != 39
+        assert torch.equal(target["labels"], expected_rows(coco[1], 37 + i)[1])
+
+
 RECIPES = {
     "flips": lambda m: [m.RandomHorizontalFlip(1), m.RandomVerticalFlip(1), m.Resize((30, 70))],
     "resize": lambda m: [m.Resize((33, 41)), m.Resize(50, max_size=77), m.CenterCrop(20)],
@@ -121,14 +135,25 @@ RECIPES = {
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_boxes_move_as_torchvisions(coco, v2, recipe):
-    dataset = opened(coco)
+    from torchvision import tv_tensors
+
+    dataset = opened(coco, keypoints=True)
     theirs = v2.Compose(RECIPES[recipe](v2))
     for n, (_, target) in enumerate(samples(dataset, T.Compose(RECIPES[recipe](T)))):
         boxes, labels = expected_rows(coco[1], 37 + n)
-        image = torch.zeros((3, *boxes.canvas_size), dtype=torch.uint8)
-        _, expected = theirs(image, {"boxes": boxes, "labels": labels})
-        assert torch.equal(target["labels"], expected["labels"])
+        size = boxes.canvas_size
+        of_image = [a["keypoints"] for a in coco[1]["annotations"] if a["image_id"] == 37 + n]
+        points = torch.tensor(of_image).reshape(-1, 2, 3)
+        expected = {"boxes": boxes, "labels": torch.arange(len(labels))}
+        expected["keypoints"] = tv_tensors.KeyPoints(points[..., :2].clone(), canvas_size=size)
+        _, expected = theirs(torch.zeros((3, *size), dtype=torch.uint8), expected)
+        kept = expected["labels"]
+        assert torch.equal(target["labels"], labels[kept])
         assert torch.equal(target["boxes"], expected["boxes"].as_subclass(torch.Tensor))
+        moved = expected["keypoints"].as_subclass(torch.Tensor)
+        moved = moved if len(moved) == len(kept) else moved[kept]  # they are not sanitized
+        assert torch.equal(target["keypoints"][..., :2], moved)
+        assert torch.equal(target["keypoints"][..., 2], points[kept, :, 2])
 
 
 def test_iou_crop_draws_as_torchvisions(coco, v2):

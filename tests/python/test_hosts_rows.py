@@ -1,6 +1,8 @@
-"""Rows on several hosts: with memcached servers, as images go, each rank prepares its own rows."""
+"""Rows and masks on several hosts: with memcached servers, as images go, each rank prepares its own."""
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import agent_job
 import headrace
@@ -36,6 +38,38 @@ def test_ranks_have_the_rows_of_one_process(boxes, servers, count):
             assert sum(map(len, found)) >= COUNT
             for samples in found:
                 assert all(expected[i] == sample for i, sample in samples.items()), epoch
+            assert set().union(*found) == set(expected)
+        assert ranks.stats()["own_hits"] + ranks.stats()["peer_hits"] > 0
+
+
+def masked(folder, boxes, tmp_path):
+    """The same images with masks of noise."""
+    draw, masks = np.random.default_rng(2), []
+    for n, (path, _) in enumerate(boxes.samples):
+        with Image.open(path) as image:
+            noise = draw.integers(0, 20, image.size[::-1], dtype=np.uint8)
+        masks.append(tmp_path / f"{n}.png")
+        Image.fromarray(noise).save(masks[-1])
+    paths = [path for path, _ in boxes.samples]
+    return headrace.ImageList(paths, agent_job.dataset(folder).transform, masks=masks)
+
+
+def test_ranks_have_the_masks_of_one_process(folder, boxes, servers, tmp_path):
+    def digests(loader):
+        return {
+            i: (agent_job.digest(image), agent_job.digest(mask))
+            for images, masks, index in loader
+            for i, image, mask in zip(index.tolist(), images, masks, strict=True)
+        }
+
+    data = masked(folder, boxes, tmp_path)
+    with DataLoader(data, 4, shuffle=True, seed=11, return_index=True) as one:
+        truth = [digests(one) for _ in range(3)]
+    with Ranks(data, servers) as ranks:
+        for expected in truth:
+            found = ranks.good(lambda rank, loader: digests(loader))
+            for samples in found:
+                assert all(expected[i] == sample for i, sample in samples.items())
             assert set().union(*found) == set(expected)
         assert ranks.stats()["own_hits"] + ranks.stats()["peer_hits"] > 0
 

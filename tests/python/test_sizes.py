@@ -9,6 +9,7 @@ from PIL import Image
 
 import headrace
 import headrace.transforms as T
+from agents import Agent
 from headrace.torch import DataLoader, Padded
 
 SIZES = [(60, 80), (75, 50), (64, 64), (40, 99), (33, 31), (97, 45), (50, 120)]  # height, width
@@ -224,17 +225,33 @@ def test_what_does_not_go_with_several_sizes_is_refused(photos, v2):
         ({"max_size": 9}, "add collate="),
         ({"collate": "pad", "max_size": (1, 2, 3)}, "max_size must be a number or"),
         ({"collate": "pad", "layout": "NHWC"}, "channels_last"),
-        ({"collate": "pad", "mix": v2.MixUp(num_classes=7)}, "MixUp and CutMix need images of one"),
+        ({"collate": "pad", "mix": v2.MixUp(num_classes=7)}, "MixUp and CutMix need samples of one"),
         ({"collate_fn": list, "collate": "pad"}, "give a collate_fn that pads"),
     ]:
         with pytest.raises(ValueError, match=words):
             DataLoader(dataset, 2, transform=DETR, **options)
-    with pytest.raises(NotImplementedError, match="an agent's samples have one size"):
-        DataLoader(dataset, 2, transform=DETR, collate="pad", agent="/nowhere")
     with pytest.raises(ValueError, match='no fixed size.*collate="pad"'):
         DataLoader(dataset, 2, transform=DETR)
     views = T.Views([T.Resize(20, max_size=30), T.Resize((9, 9))])
     with pytest.raises(ValueError, match="several views of one image have fixed sizes"):
         DataLoader(dataset, 2, transform=views, collate="pad")
-    with pytest.raises(ValueError, match="sounds of several lengths"):
-        DataLoader(dataset, 2, transform=[T.Mono(), T.PadOrTrim(9)], collate="pad")
+    with pytest.raises(ValueError, match="PadOrTrim or a window says how long"):
+        DataLoader(dataset, 2, transform=[T.Mono(), T.PadOrTrim(9)], collate="pad", max_size=9)
+
+
+def test_an_agent_hands_over_several_sizes(photos):
+    """The same batches and sizes, leased and copied, also where a slot held larger images before."""
+    options = {"transform": DETR, "collate": "pad", "shuffle": True, "seed": 3, "max_size": 70}
+    with Agent() as agent:
+        for batch_size in (2, 5):
+            alone = DataLoader(headrace.ImageList(photos), batch_size, **options)
+            shared = DataLoader(
+                headrace.ImageList(photos), batch_size, agent=agent.socket, **options
+            )
+            for _ in range(3):
+                expected = list(alone)
+                for (images, labels), (wanted, ids) in zip(shared, expected, strict=True):
+                    assert torch.equal(images.sizes, wanted.sizes)
+                    assert torch.equal(images.tensors, wanted.tensors)
+                    assert torch.equal(labels, ids)
+                    images.tensors.fill_(1)  # the next batches there have zeros around images

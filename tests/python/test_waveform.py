@@ -73,6 +73,8 @@ def test_pack(clips, tmp_path):
             loader(headrace.Pack(path, transform))
     with pytest.raises(headrace.SampleError, match="which the recipe does not begin with"):
         headrace.Pack(path, stereo(8000))[0]
+    with pytest.raises(ValueError, match="holds waveforms, and the recipe is of images"):
+        loader(headrace.Pack(path, T.Resize((8, 8))))
     # waveforms are not files: nothing else is made of them but WAV files
     with pytest.raises(NotImplementedError, match="holds waveforms"):
         headrace.pack(path, tmp_path / "other.hrpack", form="encoded")
@@ -140,6 +142,10 @@ def test_bad_sounds_and_images_in_a_pack(clips, tmp_path):
     pairs = headrace.ImageList([(image, 0)])
     report = headrace.pack(pairs, tmp_path / "y.hrpack", form="waveform")
     assert report["forms"]["encoded"]["samples"] == 1
+    packed = headrace.Pack(tmp_path / "y.hrpack")
+    assert [x.shape for x, _ in loader(packed, transform=T.Resize((4, 4)))] == [(1, 3, 4, 4)]
+    with pytest.raises(ValueError, match="samples are images .the first is .*a.ppm.*of sounds"):
+        loader(packed, transform=features())
 
 
 @pytest.mark.parametrize("kind", ["private", "kept"])

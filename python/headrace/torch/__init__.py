@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from ._loader import DataLoader
 from ._normalize import Normalize
-from ._sizes import Padded
+from ._sizes import Padded, PaddedSounds
 from ._stats import SkippedSample
 from ._targets import Targets
 
-__all__ = ["DataLoader", "Normalize", "Padded", "SkippedSample", "Targets"]
+__all__ = ["DataLoader", "Normalize", "Padded", "PaddedSounds", "SkippedSample", "Targets"]

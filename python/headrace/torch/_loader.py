@@ -33,7 +33,7 @@ from ._mix import Mix
 from ._order import Dealt, InOrder, Order, adopt
 from ._publication import Publication
 from ._shared import Shared
-from ._stats import SkippedSample, add_stats
+from ._stats import SkippedSample, add_stats, object_cost
 from ._surroundings import Part, local_ranks
 from ._workers import Workers
 
@@ -130,7 +130,9 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
             kept cache, shared with other jobs and available to later runs. Options may
             follow: ``&share=0.9`` (the most of the size that this dataset gets),
             ``&group=NAME``, ``&form=...`` and ``&key_file=PATH``. Samples stay cached until
-            their files change. ``"memcached:hostA:11211,hostB:11211?size=64GiB"``: a cache in
+            their files change. ``"disk:/nvme/headrace?size=1TiB"``: a cache in a directory on a
+            disk of this host, for later runs and other jobs; behind memory:
+            ``"64GiB,disk:/nvme/headrace?size=1TiB"``. ``"memcached:hostA:11211,hostB:11211?size=64GiB"``: a cache in
             the memory of several hosts, whose memcached servers are running; every rank
             passes the same text.
         cache_form: form of cached samples: ``"encoded"``: as the files; ``"indexed"``: the
@@ -199,7 +201,9 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
             tensors, each of its own size. ``"pad"``: it is a :class:`Padded`: one tensor, as large
             as the batch's largest image on each side and zero elsewhere, and the images' sizes.
             Batches lie in places for the largest image possible, which the transform's ``max_size``
-            or the next argument limits. ``None``: all images have one size.
+            or the next argument limits. ``None``: all images have one size. Of sounds
+            (docs/audio.md), cut to what they have without padding, or a :class:`PaddedSounds`: one
+            tensor, as long as the batch's longest sound, and the lengths.
         max_size: with ``collate``: the largest image, a number for both sides or (height, width).
             A larger one is a bad sample.
         metrics: ``"127.0.0.1:9100"``: serve the figures of this process's loaders to Prometheus
@@ -535,13 +539,25 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
         joined), ``alone`` (batches prepared for this loader alone) and ``reattached`` (times
         that a new agent took over).
 
+        With a cache on disk: ``disk_hits``, ``disk_bytes`` (samples and bytes that were read from
+        it; ``cache_hits`` has them too, ``bytes_read`` has not), ``disk_items`` and
+        ``disk_used_bytes`` (in it now). ``cache_bytes`` and what follows are of the first tier.
+
         With several hosts: ``own_hits``, ``own_bytes`` (samples from this host's server),
         ``peer_hits``, ``peer_bytes`` (from other hosts'), ``stored``, ``stored_bytes``,
         ``refused`` (items that this rank stored, and that servers refused) and ``read_ahead``.
+
+        Of a dataset at URLs since it was opened, over all its loaders in this process:
+        ``object_requests``, of them ``object_lists`` (pages of listings), ``object_retries`` (after
+        a failure) and ``object_hedges`` (because an answer was late); ``object_refusals`` (answers
+        that asked for fewer requests), ``object_bytes``, and ``object_cost_usd``, an estimate with
+        the prices of S3.
+
         If rates were gathered, for the previous epoch: ``rank_wait_s`` (seconds that each rank's
         training waited), ``rank_ready_s`` (mean seconds until a batch was ready),
         ``wait_spread_s`` and ``ready_spread_s`` (largest minus smallest)."""
         own = add_stats(self._native().stats(), self._past_stats)
+        own["object_cost_usd"] = object_cost(own)
         return {**own, **stats_of_ranks(self._exchange.ranks)}
 
     def skipped(self) -> list[SkippedSample]:

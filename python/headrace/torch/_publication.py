@@ -25,6 +25,7 @@ _COUNTS = {
         for name in (
             *("padded_samples", "bad_samples", "damaged_samples", "scaled_samples", "bytes_read"),
             *("cache_hits", "own_hits", "own_bytes", "peer_hits", "peer_bytes", "stored_bytes"),
+            *("disk_hits", "disk_bytes"),
             *("cache_bytes", "staged_bytes", "ready_batches", "reattached", "threads"),
         )
     },

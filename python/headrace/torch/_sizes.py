@@ -1,7 +1,7 @@
-"""Batches of images that differ in size.
+"""Batches of images that differ in size, and of sounds that differ in length.
 
 The loader's memory has a place for the largest image possible for each sample. What the training loop
-gets are views of it, cut to what the batch uses: no pixel is copied.
+gets are views of it, cut to what the batch uses: no pixel is copied. The same holds of sounds.
 """
 
 from __future__ import annotations
@@ -49,6 +49,31 @@ class Padded(NamedTuple):
         ]
 
 
+class PaddedSounds(NamedTuple):
+    """Sounds of several lengths in one tensor, each with padding behind it.
+
+    A tuple, so that what moves tuples of tensors to a device moves it.
+    """
+
+    tensors: torch.Tensor
+    """Of shape (samples, channels, frames) or (samples, bands, columns), as long as the longest sound.
+    A view of the loader's memory, not contiguous."""
+    lengths: torch.Tensor
+    """How many frames or columns of each are of its sound, int64 of shape (samples,)."""
+
+    @property
+    def mask(self) -> torch.Tensor:
+        """True where a frame or column is padding, of shape (samples, frames), as
+        ``src_key_padding_mask`` of torch's Transformer. Made on the device of ``lengths``, anew each
+        time."""
+        places = torch.arange(self.tensors.shape[-1], device=self.lengths.device)
+        return places >= self.lengths[:, None]
+
+    def unpadded(self) -> list[torch.Tensor]:
+        """Returns the sounds without their padding, as views."""
+        return [sound[:, :n] for sound, n in zip(self.tensors, self.lengths.tolist())]
+
+
 def check(collate: Any, max_size: Any, layout: Any) -> bool:
     """Checks the arguments of a DataLoader; returns whether images may differ in size."""
     if collate not in (None, "pad", "list"):
@@ -70,8 +95,15 @@ def collated(
     collate: str, layout: str, images: torch.Tensor, batch: _core.Batch, *, pin: bool
 ) -> tuple[Any, Any]:
     """Returns a batch's images and masks as ``collate`` says; masks: None if it has none. images:
-    (samples, 3, height, width), all of each place, in ``layout``; pin: in page-locked memory."""
+    (samples, 3, height, width), all of each place, in ``layout``, or sounds; pin: in page-locked
+    memory."""
     shapes = from_dlpack(batch.extents)
+    if images.dim() == 3:
+        lengths = shapes[:, 1].contiguous()
+        sounds = PaddedSounds(images[:, :, : int(lengths.max())], lengths)
+        if pin:
+            sounds = PaddedSounds(*(part.pin_memory() for part in sounds))
+        return sounds if collate == "pad" else sounds.unpadded(), None
     sizes = (shapes[:, 1:] if layout == "NCHW" else shapes[:, :2]).contiguous()
     height, width = sizes.amax(0).tolist()
     parts = [images[:, :, :height, :width], sizes]

@@ -42,6 +42,8 @@ _ADDED = (
     "peer_bytes",
     "stored",
     "stored_bytes",
+    "disk_hits",
+    "disk_bytes",
     "refused",
     "read_ahead",
 )
@@ -52,10 +54,22 @@ ZEROS: dict[str, Any] = {
     **dict.fromkeys(("slots", "slot_bytes", "staged_bytes", "ready_batches", "threads"), 0),
     **dict.fromkeys(("cache_bytes", "cache_source_bytes", "cache_waiting"), 0),
     **dict.fromkeys(("cache_encoded", "cache_indexed", "cache_coefficients", "cache_planes"), 0),
-    "cache_waveforms": 0,
+    **dict.fromkeys(("cache_waveforms", "disk_items", "disk_used_bytes"), 0),
+    **dict.fromkeys(("object_requests", "object_lists", "object_retries", "object_hedges"), 0),
+    **dict.fromkeys(("object_refusals", "object_bytes"), 0),
     "io_uring": False,
     **{name: {"count": 0, "sum_ns": 0, "buckets": [0] * 48} for name in ("fetch", "prepare", "wait")},
 }
+
+
+# What S3 asks in us-east-1, in dollars, for one request: a page of a listing, and any other.
+_LIST_USD, _GET_USD = 5e-6, 4e-7
+
+
+def object_cost(stats: dict[str, Any]) -> float:
+    """Returns an estimate of what the requests for objects cost."""
+    lists = stats["object_lists"]
+    return lists * _LIST_USD + (stats["object_requests"] - lists) * _GET_USD
 
 
 def add_stats(now: dict[str, Any], past: dict[str, Any] | None) -> dict[str, Any]:

@@ -22,17 +22,21 @@
 static int check_key_file(const char *cache, struct hr_error *error)
 {
     char here[PATH_MAX];
-    struct hr__cache_spec spec;
+    struct hr__cache_tiers tiers;
     /* Other errors in the text are the agent's to report. */
-    if (!*cache || hr__cache_spec_parse(&spec, cache, NULL) || !*spec.key_file ||
-        *spec.key_file == '/')
+    if (!*cache || hr__cache_tiers_parse(&tiers, cache, NULL))
+        return 0;
+    const char *file = tiers.first.key_file;
+    if (!*file || *file == '/')
+        file = tiers.disk.key_file;
+    if (!*file || *file == '/')
         return 0;
     if (!getcwd(here, sizeof here))
         strcpy(here, "");
     return hr__fail(error, -EINVAL,
                     "cache: key_file=%s begins at the working directory, and an agent has another "
                     "one: write key_file=%.300s/%s",
-                    spec.key_file, here, spec.key_file);
+                    file, here, file);
 }
 
 /* Describes the loader to the agent. */

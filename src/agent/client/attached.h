@@ -26,7 +26,7 @@
 
 #include "agent/client/cursor.h"
 #include "agent/wire.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "loader/schedule.h"
 
 /* Gives up after this many agents that ended before a batch came. */

@@ -110,8 +110,8 @@ static const char *take_shape(struct hr__cursor_shape *shape, const struct hr__h
         s->places_offset > s->header_bytes || s->samples_offset > s->header_bytes ||
         s->places * sizeof(struct hr__header_place) > s->header_bytes - s->places_offset ||
         __builtin_mul_overflow(s->ring_samples, sizeof(struct hr__header_sample), &table) ||
-        table > s->header_bytes - s->samples_offset || s->record_bytes % 8 ||
-        s->records_offset % 8 || s->records_offset > s->header_bytes ||
+        table > s->header_bytes - s->samples_offset || s->records_offset % 8 ||
+        s->records_offset > s->header_bytes ||
         __builtin_mul_overflow(s->ring_samples, s->record_bytes, &records) ||
         records > s->header_bytes - s->records_offset)
         return "the header's length";
@@ -145,7 +145,8 @@ static const char *map_files(struct hr__cursor *cursor, uint64_t record_bytes, c
         take_shape(&cursor->shape, cursor->header, header_bytes, cursor->pages.page_bytes);
     if (!wrong && cursor->shape.sample_bytes != cursor->spec.bytes)
         wrong = "the size of samples";
-    return !wrong && cursor->shape.record_bytes != record_bytes ? "the size of rows" : wrong;
+    return !wrong && cursor->shape.record_bytes != record_bytes ? "the size of rows or masks"
+                                                                : wrong;
 }
 
 void hr__cursor_free(struct hr__cursor *cursor)
@@ -296,6 +297,18 @@ static int look_at_place(struct hr__cursor *cursor, uint64_t sequence, uint64_t 
     return 0;
 }
 
+/* Reads the extents of a sample. Returns 0 if they are not inside its place. */
+static int take_extents(const struct hr__cursor *cursor, const struct hr__header_sample *sample,
+                        int64_t *extents)
+{
+    int is_inside = 1;
+    for (size_t d = 0; d < cursor->spec.dims; d++) {
+        extents[d] = sample->extents[d];
+        is_inside &= extents[d] >= 1 && extents[d] <= cursor->spec.shape[d];
+    }
+    return is_inside;
+}
+
 int hr__cursor_look(struct hr__cursor *cursor, uint64_t from, uint64_t to, struct hr__seen *out,
                     struct hr_error *error)
 {
@@ -315,6 +328,10 @@ int hr__cursor_look(struct hr__cursor *cursor, uint64_t from, uint64_t to, struc
         out->labels[i] = sample->label;
         out->indices[i] = sample->index;
         out->instead[i] = sample->instead;
+        if (cursor->is_padded &&
+            !take_extents(cursor, sample, out->extents + i * cursor->spec.dims))
+            return hr__cursor_is_lost(cursor, from) ? -ESTALE
+                                                    : bad_file(error, "the size of a sample");
         out->noted += sample->instead >= 0;
         out->replaced += sample->instead >= 0 && sample->instead != sample->index;
     }
@@ -334,6 +351,15 @@ int hr__cursor_rows(const struct hr__cursor *cursor, uint64_t from, size_t count
                                                     : bad_file(error, "the number of rows");
     }
     return 0;
+}
+
+void hr__cursor_masks(const struct hr__cursor *cursor, uint64_t from, size_t count, uint8_t *out)
+{
+    const struct hr__cursor_shape *s = &cursor->shape;
+    const char *records = (const char *)cursor->header + s->records_offset;
+    for (size_t i = 0; i < count; i++)
+        memcpy(out + i * s->record_bytes, records + (from + i) % s->ring_samples * s->record_bytes,
+               s->record_bytes);
 }
 
 int hr__cursor_read(const struct hr__cursor *cursor, uint64_t offset, uint64_t bytes, void *out,

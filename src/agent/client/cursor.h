@@ -68,6 +68,7 @@ struct hr__cursor {
     /* Constant. */
     struct hr__cursor_shape shape;
     struct hr_tensor_spec spec;
+    int is_padded; /* samples have extents */
     const struct hr__header *header;
     size_t header_mapped, control_mapped; /* bytes */
     struct hr__control *control;
@@ -101,6 +102,7 @@ struct hr__cursor {
  */
 struct hr__seen {
     int64_t *labels, *indices; /* of each sample */
+    int64_t *extents;          /* of padded samples: spec.dims for each */
     size_t noted;              /* samples with an `instead` */
     int64_t *instead;          /* as in struct hr__header_sample */
     uint64_t *offsets;         /* of each chunk's images in the file: hr__cursor_chunks of them */
@@ -128,8 +130,8 @@ struct hr__lease {
 
 /*
  * Creates a cursor from the files of PLACED: header, data, control block, eventfd. They become the
- * cursor's, and are closed on failure. `spec`: the expected samples; `record_bytes`: of the rows of
- * each. Errors: -EPROTO: the files are invalid; -ENOMEM, -EMFILE.
+ * cursor's, and are closed on failure. `spec`: the expected samples; `record_bytes`: of the rows or
+ * the mask of each. Errors: -EPROTO: the files are invalid; -ENOMEM, -EMFILE.
  */
 int hr__cursor_create(struct hr__cursor **out, const struct hr_tensor_spec *spec,
                       uint64_t record_bytes, int files[4], struct hr_error *error);
@@ -148,6 +150,9 @@ int hr__cursor_look(struct hr__cursor *cursor, uint64_t from, uint64_t to, struc
  * taken. Errors: as hr__cursor_look. */
 int hr__cursor_rows(const struct hr__cursor *cursor, uint64_t from, size_t count,
                     struct hr__batch_rows *rows, size_t place, struct hr_error *error);
+
+/* Copies the masks of `count` samples, likewise. */
+void hr__cursor_masks(const struct hr__cursor *cursor, uint64_t from, size_t count, uint8_t *out);
 
 /* Takes [from, to), after hr__cursor_look; `from` is the cursor's next sample. Returns 0; -ESTALE:
  * the samples are lost, and the entries that were read may be invalid. Next, lease the samples, or

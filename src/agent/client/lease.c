@@ -458,7 +458,8 @@ static int make_lease(struct hr__lease **out, struct hr__cursor *cursor, uint64_
                       struct hr_error *error)
 {
     size_t count = to - from, chunks = hr__cursor_chunks(cursor, from, to);
-    size_t bytes = sizeof(struct hr__lease) + (3 * count + chunks) * sizeof(int64_t);
+    size_t extents = cursor->is_padded ? count * cursor->spec.dims : 0;
+    size_t bytes = sizeof(struct hr__lease) + (3 * count + extents + chunks) * sizeof(int64_t);
     struct hr__lease *lease = get_block(cursor, bytes);
     if (!lease)
         return hr__fail(error, -ENOMEM, "out of memory for a batch of %zu samples", count);
@@ -467,7 +468,8 @@ static int make_lease(struct hr__lease **out, struct hr__cursor *cursor, uint64_
     seen->labels = (int64_t *)(lease + 1);
     seen->indices = seen->labels + count;
     seen->instead = seen->indices + count;
-    seen->offsets = (uint64_t *)(seen->instead + count);
+    seen->extents = extents ? seen->instead + count : NULL;
+    seen->offsets = (uint64_t *)(seen->instead + count + extents);
     int r = hr__cursor_look(cursor, from, to, seen, error);
     if (r) {
         hr__free(lease);
@@ -482,6 +484,7 @@ static int make_lease(struct hr__lease **out, struct hr__cursor *cursor, uint64_
     batch->count = count;
     batch->labels = seen->labels;
     batch->indices = seen->indices;
+    batch->extents = seen->extents;
     batch->replaced = seen->replaced;
     *out = lease;
     return 0;
@@ -631,6 +634,8 @@ static void release(struct hr_batch *batch)
         (struct hr__lease *)(void *)((char *)batch - offsetof(struct hr__lease, batch));
     struct hr__cursor *cursor = lease->cursor;
     hr__batch_rows_destroy(&batch->rows);
+    hr__free(batch->masks);
+    batch->masks = NULL;
     if (cursor->pid != getpid()) {
         /* A forked child: locks and lists belong to its parent. */
         hr__free(lease);

@@ -15,6 +15,7 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "dataset/row_block.h"
+#include "recipe/recipe.h"
 #include "recipe/tensor.h"
 
 #include <errno.h>
@@ -152,12 +153,13 @@ static struct hr__cursor *find_cursor(struct hr__attached *a, uint32_t number)
 static int add_cursor(struct hr__attached *a, struct hr__wire_message *m, struct hr_error *error)
 {
     struct hr__cursor *cursor;
-    const struct hr__rows_layout *layout = hr__dataset_layout(a->loader->dataset);
-    int r =
-        hr__cursor_create(&cursor, &a->loader->spec, layout ? layout->bytes : 0, m->files, error);
+    const struct hr_tensor_spec *spec = &a->loader->spec;
+    int r = hr__cursor_create(&cursor, spec, hr__record_bytes(a->loader->dataset, spec), m->files,
+                              error);
     m->file_count = 0; /* the cursor's, or closed */
     if (r)
         return r;
+    cursor->is_padded = hr__recipe_options(a->loader->recipe)->padded;
     cursor->number = m->placed.cursor;
     cursor->next_cursor = a->cursors;
     a->cursors = cursor;

@@ -156,6 +156,25 @@ static int lost(struct hr__attached *a)
     return WAIT;
 }
 
+/* Copies the rows or the masks of samples that are to be lent. */
+static int copy_beside(struct hr__attached *a, uint64_t from, size_t count,
+                       struct hr__batch_rows **rows, uint8_t **masks, struct hr_error *error)
+{
+    const struct hr_dataset *dataset = a->loader->dataset;
+    int r = 0;
+    if (dataset->rows)
+        r = hr__batch_rows_create(rows, dataset->rows, count, error);
+    if (!r && dataset->rows)
+        r = hr__cursor_rows(a->cursor, from, count, *rows, 0, error);
+    if (!dataset->masks)
+        return r;
+    *masks = hr__alloc_aligned_to(HR__TAG_SLOT, count * a->cursor->shape.record_bytes, 0, 64);
+    if (!*masks)
+        return hr__fail(error, -ENOMEM, "out of memory for the masks of %zu samples", count);
+    hr__cursor_masks(a->cursor, from, count, *masks);
+    return 0;
+}
+
 static int lend(struct hr__attached *a, size_t count, struct hr_batch **out, struct hr_error *error)
 {
     struct hr__lease *lease;
@@ -165,19 +184,20 @@ static int lend(struct hr__attached *a, size_t count, struct hr_batch **out, str
     if (hr__cursor_ready(a->cursor, from) < count)
         return not_there(a, from + count, error);
     struct hr__batch_rows *rows = NULL;
-    struct hr__row_table *table = a->loader->dataset->rows;
-    int r = table ? hr__batch_rows_create(&rows, table, count, error) : 0;
-    if (!r && rows)
-        r = hr__cursor_rows(a->cursor, from, count, rows, 0, error);
+    uint8_t *masks = NULL;
+    int r = copy_beside(a, from, count, &rows, &masks, error);
     if (!r)
         r = hr__lease_create(&lease, a->cursor, from, from + count, error);
-    if (r)
+    if (r) {
         hr__batch_rows_destroy(&rows);
+        hr__free(masks);
+    }
     if (r)
         /* If the batch cannot be leased, the next turn copies it. */
         return r == -ESTALE ? lost(a) : r == -ENOTSUP ? WAIT : r;
     struct hr_batch *batch = &lease->batch;
     batch->rows = rows;
+    batch->masks = masks;
     begin_batch(a, batch, count);
     if (lease->seen.noted)
         note_bad(a, batch, 0, count, lease->seen.instead);
@@ -234,6 +254,8 @@ static int make_seen(struct hr__attached *a, struct hr_error *error)
     a->seen.offsets = (uint64_t *)(a->seen.instead + count);
     a->seen.labels = a->partial->labels + a->filled;
     a->seen.indices = a->partial->indices + a->filled;
+    if (a->partial->extents)
+        a->seen.extents = a->partial->extents + a->filled * a->loader->spec.dims;
     return 0;
 }
 
@@ -250,6 +272,9 @@ static int copy_piece(struct hr__attached *a, uint64_t piece, struct hr_error *e
         r = hr__cursor_look(a->cursor, from, from + piece, &a->seen, error);
     if (!r && batch->rows)
         r = hr__cursor_rows(a->cursor, from, piece, batch->rows, a->filled, error);
+    if (!r && batch->masks)
+        hr__cursor_masks(a->cursor, from, piece,
+                         batch->masks + a->filled * a->cursor->shape.record_bytes);
     if (!r)
         r = hr__lease_make_way(a->cursor, from, from + piece, error);
     if (!r)

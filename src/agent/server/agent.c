@@ -105,11 +105,11 @@ static void listener_ready(struct hr__watched *watched, uint32_t events)
 
 static int check_options(const struct hr_agent_options *o, struct hr_error *error)
 {
-    struct hr__cache_spec spec;
+    struct hr__cache_tiers tiers;
     if (o->threads < 0 || o->threads > MAX_THREADS)
         return hr__fail(error, -EINVAL, "threads = %d: must be from 0 to %d", o->threads,
                         MAX_THREADS);
-    return o->cache && *o->cache ? hr__cache_spec_parse(&spec, o->cache, error) : 0;
+    return o->cache && *o->cache ? hr__cache_tiers_parse(&tiers, o->cache, error) : 0;
 }
 
 /* Returns the path that a listening socket is bound to, owned by the caller; NULL: none. */

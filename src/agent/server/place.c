@@ -216,7 +216,8 @@ int hr__places_create(struct hr__places **out, const struct hr__places_wish *wis
     p->leased = hr__alloc(HR__TAG_AGENT, RINGS * p->places, sizeof *p->leased);
     p->labels = hr__alloc(HR__TAG_AGENT, p->ring_samples, sizeof *p->labels);
     p->indices = hr__alloc(HR__TAG_AGENT, p->ring_samples, sizeof *p->indices);
-    if (!p->ring || !p->spare || !p->leased || !p->labels || !p->indices) {
+    p->extents = hr__alloc(HR__TAG_AGENT, p->ring_samples * wish->dims + 1, sizeof *p->extents);
+    if (!p->ring || !p->spare || !p->leased || !p->labels || !p->indices || !p->extents) {
         r = hr__fail(error, -ENOMEM, "out of memory for a queue");
         goto fail;
     }
@@ -262,6 +263,7 @@ void hr__places_destroy(struct hr__places **places)
     hr__free(p->leased);
     hr__free(p->labels);
     hr__free(p->indices);
+    hr__free(p->extents);
     pthread_mutex_destroy(&p->lock);
     hr__free(p);
 }

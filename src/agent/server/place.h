@@ -35,7 +35,8 @@
 struct hr__places_wish {
     uint64_t queue;         /* its number */
     size_t sample_bytes;    /* of one sample's images */
-    size_t record_bytes;    /* of one sample's rows, a multiple of 8; 0: they have none */
+    size_t record_bytes;    /* of one sample's rows, a multiple of 8, or mask; 0: neither */
+    size_t dims;            /* numbers of a sample's extents */
     uint64_t batch_samples; /* of the first job */
     uint64_t window;        /* size of the ring, in batches */
     bool is_pushed;         /* the job gives the order itself: each chunk is one of its batches */
@@ -98,6 +99,7 @@ struct hr__places {
     pthread_mutex_t lock; /* guards everything below, and writes to the header */
     struct hr__place *ring;
     int64_t *labels, *indices; /* of each place's chunk while it is prepared */
+    int64_t *extents;          /* likewise: wish.dims for each sample; 0: not padded */
     uint64_t pieces;           /* number of chunk-sized pieces of data allocated so far */
     uint64_t *spare;           /* pieces that belong to no place and are free */
     uint64_t spares;

@@ -237,6 +237,7 @@ static void give_locked(struct hr__places *p, uint64_t number, struct hr__chunk 
         .images = p->data + place->piece * p->chunk_bytes,
         .labels = p->labels + at * p->chunk_samples,
         .indices = p->indices + at * p->chunk_samples,
+        .extents = p->extents + at * p->chunk_samples * p->wish.dims,
         /* Jobs take no more from these: the place was free, or their floor was moved. */
         .records = (uint8_t *)p->header + p->header->records_offset +
                    at * p->chunk_samples * p->header->record_bytes,
@@ -366,9 +367,12 @@ static void write_samples_locked(struct hr__places *p, const struct hr__chunk_do
     uint64_t at = done->number % p->places * p->chunk_samples;
     struct hr__header_sample *samples =
         (struct hr__header_sample *)(void *)((uint8_t *)p->header + p->header->samples_offset) + at;
-    for (size_t i = 0; i < done->count; i++)
+    for (size_t i = 0; i < done->count; i++) {
         samples[i] = (struct hr__header_sample){
             .label = p->labels[at + i], .index = p->indices[at + i], .instead = -1};
+        for (size_t d = 0; d < p->wish.dims; d++)
+            samples[i].extents[d] = p->extents[(at + i) * p->wish.dims + d];
+    }
     for (size_t i = 0; i < done->bad_count; i++)
         if (done->bad[i].place < done->count)
             samples[done->bad[i].place].instead = (int64_t)done->bad[i].index;

@@ -130,11 +130,11 @@ static void make_run(struct hr__task *task)
 {
     struct hr__queue *queue = HR__OF(struct hr__queue, task, task);
     struct hr__stream *stream = queue->stream;
-    const struct hr__rows_layout *layout = hr__dataset_layout(stream->source->dataset);
     struct hr__places_wish wish = {
         .queue = queue->number,
         .sample_bytes = stream->source->spec.bytes,
-        .record_bytes = layout ? layout->bytes : 0,
+        .record_bytes = hr__record_bytes(stream->source->dataset, &stream->source->spec),
+        .dims = stream->source->spec.dims,
         .batch_samples = (uint64_t)stream->as.batch_size,
         .window = (uint64_t)stream->as.window,
         .is_pushed = stream->as.external_order != 0,

@@ -174,31 +174,32 @@ const char *hr__stream_cache(const struct hr__stream *stream)
 uint64_t hr__stream_cache_budget(const struct hr__stream *stream)
 {
     const char *text = hr__stream_cache(stream);
-    struct hr__cache_spec spec;
-    return *text && !hr__cache_spec_parse(&spec, text, NULL) ? spec.share_bytes : 0;
+    struct hr__cache_tiers tiers;
+    return *text && !hr__cache_tiers_parse(&tiers, text, NULL) ? tiers.first.share_bytes : 0;
 }
 
 int hr__kept_open(struct hr__kept **out, const struct hr__stream *stream, struct hr_error *error)
 {
     const char *text = hr__stream_cache(stream);
-    struct hr__cache_spec spec;
+    struct hr__cache_tiers tiers;
+    struct hr__cache_spec *spec = &tiers.first;
     *out = NULL;
     if (!*text)
         return 0;
-    int r = hr__cache_spec_parse(&spec, text, error);
-    if (r || spec.name[0])
+    int r = hr__cache_tiers_parse(&tiers, text, error);
+    if (r || spec->name[0])
         return r;
-    if (spec.form == HR__FORM_UNSET)
-        spec.form = stream->agent->cache ? HR_FORM_AUTO : stream->as.cache_form;
-    hr__caching_set_variant(&spec, stream->source->recipe, spec.form);
+    if (spec->form == HR__FORM_UNSET)
+        spec->form = stream->agent->cache ? HR_FORM_AUTO : stream->as.cache_form;
+    hr__caching_set_variant(spec, stream->source->recipe, spec->form);
     struct hr__kept *kept = hr__alloc(HR__TAG_AGENT, 1, sizeof *kept);
     if (!kept)
         return hr__fail(error, -ENOMEM, "out of memory for a cache's description");
     memcpy(kept->digest, stream->source->digest, sizeof kept->digest);
-    kept->digest[0] ^= spec.variant;
+    kept->digest[0] ^= spec->variant;
     char run[HR_CACHE_RUN];
     hr_cache_run(run, 1);
-    r = hr__cache_create_shared(&kept->cache, stream->source->dataset, &spec, run, error);
+    r = hr__cache_create_shared(&kept->cache, stream->source->dataset, spec, run, error);
     if (r) {
         hr__free(kept);
         return r;

@@ -45,7 +45,7 @@ static const char *source_difference(const struct hr__source *a, const struct hr
 {
     const struct hr__produced *p = a->dataset->produced, *q = b->dataset->produced;
     if (!p || !q)
-        return "dataset, recipe or rows";
+        return "dataset, recipe, rows or masks";
     if (strcmp(p->name, q->name))
         return "class of dataset";
     if (hr_dataset_count(a->dataset) != hr_dataset_count(b->dataset))

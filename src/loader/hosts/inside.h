@@ -11,7 +11,7 @@
 #include "cluster/peers.h"
 #include "cluster/placement.h"
 #include "cluster/plan.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "loader/schedule.h"
 
 /* The most host threads, and the most items and bytes in one request. */
@@ -281,7 +281,7 @@ int hr__hosting_is_storing_locked(struct hr_loader *l);
 
 /* Takes over the bytes of a sample that was read from storage and prepared, if its owner is to have
  * them. Blocks while too many bytes wait to be stored, a second at most. */
-void hr__hosting_offer(struct hr_loader *l, struct hr__job *job, uint64_t index,
+void hr__hosting_offer(struct hr__thread *self, struct hr__job *job, uint64_t index,
                        const struct hr__cost *cost);
 
 /* rates.c */

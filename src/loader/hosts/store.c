@@ -136,9 +136,10 @@ static int has_space_locked(const struct hr__hosting *h, int owner, uint64_t byt
            (h->store_bytes + bytes <= HR__STORE_BYTES && (!of_host || of_host + bytes <= most));
 }
 
-void hr__hosting_offer(struct hr_loader *l, struct hr__job *job, uint64_t index,
+void hr__hosting_offer(struct hr__thread *self, struct hr__job *job, uint64_t index,
                        const struct hr__cost *cost)
 {
+    struct hr_loader *l = self->loader;
     (void)cost;
     if (job->tier != HR__TIER_STORAGE)
         return;

@@ -7,7 +7,7 @@
 #ifndef HR_MEMORY_IMPORT_IMPORT_H
 #define HR_MEMORY_IMPORT_IMPORT_H
 
-#include "memory/import/input.h"
+#include "base/input.h"
 #include "memory/record/record.h"
 
 #include <headrace/memory.h>

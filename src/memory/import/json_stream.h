@@ -5,7 +5,7 @@
 #ifndef HR_MEMORY_IMPORT_JSON_STREAM_H
 #define HR_MEMORY_IMPORT_JSON_STREAM_H
 
-#include "memory/import/input.h"
+#include "base/input.h"
 
 struct hr__json_stream {
     struct hr__input *in;

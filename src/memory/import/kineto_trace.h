@@ -6,9 +6,9 @@
 #ifndef HR_MEMORY_IMPORT_KINETO_TRACE_H
 #define HR_MEMORY_IMPORT_KINETO_TRACE_H
 
+#include "base/ids.h"
+#include "base/input.h"
 #include "memory/import/import.h"
-#include "memory/import/input.h"
-#include "memory/record/ids.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -12,7 +12,7 @@
 #ifndef HR_MEMORY_IMPORT_PICKLE_H
 #define HR_MEMORY_IMPORT_PICKLE_H
 
-#include "memory/import/input.h"
+#include "base/input.h"
 
 enum hr__pickle_kind {
     HR__PICKLE_UNSET, /* never in the result */

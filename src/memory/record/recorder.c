@@ -20,11 +20,11 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/ids.h"
 #include "base/memory.h"
 #include "base/truncation.h"
 #include "base/versioned.h"
 #include "memory/record/format.h"
-#include "memory/record/ids.h"
 
 #include <assert.h>
 #include <errno.h>

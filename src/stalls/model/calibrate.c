@@ -16,7 +16,7 @@
  * possible. But only visible effects are fitted (hr__calibrate_explains): a figure whose effect is
  * hidden behind another keeps its direct measurement, even if a phase is met less well.
  */
-#include "stalls/model/calibrate.h"
+#include "stalls/model/calibrate_inside.h"
 
 #include "base/error.h"
 #include "base/memory.h"

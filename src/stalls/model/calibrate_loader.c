@@ -2,7 +2,7 @@
  * Calibrates the loader of a model from its drains: the cost of a sample on cores, its growth with
  * more busy cores, and delays that need no core.
  */
-#include "stalls/model/calibrate.h"
+#include "stalls/model/calibrate_inside.h"
 
 #include "base/error.h"
 #include "base/memory.h"

@@ -2,7 +2,7 @@
  * What the files that calibrate a model share: means, the time of a phase, and the search for the
  * value that explains it.
  */
-#include "stalls/model/calibrate.h"
+#include "stalls/model/calibrate_inside.h"
 
 int hr__model_batches(const struct hr__system *system)
 {

@@ -6,7 +6,7 @@
  * training on a CPU, the step's own CPU time with and without the loader shows by how much. The
  * cost of receiving a batch is measured separately (next_cpu_s).
  */
-#include "stalls/model/calibrate.h"
+#include "stalls/model/calibrate_inside.h"
 
 #include "base/error.h"
 #include "base/memory.h"

@@ -6,7 +6,7 @@
  * made slower and faster by their intervals, one at a time, and the effects add up like independent
  * errors. The model's own error is not part of this.
  */
-#include "stalls/model/calibrate.h"
+#include "stalls/model/calibrate_inside.h"
 
 #include "base/error.h"
 #include "base/versioned.h"

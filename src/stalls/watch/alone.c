@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "loader/sample.h"
-#include "stalls/watch/watch.h"
+#include "stalls/watch/inside.h"
 
 #include <headrace/rows.h>
 

@@ -2,7 +2,7 @@
  * What all stages of a watched loop use: notes for the reader, marks of time and work, and the
  * batches that are still to be taken from the loader.
  */
-#include "stalls/watch/watch.h"
+#include "stalls/watch/inside.h"
 
 #include "base/error.h"
 #include "base/files.h"

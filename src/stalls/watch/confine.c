@@ -5,7 +5,7 @@
  */
 #include "base/error.h"
 #include "base/memory.h"
-#include "stalls/watch/watch.h"
+#include "stalls/watch/inside.h"
 
 #include <dirent.h>
 #include <errno.h>

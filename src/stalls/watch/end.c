@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "stalls/watch/watch.h"
+#include "stalls/watch/inside.h"
 
 #include <errno.h>
 #include <math.h>

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/memory.h"
-#include "stalls/watch/watch.h"
+#include "stalls/watch/inside.h"
 
 #include "dataset/dataset.h"
 

@@ -9,7 +9,7 @@
  * compared with a copy of its original contents; once one has changed, all are restored before they
  * are handed out, outside the measured time.
  */
-#include "stalls/watch/watch.h"
+#include "stalls/watch/inside.h"
 
 #include "base/clock.h"
 #include "base/error.h"

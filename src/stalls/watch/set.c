@@ -18,7 +18,7 @@
 #include "base/memory.h"
 #include "dataset/dataset.h"
 #include "loader/sample.h"
-#include "stalls/watch/watch.h"
+#include "stalls/watch/inside.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,12 +5,13 @@
  * of single batches are recorded too, but only for charts. A timed part begins when the loop
  * requests the successor of the batch before it, so that it has as many waits as steps.
  */
-#include "stalls/watch/watch.h"
+#include "stalls/watch/inside.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/versioned.h"
+#include "dataset/dataset.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -74,6 +75,10 @@ static int check_loader(const struct hr_loader *l, struct hr_error *error)
                         "a watch measures a lone process, and this loader is of %d ranks: make it "
                         "with world_size 1",
                         l->options.world_size);
+    if (l->dataset->masks)
+        return hr__fail(error, -ENOTSUP,
+                        "a watch evicts and reads the files of images, and this loader's dataset "
+                        "has masks: measure a script with headrace stalls, which sees all files");
     return 0;
 }
 

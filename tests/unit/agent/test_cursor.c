@@ -539,8 +539,8 @@ static void test_wrong_boards(void **state)
     free(queue);
 }
 
-/* The rows of samples are copied; more than a sample can have are refused. Here the header's
- * entries of samples stand for records: their label is the number of rows. */
+/* The rows of samples are copied; more than a sample can have are refused. Here the records lie
+ * where the header's entries of samples are: the number of rows, then two values. */
 static void test_rows(void **state)
 {
     static const uint64_t offsets[2] = {0, 2};
@@ -555,7 +555,8 @@ static void test_rows(void **state)
     int files[4];
     assert_non_null(queue);
     fake_queue_make(queue, 4096, 0, 8, 32);
-    queue->header->record_bytes = sizeof *queue->samples;
+    int64_t(*records)[3] = (void *)queue->samples;
+    queue->header->record_bytes = sizeof *records;
     queue->header->records_offset = queue->header->samples_offset;
     assert_int_equal(hr__row_table_create(&table, 1, &from, NULL), 0);
     assert_int_equal(table->layout.bytes, queue->header->record_bytes);
@@ -566,20 +567,57 @@ static void test_rows(void **state)
     fake_queue_files(queue, files);
     assert_int_equal(hr__cursor_create(&cursor, &spec, 24, files, &error), 0);
     for (int i = 0; i < 3; i++)
-        queue->samples[i] =
-            (struct hr__header_sample){.label = 2 - i, .index = 10 * i, .instead = 5};
+        memcpy(records[i], ((const int64_t[]){2 - i, 10 * i, 5}), sizeof *records);
     assert_int_equal(hr__cursor_rows(cursor, 0, 3, rows, 0, &error), 0);
     hr__batch_rows_gather(rows, 3);
     assert_int_equal(rows->offsets[3], 3);
     assert_memory_equal(rows->values[0], ((const int64_t[]){0, 5, 10}), 3 * sizeof(int64_t));
-    queue->samples[1].label = 3;
+    records[1][0] = 3;
     assert_int_equal(hr__cursor_rows(cursor, 0, 3, rows, 0, &error), -EPROTO);
-    queue->samples[1].label = -1;
+    records[1][0] = -1;
     assert_int_equal(hr__cursor_rows(cursor, 0, 3, rows, 0, &error), -EPROTO);
     atomic_store(&queue->control->floor, 8);
     assert_int_equal(hr__cursor_rows(cursor, 0, 3, rows, 0, &error), -ESTALE);
     hr__batch_rows_destroy(&rows);
     hr__row_table_unref(&table);
+    hr__cursor_unref(&cursor);
+    fake_queue_remove(queue);
+    free(queue);
+}
+
+/* The extents of padded samples are read; those that do not lie in a sample's place are refused. */
+static void test_extents(void **state)
+{
+    struct fake_queue *queue = malloc(sizeof *queue);
+    struct hr__cursor *cursor = NULL;
+    struct hr_error error;
+    int64_t labels[3], indices[3], instead[3], extents[6];
+    uint64_t offset;
+    struct hr__seen seen = {labels, indices, extents, 0, instead, &offset, 0};
+    int files[4];
+    assert_non_null(queue);
+    fake_queue_make(queue, 4096, 0, 8, 32);
+    struct hr_tensor_spec spec = spec_of(4096);
+    spec.dims = 2;
+    spec.shape[0] = 4;
+    spec.shape[1] = 1024;
+    fake_queue_files(queue, files);
+    assert_int_equal(hr__cursor_create(&cursor, &spec, 0, files, &error), 0);
+    cursor->is_padded = 1;
+    atomic_store(&queue->at[0].number, 0);
+    for (int i = 0; i < 3; i++)
+        queue->samples[i] =
+            (struct hr__header_sample){.instead = -1, .extents = {4 - i, 1024 - 100 * i}};
+    assert_int_equal(hr__cursor_look(cursor, 0, 3, &seen, &error), 0);
+    assert_memory_equal(extents, ((const int64_t[]){4, 1024, 3, 924, 2, 824}), sizeof extents);
+    static const int64_t wrong[][2] = {{5, 1}, {4, 1025}, {0, 9}, {4, 0}, {-1, 1}, {1, INT64_MIN}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        memcpy(queue->samples[2].extents, wrong[i], sizeof wrong[i]);
+        assert_int_equal(hr__cursor_look(cursor, 0, 3, &seen, &error), -EPROTO);
+        assert_non_null(strstr(error.message, "the size of a sample"));
+    }
+    atomic_store(&queue->control->floor, 8);
+    assert_int_equal(hr__cursor_look(cursor, 0, 3, &seen, &error), -ESTALE);
     hr__cursor_unref(&cursor);
     fake_queue_remove(queue);
     free(queue);
@@ -646,7 +684,7 @@ int main(void)
         cmocka_unit_test(test_expelled),      cmocka_unit_test(test_threads),
         cmocka_unit_test(test_fork),          cmocka_unit_test(test_wrong_boards),
         cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_waiting_rings),
-        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_rows),          cmocka_unit_test(test_extents),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

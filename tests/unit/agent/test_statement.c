@@ -281,6 +281,52 @@ static void read_refused(const char *text, int code, const char *words)
     assert_null(recipe);
 }
 
+static void check_masks(struct hr_dataset *dataset, const struct hr_recipe *recipe)
+{
+    char *text = write_text(dataset, recipe), one[PATH_MAX], other[PATH_MAX];
+    struct hr_dataset *again = read_text(text);
+    check_same(dataset);
+    assert_int_equal(hr_dataset_count(hr_dataset_masks(again)), hr_dataset_count(dataset));
+    hr_dataset_key(hr_dataset_masks(dataset), 1, one, sizeof one);
+    hr_dataset_key(hr_dataset_masks(again), 1, other, sizeof other);
+    assert_string_equal(one, other);
+    hr_dataset_unref(&again);
+    hr__free(text);
+}
+
+/* Masks of a dataset, of a subset and of a pack; and fewer masks than images. */
+static void test_masks(void **state)
+{
+    struct hr_dataset *images = folder("photos"), *both, *some, *packed;
+    struct hr_recipe *recipe = plain();
+    const int64_t indices[2] = {2, 0};
+    struct hr_pack_options options;
+    opened(hr_dataset_with_masks(&both, images, images, NULL));
+    opened(hr_dataset_subset(&some, both, indices, 2, NULL));
+    hr_pack_options_default(&options);
+    options.form = HR_FORM_ENCODED;
+    options.trust = 1;
+    opened(hr_pack_write(both, "masks.pack", &options, NULL, NULL));
+    opened(hr_dataset_open(&packed, "masks.pack", NULL, NULL));
+    check_masks(both, recipe);
+    check_masks(some, recipe);
+    check_masks(packed, recipe);
+    char *written = write_text(both, recipe), text[4096], fewer[4096 + 100];
+    snprintf(text, sizeof text, "%s", written);
+    const char *masks = strstr(text, "\"masks\":") + 8, *end = strstr(text, ",\"recipe\"");
+    snprintf(fewer, sizeof fewer, "%.*s{\"indices\":[0],\"kind\":\"subset\",\"of\":%.*s}%s",
+             (int)(masks - text), text, (int)(end - masks), masks, end);
+    read_refused(fewer, -EPROTO, "there are 3 images and 1 masks");
+    snprintf(fewer, sizeof fewer, "%.*s7%s", (int)(masks - text), text, end);
+    read_refused(fewer, -EPROTO, "masks");
+    hr__free(written);
+    hr_recipe_unref(&recipe);
+    hr_dataset_unref(&packed);
+    hr_dataset_unref(&some);
+    hr_dataset_unref(&both);
+    hr_dataset_unref(&images);
+}
+
 /* A dataset without files: what its producers must have in common. */
 static void test_produced(void **state)
 {
@@ -725,6 +771,7 @@ int main(void)
         TEST(test_tars),
         TEST(test_packs),
         TEST(test_subsets),
+        TEST(test_masks),
         TEST(test_produced),
         TEST(test_stale),
         TEST(test_deleted_directory),

@@ -97,13 +97,15 @@ static int refused(const char *text, const char *said)
     return r;
 }
 
+static const struct hr__directory_where own_directory = {.group = HR__DIRECTORY_OWN, .disk = ""};
+
 /* Lists the files of a name (NULL: all) in the owner's directory; returns their number. */
 static size_t files_of(const char *name, struct hr__directory_file out[16])
 {
     struct hr__directory d;
     struct hr__directory_file *files;
     size_t count;
-    if (hr__directory_lock(&d, HR__DIRECTORY_OWN, 0, NULL))
+    if (hr__directory_lock(&d, &own_directory, 0, NULL))
         return 0;
     assert_int_equal(hr__directory_files(&d, name, &files, &count), 0);
     hr__directory_unlock(&d);
@@ -121,7 +123,7 @@ static void drop(const char *name)
     struct hr__directory d;
     if (!count)
         return;
-    assert_int_equal(hr__directory_lock(&d, HR__DIRECTORY_OWN, 0, NULL), 0);
+    assert_int_equal(hr__directory_lock(&d, &own_directory, 0, NULL), 0);
     for (size_t i = 0; i < count; i++)
         assert_int_equal(hr__directory_remove(&d, &files[i], NULL), 0);
     hr__directory_unlock(&d);
@@ -560,7 +562,7 @@ static void test_fork(void **state)
 {
     struct hr__directory d;
     struct hr__segment *s = open_one("shm:a?size=1MiB", 1);
-    assert_int_equal(hr__directory_lock(&d, HR__DIRECTORY_OWN, 0, NULL), 0);
+    assert_int_equal(hr__directory_lock(&d, &own_directory, 0, NULL), 0);
     pid_t child = fork();
     if (!child) {
         pause();

@@ -343,9 +343,9 @@ static void test_odd_budgets(void **state)
 {
     for (uint64_t budget = 96 * MIB - 70; budget < 96 * MIB + 70; budget++) {
         struct hr__segment_layout first, again;
-        assert_int_equal(hr__segment_plan(&first, budget, 1000), 0);
+        assert_int_equal(hr__segment_plan(&first, budget, 1000, 0), 0);
         assert_true(first.arena_bytes >= budget);
-        assert_int_equal(hr__segment_plan(&again, first.arena_bytes, 1000), 0);
+        assert_int_equal(hr__segment_plan(&again, first.arena_bytes, 1000, 0), 0);
         assert_memory_equal(&first, &again, sizeof first);
     }
     struct hr__store *store = fixture_open(9, 96 * MIB + 1, 200);

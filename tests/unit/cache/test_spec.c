@@ -93,7 +93,7 @@ static void test_wrong(void **state)
         const char *text, *said;
     } cases[] = {
         {"", "neither a size nor the name"},
-        {"imagenet", "write 64GiB, or shm:NAME?size=64GiB"},
+        {"imagenet", "write 64GiB, shm:NAME?size=64GiB, or disk:"},
         {"-5", "neither a size nor"},
         {"64G", "size 64G has no unit: write 64GiB"},
         {"1.5t", "size 1.5t has no unit: write 1.5TiB"},
@@ -137,7 +137,6 @@ static void test_wrong(void **state)
         {"shm:x?size=1GiB&form=rgb", "form \"rgb\" does not exist: write auto, encoded, indexed, "
                                      "coefficients or planes"},
         {"shm:x?size=1GiB&form=", "form \"\" does not exist"},
-        {"disk:/scratch?size=64GiB", "no caches on disks"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct hr__cache_spec spec;
@@ -150,6 +149,55 @@ static void test_wrong(void **state)
             fail_msg("%s: %s", cases[i].text, error.message);
         assert_int_equal(hr__cache_spec_parse(&spec, cases[i].text, NULL), -EINVAL);
     }
+}
+
+static void test_disk(void **state)
+{
+    struct hr__cache_spec spec;
+    struct hr__cache_tiers tiers;
+    char path[HR__CACHE_PATH];
+    assert_int_equal(hr__cache_spec_parse(&spec, " disk:/data/hr/?size=1TiB&share=0.5 ", NULL), 0);
+    assert_string_equal(spec.path, "/data/hr");
+    assert_string_equal(spec.name, "disk");
+    assert_int_equal(spec.size_bytes, 1024 * GIB);
+    assert_int_equal(spec.share_bytes, 512 * GIB);
+    assert_int_equal(hr__cache_tiers_parse(&tiers, "disk:/d?size=1GiB&form=planes", NULL), 0);
+    assert_string_equal(tiers.first.path, "/d");
+    assert_int_equal(tiers.first.form, HR_FORM_PLANES);
+    assert_string_equal(tiers.disk.path, "");
+    assert_int_equal(hr__cache_tiers_parse(&tiers, "4GiB, disk:/d?size=1GiB", NULL), 0);
+    assert_int_equal(tiers.first.size_bytes, 4 * GIB);
+    assert_string_equal(tiers.first.path, "");
+    assert_string_equal(tiers.disk.path, "/d");
+    assert_int_equal(hr__cache_tiers_parse(
+                         &tiers, "shm:a?size=2GiB&form=planes,disk:/d?size=1GiB&share=0.5", NULL),
+                     0);
+    assert_string_equal(tiers.first.name, "a");
+    assert_int_equal(tiers.first.form, HR_FORM_PLANES);
+    assert_int_equal(tiers.disk.share_bytes, GIB / 2);
+    assert_int_equal(hr__cache_spec_directory(path, "disk:/data/b?x", NULL), 0);
+    assert_string_equal(path, "/data/b");
+    const struct {
+        const char *text, *said;
+    } wrong[] = {
+        {"disk:/d", "disk:DIRECTORY needs a size"},
+        {"disk:d?size=1GiB", "must be a directory on a disk of this machine, beginning with '/'"},
+        {"disk:/?size=1GiB", "must be a directory"},
+        {"disk:/d?size=1GiB&group=ml", "is its owner's only"},
+        {"disk:/d?size=1GiB,4GiB", "two tiers are one in memory and one on disk behind it"},
+        {"4GiB,shm:a?size=1GiB", "two tiers are"},
+        {"4GiB,disk:/d?size=1GiB,disk:/e?size=1GiB", "two tiers are"},
+        {"4GiB,disk:/d?size=1GiB&form=planes", "a disk behind memory keeps files"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct hr_error error = {0};
+        assert_int_equal(hr__cache_tiers_parse(&tiers, wrong[i].text, &error), -EINVAL);
+        if (!strstr(error.message, wrong[i].said))
+            fail_msg("%s: %s", wrong[i].text, error.message);
+    }
+    struct hr_error error;
+    assert_int_equal(hr__cache_spec_parse(&spec, "4GiB,disk:/d?size=1GiB", &error), -EINVAL);
+    assert_non_null(strstr(error.message, "tiers in a row are for loaders"));
 }
 
 /* Even for a long text the message has the reason. */
@@ -166,10 +214,8 @@ static void test_long(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_private),
-        cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_wrong),
-        cmocka_unit_test(test_long),
+        cmocka_unit_test(test_private), cmocka_unit_test(test_kept), cmocka_unit_test(test_wrong),
+        cmocka_unit_test(test_disk),    cmocka_unit_test(test_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

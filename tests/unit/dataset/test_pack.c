@@ -3,6 +3,8 @@
 
 #include "dataset/list.h"
 
+#include <headrace/masks.h>
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -196,7 +198,9 @@ static void every_byte_of_the_front_matters(void **state)
         struct hr_error error = {0};
         uint8_t changed = f->image.bytes[i] ^ (uint8_t)(1u << i % 8);
         assert_int_equal(pwrite(fd, &changed, 1, (off_t)i), 1);
-        int r = hr__pack_open_file(&c, NULL, fd, "P", &error);
+        struct hr__byte_source source;
+        assert_int_equal(hr__source_of_file(&source, "P", fd), 0);
+        int r = hr__pack_read(&c, NULL, &source, &error);
         if (r != -EBADMSG && r != -ENOTSUP)
             fail_msg("a change of byte %zu gives %d", i, r);
         assert_null(c);
@@ -231,12 +235,41 @@ static void states_and_versions(void **state)
     s->state = HR__PACK_COMPLETE;
     s->version = HR__PACK_VERSION + 1;
     pack_seal(&f->image);
-    refused(f, -ENOTSUP, "version 4");
+    refused(f, -ENOTSUP, "version 5");
+    s->version = 4;
+    s->masks = 1;
+    pack_seal(&f->image);
+    refused(f, -EBADMSG, "catalog is damaged"); /* an odd number of samples */
+    s->masks = 2;
+    pack_seal(&f->image);
+    refused(f, -EBADMSG, "what cannot be");
+    s->version = 3;
+    s->masks = 1; /* which are of version 4 */
+    pack_seal(&f->image);
+    refused(f, -EBADMSG, "what cannot be");
+    s->masks = 0;
     s->version = 2;
     s->rows_bytes = 8; /* which are of version 3 */
     pack_seal(&f->image);
     refused(f, -EBADMSG, "what cannot be");
     s->rows_bytes = 0;
+    /* of waveforms: none but rates that are decoded, and of nothing else */
+    static const struct {
+        int32_t form;
+        uint32_t mono, rate;
+    } heads[] = {{HR_FORM_WAVEFORM, 0, 1},        {HR_FORM_WAVEFORM, 1, 7999},
+                 {HR_FORM_WAVEFORM16, 0, 192001}, {HR_FORM_WAVEFORM, 2, 0},
+                 {HR_FORM_ENCODED, 0, 16000},     {HR_FORM_AUTO, 1, 0}};
+    int32_t form = s->form;
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        s->form = heads[i].form;
+        s->mono = heads[i].mono;
+        s->rate = heads[i].rate;
+        pack_seal(&f->image);
+        refused(f, -EBADMSG, "what cannot be");
+    }
+    s->form = form;
+    s->mono = s->rate = 0;
     s->version = 1;
     s->byte_order = 0x04030201;
     pack_seal(&f->image);
@@ -394,6 +427,59 @@ static void no_memory(void **state)
     }
 }
 
+/* A pack whose samples are images and their masks in turn, also where memory runs out. */
+static void images_with_masks(void **state)
+{
+    struct pack_fixture *f = *state;
+    static const int64_t even[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    struct hr_dataset *part, *d = NULL;
+    struct hr_error error;
+    char key[50];
+    assert_int_equal(hr_dataset_subset(&part, f->source, even, 8, NULL), 0);
+    free(f->image.bytes);
+    pack_make(&f->image, part, (const uint8_t *const *)f->items, f->lengths, HR_FORM_ENCODED);
+    hr__pack_pair(pack_super(&f->image));
+    hr_dataset_unref(&part);
+    pack_write(&f->image, f->image.length, f->path);
+    size_t allocated = hr__allocated(HR__TAG_DATASET);
+    int r = -ENOMEM;
+    for (int n = 1; r; n++) {
+        hr__alloc_fail_at((uint64_t)n, 0);
+        r = hr__pack_dataset(&d, f->path, &error);
+        hr__alloc_fail_at(0, 0);
+        assert_true(!r || (r == -ENOMEM && !d && hr__allocated(HR__TAG_DATASET) == allocated));
+    }
+    const struct hr_dataset *masks = hr_dataset_masks(d);
+    assert_int_equal(hr_dataset_count(d), 4);
+    assert_int_equal(hr_dataset_count(masks), 4);
+    hr_dataset_key(d, 3, key, sizeof key);
+    assert_string_equal(key, "../6 image.jpg");
+    hr_dataset_key(masks, 3, key, sizeof key);
+    assert_string_equal(key, "/7.jpg");
+    assert_int_equal(hr_dataset_label(d, 1), 2 * 1000000000000 - 5);
+    assert_int_equal(hr_dataset_sample_bytes(masks, 1), f->lengths[3]);
+    hr_dataset_unref(&d);
+}
+
+/* A small file that says it has gigabytes of rows, and is as long as that. */
+static void rows_of_holes(void **state)
+{
+    struct pack_fixture *f = *state;
+    struct hr__pack_superblock super;
+    struct hr_dataset *d;
+    struct hr_error error;
+    hr__pack_begin(&super, pack_catalog(&f->image)->bytes, UINT64_C(8) << 30, HR_FORM_ENCODED, 0);
+    super.state = HR__PACK_COMPLETE;
+    super.bytes = super.items_offset;
+    memcpy(f->image.bytes, &super, sizeof super);
+    pack_seal(&f->image);
+    pack_write(&f->image, HR__PACK_SUPERBLOCK_BYTES + super.catalog_bytes, f->path);
+    if (truncate(f->path, (off_t)super.bytes))
+        skip(); /* the file system has no files of that length */
+    assert_int_equal(hr__pack_dataset(&d, f->path, &error), -EBADMSG);
+    assert_non_null(strstr(error.message, "a file with holes"));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -405,6 +491,8 @@ int main(void)
         TEST(cut_anywhere),
         TEST(states_and_versions),
         TEST(items_out_of_place),
+        TEST(images_with_masks),
+        TEST(rows_of_holes),
         TEST(opens_at_once),
         TEST(no_memory),
     };

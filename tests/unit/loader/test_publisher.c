@@ -5,7 +5,7 @@
  */
 #include "yard.h"
 
-#include "loader/loader.h"
+#include "loader/inside.h"
 #include "loader/schedule.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "loader/loader.h"
+#include "loader/inside.h"
 
 #include <headrace/stalls.h>
 

@@ -131,9 +131,61 @@ static void masks_follow_their_image(void **state)
     }
 }
 
+static void masks_are_warped_as_their_image(void **state)
+{
+    struct hr_operation flip = op(HR_RANDOM_HORIZONTAL_FLIP), affine = op(HR_RANDOM_AFFINE);
+    struct hr_operation turn = op(HR_RANDOM_ROTATION), grow = op(HR_RANDOM_ROTATION);
+    struct hr_operation tilt = op(HR_RANDOM_PERSPECTIVE), wave = op(HR_ELASTIC_TRANSFORM);
+    struct hr_operation crop = sized(HR_RANDOM_RESIZED_CROP, 37, 41);
+    struct hr_operation away = op(HR_RANDOM_AFFINE), quarter = op(HR_RANDOM_ROTATION);
+    crop.u.random_resized_crop.interpolation = HR_NEAREST;
+    crop.u.random_resized_crop.antialias = 0;
+    affine.u.random_affine.degrees[0] = -40;
+    affine.u.random_affine.degrees[1] = 70;
+    affine.u.random_affine.translate[0] = affine.u.random_affine.translate[1] = 0.3;
+    affine.u.random_affine.scale[0] = 0.6;
+    affine.u.random_affine.scale[1] = 1.7;
+    affine.u.random_affine.shear[1] = 20;
+    affine.u.random_affine.interpolation = HR_NEAREST;
+    away.u.random_affine.scale[0] = away.u.random_affine.scale[1] = 100;
+    away.u.random_affine.has_center = 1; /* nothing of the image is left */
+    away.u.random_affine.center[0] = away.u.random_affine.center[1] = -500;
+    turn.u.random_rotation.degrees[0] = grow.u.random_rotation.degrees[0] = -180;
+    turn.u.random_rotation.degrees[1] = grow.u.random_rotation.degrees[1] = 180;
+    quarter.u.random_rotation.degrees[0] = quarter.u.random_rotation.degrees[1] = 180;
+    grow.u.random_rotation.expand = 1;
+    tilt.u.random_perspective.p = 1;
+    tilt.u.random_perspective.interpolation = wave.u.elastic_transform.interpolation = HR_NEAREST;
+    for (int c = 0; c < 3; c++) {
+        affine.u.random_affine.fill[c] = away.u.random_affine.fill[c] = 255;
+        turn.u.random_rotation.fill[c] = grow.u.random_rotation.fill[c] = 255;
+        tilt.u.random_perspective.fill[c] = wave.u.elastic_transform.fill[c] = 255;
+    }
+    affine.u.random_affine.has_fill = away.u.random_affine.has_fill = 1;
+    wave.u.elastic_transform.has_fill = 1;
+    struct hr_operation lists[][5] = {
+        {affine, crop},
+        {crop, flip, turn},
+        {turn, nearest_resize(77, 29)},
+        {nearest_resize(50, 90), tilt, flip, crop},
+        {wave, crop},
+        {crop, affine, nearest_resize(60, 31), turn, tilt},
+        {affine, sized(HR_CENTER_CROP, 40, 50), away, crop},
+        {quarter, turn, crop},
+        {grow, crop},
+        {sized(HR_RANDOM_CROP, 30, 40), grow, flip},
+    };
+    const size_t counts[] = {2, 3, 2, 4, 2, 5, 4, 3, 2, 3};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        if (i != 9) /* its size varies */
+            check_recipe(lists[i], counts[i], 0);
+        check_recipe(lists[i], counts[i], 1);
+    }
+}
+
 static void what_does_not_suit(void **state)
 {
-    struct hr_operation list[2] = {op(HR_RANDOM_ROTATION), sized(HR_CENTER_CROP, 8, 8)};
+    struct hr_operation list[2] = {op(HR_RAND_AUGMENT), sized(HR_CENTER_CROP, 8, 8)};
     struct hr_recipe *recipe = recipe_of(list, 2), *crop = recipe_of(list + 1, 1), *views;
     struct hr_preparer *p;
     struct hr_error error = {0};
@@ -141,7 +193,7 @@ static void what_does_not_suit(void **state)
     uint8_t tensor[3 * 8 * 8], out[8 * 8];
     void *outs[1] = {tensor};
     assert_int_equal(hr__recipe_check_masks(recipe, &error), -EINVAL);
-    assert_non_null(strstr(error.message, "RandomRotation"));
+    assert_non_null(strstr(error.message, "RandAugment"));
     struct hr_recipe *const two[2] = {crop, crop};
     assert_int_equal(hr_recipe_create_views(&views, two, 2, &error), 0);
     assert_int_equal(hr__recipe_check_masks(views, &error), -EINVAL);
@@ -172,8 +224,9 @@ static void what_does_not_suit(void **state)
 
 static void out_of_memory(void **state)
 {
-    struct hr_operation list[1] = {sized(HR_CENTER_CROP, 8, 8)};
-    struct hr_recipe *recipe = recipe_of(list, 1);
+    struct hr_operation list[2] = {op(HR_RANDOM_ROTATION), sized(HR_CENTER_CROP, 8, 8)};
+    list[0].u.random_rotation.degrees[1] = 40;
+    struct hr_recipe *recipe = recipe_of(list, 2);
     struct hr_draw_key key = {0, 0, 0};
     const struct hr_item item = {file, file_bytes, 0};
     uint8_t tensor[3 * 8 * 8], out[8 * 8];
@@ -200,6 +253,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masks_follow_their_image),
+        cmocka_unit_test(masks_are_warped_as_their_image),
         cmocka_unit_test(what_does_not_suit),
         cmocka_unit_test(out_of_memory),
     };

@@ -607,6 +607,72 @@ static void test_memory(void **state)
     assert_int_equal(hr_preparer_memory(preparer) - before, filter);
     run_list(second, 3, length, 0, made);
     assert_int_equal(hr_preparer_memory(preparer) - before, filter);
+    /* What a large item took is free when the preparer is used again. */
+    const struct hr_sound_head raised = {.rate = 192000};
+    size_t large = 24u * CLIP_MAX * sizeof(float);
+    for (int converts = 0; converts < 2; converts++) {
+        struct hr_item item;
+        length = make_clip(8000, 1, CLIP_MAX);
+        assert_int_equal(
+            hr_preparer_waveform(preparer, HR_FORM_WAVEFORM, &raised, file, length, &item, NULL),
+            0);
+        before = hr_preparer_memory(preparer);
+        assert_true(before > large);
+        length = make_clip(48000, 1, 1000);
+        if (converts)
+            item_of(length, HR_FORM_WAVEFORM, 0, 0);
+        else
+            run_list(second, 3, length, 0, made);
+        assert_true(hr_preparer_memory(preparer) < before - large + (1 << 20));
+    }
+}
+
+/* How much of a sample is of its sound, with the recipe's option `padded`. */
+static void test_lengths(void **state)
+{
+    struct hr_operation speed = op(HR_SPEED_PERTURBATION), kaldi = op(HR_LOG_MEL);
+    struct hr_operation mel = op(HR_MEL_SPECTROGRAM), last = op(HR_TIME_MASKING);
+    speed.u.speed.factors[0] = 0.5;
+    speed.u.speed.count = 1;
+    kaldi.u.log_mel.style = HR_LOG_MEL_KALDI;
+    const struct {
+        struct hr_operation list[4];
+        int rate, frames, expected;
+    } cases[] = {
+        {{op(HR_MONO), to_rate(16000), cut(9000)}, 16000, 5000, 5000},
+        {{op(HR_MONO), to_rate(16000), cut(9000)}, 16000, 9500, 9000},
+        {{op(HR_MONO), to_rate(16000), cut(9000)}, 44100, 10000, 3629},
+        {{op(HR_MONO), window(HR_RANDOM_WINDOW, 0.5), to_rate(16000)}, 44100, 10000, 3629},
+        {{op(HR_MONO), window(HR_CENTER_WINDOW, 0.5), to_rate(16000)}, 44100, 30000, 8000},
+        {{op(HR_MONO), to_rate(8000), speed, cut(9000)}, 8000, 1000, 2000},
+        {{op(HR_MONO), to_rate(16000), cut(9000), op(HR_LOG_MEL)}, 16000, 5000, 31},
+        {{op(HR_MONO), to_rate(16000), cut(9000), op(HR_LOG_MEL)}, 16000, 9000, 56},
+        {{op(HR_MONO), to_rate(16000), cut(9000), op(HR_LOG_MEL)}, 16000, 1, 1},
+        {{op(HR_MONO), to_rate(16000), cut(9000), kaldi}, 16000, 5000, 29},
+        {{op(HR_MONO), to_rate(16000), cut(9000), kaldi}, 16000, 300, 1},
+        {{op(HR_MONO), cut(9000), mel, last}, 16000, 5000, 26},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct hr_recipe_options options;
+        struct hr_recipe *recipe;
+        struct hr_error error = {0};
+        struct hr_draw_key key = {1, 2, i};
+        int64_t extents[HR_TENSOR_MAX_DIMS];
+        size_t count = cases[i].list[3].kind ? 4 : 3;
+        size_t length = make_clip(cases[i].rate, 1, cases[i].frames);
+        hr_recipe_options_default(&options);
+        options.padded = 1;
+        if (hr_recipe_create(&recipe, cases[i].list, count, &options, &error) ||
+            hr_preparer_run(preparer, recipe, file, length, &key, other, &error))
+            fail_msg("%s", error.message);
+        assert_int_equal(hr_preparer_extents(preparer, extents), 2);
+        if (extents[1] != cases[i].expected)
+            fail_msg("case %zu: %lld", i, (long long)extents[1]);
+        hr_recipe_unref(&recipe);
+        /* The numbers are those without the option. */
+        size_t numbers = run_list(cases[i].list, count, length, i, made);
+        assert_memory_equal(other, made, numbers * sizeof *made);
+    }
 }
 
 /* int16 is as near as stated, also of a sound that exceeds full scale; a WAV file of an item has
@@ -676,11 +742,12 @@ static void test_waveform_items(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resample),  cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_blocks),    cmocka_unit_test(test_cuts),
-        cmocka_unit_test(test_channels),  cmocka_unit_test(test_log_mel),
-        cmocka_unit_test(test_kernels),   cmocka_unit_test(test_features),
-        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_waveforms), cmocka_unit_test(test_waveform_items)};
+        cmocka_unit_test(test_resample),      cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_blocks),        cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_channels),      cmocka_unit_test(test_log_mel),
+        cmocka_unit_test(test_kernels),       cmocka_unit_test(test_features),
+        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_lengths),       cmocka_unit_test(test_waveforms),
+        cmocka_unit_test(test_waveform_items)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

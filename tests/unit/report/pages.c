@@ -4,6 +4,7 @@
 #include "../memory/report/memory_fixture.h"
 #include "../stalls/report/fixture.h"
 
+#include <headrace/plan.h>
 #include <stdio.h>
 
 static int write_memory(const char *folder, const char *name, const struct memory_fixture *fixtures,
@@ -42,6 +43,30 @@ static int write_memories(const char *folder)
     return code;
 }
 
+/* A plan of two stages; the names in its profile are hostile. */
+static int write_plan(const char *folder)
+{
+    static const char profile[] =
+        "{\"headrace_pipeline_profile\": 1, \"name\": \"</script><script>alert(1)</script>\","
+        " \"microbatches\": [1], \"layers\": [{\"name\": \"<script>alert(2)</script>\","
+        " \"repeat\": 4, \"forward_s\": [1], \"backward_s\": [2], \"weight_bytes\": 1,"
+        " \"held_bytes\": [1], \"output_bytes\": [1]}]}";
+    struct hr_plan_options options;
+    struct hr_plan *plan = NULL;
+    struct hr_error error = {0};
+    char path[4096];
+    hr_plan_options_default(&options);
+    options.gpus = options.stages = 2;
+    options.batch = 8;
+    snprintf(path, sizeof path, "%s/plan.html", folder);
+    int code = hr_plan_make(&plan, profile, strlen(profile), "profile", &options, &error);
+    code = code ? code : hr_plan_write_page(plan, path, &error);
+    if (code)
+        fprintf(stderr, "%s\n", error.message);
+    hr_plan_destroy(&plan);
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -62,5 +87,5 @@ int main(int argc, char **argv)
             return 1;
         }
     }
-    return argc != 2 || write_memories(argv[1]);
+    return argc != 2 || write_memories(argv[1]) || write_plan(argv[1]);
 }

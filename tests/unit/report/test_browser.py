@@ -86,7 +86,7 @@ class Pages(unittest.TestCase):
             self.assertEqual(parts.addresses, ["data:,"])
 
     def test_outside_text_is_text(self):
-        for name in ("hostile.html", "memory-hostile.html"):
+        for name in ("hostile.html", "memory-hostile.html", "plan.html"):
             with self.subTest(page=name):
                 parts = parse(Path(self.folder.name) / name)
                 self.assertLessEqual(len(parts.scripts), 2)

@@ -1,6 +1,6 @@
 """Begins the hook in every Python that a watched script starts.
 
-``headrace stalls`` and ``headrace memory record`` put this folder before all others on
+``headrace stalls``, ``headrace memory record`` and ``headrace replay record`` put this folder before all others on
 PYTHONPATH, so that Python imports this file at its start. It runs the sitecustomize that it
 hides, then loads the hook by its path: the package itself is imported only where there is
 something to watch. Nothing of ours that fails may keep the script from running.
@@ -13,6 +13,7 @@ import sys
 HOOKS = (
     ("HEADRACE_STALLS_DIR", "headrace.stalls.hook", "headrace stalls: the probe"),
     ("HEADRACE_MEMORY_DIR", "headrace.memory.hook", "headrace memory: the recording"),
+    ("HEADRACE_REPLAY_DIR", "headrace.replay.hook", "headrace replay: the recording"),
 )
 
 

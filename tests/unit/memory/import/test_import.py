@@ -642,7 +642,7 @@ class Others(Case):
             self.assertTrue(done.stderr.startswith("EBADMSG"), done.stderr)
         self.refused(b"dear reader", "EBADMSG", "snapshot of PyTorch's allocator")
         self.refused(self.folder / "none", "ENOENT", "none")
-        self.refused(self.folder, "EINVAL", "not a regular file")
+        self.refused(self.folder, "EISDIR", "is a folder")
         letter = self.write(b"dear reader", "letter")
         done = self.dump("import", self.write(pickle.dumps(snapshot())), letter)
         self.assertIn("EEXIST", done.stderr)

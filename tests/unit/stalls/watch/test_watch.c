@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "stalls/watch/watch.h"
+#include "stalls/watch/inside.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -795,6 +795,15 @@ static void what_cannot_be_watched_is_refused(void **state)
     options.world_size = 2;
     loader = fixture_loader(&fixture, &options);
     assert_int_equal(hr_stalls_watch_open(&watch, loader, NULL, &error), -ENOTSUP);
+    hr_loader_destroy(&loader);
+    struct fixture masked = fixture;
+    assert_int_equal(
+        hr_dataset_with_masks(&masked.dataset, fixture.dataset, fixture.dataset, &error), 0);
+    options.world_size = 1;
+    loader = fixture_loader(&masked, &options);
+    hr_dataset_unref(&masked.dataset);
+    assert_int_equal(hr_stalls_watch_open(&watch, loader, NULL, &error), -ENOTSUP);
+    assert_non_null(strstr(error.message, "has masks"));
     hr_loader_destroy(&loader);
     loader = make_loader();
     hr_stalls_watch_options_default(&watch_options);

@@ -5,7 +5,7 @@
 #include "../../loader/fixture.h"
 
 #include "base/clock.h"
-#include "stalls/watch/watch.h"
+#include "stalls/watch/inside.h"
 
 #include <math.h>
 #include <signal.h>

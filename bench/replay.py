@@ -1,0 +1,238 @@
+"""make bench-replay: do the predictions of `headrace replay` come true?
+
+traces: the replay without a change, on the traces in $HEADRACE_SHARED_DATA/kineto or
+../shared/data/kineto. reading: a trace of a million events, made of one of them. changes: a trace
+of real training on one core, the prediction of a change, and the change really made. Steps before
+and after the change alternate, and the ratio of their medians is compared with the predicted ratio,
+because the profiler itself makes each step longer.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import harness
+from harness import log
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = Path(os.environ.get("HEADRACE_SHARED_DATA", ROOT.parent / "shared" / "data"))
+WIDTH, BATCH = 512, 256
+ROUNDS, TRACED = 40, 10
+PARTS = ("traces", "reading", "changes")
+
+# ---- the reader and the identity ----
+
+
+def traces():
+    """The largest error of the identity, and of its median begin, over all traces."""
+    from headrace.replay import Replay
+
+    found = [(path.name, Replay(path).summary) for path in sorted((SHARED / "kineto").glob("*.json.gz"))]
+    for name, summary in found:
+        log(f"{name}: identity error {summary['error']:.5f}, begins {summary['start_median']:.5f}, "
+            f"with usual latencies {summary['usual_error']:.5f}")
+    if not found:
+        log("there are no published traces here: skipped")
+        return None, None
+    return (max(abs(one["error"]) for _, one in found), max(one["start_median"] for _, one in found))
+
+
+READ = """
+import sys, time
+from headrace.replay import Replay
+began = time.process_time()
+try:
+    Replay(sys.argv[1], window="no such annotation")
+except ValueError:
+    spent = time.process_time() - began
+    status = open("/proc/self/status").read()
+    print(spent, status.split("VmHWM:")[1].split()[0])
+"""
+
+
+def reading():
+    """Events a second of CPU time, and peak memory over the file's size. Includes sorting them."""
+    source = SHARED / "kineto" / "ddp_ns_rank0.json.gz"
+    if not source.exists():
+        log("there is no trace to read here: skipped")
+        return None, None
+    with gzip.open(source, "rt") as file:
+        events = json.load(file)["traceEvents"]
+    copies = 1 + 1_000_000 // len(events)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "trace.json")
+        body = ",\n".join(json.dumps(event) for event in events)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write('{"traceEvents": [' + ",\n".join([body] * copies) + "]}")
+        done = subprocess.run([sys.executable, "-c", READ, path], check=True, capture_output=True, text=True)
+        size = os.path.getsize(path)
+    spent, kilobytes = map(float, done.stdout.split())
+    rate, memory = copies * len(events) / spent, 1024 * kilobytes
+    log(f"read {copies * len(events):,} events, {size / 1e6:.0f} MB: {rate:,.0f} events/s of CPU time, "
+        f"peak {memory / 1e6:.0f} MB with Python")
+    return rate, memory / size
+
+
+# ---- changes, predicted and made ----
+
+
+def networks(torch):
+    """The modules of the two networks, in order."""
+
+    class Slow(torch.nn.Module):
+        def __init__(self, times):
+            super().__init__()
+            self.times = times
+            self.weight = torch.nn.Parameter(torch.eye(WIDTH))
+
+        def forward(self, x):
+            for _ in range(self.times):
+                x = x @ self.weight
+            return x
+
+    def dense(times):
+        names = ("first", "act", "slow", "second", "third", "last")
+        made = [torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh(), Slow(times), torch.nn.Linear(WIDTH, WIDTH),
+                torch.nn.Linear(WIDTH, WIDTH), torch.nn.Linear(WIDTH, 10)]
+        return dict(zip(names, made, strict=True)), torch.randn(BATCH, WIDTH)
+
+    def images(_):
+        names = ("conv1", "norm", "act", "conv2", "pool", "last")
+        made = [torch.nn.Conv2d(3, 16, 3, padding=1), torch.nn.BatchNorm2d(16), torch.nn.ReLU(),
+                torch.nn.Conv2d(16, 16, 3, padding=1), torch.nn.AdaptiveAvgPool2d(1),
+                torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 10))]
+        return dict(zip(names, made, strict=True)), torch.randn(16, 3, 64, 64)
+
+    return {"dense": dense, "images": images}
+
+
+class Batches:
+    """A dataset that makes the same batch again and again, and takes its time."""
+
+    def __init__(self, batch, wait_s):
+        self.batch, self.wait_s = batch, wait_s
+
+    def __len__(self):
+        return 1_000_000
+
+    def __getitem__(self, index):
+        time.sleep(self.wait_s)
+        return self.batch
+
+
+class Training:
+    """A training that steps on request. without: names of modules to leave out."""
+
+    def __init__(self, net="dense", times=1, without=(), wait_s=0.0, optimizer="SGD", steps=True, **options):
+        import torch
+
+        self.torch, self.steps = torch, steps
+        torch.manual_seed(0)
+        modules, batch = networks(torch)[net](times)
+        self.modules = {name: module for name, module in modules.items() if name not in without}
+        parameters = [p for module in self.modules.values() for p in module.parameters()]
+        make = getattr(torch.optim, optimizer)
+        self.optimizer = make(parameters, lr=1e-4, foreach=False, **options)
+        loader = torch.utils.data.DataLoader(Batches(batch, wait_s), batch_size=None, shuffle=False)
+        self.batches = iter(loader)
+
+    def step(self):
+        x = next(self.batches)
+        for name, module in self.modules.items():
+            with self.torch.profiler.record_function(name):
+                x = module(x)
+        loss = x.square().mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        if self.steps:
+            self.optimizer.step()
+
+    def trace(self, path):
+        profiler = self.torch.profiler
+        schedule = profiler.schedule(wait=0, warmup=3, active=TRACED, repeat=1)
+        with profiler.profile(schedule=schedule, on_trace_ready=lambda p: p.export_chrome_trace(path)) as running:
+            for _ in range(3 + TRACED):
+                self.step()
+                running.step()
+
+
+CASES = (
+    # name, what-ifs, before, after
+    ("a layer removed", ["remove:^third$"], {}, {"without": ("third",)}),
+    ("two layers removed", ["remove:^(second|third)$"], {}, {"without": ("second", "third")}),
+    ("an activation removed", ["remove:^act$"], {}, {"without": ("act",)}),
+    ("a convolution removed", ["remove:^conv2$"], {"net": "images"}, {"without": ("conv2",)}),
+    ("a normalization removed", ["remove:^norm$"], {"net": "images"}, {"without": ("norm",)}),
+    ("an operator three times as slow", ["layer:^slow$ x3"], {}, {"times": 3}),
+    ("an operator twice as fast", ["layer:^slow$ x0.5"], {"times": 4}, {"times": 2}),
+    ("no waiting for data", ["data-ready"], {"wait_s": 0.02}, {"wait_s": 0.0}),
+    ("no waiting for images", ["data-ready"], {"net": "images", "wait_s": 0.02}, {"wait_s": 0.0}),
+    ("no waiting, and a layer removed", ["data-ready", "remove:^third$"], {"wait_s": 0.02},
+     {"wait_s": 0.0, "without": ("third",)}),
+    ("no steps of AdamW", ["remove:Optimizer.step"], {"optimizer": "AdamW"}, {"steps": False}),
+    ("SGD with fused=True", ["fused-optimizer"], {"momentum": 0.9}, {"fused": True}),
+    ("AdamW with fused=True", ["fused-optimizer"], {"optimizer": "AdamW"}, {"fused": True}),
+)
+
+
+def measured(before, after):
+    """The ratio of the times of a step; steps alternate."""
+    times = ([], [])
+    for _ in range(5):
+        before.step()
+        after.step()
+    for _ in range(ROUNDS):
+        for training, kept in zip((before, after), times, strict=True):
+            began = time.perf_counter()
+            training.step()
+            kept.append(time.perf_counter() - began)
+    return statistics.median(times[1]) / statistics.median(times[0])
+
+
+def changes():
+    """The errors of the predictions."""
+    import torch
+    from headrace.replay import Replay
+
+    torch.set_num_threads(1)
+    errors = []
+    for name, what_ifs, options, changed in CASES:
+        before, after = Training(**options), Training(**{**options, **changed})
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "trace.json")
+            before.trace(path)
+            report = Replay(path).report(*what_ifs)
+        predicted = report["what_ifs"][-1]["iteration_s"] / report["replayed_s"]
+        done = measured(before, after)
+        errors.append(abs(predicted - done) / done)
+        log(f"{name}: predicted {predicted:.3f} of the step, measured {done:.3f}, error {errors[-1]:.3f}")
+    return errors
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--part", choices=PARTS, action="append")
+    parts = parser.parse_args().part or PARTS
+    log(harness.machine())
+    figures = {}
+    if "traces" in parts:
+        figures["identity_error_max"], figures["identity_start_error_median"] = traces()
+    if "reading" in parts:
+        figures["read_events_per_s"], figures["read_rss_over_file"] = reading()
+    if "changes" in parts:
+        errors = changes()
+        figures["predicted_vs_done_cases"] = len(errors)
+        figures["predicted_vs_done_error_median"] = statistics.median(errors)
+        figures["predicted_vs_done_error_max"] = max(errors)
+    harness.finish("replay", figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Parses the command line of ``headrace replay record`` (``python -m headrace.replay``)."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from .._launch.arguments import Parser, count
+
+VERB = "headrace replay record"
+
+
+def _count_or_none(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError
+    return number
+
+
+# argparse names a type by its __name__ in error messages.
+_count_or_none.__name__ = "number, 0 or more"
+
+
+def parser() -> Parser:
+    found = Parser(
+        prog=VERB,
+        usage="%(prog)s [options] -- COMMAND [arguments]",
+        description="Records a trace of some iterations of a training script with torch.profiler. "
+        "Neither the script nor its results change.",
+        allow_abbrev=False,
+    )
+    add = found.add_argument
+    add("--out", default="headrace-trace.json.gz", metavar="FILE", help="the trace")
+    add("--iterations", type=count, default=5, metavar="N", help="iterations to record")
+    add("--skip", type=_count_or_none, default=10, metavar="N", help="iterations before them")
+    add("--no-modules", action="store_true", help="do not mark the modules of the model")
+    add("--json", action="store_true", help="print the report as JSON")
+    add("--no-progress", action="store_true", help="show no progress bar")
+    add("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return found
+
+
+def parse(words: list[str]) -> argparse.Namespace:
+    """Parses the arguments. On an error, prints it and exits with status 2."""
+    options = parser().parse_command(words, "record")
+    options.out = os.path.abspath(options.out)
+    return options

@@ -1,0 +1,184 @@
+/*
+ * Ranks of one run: their clocks, and their collectives.
+ *
+ * The kernel of a collective runs from when its own rank arrives, so it includes waiting for the
+ * others. With all ranks' traces it is divided: an arrival of length 0, and the transfer, which
+ * begins when the last rank has arrived. A collective ends on all ranks at once, which is what
+ * aligns the clocks of several hosts.
+ */
+#include "replay/graph.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The n-th collective of a rank, by name and bytes. */
+struct rank_collective {
+    uint32_t event;
+    int64_t begin_ns, end_ns;
+};
+
+static int is_collective(const struct hr__trace_data *t, const struct hr__trace_event *e)
+{
+    const char *name = hr__trace_name(t, e->name);
+    return e->kind == HR__TRACE_KERNEL &&
+           (strstr(name, "ncclKernel") || strstr(name, "ncclDevKernel")) &&
+           !strstr(name, "SendRecv");
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const struct rank_collective *x = a, *y = b;
+    return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
+}
+
+/* Lists the collectives in the window of a rank, in order of time. Returns NULL if out of memory.
+ */
+static struct rank_collective *list(const struct hr__rank_events *r, size_t *count)
+{
+    const struct hr__trace_data *t = r->trace;
+    struct rank_collective *all = NULL;
+    *count = 0;
+    for (uint32_t i = 0; i < t->event_count; i++) {
+        const struct hr__trace_event *e = &t->events[i];
+        if (!is_collective(t, e) || e->begin_ns < r->begin_ns || e->begin_ns >= r->end_ns)
+            continue;
+        if (hr__reserve(HR__TAG_REPLAY, &all, *count + 1)) {
+            hr__free(all);
+            return NULL;
+        }
+        all[(*count)++] = (struct rank_collective){i, e->begin_ns, hr__trace_end(e)};
+    }
+    if (!all)
+        return hr__alloc(HR__TAG_REPLAY, 1, sizeof *all);
+    qsort(all, *count, sizeof *all, by_begin);
+    return all;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Returns the median difference of the ends of two ranks' collectives; 0: out of memory. */
+static int64_t shift(const struct rank_collective *first, const struct rank_collective *other,
+                     size_t count)
+{
+    int64_t *all = hr__alloc(HR__TAG_REPLAY, count, sizeof *all), found = 0;
+    for (size_t i = 0; all && i < count; i++)
+        all[i] = other[i].end_ns - first[i].end_ns;
+    if (all) {
+        qsort(all, count, sizeof *all, by_value);
+        found = all[count / 2];
+    }
+    hr__free(all);
+    return found;
+}
+
+int hr__graph_align(struct hr__graph *g, struct hr_error *error)
+{
+    size_t first_count, count;
+    if (g->rank_count == 1)
+        return 0;
+    struct rank_collective *first = list(&g->ranks[0], &first_count);
+    for (size_t i = 1; first && i < g->rank_count; i++) {
+        struct rank_collective *other = list(&g->ranks[i], &count);
+        if (!other) {
+            g->no_memory = 1;
+            break;
+        }
+        if (count != first_count) {
+            hr__free(other);
+            hr__free(first);
+            return hr__fail(error, -EINVAL,
+                            "trace %zu has %zu collectives in its window, and the first one has "
+                            "%zu: give traces of the same steps of one run",
+                            i + 1, count, first_count);
+        }
+        g->ranks[i].shift_ns =
+            count ? shift(first, other, count) : g->ranks[i].begin_ns - g->ranks[0].begin_ns;
+        hr__free(other);
+    }
+    g->no_memory |= !first;
+    hr__free(first);
+    return 0;
+}
+
+/* Divides the k-th collective of all ranks: what each rank's kernel waited for is now waited for by
+ * its arrival, and all transfers begin after all arrivals. arrivals: by task. */
+static void join(struct hr__graph *g, const uint32_t *tasks, uint32_t *arrivals)
+{
+    int64_t latest = INT64_MIN;
+    for (size_t i = 0; i < g->rank_count; i++)
+        if (g->tasks[tasks[i]].begin_ns > latest)
+            latest = g->tasks[tasks[i]].begin_ns;
+    for (size_t i = 0; i < g->rank_count; i++) {
+        struct hr__graph_task arrival = g->tasks[tasks[i]];
+        int64_t end = arrival.begin_ns + arrival.length_ns;
+        arrival.length_ns = 0;
+        arrivals[tasks[i]] = hr__graph_add_task(g, arrival);
+        g->tasks[tasks[i]].begin_ns = latest;
+        g->tasks[tasks[i]].length_ns = end > latest ? end - latest : 0;
+        g->counts.joined++;
+    }
+}
+
+/* Adds the edges from all arrivals to all transfers. */
+static void link_all(struct hr__graph *g, const uint32_t *tasks, const uint32_t *arrivals)
+{
+    for (size_t i = 0; i < g->rank_count; i++)
+        for (size_t k = 0; k < g->rank_count; k++)
+            hr__graph_add_edge(g, (struct hr__edge){.from = arrivals[tasks[i]],
+                                                    .to = tasks[k],
+                                                    .kind = HR__EDGE_GROUP});
+}
+
+/* Calls join, or link_all if `is_linking`, for each collective that all ranks have. */
+static void for_each(struct hr__graph *g, struct rank_collective **all, size_t count,
+                     uint32_t *arrivals, int is_linking)
+{
+    uint32_t *tasks = hr__alloc(HR__TAG_REPLAY, g->rank_count, sizeof *tasks);
+    g->no_memory |= !tasks;
+    for (size_t k = 0; k < count && !g->no_memory; k++) {
+        int is_whole = 1;
+        for (size_t i = 0; i < g->rank_count; i++) {
+            tasks[i] = g->ranks[i].task[all[i][k].event];
+            is_whole &= tasks[i] != HR__NO_TASK;
+        }
+        if (is_whole && is_linking)
+            link_all(g, tasks, arrivals);
+        else if (is_whole)
+            join(g, tasks, arrivals);
+    }
+    hr__free(tasks);
+}
+
+void hr__graph_join_ranks(struct hr__graph *g)
+{
+    if (g->rank_count < 2)
+        return;
+    uint32_t *arrivals = hr__alloc(HR__TAG_REPLAY, g->task_count, sizeof *arrivals);
+    struct rank_collective **all = hr__alloc(HR__TAG_REPLAY, g->rank_count, sizeof *all);
+    size_t count = 0, edges = g->edge_count;
+    g->no_memory |= !arrivals || !all;
+    for (size_t i = 0; i < g->rank_count && !g->no_memory; i++) {
+        all[i] = list(&g->ranks[i], &count);
+        g->no_memory |= !all[i];
+    }
+    if (!g->no_memory) {
+        memset(arrivals, 0xff, g->task_count * sizeof *arrivals);
+        for_each(g, all, count, arrivals, 0);
+        for (size_t i = 0; i < edges && !g->no_memory; i++)
+            if (arrivals[g->edges[i].to] != HR__NO_TASK)
+                g->edges[i].to = arrivals[g->edges[i].to];
+        for_each(g, all, count, arrivals, 1);
+    }
+    for (size_t i = 0; all && i < g->rank_count; i++)
+        hr__free(all[i]);
+    hr__free(all);
+    hr__free(arrivals);
+}

@@ -1,0 +1,229 @@
+/* Finds what a report on a replay says; see report.h. */
+#include "replay/report.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "report/format.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#define WORTH 0.005 /* a what-if that brings less is not advised */
+
+const char *hr__report_kind(int kind)
+{
+    static const char *const words[] = {"operators on the CPU",
+                                        "CUDA calls",
+                                        "Python and other time outside operators",
+                                        "blocking calls",
+                                        "kernels",
+                                        "copies",
+                                        "memory sets",
+                                        "communication",
+                                        "inserted tasks",
+                                        "latencies",
+                                        "waiting for data"};
+    return words[kind];
+}
+
+/* Returns a share; waiting for data is divided from the rest of the CPU's time. */
+static double share_of(const struct hr__shares *s, int kind)
+{
+    if (kind == HR__TASK_KINDS)
+        return s->latency;
+    if (kind == HR__TASK_KINDS + 1)
+        return s->data;
+    /* data is time of operators and outside them; what belongs to which does not matter here */
+    if (kind == HR__TASK_OP)
+        return s->kind[kind] > s->data ? s->kind[kind] - s->data : 0;
+    if (kind == HR__TASK_UNTRACED && s->kind[HR__TASK_OP] < s->data)
+        return s->kind[kind] - (s->data - s->kind[HR__TASK_OP]);
+    return s->kind[kind];
+}
+
+void hr__report_shares(struct hr__draft *draft, const struct hr__shares *s, int most)
+{
+    uint32_t used = 0;
+    char number[HR__FORMAT_BYTES];
+    for (int n = 0; n < most; n++) {
+        int best = -1;
+        for (int k = 0; k < HR__TASK_KINDS + 2; k++)
+            if (!(used >> k & 1) && (best < 0 || share_of(s, k) > share_of(s, best)))
+                best = k;
+        if (best < 0 || share_of(s, best) < 0.005)
+            break;
+        used |= 1u << best;
+        hr__draft_print(draft, "%s%s %s", n ? ", " : "", hr__report_kind(best),
+                        hr__format_share(number, share_of(s, best)));
+    }
+}
+
+/* ---- what-ifs ---- */
+
+static int predict(struct hr__replay_outcome *out, struct hr_replay_scenario *s,
+                   struct hr_error *error)
+{
+    struct hr__replay_schedule schedule;
+    int code = hr__scenario_simulate(&schedule, s, error);
+    if (!code) {
+        out->iteration_s = (double)schedule.length_ns / 1e9 / s->graph.iterations;
+        hr__path_shares(&out->shares, &s->graph, &schedule);
+    }
+    hr__schedule_clear(&schedule);
+    return code;
+}
+
+static int add(struct hr__report *r, struct hr_replay_scenario *s, const char *text,
+               struct hr_error *error)
+{
+    if (hr__reserve(HR__TAG_REPLAY, &r->outcomes, r->count + 1))
+        return hr__fail(error, -ENOMEM, "out of memory for a report");
+    struct hr__replay_outcome *one = &r->outcomes[r->count];
+    *one = (struct hr__replay_outcome){.text = text, .what = hr__what_if_find(text, error)};
+    int code = one->what ? hr_replay_apply(s, text, error) : -EINVAL;
+    if (!code)
+        code = predict(one, s, error);
+    r->count += !code;
+    return code;
+}
+
+static int in_a_row(struct hr__report *r, const char *const *what_ifs, size_t count,
+                    struct hr_error *error)
+{
+    struct hr_replay_scenario *s;
+    int code = hr_replay_scenario_create(&s, r->replay, error);
+    for (size_t i = 0; i < count && !code; i++)
+        code = add(r, s, what_ifs[i], error);
+    hr_replay_scenario_destroy(&s);
+    return code;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const struct hr__replay_outcome *x = a, *y = b;
+    return x->iteration_s < y->iteration_s ? -1 : x->iteration_s > y->iteration_s;
+}
+
+/* Tries all that apply, each alone. */
+static int try_all(struct hr__report *r, struct hr_error *error)
+{
+    int code = 0;
+    r->is_ranked = 1;
+    for (size_t i = 0; i < hr__what_if_count && !code; i++) {
+        struct hr_replay_scenario *s;
+        if (!hr__what_ifs[i].is_tried)
+            continue;
+        code = hr_replay_scenario_create(&s, r->replay, error);
+        if (!code) {
+            code = add(r, s, hr__what_ifs[i].example, error);
+            if (code == -ENODATA)
+                code = 0; /* the trace has nothing that it would change */
+        }
+        hr_replay_scenario_destroy(&s);
+    }
+    if (!code && r->count)
+        qsort(r->outcomes, r->count, sizeof *r->outcomes, by_time);
+    return code;
+}
+
+/* ---- notes ---- */
+
+static void note(struct hr__report *r, uint64_t count, const char *words)
+{
+    if (count)
+        hr__draft_print(&r->notes, "%llu %s\n", (unsigned long long)count, words);
+}
+
+static void add_notes(struct hr__report *r)
+{
+    const struct hr__graph *g = &r->replay->graph;
+    const struct hr__graph_counts *c = &g->counts;
+    uint64_t wrong = 0;
+    for (size_t i = 0; i < r->replay->trace_count; i++)
+        wrong += r->replay->traces[i].wrong;
+    hr__draft_print(&r->notes, "Replayed: %s.\n", g->window);
+    if (!c->kernels)
+        hr__draft_put(&r->notes,
+                      "The trace has no work of a device: the CPU's time is replayed.\n");
+    if (c->guessed)
+        note(r, c->guessed,
+             "blocking calls have no record of what they waited for (cuda_sync): they are taken to "
+             "wait for the work that ended last before they returned.");
+    note(r, c->unresolved,
+         "waits of a stream for an event are unknown in the trace: what they held back follows its "
+         "stream only.");
+    note(r, c->unlaunched, "kernels and copies have no call that launched them.");
+    note(r, c->many,
+         "kernels were launched several at once (CUDA graphs): they follow their stream.");
+    note(r, c->skewed, "kernels begin before their launch: the clocks of CPU and device differ.");
+    note(r, c->overlaps, "slices of a thread overlap without being nested; they were cut.");
+    note(r, c->polled, "threads that only ask for events were left out.");
+    note(r, wrong, "slices without a time were left out.");
+    if (c->collectives && !c->joined)
+        note(r, c->collectives,
+             "kernels that communicate include waiting for other ranks: give the traces of all "
+             "ranks to divide it.");
+    if (r->summary.unexplained > 0.01)
+        hr__draft_print(&r->notes,
+                        "%d %% of the critical path are latencies that no rule of the graph "
+                        "explains; they are kept as recorded in every prediction.\n",
+                        (int)lround(100 * r->summary.unexplained));
+}
+
+/* ---- all ---- */
+
+void hr__report_sentence(struct hr__draft *draft, const struct hr__report *r)
+{
+    char time[HR__FORMAT_BYTES], share[HR__FORMAT_BYTES];
+    double recorded = r->summary.recorded_s;
+    hr__draft_print(draft,
+                    "%s takes %s: ", r->replay->graph.is_whole ? "The whole trace" : "An iteration",
+                    hr__format_time(time, recorded));
+    hr__report_shares(draft, &r->shares, 3);
+    hr__draft_put(draft, ".");
+    if (!r->summary.is_trusted) {
+        hr__draft_put(draft, " The replay differs too much from the record to predict anything.");
+        return;
+    }
+    if (!r->count)
+        return;
+    const struct hr__replay_outcome *one = &r->outcomes[r->is_ranked ? 0 : r->count - 1];
+    double gain = 1 - one->iteration_s / r->summary.replayed_s;
+    if (r->is_ranked && gain < WORTH) {
+        hr__draft_put(draft, " None of the what-ifs that were tried would change that much.");
+        return;
+    }
+    hr__draft_print(draft, r->is_ranked ? " The most would bring %s: " : " With %s: ", one->text);
+    hr__draft_print(draft, "%s, ", hr__format_time(time, one->iteration_s));
+    hr__draft_print(draft, "%s %s.", hr__format_share(share, fabs(gain)),
+                    gain < 0 ? "more" : "less");
+}
+
+int hr__report_make(struct hr__report *out, const struct hr_replay *replay,
+                    const char *const *what_ifs, size_t count, struct hr_error *error)
+{
+    int code = 0;
+    *out = (struct hr__report){.replay = replay, .summary.size = sizeof out->summary};
+    hr_replay_summarise(replay, &out->summary);
+    hr__path_shares(&out->shares, &replay->graph, &replay->schedule);
+    if (count)
+        code = in_a_row(out, what_ifs, count, error);
+    else if (out->summary.is_trusted)
+        code = try_all(out, error);
+    if (!code)
+        add_notes(out);
+    return code;
+}
+
+void hr__report_clear(struct hr__report *r)
+{
+    hr__free(r->outcomes);
+    hr__draft_clear(&r->notes);
+    *r = (struct hr__report){.replay = NULL};
+}
+
+void hr_replay_free(char *text)
+{
+    hr__free(text);
+}

@@ -1,0 +1,123 @@
+/* A report on a replay as JSON (docs/replay.md). */
+#include "replay/report.h"
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Kinds of time of a critical path, as members. */
+static json_t *shares(const struct hr__shares *s)
+{
+    static const char *const names[HR__TASK_KINDS] = {"operators", "calls",         "untraced",
+                                                      "returns",   "kernels",       "copies",
+                                                      "sets",      "communication", "inserted"};
+    json_t *all = json_object();
+    for (int k = 0; k < HR__TASK_KINDS; k++)
+        json_object_set_new(all, names[k], hr__json_real(s->kind[k]));
+    json_object_set_new(all, "latencies", hr__json_real(s->latency));
+    json_object_set_new(all, "data", hr__json_real(s->data));
+    return all;
+}
+
+static json_t *identity(const struct hr__report *r)
+{
+    const struct hr__replay_identity *i = &r->replay->identity;
+    const struct hr__graph *g = &r->replay->graph;
+    json_t *one = json_object();
+    json_object_set_new(one, "error", hr__json_real(i->error));
+    json_object_set_new(one, "start_error_median", hr__json_real(i->start_median));
+    json_object_set_new(one, "start_error_max", hr__json_real(i->start_max));
+    json_object_set_new(one, "usual_error", hr__json_real(i->usual_error));
+    json_object_set_new(one, "unexplained", hr__json_real(r->summary.unexplained));
+    json_object_set_new(one, "trusted", json_boolean(r->summary.is_trusted));
+    json_object_set_new(one, "worst",
+                        i->worst == HR__NO_TASK
+                            ? json_null()
+                            : hr__json_string(hr__graph_name(g, &g->tasks[i->worst])));
+    json_object_set_new(one, "worst_s", hr__json_real((double)i->worst_ns / 1e9));
+    return one;
+}
+
+static json_t *trace(const struct hr__report *r)
+{
+    const struct hr__graph *g = &r->replay->graph;
+    const char *device = r->replay->traces[0].device;
+    json_t *one = json_object();
+    json_object_set_new(one, "events", json_integer((json_int_t)r->summary.events));
+    json_object_set_new(one, "tasks", json_integer((json_int_t)r->summary.tasks));
+    json_object_set_new(one, "edges", json_integer((json_int_t)r->summary.edges));
+    json_object_set_new(one, "kernels", json_integer((json_int_t)g->counts.kernels));
+    json_object_set_new(one, "ranks", json_integer(r->summary.ranks));
+    json_object_set_new(one, "iterations", json_integer(r->summary.iterations));
+    json_object_set_new(one, "window", hr__json_string(g->window));
+    json_object_set_new(one, "device", device ? hr__json_string(device) : json_null());
+    return one;
+}
+
+static json_t *outcomes(const struct hr__report *r)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < r->count; i++) {
+        const struct hr__replay_outcome *o = &r->outcomes[i];
+        json_t *one = json_object();
+        json_object_set_new(one, "what", hr__json_string(o->text));
+        json_object_set_new(one, "assumes", hr__json_string(o->what->assumes));
+        json_object_set_new(one, "iteration_s", hr__json_real(o->iteration_s));
+        json_object_set_new(one, "gain", hr__json_real(1 - o->iteration_s / r->summary.replayed_s));
+        json_object_set_new(one, "critical_path", shares(&o->shares));
+        json_array_append_new(all, one);
+    }
+    return all;
+}
+
+static json_t *notes(const struct hr__report *r)
+{
+    json_t *all = json_array();
+    const char *line = r->notes.text ? r->notes.text : "";
+    for (const char *end; (end = strchr(line, '\n')); line = end + 1)
+        json_array_append_new(all, json_stringn(line, (size_t)(end - line)));
+    return all;
+}
+
+static json_t *build(const struct hr__report *r)
+{
+    struct hr__draft sentence = {.text = NULL};
+    json_t *all = json_object();
+    hr__report_sentence(&sentence, r);
+    json_object_set_new(all, "kind", json_string("headrace replay"));
+    json_object_set_new(all, "version", json_integer(1));
+    json_object_set_new(all, "summary", hr__json_string(sentence.text ? sentence.text : ""));
+    json_object_set_new(all, "identity", identity(r));
+    json_object_set_new(all, "iteration_s", hr__json_real(r->summary.recorded_s));
+    json_object_set_new(all, "replayed_s", hr__json_real(r->summary.replayed_s));
+    json_object_set_new(all, "critical_path", shares(&r->shares));
+    json_object_set_new(all, "ranked", json_boolean(r->is_ranked));
+    json_object_set_new(all, "what_ifs", outcomes(r));
+    json_object_set_new(all, "trace", trace(r));
+    json_object_set_new(all, "notes", notes(r));
+    hr__draft_clear(&sentence);
+    return all;
+}
+
+int hr_replay_report_json(const struct hr_replay *replay, const char *const *what_ifs, size_t count,
+                          char **out, struct hr_error *error)
+{
+    struct hr__report report;
+    *out = NULL;
+    int code = hr__report_make(&report, replay, what_ifs, count, error);
+    if (!code) {
+        json_t *all = build(&report);
+        char *text = all ? json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
+        *out = text ? hr__strdup(HR__TAG_REPLAY, text) : NULL;
+        free(text);
+        json_decref(all);
+        if (!*out)
+            code = hr__fail(error, -ENOMEM, "out of memory for a report");
+    }
+    hr__report_clear(&report);
+    return code;
+}

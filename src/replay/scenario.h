@@ -1,0 +1,82 @@
+/* A copy of a graph that what-ifs change; see include/headrace/replay.h. */
+#ifndef HR_REPLAY_SCENARIO_H
+#define HR_REPLAY_SCENARIO_H
+
+#include "replay/simulate.h"
+
+#include <headrace/replay.h>
+
+struct hr_replay {
+    struct hr__trace_data *traces;
+    size_t trace_count;
+    struct hr__graph graph;
+    struct hr__replay_schedule schedule; /* the identity's */
+    struct hr__replay_identity identity;
+    double limit;
+};
+
+/* A channel that was inserted. */
+struct hr__replay_channel {
+    char *name;
+    uint32_t lane;
+};
+
+struct hr_replay_scenario {
+    const struct hr_replay *replay;
+    struct hr__graph graph; /* tasks, edges and lanes are its own; ranks are the replay's */
+    int32_t *priority;      /* by task; NULL: all 0; owned */
+    size_t priority_count;
+    uint32_t *selected; /* of the last selection */
+    struct hr__replay_channel *channels;
+    size_t channel_count;
+};
+
+/* The tasks that a selection marks: a byte per task. */
+struct hr__task_marks {
+    uint8_t *is_marked;
+    size_t count; /* marked ones */
+};
+
+/* Marks tasks; the caller frees is_marked. Errors: those of hr_replay_select. */
+HR_NODISCARD int hr__select(struct hr__task_marks *out, const struct hr__graph *graph,
+                            const struct hr_replay_selector *selector, struct hr_error *error);
+
+/* Change marked tasks. */
+void hr__scale(struct hr__graph *graph, const uint8_t *is_marked, double factor);
+void hr__remove(struct hr__graph *graph, uint8_t *is_marked);
+
+/* Inserts a task on the lane of `after`, right after it. Errors: -ENOMEM. */
+HR_NODISCARD int hr__insert_after(struct hr__graph *graph, uint32_t after,
+                                  struct hr__graph_task task, uint32_t *out);
+
+/* Where the time of a critical path goes: shares by kind of task, and of latencies. */
+struct hr__shares {
+    double kind[HR__TASK_KINDS], data,
+        latency; /* data: of kind's CPU time, waiting for the loader */
+};
+void hr__path_shares(struct hr__shares *out, const struct hr__graph *graph,
+                     const struct hr__replay_schedule *schedule);
+
+/* Replays a scenario. The caller clears *out, also after an error. */
+HR_NODISCARD int hr__scenario_simulate(struct hr__replay_schedule *out,
+                                       struct hr_replay_scenario *scenario, struct hr_error *error);
+
+/* A what-if of the table. */
+struct hr__what_if {
+    const char *name;    /* "amp"; "kernels:" is followed by a regular expression */
+    const char *example; /* with its arguments */
+    const char *about;   /* what changes, for a list */
+    const char *assumes; /* with its source */
+    int is_tried;        /* tried without being asked for, as `example` */
+    int needs_factor;    /* 1: "x2"; 2: optional */
+    int (*apply)(struct hr_replay_scenario *scenario, const char *pattern, double factor,
+                 struct hr_error *error);
+};
+
+extern const struct hr__what_if hr__what_ifs[];
+extern const size_t hr__what_if_count;
+
+/* Finds the what-if that a text names; NULL with a message. */
+const struct hr__what_if *hr__what_if_find(const char *text, struct hr_error *error);
+
+#endif

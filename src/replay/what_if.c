@@ -1,0 +1,377 @@
+/*
+ * What-ifs by name, on top of the primitives. Each says what it assumes, and from where: most are
+ * the models of "Daydream" (ATC'20).
+ */
+#include "replay/scenario.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BIT(kind) (1u << (kind))
+#define CPU_KINDS (BIT(HR__TASK_OP) | BIT(HR__TASK_CALL) | BIT(HR__TASK_UNTRACED))
+#define DEVICE_KINDS                                                                               \
+    (BIT(HR__TASK_KERNEL) | BIT(HR__TASK_COPY) | BIT(HR__TASK_SET) | BIT(HR__TASK_COLLECTIVE))
+
+static struct hr_replay_selector of_kinds(uint32_t kinds)
+{
+    struct hr_replay_selector s;
+    hr_replay_selector_default(&s);
+    s.kinds = kinds;
+    return s;
+}
+
+/* Selects and scales; -ENODATA if nothing is selected. */
+static int scale(struct hr_replay_scenario *s, const struct hr_replay_selector *which,
+                 double factor, const char *what, struct hr_error *error)
+{
+    struct hr__task_marks marks;
+    int code = hr__select(&marks, &s->graph, which, error);
+    if (code)
+        return code;
+    if (marks.count)
+        hr__scale(&s->graph, marks.is_marked, factor);
+    else
+        code = hr__fail(error, -ENODATA, "the trace has no %s", what);
+    hr__free(marks.is_marked);
+    return code;
+}
+
+/* ---- scaling ---- */
+
+static int apply_gpu(struct hr_replay_scenario *s, const char *pattern, double factor,
+                     struct hr_error *error)
+{
+    struct hr_replay_selector which = of_kinds(BIT(HR__TASK_KERNEL) | BIT(HR__TASK_SET));
+    return scale(s, &which, 1 / factor, "kernels of a device", error);
+}
+
+static int apply_link(struct hr_replay_scenario *s, const char *pattern, double factor,
+                      struct hr_error *error)
+{
+    struct hr_replay_selector which = of_kinds(BIT(HR__TASK_COLLECTIVE));
+    return scale(s, &which, 1 / factor, "kernels that communicate (NCCL)", error);
+}
+
+static int apply_kernels(struct hr_replay_scenario *s, const char *pattern, double factor,
+                         struct hr_error *error)
+{
+    char what[300];
+    struct hr_replay_selector which = of_kinds(DEVICE_KINDS);
+    which.name = pattern;
+    snprintf(what, sizeof what, "work of a device whose name contains '%.200s'", pattern);
+    return scale(s, &which, factor, what, error);
+}
+
+static int apply_ops(struct hr_replay_scenario *s, const char *pattern, double factor,
+                     struct hr_error *error)
+{
+    char what[300];
+    struct hr_replay_selector which = of_kinds(CPU_KINDS);
+    which.within = pattern;
+    snprintf(what, sizeof what, "CPU time in operators or modules whose name contains '%.200s'",
+             pattern);
+    return scale(s, &which, factor, what, error);
+}
+
+static int apply_layer(struct hr_replay_scenario *s, const char *pattern, double factor,
+                       struct hr_error *error)
+{
+    char what[300];
+    struct hr_replay_selector which = of_kinds(CPU_KINDS | DEVICE_KINDS);
+    which.within = pattern;
+    snprintf(what, sizeof what, "operator or module whose name contains '%.200s'", pattern);
+    return scale(s, &which, factor, what, error);
+}
+
+static int apply_python(struct hr_replay_scenario *s, const char *pattern, double factor,
+                        struct hr_error *error)
+{
+    struct hr_replay_selector which = of_kinds(BIT(HR__TASK_UNTRACED));
+    which.phases = ~BIT(HR__PHASE_DATA);
+    return scale(s, &which, 1 / factor, "time outside operators", error);
+}
+
+static int apply_launch(struct hr_replay_scenario *s, const char *pattern, double factor,
+                        struct hr_error *error)
+{
+    struct hr_replay_selector which = of_kinds(BIT(HR__TASK_CALL));
+    which.name = "Launch";
+    return scale(s, &which, factor, "calls that launch kernels", error);
+}
+
+/* ---- removing ---- */
+
+static int apply_remove(struct hr_replay_scenario *s, const char *pattern, double factor,
+                        struct hr_error *error)
+{
+    struct hr__task_marks marks;
+    struct hr_replay_selector which = of_kinds(CPU_KINDS | DEVICE_KINDS);
+    which.within = pattern;
+    int code = hr__select(&marks, &s->graph, &which, error);
+    if (code)
+        return code;
+    if (marks.count)
+        hr__remove(&s->graph, marks.is_marked);
+    else
+        code = hr__fail(error, -ENODATA,
+                        "the trace has no operator, module or kernel whose name contains '%.200s'",
+                        pattern);
+    hr__free(marks.is_marked);
+    return code;
+}
+
+static int apply_data(struct hr_replay_scenario *s, const char *pattern, double factor,
+                      struct hr_error *error)
+{
+    struct hr_replay_selector which = of_kinds(CPU_KINDS);
+    which.phases = BIT(HR__PHASE_DATA);
+    return scale(s, &which, 0, "wait for a torch.utils.data.DataLoader", error);
+}
+
+/* ---- models ---- */
+
+/* Returns whether a kernel computes in 16 bits already. */
+static int is_half(const char *name)
+{
+    static const char *const words[] = {"half", "Half", "h16816",   "h884",  "hgemm", "fp16",
+                                        "f16",  "bf16", "BFloat16", "h1688", "s16816"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strstr(name, words[i]))
+            return 1;
+    return 0;
+}
+
+/* Returns whether a kernel is limited by arithmetic: a matrix product or a convolution. */
+static int is_dense(const char *name)
+{
+    static const char *const words[] = {"gemm",     "Gemm",  "GEMM", "conv",  "Conv",
+                                        "cutlass",  "cudnn", "xmma", "wgrad", "dgrad",
+                                        "winograd", "fft2d", "Cijk"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strstr(name, words[i]))
+            return 1;
+    return 0;
+}
+
+static int apply_amp(struct hr_replay_scenario *s, const char *pattern, double factor,
+                     struct hr_error *error)
+{
+    size_t changed = 0;
+    for (size_t i = 0; i < s->graph.task_count; i++) {
+        struct hr__graph_task *task = &s->graph.tasks[i];
+        const char *name = hr__graph_name(&s->graph, task);
+        if (task->kind != HR__TASK_KERNEL || task->phase == HR__PHASE_OPTIMIZER || is_half(name))
+            continue;
+        task->length_ns /= is_dense(name) ? 3 : 2;
+        changed++;
+    }
+    if (!changed)
+        return hr__fail(error, -ENODATA,
+                        "the trace has no kernels of a device in single precision");
+    return 0;
+}
+
+/* Returns the outermost step of an optimizer around a task; HR__NO_EVENT: none. */
+static uint32_t step_of(const struct hr__graph *g, const struct hr__graph_task *task)
+{
+    const struct hr__rank_events *r = &g->ranks[task->rank];
+    uint32_t event = task->event, found = HR__NO_EVENT;
+    if (hr__task_is_device(task))
+        event = task->launch == HR__NO_TASK ? HR__NO_EVENT : g->tasks[task->launch].event;
+    if (task->phase != HR__PHASE_OPTIMIZER)
+        return found;
+    for (; event != HR__NO_EVENT; event = r->parent[event])
+        if (!strncmp(hr__trace_name(r->trace, r->trace->events[event].name), "Optimizer.step#", 15))
+            found = event;
+    return found;
+}
+
+/* Replaces the work of each step of the optimizer by one kernel, with one launch, that takes as
+ * long as all of it. On a CPU the operators stay, and what is between them goes. */
+static int apply_optimizer(struct hr_replay_scenario *s, const char *pattern, double factor,
+                           struct hr_error *error)
+{
+    struct hr__graph *g = &s->graph;
+    uint8_t *removed = hr__alloc(HR__TAG_REPLAY, g->task_count + 1, 1);
+    uint32_t kept = HR__NO_TASK, step = HR__NO_EVENT, kept_rank = 0;
+    size_t count = 0;
+    if (!removed)
+        return hr__fail(error, -ENOMEM, "out of memory for a what-if");
+    for (uint32_t i = 0; i < g->task_count; i++) {
+        struct hr__graph_task *task = &g->tasks[i];
+        uint32_t of = step_of(g, task);
+        int is_device = hr__task_is_device(task);
+        if (of == HR__NO_EVENT)
+            continue;
+        if (is_device && (of != step || task->rank != kept_rank)) {
+            kept = i; /* the first of its step carries all */
+            step = of;
+            kept_rank = task->rank;
+        } else if (is_device) {
+            g->tasks[kept].length_ns += task->length_ns;
+            removed[i] = 1;
+        } else if (task->kind != HR__TASK_RETURN) {
+            removed[i] = task->kind == HR__TASK_UNTRACED || s->replay->graph.counts.kernels;
+        }
+        count += removed[i];
+    }
+    for (uint32_t i = 0; i < g->task_count; i++)
+        if (hr__task_is_device(&g->tasks[i]) && !removed[i] && g->tasks[i].launch != HR__NO_TASK)
+            removed[g->tasks[i].launch] = 0;
+    if (count)
+        hr__remove(g, removed);
+    hr__free(removed);
+    return count ? 0
+                 : hr__fail(error, -ENODATA,
+                            "the trace has no steps of an optimizer (Optimizer.step annotations)");
+}
+
+static int apply_graphs(struct hr_replay_scenario *s, const char *pattern, double factor,
+                        struct hr_error *error)
+{
+    struct hr_replay_selector which = of_kinds(CPU_KINDS);
+    if (!s->graph.counts.kernels)
+        return hr__fail(error, -ENODATA, "the trace has no kernels of a device");
+    if (s->graph.is_whole)
+        return hr__fail(
+            error, -ENODATA,
+            "the trace has no steps of the profiler: call its step(), or name a window");
+    which.phases = ~BIT(HR__PHASE_DATA);
+    return scale(s, &which, 0, "CPU work", error);
+}
+
+static int apply_norm(struct hr_replay_scenario *s, const char *pattern, double factor,
+                      struct hr_error *error)
+{
+    struct hr_replay_selector which = of_kinds(BIT(HR__TASK_KERNEL));
+    which.within = "batch_?norm|BatchNorm";
+    int code = scale(s, &which, 0.5, "kernels of batch normalization", error);
+    if (code)
+        return code;
+    which.within = "aten::relu|aten::threshold_backward|aten::clamp_min";
+    code = scale(s, &which, 0, "", error);
+    return code == -ENODATA ? 0 : code;
+}
+
+const struct hr__what_if hr__what_ifs[] = {
+    {"data-ready", "data-ready", "no waiting for the data loader",
+     "The next batch is always there when the loop asks a torch.utils.data.DataLoader for it.", 1,
+     0, apply_data},
+    {"amp", "amp", "mixed precision on the device",
+     "Matrix products and convolutions take a third, other kernels half; the optimizer and the CPU "
+     "stay (Daydream, ATC'20). Kernels that are in 16 bits already stay.",
+     1, 0, apply_amp},
+    {"fused-optimizer", "fused-optimizer", "one kernel a step of the optimizer",
+     "One launch, and one kernel that takes as long as all the kernels of a step (Daydream, "
+     "ATC'20). Without a device: the step's operators stay, the time between them goes.",
+     1, 0, apply_optimizer},
+    {"cuda-graphs", "cuda-graphs", "no launches: CUDA graphs",
+     "At most this: everything but waiting for data is captured, launching costs nothing, and "
+     "Python outside the graph nothing either.",
+     1, 0, apply_graphs},
+    {"batch-norm-fused", "batch-norm-fused", "activations within batch normalization",
+     "Batch normalization takes half, activations (relu) nothing (Daydream, ATC'20; it predicted "
+     "12.7 % where 7 % were measured).",
+     1, 0, apply_norm},
+    {"python", "python x2", "time outside operators, F times as fast",
+     "Python, and all else on the CPU that no operator covers, takes 1/F; without the profiler it "
+     "is less already.",
+     1, 1, apply_python},
+    {"gpu", "gpu x2", "a device F times as fast",
+     "All kernels take 1/F; copies and "
+     "communication stay.",
+     1, 1, apply_gpu},
+    {"link", "link x2", "communication F times as fast",
+     "Kernels that communicate take 1/F; in the trace of a single rank they include waiting for "
+     "the others.",
+     1, 1, apply_link},
+    {"launch-overhead", "launch-overhead x0.5", "calls that launch kernels take F times as long",
+     "The profiler makes launches slower than they are without it: F is your choice.", 0, 1,
+     apply_launch},
+    {"kernels:", "kernels:REGEX x0.5", "kernels take F times as long",
+     "All work of the device whose name contains the expression takes F times as long.", 0, 1,
+     apply_kernels},
+    {"ops:", "ops:REGEX x0.5", "operators' CPU time takes F times as long",
+     "The CPU time in operators and modules whose name contains the expression, and in their "
+     "backward operators, takes F times as long.",
+     0, 1, apply_ops},
+    {"layer:", "layer:REGEX x0.5", "modules take F times as long, on CPU and device",
+     "As ops:, and all that they launch.", 0, 1, apply_layer},
+    {"remove:", "remove:REGEX", "operators, modules or kernels are gone",
+     "What the expression names goes, with all within it, its backward operators and its kernels; "
+     "what waited for it waits for what was before it.",
+     0, 0, apply_remove},
+};
+const size_t hr__what_if_count = sizeof hr__what_ifs / sizeof *hr__what_ifs;
+
+/* ---- texts ---- */
+
+/* Returns whether a text begins with the name of a what-if. */
+static int is_named(const struct hr__what_if *w, const char *text)
+{
+    size_t length = strlen(w->name);
+    if (strncmp(text, w->name, length))
+        return 0;
+    return w->name[length - 1] == ':' || !text[length] || text[length] == ' ';
+}
+
+const struct hr__what_if *hr__what_if_find(const char *text, struct hr_error *error)
+{
+    char names[512] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < hr__what_if_count; i++) {
+        if (is_named(&hr__what_ifs[i], text))
+            return &hr__what_ifs[i];
+        int n = snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "",
+                         hr__what_ifs[i].example);
+        used += n > 0 && (size_t)n < sizeof names - used ? (size_t)n : 0;
+    }
+    int r = hr__fail(error, -EINVAL, "'%.100s' is no what-if; there are: %s", text, names);
+    (void)r;
+    return NULL;
+}
+
+/* Takes a factor, "x2", from the end of a text, which is cut there. Returns 0 if it has none. */
+static int take_factor(char *text, double *factor)
+{
+    char *x = strrchr(text, ' '), *end;
+    if (!x || x[1] != 'x')
+        return 0;
+    double value = strtod(x + 2, &end);
+    if (end == x + 2 || *end || !(value >= 0 && value <= 1e6))
+        return 0;
+    while (x > text && x[-1] == ' ')
+        x--;
+    *x = 0;
+    *factor = value;
+    return 1;
+}
+
+int hr_replay_apply(struct hr_replay_scenario *s, const char *what_if, struct hr_error *error)
+{
+    double factor = 1;
+    const struct hr__what_if *w = hr__what_if_find(what_if, error);
+    if (!w)
+        return -EINVAL;
+    char *text = hr__strdup(HR__TAG_REPLAY, what_if);
+    if (!text)
+        return hr__fail(error, -ENOMEM, "out of memory for a what-if");
+    int has_factor = take_factor(text, &factor), code = 0;
+    size_t length = strlen(w->name);
+    int has_pattern = w->name[length - 1] == ':',
+        divides = w->apply == apply_gpu || w->apply == apply_link || w->apply == apply_python;
+    if (has_factor != w->needs_factor || (!has_pattern && text[length]) ||
+        (has_pattern && !text[length]) || (divides && !(factor > 0)))
+        code = hr__fail(error, -EINVAL, "'%.200s': write it as '%s'%s", what_if, w->example,
+                        w->needs_factor ? ", with a factor from 0 to 1000000" : "");
+    if (!code)
+        code = w->apply(s, text + length, factor, error);
+    hr__free(text);
+    return code;
+}

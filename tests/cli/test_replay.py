@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""headrace replay: traces and what-ifs on the command line, on a trace written by hand, and the Python
+that it finds for a recording (a stand-in for the package reports that)."""
+import json
+import os
+import sys
+import unittest
+
+from harness import CliCase
+
+MAIN = b"import sys\nprint(sys.argv[1:])\nsys.exit(9)\n"
+
+
+def event(category, name, thread, begin, length, **arguments):
+    return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": thread, "ts": begin, "dur": length,
+            "args": arguments}
+
+
+# The CPU launches a kernel of 100 us and waits for it.
+TRACE = [
+    event("user_annotation", "ProfilerStep#0", 1, 0, 200),
+    event("cuda_runtime", "cudaLaunchKernel", 1, 10, 10, correlation=1),
+    event("kernel", "gemm", 7, 16, 100, correlation=1, stream=7, device=0),
+    event("cuda_runtime", "cudaDeviceSynchronize", 1, 30, 88, correlation=2),
+]
+
+
+class Replay(CliCase):
+    def setUp(self):
+        super().setUp()
+        self.trace = self.write("trace.json", json.dumps({"traceEvents": TRACE}).encode())
+
+    def json(self, *words):
+        status, out, err = self.run_it("replay", self.trace, *words, "--json")
+        self.assertEqual((status, err), (0, ""))
+        return json.loads(out)
+
+    def test_what_ifs_in_a_row(self):
+        found = self.json("gpu", "x2", "kernels:gemm x0.5")
+        self.assertEqual([one["what"] for one in found["what_ifs"]], ["gpu x2", "kernels:gemm x0.5"])
+        self.assertEqual([round(one["iteration_s"] * 1e6) for one in found["what_ifs"]], [150, 125])
+        self.assertEqual(found["identity"]["error"], 0)
+        self.assertEqual(self.json("gpu x2")["what_ifs"], found["what_ifs"][:1])
+
+    def test_text_ranks_what_applies(self):
+        status, out, err = self.run_it("replay", self.trace)
+        self.assertEqual((status, err), (0, ""))
+        self.assertTrue(out.startswith("Replay without a change: 200 us for 200 us recorded"))
+        self.assertIn("gpu x2", out)
+        self.assertNotIn("data-ready", out)
+
+    def test_predicted_trace(self):
+        to = os.path.join(self.root, "after.json")
+        self.json("gpu x2", "--trace", to)
+        with open(to, encoding="utf-8") as file:
+            slices = [one for one in json.load(file)["traceEvents"] if one["ph"] == "X"]
+        gemm = next(one for one in slices if one["name"] == "gemm")
+        self.assertEqual((gemm["ts"], gemm["dur"]), (16, 50))
+
+    def test_refused(self):
+        status, out, err = self.run_it("replay", self.trace, "warp")
+        self.assertEqual((status, out), (3, ""))
+        self.assertIn("'warp' is no what-if; there are: data-ready, ", err)
+        status, out, err = self.run_it("replay", "none.json", "amp")
+        self.assertEqual((status, out), (3, ""))
+        self.assertIn("none.json", err)
+        self.assertEqual(self.run_it("replay")[0], 2)
+
+    def test_record_passes_its_command_line_on(self):
+        for name in ("__init__.py", "replay/__init__.py", "replay/launch.py"):
+            self.write(f"site/headrace/{name}")
+        self.write("site/headrace/replay/__main__.py", MAIN)
+        self.env["PYTHONPATH"] = os.path.join(self.root, "site")
+        words = ["--skip", "3", "--", sys.executable, "train.py", "--lr"]
+        self.expect(["replay", "record", *words], 9, f"{words}\n")
+        self.assertEqual(self.run_it("replay", "record")[0], 2)
+        self.same_options("replay", "record")
+
+
+if __name__ == "__main__":
+    unittest.main()

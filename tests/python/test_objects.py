@@ -1,0 +1,592 @@
+"""Datasets in buckets: the same samples as on a disk, from a real server, through every fault that
+a network makes, with the credentials of AWS's tools, and with errors that say what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import http.server
+import io
+import logging
+import os
+import shutil
+import subprocess
+import tarfile
+import threading
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import headrace
+from buckets import KEY, OLD_KEY, SECRET, Proxy, answer, refusal, rclone_server, settings, with_keys
+from headrace import ImageFolder, SampleError
+from headrace import transforms as T
+from headrace.torch import DataLoader
+
+ODD = ["a b", "c=d", "e+f", "g%20h", "i&j", "k'l", "m,n", "Füße", "~p", "q(r)", "s;t", "u@v"]
+
+
+def picture(number):
+    pixels = np.random.default_rng(number).integers(0, 255, (40, 40, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG", quality=90)
+    return file.getvalue()
+
+
+def write(folder, names):
+    for number, name in enumerate(names):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(picture(number))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A server of one bucket, "birds"; (its folder, its port)."""
+    folder = tmp_path_factory.mktemp("store")
+    write(folder / "birds/train",
+          [f"{c}/{n:03}.jpg" for c in ("cat", "ant", "dog") for n in range(20)]
+          + ["cat/sub/x.jpg", "cat/sub-/y.jpg", "cat/z/deep/er.JPEG", "ant/notes.txt"])
+    with rclone_server(folder) as port:
+        yield folder / "birds", port
+
+
+@pytest.fixture
+def proxy(store):
+    one = Proxy(store[1])
+    yield one
+    one.close()
+
+
+def load(root, **options):
+    """The digests and labels of all samples of an epoch, by index, and the loader."""
+    dataset = ImageFolder(root, transform=T.Compose([T.Resize((32, 32)), T.ToTensor()]))
+    loader = DataLoader(dataset, batch_size=8, shuffle=True, num_workers=2, **options)
+    found = {}
+    for images, labels in loader:
+        for image, label in zip(images.numpy(), labels.tolist()):
+            digest = hashlib.sha256(image.tobytes()).hexdigest()
+            found[digest, label] = found.get((digest, label), 0) + 1
+    return found, loader, dataset
+
+
+@contextlib.contextmanager
+def logged(level=logging.INFO):
+    lines = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    logger = logging.getLogger("headrace")
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(level)
+    try:
+        yield lines
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
+def same_as_on_disk(store, url="s3://birds/train", **options):
+    expected, _, there = load(str(store[0] / "train"))
+    found, loader, dataset = load(url, **options)
+    assert found == expected
+    assert dataset.classes == there.classes == ["ant", "cat", "dog"]
+    assert dataset.targets == there.targets
+    assert [p.removeprefix(url.rstrip("/")) for p, _ in dataset.samples] == \
+        [p.removeprefix(str(store[0] / "train")) for p, _ in there.samples]
+    return loader
+
+
+def test_folder(store, proxy):
+    with with_keys(proxy.url):
+        same_as_on_disk(store, "s3://birds/train/")
+    samples = 63
+    assert all(one.method == "GET" for one in proxy.requests)  # no HEAD, ever
+    assert sum(not one.is_list for one in proxy.requests) == samples
+    # the second open asks for the classes and a few pages, and opens no object
+    proxy.requests.clear()
+    with with_keys(proxy.url):
+        assert len(ImageFolder("s3://birds/train")) == samples
+    assert 1 <= len(proxy.requests) <= 5
+    assert all(one.is_list for one in proxy.requests)
+
+
+def test_index_notices_changes(store, proxy):
+    folder = store[0] / "changing"
+    write(folder, ["a/1.jpg", "a/2.jpg", "b/3.jpg"])
+    with with_keys(proxy.url):
+        assert len(ImageFolder("s3://birds/changing")) == 3
+        write(folder, ["b/4.jpg"])
+        assert len(ImageFolder("s3://birds/changing")) == 4
+        (folder / "a/1.jpg").unlink()
+        assert len(ImageFolder("s3://birds/changing")) == 3
+        write(folder, ["c/5.jpg"])
+        assert ImageFolder("s3://birds/changing").classes == ["a", "b", "c"]
+    shutil.rmtree(folder)
+
+
+def test_odd_keys_and_pages(store, proxy):
+    folder = store[0] / "odd"
+    write(folder, [f"{name}/{name}.jpg" for name in ODD])
+    many = folder / "many"
+    many.mkdir()
+    (many / "0.jpg").write_bytes(picture(0))
+    for number in range(1, 1100):
+        os.link(many / "0.jpg", many / f"{number}.jpg")
+    with with_keys(proxy.url):
+        dataset = ImageFolder("s3://birds/odd")
+        assert len(dataset) == len(ODD) + 1100
+        assert dataset.classes == sorted([*ODD, "many"])
+        there = ImageFolder(str(folder))
+        assert dataset.targets == there.targets
+        odd = [i for i, (path, _) in enumerate(dataset.samples) if "/many/" not in path]
+        for i in odd:
+            assert np.array_equal(np.asarray(dataset[i][0]), np.asarray(there[i][0]))
+    assert sum("continuation-token" in one.target for one in proxy.requests) == 1
+    shutil.rmtree(folder)
+
+
+# ---- faults on the way ----
+
+
+class Sometimes:
+    """Makes a fault of each `every`-th request for an object, but not twice for one of them."""
+
+    def __init__(self, fault, every=3):
+        self.fault, self.every, self.count, self.hit = fault, every, 0, set()
+
+    def __call__(self, request):
+        self.count += 1
+        if request.is_list or self.count % self.every or request.target in self.hit:
+            return None
+        self.hit.add(request.target)
+        return self.fault
+
+
+@pytest.mark.parametrize("fault", [
+    answer(503, retry_after=0), refusal(503, "SlowDown"), refusal(429, "TooManyRequests"),
+    refusal(500, "InternalError"), refusal(400, "RequestTimeout"), "reset", "close",
+    ("cut", 0), ("cut", 100), ("longer", 5),
+], ids=["503", "SlowDown", "429", "500", "RequestTimeout", "reset", "close", "cut-0", "cut", "longer"])
+def test_passing_faults(store, proxy, fault):
+    sometimes = proxy.fault = Sometimes(fault)
+    with with_keys(proxy.url):
+        if fault == ("longer", 5):  # another length than listed: another object
+            with pytest.raises(SampleError, match="replaced after it was listed"):
+                load("s3://birds/train")
+            return
+        same_as_on_disk(store)
+    assert len(sometimes.hit) > 5
+
+
+def test_listing_is_repeated(store, proxy):
+    seen = set()
+
+    def fault(request):
+        if not request.is_list or request.target in seen:
+            return None
+        seen.add(request.target)
+        return refusal(503, "SlowDown")
+
+    proxy.fault = fault
+    with with_keys(proxy.url, XDG_CACHE_HOME="/nowhere"):
+        assert len(ImageFolder("s3://birds/train", index="none")) == 63
+
+
+def test_a_hanging_server(store, proxy):
+    proxy.fault = Sometimes("hang", every=10)
+    with with_keys(proxy.url, HEADRACE_OBJECT_TIMEOUT=4):  # without a byte: given up after 0.5 s
+        same_as_on_disk(store)
+
+
+def test_a_store_that_never_recovers(store, proxy):
+    with with_keys(proxy.url, HEADRACE_OBJECT_TIMEOUT=0.5):
+        load("s3://birds/train")
+        proxy.fault = lambda request: None if request.is_list else refusal(503, "SlowDown")
+        with pytest.raises(SampleError) as caught:
+            load("s3://birds/train")
+    for part in ("s3://birds/train/", "fewer requests (503 SlowDown)", "given up after"):
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("what", ["deleted", "replaced"])
+def test_objects_that_change(store, proxy, what):
+    name = "/" "birds/train/dog/007.jpg"
+    fault = refusal(404, "NoSuchKey") if what == "deleted" else ("headers", {"ETag": '"other"'})
+    proxy.fault = lambda request: fault if request.target == name else None
+    with with_keys(proxy.url):
+        with pytest.raises(SampleError) as caught:
+            load("s3://birds/train")
+        assert f"s3:/{name}" in str(caught.value)
+        assert "open the dataset again" in str(caught.value)
+        assert what in str(caught.value)
+        found, loader, _ = load("s3://birds/train", on_error="skip", max_bad_share=0.1)
+    assert sum(found.values()) == 63
+    assert [one.path for one in loader.skipped()] == [f"s3:/{name}"]
+
+
+# ---- credentials ----
+
+
+def test_credentials_files(store, proxy, tmp_path):
+    (tmp_path / "credentials").write_text(
+        f"[default]\naws_access_key_id = wrong\naws_secret_access_key = wrong\n"
+        f"[birds]\naws_access_key_id={KEY}\naws_secret_access_key = {SECRET}\n")
+    (tmp_path / "config").write_text(
+        f"[profile birds]\nregion = us-east-1\nendpoint_url = {proxy.url}\ns3 =\n"
+        "  addressing_style = path\n")
+    files = {"AWS_CONFIG_FILE": tmp_path / "config",
+             "AWS_SHARED_CREDENTIALS_FILE": tmp_path / "credentials"}
+    with settings(AWS_PROFILE="birds", **files):
+        assert len(ImageFolder("s3://birds/train", index="none")) == 63
+    assert {one.key_id for one in proxy.requests} == {KEY}
+    with settings(AWS_PROFILE="unknown", AWS_ENDPOINT_URL=proxy.url, **files):
+        with pytest.raises(OSError, match="AWS_PROFILE is unknown"):
+            ImageFolder("s3://birds/train", index="none")
+    (tmp_path / "config").write_text("[default]\nsso_session = x\n")
+    (tmp_path / "credentials").unlink()
+    with settings(AWS_ENDPOINT_URL=proxy.url, **files):
+        with pytest.raises(NotImplementedError, match="aws configure export-credentials"):
+            ImageFolder("s3://birds/train", index="none")
+
+
+def metadata(proxy, keys):
+    """Makes the proxy a metadata server, too, which gives out the next of `keys` each time."""
+    def fault(request):
+        if request.target == "/" "latest/api/token":
+            assert request.method == "PUT"
+            assert request.headers["x-aws-ec2-metadata-token-ttl-seconds"]
+            return answer(200, "the-token")
+        if request.target.startswith("/" "latest/meta-data/"):
+            assert request.headers["x-aws-ec2-metadata-token"] == "the-token"
+            if request.target.endswith("security-credentials/"):
+                return answer(200, "role")
+            key = keys.pop(0) if len(keys) > 1 else keys[0]
+            return answer(200, '{"Code": "Success", "AccessKeyId": "%s", "SecretAccessKey": "%s", '
+                          '"Token": "session-%s", "Expiration": "2099-01-01T00:00:00Z"}'
+                          % (key, SECRET, key))
+        return None
+
+    return fault
+
+
+def test_instance_credentials(store, proxy):
+    proxy.fault = metadata(proxy, [KEY])
+    with settings(AWS_EC2_METADATA_DISABLED="false", AWS_ENDPOINT_URL=proxy.url,
+                  AWS_EC2_METADATA_SERVICE_ENDPOINT=proxy.url):
+        assert len(ImageFolder("s3://birds/train", index="none")) == 63
+    lists = [one for one in proxy.requests if one.is_list]
+    assert {one.key_id for one in lists} == {KEY}
+    assert {one.headers["x-amz-security-token"] for one in lists} == {f"session-{KEY}"}
+
+
+def test_expired_token_is_renewed(store, proxy):
+    """The store calls the first session expired in the middle of an epoch."""
+    give = metadata(proxy, [OLD_KEY, KEY])
+    served = []
+
+    def fault(request):
+        found = give(request)
+        if found is not None:
+            return found
+        if request.key_id == OLD_KEY:
+            if len(served) > 20:
+                return refusal(400, "ExpiredToken")
+            served.append(request)
+        return None
+
+    proxy.fault = fault
+    with settings(AWS_EC2_METADATA_DISABLED="false", AWS_ENDPOINT_URL=proxy.url,
+                  AWS_EC2_METADATA_SERVICE_ENDPOINT=proxy.url):
+        same_as_on_disk(store)
+    assert len(served) == 21
+    assert {one.key_id for one in proxy.requests if one.key_id} == {OLD_KEY, KEY}
+
+
+def test_web_identity(store, proxy, tmp_path):
+    (tmp_path / "token").write_text("a.web.identity\n")
+    asked = []
+
+    def fault(request):
+        if request.method != "POST":
+            return None
+        asked.append(request.body.decode())
+        return answer(200, "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult>"
+                      f"<Credentials><AccessKeyId>{KEY}</AccessKeyId><SecretAccessKey>{SECRET}"
+                      "</SecretAccessKey><SessionToken>s</SessionToken><Expiration>"
+                      "2099-01-01T00:00:00Z</Expiration></Credentials>"
+                      "</AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>")
+
+    proxy.fault = fault
+    given = {"AWS_WEB_IDENTITY_TOKEN_FILE": tmp_path / "token", "AWS_ROLE_ARN": "arn:aws:role/x",
+             "AWS_ENDPOINT_URL_STS": proxy.url, "AWS_ENDPOINT_URL_S3": proxy.url}
+    with settings(**given):
+        assert len(ImageFolder("s3://birds/train", index="none")) == 63
+    assert len(asked) == 1
+    assert "RoleArn=arn%3Aaws%3Arole%2Fx" in asked[0]
+    assert "WebIdentityToken=a.web.identity" in asked[0]
+    proxy.fault = lambda request: refusal(403, "AccessDenied") if request.method == "POST" else None
+    with settings(**given), pytest.raises(OSError, match="cannot be assumed") as caught:
+        ImageFolder("s3://birds/train", index="none")
+    assert "a.web.identity" not in str(caught.value)
+
+
+def test_anonymous(store, proxy):
+    proxy.fault = lambda request: refusal(403, "AccessDenied")
+    with settings(AWS_ENDPOINT_URL=proxy.url):
+        with pytest.raises(OSError, match="anonymous request.*no credentials were found"):
+            ImageFolder("s3://birds/train", index="none")
+    with with_keys(proxy.url, AWS_NO_SIGN_REQUEST="YES"):
+        with pytest.raises(OSError, match="anonymous request"):
+            ImageFolder("s3://birds/train", index="none")
+    assert {one.key_id for one in proxy.requests} == {""}
+
+
+# ---- regions, clocks, endpoints ----
+
+
+def test_region_is_found(store, proxy):
+    def fault(request):
+        if "/" "eu-west-9/s3/" in request.headers["authorization"]:
+            return None
+        return refusal(301, "PermanentRedirect", x_amz_bucket_region="eu-west-9")
+
+    proxy.fault = fault
+    with with_keys(proxy.url), logged() as lines:
+        assert len(ImageFolder("s3://birds/train", index="none")) == 63
+    assert any("is in the region eu-west-9" in one and "AWS_REGION=eu-west-9" in one
+               for one in lines)
+    assert sum("/" "us-east-1/s3/" in one.headers["authorization"] for one in proxy.requests) == 1
+    proxy.fault = lambda request: refusal(301, "PermanentRedirect")
+    with with_keys(proxy.url), pytest.raises(OSError, match="set AWS_REGION"):
+        ImageFolder("s3://birds/train", index="none")
+
+
+def test_clock_skew(store, proxy):
+    def fault(request):
+        if request.headers["x-amz-date"].startswith("2031"):
+            return answer(418)
+        return refusal(403, "RequestTimeTooSkewed", Date="Thu, 02 Jan 2031 00:00:00 GMT")
+
+    proxy.fault = fault
+    with with_keys(proxy.url), logged(logging.WARNING) as lines:
+        with pytest.raises(OSError, match="418"):
+            ImageFolder("s3://birds/train", index="none")
+    assert any("clock is" in one and "behind the store's" in one for one in lines)
+    proxy.fault = lambda request: refusal(403, "RequestTimeTooSkewed")
+    with with_keys(proxy.url), pytest.raises(OSError, match="clock is wrong"):
+        ImageFolder("s3://birds/train", index="none")
+
+
+@pytest.mark.parametrize("url, variables, parts", [
+    ("s3://nobucket/x", {}, ["no bucket nobucket", "check its name"]),
+    ("s3://birds/nothing", {}, ["no class directory in s3://birds/nothing"]),
+    ("s3://birds/train", {"AWS_SECRET_ACCESS_KEY": "other"}, ["the environment", "denied|wrong"]),
+    ("s3://birds/train", {"AWS_ACCESS_KEY_ID": "otherkeyid"}, ["key of the environment"]),
+    ("s3://birds/train", {"AWS_ENDPOINT_URL": "http://nowhere.invalid"}, ["name is not known"]),
+    ("s3://birds/train", {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, ["check that the server runs"]),
+    ("s3://birds/train", {"AWS_ENDPOINT_URL": "ftp://x"}, ["ftp://"]),
+    ("s3://birds/train", {"http_proxy": "http://127.0.0.1:1"}, ["no connection"]),
+    ("s3://AKIA:geheim@birds/train", {}, ["password before an @"]),
+    ("https://host.invalid/x?sig=geheim", {}, ["query"]),
+    ("abfs://birds/train", {}, ["s3://, gs://, https://"]),
+], ids=["bucket", "folder", "secret", "key", "dns", "port", "endpoint", "proxy", "userinfo",
+        "query", "scheme"])
+def test_errors_say_what_to_do(store, proxy, url, variables, parts):
+    import re
+
+    with with_keys(proxy.url):
+        os.environ.update(variables)
+        with pytest.raises((OSError, ValueError)) as caught:
+            ImageFolder(url, index="none")
+    for part in parts:
+        assert re.search(part, str(caught.value)), str(caught.value)
+    assert "geheim" not in str(caught.value) and SECRET not in str(caught.value)
+
+
+def test_certificates(store, tmp_path):
+    """A certificate that nobody vouches for is refused, and taken if AWS_CA_BUNDLE names it."""
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl to make a certificate")
+    file = str(tmp_path / "both.pem")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", file,
+                    "-out", str(tmp_path / "one.pem"), "-days", "2", "-subj", "/CN=127.0.0.1",
+                    "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+    with open(file, "a", encoding="ascii") as both:
+        both.write((tmp_path / "one.pem").read_text())
+    proxy = Proxy(store[1], certificate=file)
+    try:
+        with with_keys(proxy.url):
+            with pytest.raises(OSError, match="no secure connection.*AWS_CA_BUNDLE"):
+                ImageFolder("s3://birds/train", index="none")
+        with with_keys(proxy.url, AWS_CA_BUNDLE=tmp_path / "one.pem"):
+            same_as_on_disk(store)
+    finally:
+        proxy.close()
+
+
+def test_web_servers_have_no_folders(store):
+    with pytest.raises(NotImplementedError, match="web servers have no listing"):
+        ImageFolder("https://host.invalid/train")
+
+
+# ---- processes ----
+
+
+def test_fork(store, proxy):
+    """A child goes on with a dataset that its parent has used, and the parent after it."""
+    with with_keys(proxy.url):
+        dataset = ImageFolder("s3://birds/train")
+        first = np.asarray(dataset[0][0])
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            same = all(np.array_equal(np.asarray(dataset[0][0]), first) for _ in range(3))
+            os.write(writer, b"same" if same else b"other")
+            os._exit(0)
+        for _ in range(3):
+            assert np.array_equal(np.asarray(dataset[0][0]), first)
+        os.waitpid(child, 0)
+        assert os.read(reader, 10) == b"same"
+
+
+def test_caches(store, proxy):
+    """The second epoch comes from memory: no request."""
+    with with_keys(proxy.url):
+        dataset = ImageFolder("s3://birds/train",
+                              transform=T.Compose([T.Resize((32, 32)), T.ToTensor()]))
+        loader = DataLoader(dataset, batch_size=8, num_workers=2, cache="256MiB")
+        for _ in loader:
+            pass
+        before = len(proxy.requests)
+        for _ in loader:
+            pass
+    assert len(proxy.requests) == before
+
+
+# ---- packs, shards and lists ----
+
+
+def epoch(dataset, **options):
+    """The digests of an epoch's samples in order, and the loader."""
+    loader = DataLoader(dataset, batch_size=8, num_workers=2, **options)
+    return [hashlib.sha256(x.numpy().tobytes()).hexdigest() for x, _ in loader], loader
+
+
+SMALL = T.Compose([T.Resize((32, 32)), T.ToTensor()])
+
+
+def test_pack(store, proxy):
+    path = store[0] / "train.hrpack"
+    headrace.pack(ImageFolder(str(store[0] / "train")), str(path))
+    there, _ = epoch(headrace.Pack(str(path), transform=SMALL))
+    with with_keys(proxy.url):
+        dataset = headrace.Pack("s3://birds/train.hrpack", transform=SMALL)
+        assert len(proxy.requests) <= 3
+        found, _ = epoch(dataset)
+        assert found == there
+        assert headrace.pack_info("s3://birds/train.hrpack")["samples"] == 63
+        assert headrace.verify_pack("s3://birds/train.hrpack") == []
+        assert all("range" in one.headers for one in proxy.requests)
+        # another pack in its place is noticed
+        proxy.fault = lambda request: ("headers", {"ETag": '"other"'})
+        with pytest.raises(SampleError, match="replaced after it was listed"):
+            epoch(dataset)
+        # a part that is cut is asked for again
+        proxy.fault = Sometimes(("cut", 50))
+        proxy.fault.hit = type("Never", (set,), {"__contains__": lambda self, one: False})()
+        assert epoch(dataset)[0] == there
+        assert len(proxy.fault.hit) == 1
+        path.write_bytes(path.read_bytes()[:5000])
+        with pytest.raises(ValueError, match="it was cut"):
+            headrace.Pack("s3://birds/train.hrpack")
+    path.unlink()
+
+
+def test_tar(store, proxy):
+    for name in ("cat", "dog"):
+        with tarfile.open(store[0] / f"{name}.tar", "w") as file:
+            file.add(store[0] / "train" / name, name)
+    there, _ = epoch(headrace.TarDataset(str(store[0] / "{cat,dog}.tar"), transform=SMALL))
+    with with_keys(proxy.url):
+        found, _ = epoch(headrace.TarDataset("s3://birds/{cat,dog}.tar", transform=SMALL))
+        assert found == there
+        with pytest.raises(FileNotFoundError, match="no such object"):
+            headrace.TarDataset("s3://birds/{cat,cow}.tar")
+    for name in ("cat", "dog"):
+        (store[0] / f"{name}.tar").unlink()
+
+
+def listed(paths):
+    return headrace.ImageList(zip(paths, range(len(paths))), SMALL)
+
+
+def test_lists(store, proxy):
+    """Lists of objects and files, a list that is an object, and files of a web server."""
+    names = ["cat/001.jpg", "dog/002.jpg", "ant/003.jpg"]
+    local = [str(store[0] / "train" / name) for name in names]
+    file = store[0] / "list.txt"
+    there, _ = epoch(listed(local))
+    with with_keys(proxy.url):
+        assert epoch(listed([f"s3://birds/train/{names[0]}", local[1],
+                             f"s3://birds/train/{names[2]}"]))[0] == there
+        file.write_text("".join(f"train/{name}\t{i}\n" for i, name in enumerate(names)))
+        assert epoch(headrace.ImageList("s3://birds/list.txt", SMALL))[0] == there
+    with http_server(store[0]) as url:
+        assert epoch(listed([f"{url}/train/{name}" for name in names]))[0] == there
+        assert epoch(headrace.ImageList(f"{url}/list.txt", SMALL))[0] == there
+        with pytest.raises(SampleError, match="no such object"):
+            epoch(listed([f"{url}/train/none.jpg"]))
+    file.unlink()
+
+
+@contextlib.contextmanager
+def http_server(folder):
+    """Python's own server of files, which knows no ranges."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    handler.log_message = lambda *a: None
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        with settings():
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_a_server_without_ranges(store):
+    with http_server(store[0]) as url:
+        (store[0] / "x.tar").write_bytes(bytes(200000))
+        with pytest.raises(NotImplementedError, match="whole files only"):
+            headrace.TarDataset(f"{url}/x.tar")
+    (store[0] / "x.tar").unlink()
+
+
+def test_stats(store, proxy):
+    proxy.fault = Sometimes(refusal(503, "SlowDown"), every=10)
+    with with_keys(proxy.url):
+        loader = load("s3://birds/train")[1]
+    stats = loader.stats()
+    assert stats["object_requests"] == len(proxy.requests)
+    assert stats["object_lists"] == sum(one.is_list for one in proxy.requests)
+    assert stats["object_retries"] == stats["object_refusals"] == len(proxy.fault.hit) > 0
+    assert stats["object_hedges"] <= 1 + len(proxy.requests) // 64
+    assert stats["object_bytes"] >= stats["bytes_read"] > 0
+    plain = stats["object_requests"] - stats["object_lists"]
+    assert stats["object_cost_usd"] == pytest.approx(
+        plain * 0.4 / 1e6 + stats["object_lists"] * 5 / 1e6)
+
+
+def test_google(store, proxy):
+    """gs:// signs with HMAC keys of its own, and not with those of AWS."""
+    with with_keys("http://127.0.0.1:1", STORAGE_EMULATOR_HOST=proxy.url, GS_ACCESS_KEY_ID=KEY,
+                   GS_SECRET_ACCESS_KEY=SECRET):
+        os.environ["AWS_ACCESS_KEY_ID"] = "another"
+        same_as_on_disk(store, "gs://birds/train")
+    assert {one.key_id for one in proxy.requests} == {KEY}
+    assert all("/" "auto/s3/" in one.headers["authorization"] for one in proxy.requests)

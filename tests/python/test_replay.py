@@ -1,0 +1,204 @@
+"""headrace.replay: traces of real training on the CPU, what-ifs on them, and ``headrace replay
+record``. The C tests compute replays on paper; this file tests the package, the profiler's own
+traces, processes and messages."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+
+import places
+import pytest
+from headrace.replay import KINDS, Replay, Scenario
+
+torch = pytest.importorskip("torch")
+
+STEPS = 3
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory):
+    """A few steps of a small network, with an annotation around a part of it."""
+    path = tmp_path_factory.mktemp("replay") / "trace.json"
+    torch.manual_seed(0)
+    first, second = torch.nn.Linear(64, 64), torch.nn.Linear(64, 8)
+    optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.1)
+    loader = torch.utils.data.DataLoader(torch.randn(64, 64), batch_size=8)
+    schedule = torch.profiler.schedule(wait=0, warmup=1, active=STEPS, repeat=1)
+    with torch.profiler.profile(
+        schedule=schedule, on_trace_ready=lambda p: p.export_chrome_trace(str(path))
+    ) as profiler:
+        for batch in loader:
+            with torch.profiler.record_function("part one"):
+                hidden = first(batch).tanh()
+            loss = second(hidden).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            profiler.step()
+    return path
+
+
+def test_summary_and_report(trace):
+    replay = Replay(trace)
+    summary = replay.summary
+    assert summary["iterations"] == STEPS and summary["ranks"] == 1
+    assert summary["trusted"] and abs(summary["error"]) < 1e-3
+    report = replay.report()
+    assert report["kind"] == "headrace replay" and report["ranked"]
+    assert report["trace"]["kernels"] == 0
+    tried = {one["what"]: one for one in report["what_ifs"]}
+    assert {"data-ready", "fused-optimizer", "python x2"} <= set(tried)
+    assert "gpu x2" not in tried and "amp" not in tried  # nothing that they would change
+    gains = [one["gain"] for one in report["what_ifs"]]
+    assert gains == sorted(gains, reverse=True) and 0 < gains[0] < 1
+    assert replay.text(columns=72).startswith("Replay without a change: ")
+    in_a_row = replay.report("data-ready", "remove:part one")["what_ifs"]
+    assert in_a_row[1]["iteration_s"] < in_a_row[0]["iteration_s"]
+
+
+def test_primitives(trace):
+    replay = Replay([trace])
+    scenario = replay.scenario()
+    recorded = scenario.predict()
+    assert sum(recorded["critical_path"].values()) == pytest.approx(1)
+    part = scenario.select(within="part one")
+    assert part and all(scenario.task(task)["kind"] in KINDS for task in part)
+    phases = {scenario.task(task)["phase"] for task in part}
+    assert phases == {"other", "forward", "backward"}  # backward operators, by sequence number
+    spent = sum(scenario.task(task)["length_ns"] for task in part) / STEPS / 1e9
+    scenario.scale(part, 0.5)
+    half = scenario.predict()["iteration_s"]
+    assert half == pytest.approx(recorded["iteration_s"] - spent / 2, rel=1e-4)
+    scenario.remove(part)
+    gone = scenario.predict()["iteration_s"]
+    assert gone == pytest.approx(recorded["iteration_s"] - spent, rel=1e-6)  # exact ns
+    addmm = scenario.select(name="^aten::addmm$")
+    task = scenario.insert(3_000_000, after=[addmm[-1]], channel="link", priority=1)
+    assert scenario.task(task)["kind"] == "inserted"
+    scenario.reschedule(scenario.task(task)["lane"], [task], [5])
+    held = scenario.predict()["iteration_s"]
+    assert held >= gone  # the channel's task is beside the thread
+    scenario.insert(30_000_000, after=[addmm[0]])
+    more = scenario.predict()["iteration_s"]
+    assert more == pytest.approx(held + 0.03 / STEPS, rel=1e-6)
+    assert replay.scenario().predict() == recorded  # each scenario is a copy
+
+
+def test_predicted_trace(trace, tmp_path):
+    scenario = Replay(trace).scenario()
+    scenario.apply("data-ready")
+    scenario.write_trace(tmp_path / "after.json")
+    events = json.loads((tmp_path / "after.json").read_text())["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X"]
+    end = max(event["ts"] + event["dur"] for event in slices)
+    assert end <= scenario.predict()["iteration_s"] * STEPS * 1e6 + 1
+    assert any(event["name"] == "aten::addmm" for event in slices)
+
+
+def test_refused(trace, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        Replay(tmp_path / "none.json")
+    (tmp_path / "letter.json").write_text("dear reader")
+    with pytest.raises(ValueError, match="letter.json: at byte 0"):
+        Replay(tmp_path / "letter.json")
+    packed = gzip.compress(trace.read_bytes())
+    (tmp_path / "cut.json.gz").write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(ValueError, match="the gzipped file is cut off"):
+        Replay(tmp_path / "cut.json.gz")
+    with pytest.raises(ValueError, match="two traces are of rank -1"):
+        Replay([trace, trace])
+    with pytest.raises(ValueError, match="annotations contain 'nothing'"):
+        Replay(trace, window="nothing")
+    scenario = Replay(trace).scenario()
+    with pytest.raises(ValueError, match="is no what-if; there are: data-ready"):
+        scenario.apply("warp x2")
+    with pytest.raises(ValueError, match="no kernels of a device"):
+        scenario.apply("gpu x2")
+    with pytest.raises(ValueError, match="kind 'kernels': there are operator"):
+        scenario.select(kinds=["kernels"])
+    with pytest.raises(ValueError, match="there is no task"):
+        scenario.scale([10**6], 2)
+    with pytest.raises(IndexError):
+        scenario.task(10**6)
+    assert isinstance(scenario, Scenario)
+
+
+def test_window(trace):
+    whole, part = Replay(trace), Replay(trace, window="part one", instance=1)
+    assert part.summary["iterations"] == 1
+    assert part.summary["recorded_s"] < whole.summary["recorded_s"]
+
+
+# Recording a script
+
+
+class Place(places.Place):
+    common = """
+import torch
+torch.set_num_threads(1)
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(20, 30), torch.nn.ReLU(), torch.nn.Linear(30, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def step():
+    loss = model(torch.randn(8, 20)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+"""
+
+    def run(self, *words):
+        command = [sys.executable, "-P", "-m", "headrace.replay", "--no-progress", *words]
+        done = subprocess.run(
+            [*command, "--", sys.executable, "train.py"],
+            cwd=self.work, env=self.environment, capture_output=True, text=True, timeout=600,
+        )
+        assert list(self.temporary.glob("headrace-*")) == []
+        return done
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path)
+
+
+def test_record(place):
+    """The script's output is that without recording; iterations are the optimizer's steps."""
+    place.script("print([step() for _ in range(12)])")
+    plain = subprocess.run(
+        [sys.executable, "train.py"], cwd=place.work, env=place.environment, capture_output=True,
+        text=True, timeout=600,
+    )
+    done = place.run("--iterations", "4", "--skip", "3")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(plain.stdout) and plain.stdout
+    assert done.stdout.endswith("headrace-trace.json.gz: recorded\n")
+    replay = Replay(place.work / "headrace-trace.json.gz")
+    assert replay.summary["iterations"] == 4 and replay.summary["trusted"]
+    scenario = replay.scenario()
+    assert scenario.select(within="^module: 0$", phases=["backward"])
+    assert scenario.select(within="^module: 2$", phases=["forward"])
+
+
+def test_record_as_json(place):
+    place.script("print([step() for _ in range(9)])")
+    done = place.run("--iterations", "2", "--skip", "3", "--json", "--out", "other.json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["trace"]["iterations"] == 2
+    assert "other.json: recorded" in done.stderr
+    assert json.loads((place.work / "other.json").read_text())["traceEvents"]
+
+
+def test_nothing_recorded(place):
+    place.script("step(); step()")
+    done = place.run()
+    assert done.returncode == 1
+    assert "the script made 2 steps of its optimizer, and 10 come before" in done.stderr
+    place.script("print(torch.ones(2).sum())")
+    assert "no optimizer of torch.optim made a step" in place.run().stderr
+    assert place.run("--out", "trace.txt").returncode == 3

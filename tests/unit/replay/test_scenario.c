@@ -1,0 +1,244 @@
+/* Scenarios: the primitives and what-ifs through the public functions, on a step computed on paper;
+ * and reports. */
+#include "traces.h"
+
+#include "../test.h"
+
+#include "base/memory.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static char path[] = "/tmp/headrace-replay-XXXXXX";
+static struct hr_replay *replay;
+
+static int set_up(void **state)
+{
+    struct trace_text *t = calloc(1, sizeof *t);
+    struct hr_error error = {0};
+    const char *paths[] = {path};
+    int fd = mkstemp(path);
+    if (fd < 0 || !t)
+        return 1;
+    close(fd);
+    trace_step(t);
+    t->length += (size_t)snprintf(t->text + t->length, sizeof t->text - t->length, "]}");
+    test_write(path, t->text, t->length);
+    free(t);
+    return hr_replay_open(&replay, paths, 1, NULL, &error);
+}
+
+static int tear_down(void **state)
+{
+    hr_replay_destroy(&replay);
+    unlink(path);
+    return hr__allocated(HR__TAG_REPLAY) != 0;
+}
+
+static struct hr_replay_scenario *make(void)
+{
+    struct hr_replay_scenario *s;
+    assert_int_equal(hr_replay_scenario_create(&s, replay, NULL), 0);
+    return s;
+}
+
+static double predict_us(struct hr_replay_scenario *s)
+{
+    struct hr_replay_prediction p = {.size = sizeof p};
+    struct hr_error error = {0};
+    if (hr_replay_predict(s, &p, &error))
+        fail_msg("%s", error.message);
+    double all = p.latency;
+    for (int k = 0; k < HR_REPLAY_KINDS; k++)
+        all += p.kind[k];
+    assert_float_equal(all, 1, 1e-9);
+    assert_float_equal(p.recorded_s * 1e6, 200, 1e-6);
+    return p.iteration_s * 1e6;
+}
+
+/* Selects by name and kinds. */
+static size_t find(struct hr_replay_scenario *s, const char *name, const char *within,
+                   uint32_t kinds, const uint32_t **tasks)
+{
+    struct hr_replay_selector which;
+    size_t count;
+    hr_replay_selector_default(&which);
+    which.name = name;
+    which.within = within;
+    which.kinds = kinds;
+    assert_int_equal(hr_replay_select(s, &which, tasks, &count, NULL), 0);
+    return count;
+}
+
+static void selections(void **state)
+{
+    struct hr_replay_scenario *s = make();
+    const uint32_t *tasks;
+    struct hr_replay_task task = {.size = sizeof task};
+    struct hr_replay_selector which;
+    size_t count;
+    struct hr_error error = {0};
+    assert_int_equal(find(s, "^gemm$", NULL, 0, &tasks), 1);
+    assert_int_equal(hr_replay_task_get(s, tasks[0], &task), 0);
+    assert_string_equal(task.name, "gemm");
+    assert_int_equal(task.kind, HR_REPLAY_KERNEL);
+    assert_int_equal(task.phase, HR_REPLAY_FORWARD);
+    assert_int_equal(task.length_ns, 50000);
+    /* within aten::mm: its own time in two parts, the launch, and the kernel */
+    assert_int_equal(find(s, NULL, "aten::mm", 0, &tasks), 4);
+    assert_int_equal(find(s, NULL, "aten::mm", 1u << HR_REPLAY_KERNEL, &tasks), 1);
+    assert_int_equal(find(s, "nothing", NULL, 0, &tasks), 0);
+    hr_replay_selector_default(&which);
+    which.stream = 7;
+    assert_int_equal(hr_replay_select(s, &which, &tasks, &count, &error), 0);
+    assert_int_equal(count, 2);
+    which.name = "(";
+    assert_int_equal(hr_replay_select(s, &which, &tasks, &count, &error), -EINVAL);
+    assert_non_null(strstr(error.message, "regular expression"));
+    hr_replay_scenario_destroy(&s);
+}
+
+static void scaling_and_removing(void **state)
+{
+    struct hr_replay_scenario *s = make();
+    const uint32_t *tasks;
+    struct hr_error error = {0};
+    size_t count = find(s, NULL, NULL, 0, &tasks);
+    assert_int_equal(hr_replay_scale(s, tasks, count, 1, &error), 0);
+    assert_float_equal(predict_us(s), 200, 1e-6);
+    count = find(s, "relu_kernel", NULL, 0, &tasks);
+    assert_int_equal(hr_replay_scale(s, tasks, count, 0.5, &error), 0);
+    assert_float_equal(predict_us(s), 150, 1e-6);
+    /* Without the first kernel, the second begins 6 us after its launch. */
+    count = find(s, "gemm", NULL, 0, &tasks);
+    assert_int_equal(hr_replay_remove(s, tasks, count, &error), 0);
+    assert_float_equal(predict_us(s), 138, 1e-6);
+    assert_int_equal(hr_replay_scale(s, tasks, count, -1, &error), -EINVAL);
+    const uint32_t none[] = {999};
+    assert_int_equal(hr_replay_scale(s, none, 1, 1, &error), -EINVAL);
+    hr_replay_scenario_destroy(&s);
+    /* Without the operator, its launch and its kernel go as well: 200 - 30 - 52. */
+    s = make();
+    count = find(s, NULL, "aten::mm", 0, &tasks);
+    assert_int_equal(hr_replay_remove(s, tasks, count, &error), 0);
+    assert_float_equal(predict_us(s), 158, 1e-6);
+    hr_replay_scenario_destroy(&s);
+}
+
+static void inserting(void **state)
+{
+    struct hr_replay_scenario *s = make();
+    const uint32_t *tasks;
+    uint32_t kernel, made, urgent;
+    struct hr_error error = {0};
+    assert_int_equal(find(s, "gemm", NULL, 0, &tasks), 1);
+    kernel = tasks[0];
+    struct hr_replay_insertion x = {
+        .size = sizeof x, .length_ns = 30000, .after = &kernel, .after_count = 1};
+    assert_int_equal(hr_replay_insert(s, &x, &made, &error), 0);
+    assert_float_equal(predict_us(s), 230, 1e-6);
+    hr_replay_scenario_destroy(&s);
+    /* Two transfers on a channel that are ready at once: the urgent one runs first. */
+    s = make();
+    uint32_t sync;
+    assert_int_equal(find(s, "relu_kernel", NULL, 0, &tasks), 1);
+    sync = tasks[0];
+    x.channel = "link";
+    x.length_ns = 100000;
+    assert_int_equal(hr_replay_insert(s, &x, &made, &error), 0);
+    x.priority = 1;
+    x.before = &sync;
+    x.before_count = 1;
+    assert_int_equal(hr_replay_insert(s, &x, &urgent, &error), 0);
+    /* gemm ends at 76, the urgent one at 176; then relu 100, and 22 until the end */
+    assert_float_equal(predict_us(s), 298, 1e-6);
+    const int32_t priorities[] = {2};
+    struct hr_replay_task task = {.size = sizeof task};
+    assert_int_equal(hr_replay_task_get(s, made, &task), 0);
+    assert_int_equal(hr_replay_reschedule(s, task.lane, &made, priorities, 1, &error), 0);
+    assert_float_equal(predict_us(s), 398, 1e-6);
+    assert_int_equal(hr_replay_reschedule(s, 999, &made, priorities, 1, &error), -EINVAL);
+    x.after_count = 0;
+    assert_int_equal(hr_replay_insert(s, &x, &made, &error), -EINVAL);
+    hr_replay_scenario_destroy(&s);
+}
+
+static double with(const char *what_if)
+{
+    struct hr_replay_scenario *s = make();
+    struct hr_error error = {0};
+    if (hr_replay_apply(s, what_if, &error))
+        fail_msg("%s: %s", what_if, error.message);
+    double us = predict_us(s);
+    hr_replay_scenario_destroy(&s);
+    return us;
+}
+
+static void what_ifs(void **state)
+{
+    assert_float_equal(with("kernels:relu x0.5"), 150, 1e-6);
+    assert_float_equal(with("remove:gemm"), 188, 1e-6);
+    assert_float_equal(with("remove:aten::mm"), 158, 1e-6);
+    /* gemm ends at 51, relu runs from 66 to 116, the CPU goes on at 118 */
+    assert_float_equal(with("gpu x2"), 138, 1e-6);
+    assert_float_equal(with("gpu x1"), 200, 1e-6);
+    static const struct {
+        const char *text;
+        int code;
+        const char *words;
+    } wrong[] = {
+        {"warp", -EINVAL, "no what-if"},
+        {"gpu", -EINVAL, "gpu x2"},
+        {"gpu x0", -EINVAL, "factor"},
+        {"kernels: x2", -EINVAL, "kernels:REGEX"},
+        {"kernels:nothing x2", -ENODATA, "nothing"},
+        {"amp x2", -EINVAL, "'amp'"},
+        {"remove:(", -EINVAL, "regular expression"},
+        {"data-ready", -ENODATA, "DataLoader"},
+        {"fused-optimizer", -ENODATA, "optimizer"},
+        {"batch-norm-fused", -ENODATA, "normal"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct hr_replay_scenario *s = make();
+        struct hr_error error = {0};
+        assert_int_equal(hr_replay_apply(s, wrong[i].text, &error), wrong[i].code);
+        assert_non_null(strstr(error.message, wrong[i].words));
+        hr_replay_scenario_destroy(&s);
+    }
+}
+
+static void reports(void **state)
+{
+    static const char *const two[] = {"kernels:relu x0.5", "remove:gemm"};
+    char *text;
+    struct hr_error error = {0};
+    assert_int_equal(hr_replay_report_json(replay, two, 2, &text, &error), 0);
+    json_t *all = json_loads(text, 0, NULL), *outcomes = json_object_get(all, "what_ifs");
+    assert_int_equal(json_array_size(outcomes), 2);
+    assert_float_equal(json_real_value(json_object_get(json_array_get(outcomes, 0), "iteration_s")),
+                       150e-6, 1e-9);
+    assert_float_equal(json_real_value(json_object_get(json_array_get(outcomes, 1), "iteration_s")),
+                       138e-6, 1e-9);
+    json_decref(all);
+    hr_replay_free(text);
+    assert_int_equal(hr_replay_report_text(replay, NULL, 0, 80, &text, &error), 0);
+    assert_non_null(strstr(text, "An iteration takes 200 us: "));
+    assert_non_null(strstr(text, "gpu x2"));
+    assert_true(text == strstr(text, "Replay without a change: 200 us"));
+    hr_replay_free(text);
+    const char *const bad[] = {"warp"};
+    assert_int_equal(hr_replay_report_text(replay, bad, 1, 80, &text, &error), -EINVAL);
+    assert_null(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(selections), cmocka_unit_test(scaling_and_removing),
+        cmocka_unit_test(inserting),  cmocka_unit_test(what_ifs),
+        cmocka_unit_test(reports),
+    };
+    return cmocka_run_group_tests_name("scenario", tests, set_up, tear_down);
+}
