@@ -32,7 +32,7 @@ BELOW = {
     "bulk": {"base", "dataset", "storage", "codec", "cache", "recipe", "loader"},
     "stalls/model": {"base", "storage"},
     "stalls/watch": {"base", "dataset", "storage", "cache", "stalls/model", "loader"},
-    "agent": {"base", "dataset", "recipe", "bulk"},
+    "agent": {"base", "dataset", "storage", "recipe", "bulk"},
     "agent/server": {"base", "metrics", "dataset", "storage", "cache", "report", "loader", "agent"},
     "agent/client": {"base", "dataset", "recipe", "cache", "loader", "agent"},
     "guard": set(),

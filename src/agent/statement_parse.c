@@ -3,6 +3,7 @@
 #include "agent/statement_parse.h"
 
 #include "base/memory.h"
+#include "storage/url.h"
 
 #include <headrace/producer.h>
 
@@ -44,11 +45,11 @@ static int to_bytes(char *out, const char *text)
     return 0;
 }
 
-/* Reads an absolute path, owned by the caller; NULL on failure. */
+/* Reads an absolute path or a URL, owned by the caller; NULL on failure. */
 static char *read_path(struct hr__json *reader, const json_t *value, int are_bytes)
 {
     const char *text = json_string_value(value);
-    if (!text || *text != '/') {
+    if (!text || (*text != '/' && !hr__url_is(text))) {
         hr__json_fail(reader, -EINVAL, "", "must be an absolute path");
         return NULL;
     }

@@ -590,3 +590,11 @@ def test_google(store, proxy):
         same_as_on_disk(store, "gs://birds/train")
     assert {one.key_id for one in proxy.requests} == {KEY}
     assert all("/" "auto/s3/" in one.headers["authorization"] for one in proxy.requests)
+
+
+def test_agent(store, proxy, tmp_path):
+    """An agent opens the URL itself, with the credentials of its own environment."""
+    with with_keys(proxy.url, XDG_RUNTIME_DIR=tmp_path):
+        found, _, _ = load("s3://birds/train", agent="auto")
+        expected, _, _ = load("s3://birds/train")
+    assert found == expected
