@@ -211,7 +211,8 @@ static int take_place(struct hr__store *store, const struct hr__store_offer *off
     struct hr__word word = {.state = HR__ENTRY_CLAIMED,
                             .owner = (unsigned)s->slot,
                             .form = (unsigned)offer->form,
-                            .pending = 1};
+                            .pending = 1,
+                            .reserve = hr__store_moment()};
     int was_mine = known && hr__store_is_mine(s, &found);
     hr__segment_change(s, books, free);
     hr__segment_give_back(s, books, &books->after);

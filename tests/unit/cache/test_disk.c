@@ -93,6 +93,16 @@ static const char *segment_path(void)
     return path;
 }
 
+/* Returns the index of the entry of an item. */
+static uint64_t entry_of(struct hr__store *store, uint64_t item)
+{
+    struct hr__key key = fixture_key(item);
+    struct hr__found found;
+    uint64_t free;
+    assert_int_equal(hr__store_search(hr__store_segment(store), &key, 0, &found, &free), 1);
+    return found.index;
+}
+
 static void fill(struct hr__store *store, uint64_t from, uint64_t to)
 {
     for (uint64_t i = from; i < to; i++)
@@ -358,6 +368,30 @@ static void test_two_at_once(void **state)
     close(stored[1]);
 }
 
+/* Others wait for an item that is being written, but not for ever: its writer may live on without
+ * ending the write, because it did not get the lock. */
+static void test_unfinished_write(void **state)
+{
+    struct hr__store *writer = open_store(), *other = open_store();
+    struct hr__segment *s = hr__store_segment(writer);
+    struct hr__key key = fixture_key(7);
+    assert_int_equal(hr__store_claim(writer, &key), HR__CLAIM_YOURS);
+    uint64_t index = entry_of(writer, 7);
+    for (int is_old = 0; is_old < 2; is_old++) {
+        struct hr__books *books = hr__segment_begin(s);
+        hr__segment_change(s, books, index);
+        struct hr__word word = hr__word_unpack(books->after.word);
+        word.pending = 1;
+        word.reserve = hr__store_moment() - (is_old ? 20000 : 0);
+        books->after.word = hr__word_pack(&word);
+        books->after.offset = 0;
+        hr__segment_commit(s);
+        assert_int_equal(hr__store_claim(other, &key), is_old ? HR__CLAIM_ALONE : HR__CLAIM_BUSY);
+    }
+    hr__store_destroy(&writer);
+    hr__store_destroy(&other);
+}
+
 /* ---- damage ---- */
 
 static void flip(const char *path, uint64_t at, unsigned bit)
@@ -369,16 +403,6 @@ static void flip(const char *path, uint64_t at, unsigned bit)
     byte = (uint8_t)(byte ^ 1u << bit);
     assert_int_equal(pwrite(fd, &byte, 1, (off_t)at), 1);
     close(fd);
-}
-
-/* Returns the index of the entry of an item. */
-static uint64_t entry_of(struct hr__store *store, uint64_t item)
-{
-    struct hr__key key = fixture_key(item);
-    struct hr__found found;
-    uint64_t free;
-    assert_int_equal(hr__store_search(hr__store_segment(store), &key, 0, &found, &free), 1);
-    return found.index;
 }
 
 /* Each bit of an entry is flipped, under a user and between two of them. Only that item may be
@@ -638,6 +662,7 @@ int main(void)
         TEST(killed_beside_another),
         TEST(killed_at_any_moment),
         TEST(two_at_once),
+        TEST(unfinished_write),
         TEST(flipped_entry),
         TEST(flipped_bytes),
         TEST(flipped_books),
