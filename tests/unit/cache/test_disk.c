@@ -392,6 +392,19 @@ static void test_unfinished_write(void **state)
     hr__store_destroy(&other);
 }
 
+/* A cache that is dropped under its user does not take the directory with it. */
+static void test_dropped(void **state)
+{
+    char text[128];
+    struct stat st;
+    struct hr__store *store = open_store();
+    snprintf(text, sizeof text, "disk:%s/c", place);
+    assert_int_equal(hr_cache_drop(text, NULL, 1, NULL, NULL, NULL), 0);
+    assert_int_equal(fixture_offer(store, 1, 0), 0);
+    assert_int_equal(stat(text + strlen("disk:"), &st), 0);
+    hr__store_destroy(&store);
+}
+
 /* ---- damage ---- */
 
 static void flip(const char *path, uint64_t at, unsigned bit)
@@ -663,6 +676,7 @@ int main(void)
         TEST(killed_at_any_moment),
         TEST(two_at_once),
         TEST(unfinished_write),
+        TEST(dropped),
         TEST(flipped_entry),
         TEST(flipped_bytes),
         TEST(flipped_books),
