@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "cache/directory.h"
 #include "cache/segment_disk.h"
+#include "cache/segment_inside.h"
 #include "cache/store_inside.h"
 
 #include <headrace/cache.h>
@@ -392,6 +393,36 @@ static void test_unfinished_write(void **state)
     hr__store_destroy(&other);
 }
 
+static struct hr__store *robbed;
+
+/* Frees the place of item 9 as if its writer had died. */
+static void give_back_at_step(int step)
+{
+    struct hr__word vacant = {.state = HR__ENTRY_VACANT};
+    struct hr__segment *s = hr__store_segment(robbed);
+    if (step != HR__STEP_BYTES)
+        return;
+    hr__segment_test_step = NULL;
+    uint64_t index = entry_of(robbed, 9);
+    struct hr__books *books = hr__segment_begin(s);
+    hr__segment_change(s, books, index);
+    hr__segment_give_back(s, books, &books->after);
+    books->after.word = hr__word_pack(&vacant);
+    hr__segment_commit(s);
+}
+
+static void test_place_given_back(void **state)
+{
+    robbed = open_store();
+    fill(robbed, 0, 5);
+    hr__segment_test_step = give_back_at_step;
+    assert_int_equal(fixture_offer(robbed, 9, 0), 0);
+    audit(hr__store_segment(robbed), 0);
+    assert_int_equal(fixture_offer(robbed, 9, 0), 1);
+    audit(hr__store_segment(robbed), 0);
+    hr__store_destroy(&robbed);
+}
+
 /* A cache that is dropped under its user does not take the directory with it. */
 static void test_dropped(void **state)
 {
@@ -465,6 +496,29 @@ static void test_flipped_bytes(void **state)
     audit(hr__store_segment(store), 30 * 12288);
     hr__store_destroy(&store);
     store = open_store();
+    audit(hr__store_segment(store), 0);
+    hr__store_destroy(&store);
+}
+
+/* An entry whose length is wrong makes the items larger than the cache: the rest stays. */
+static void test_wrong_length(void **state)
+{
+    struct hr__store *store = open_of(1);
+    struct hr__segment *s = hr__store_segment(store);
+    char path[256];
+    uint64_t kept = 0;
+    for (uint64_t i = 0; i < 500; i++)
+        kept += (uint64_t)fixture_offer(store, i, 0);
+    uint64_t at = s->layout.index_offset + entry_of(store, 0) * sizeof(struct hr__entry);
+    snprintf(path, sizeof path, "%s", s->path);
+    hr__store_destroy(&store);
+    flip(path, at + offsetof(struct hr__entry, lengths) + 2, 3);
+    store = open_of(1);
+    assert_int_equal(count_found(store, 0, 500), kept - 1);
+    hr__store_destroy(&store);
+    store = open_of(1);
+    assert_int_equal(fixture_offer(store, 0, 0), 1);
+    assert_int_equal(count_found(store, 0, 500), kept);
     audit(hr__store_segment(store), 0);
     hr__store_destroy(&store);
 }
@@ -576,11 +630,13 @@ static void test_limited_file(void **state)
     pid_t child = fork();
     if (!child) {
         struct rlimit limit = {.rlim_cur = 2 * MIB, .rlim_max = 2 * MIB};
-        signal(SIGXFSZ, SIG_IGN);
         if (setrlimit(RLIMIT_FSIZE, &limit))
             _exit(2);
         struct hr__store *store = open_store();
         check_full(store, 0);
+        uint64_t end = hr__segment_books(hr__store_segment(store)).end;
+        fixture_offer(store, 2000, 0); /* it is not even tried */
+        assert_int_equal(hr__segment_books(hr__store_segment(store)).end, end);
         hr__store_destroy(&store);
         _exit(!strstr(logged, "cannot be written to"));
     }
@@ -676,9 +732,11 @@ int main(void)
         TEST(killed_at_any_moment),
         TEST(two_at_once),
         TEST(unfinished_write),
+        TEST(place_given_back),
         TEST(dropped),
         TEST(flipped_entry),
         TEST(flipped_bytes),
+        TEST(wrong_length),
         TEST(flipped_books),
         TEST(torn_tail),
         TEST(full_disk),
