@@ -312,7 +312,7 @@ int hr__directory_make_room(struct hr__segment *s, uint64_t bytes, int drop,
                             int (*take)(struct hr__segment *segment, void *arg), void *arg)
 {
     struct hr__directory d;
-    if (hr__directory_lock_again(&d, s->directory.fd,
+    if (hr__directory_lock_again(&d, s->directory.fd, s->on_disk,
                                  atomic_load(&s->waited) ? 0 : HR__DIRECTORY_HURRY_NS)) {
         if (!atomic_exchange(&s->waited, 1))
             hr__log(HR_LOG_WARNING,
@@ -545,7 +545,7 @@ void hr__directory_close(struct hr__segment **segment)
     int is_ours = s->pid == getpid() && s->user;
     /* The header may have been truncated since; the name also shows that the segment is private. */
     if (!is_ours || !is_private(s->file) ||
-        hr__directory_lock_again(&d, s->directory.fd, HR__DIRECTORY_PATIENCE_NS)) {
+        hr__directory_lock_again(&d, s->directory.fd, s->on_disk, HR__DIRECTORY_PATIENCE_NS)) {
         hr__segment_detach(segment);
         return;
     }

@@ -246,9 +246,9 @@ int hr__directory_lock(struct hr__directory *d, const struct hr__directory_where
         d->path, d->path);
 }
 
-int hr__directory_lock_again(struct hr__directory *d, int fd, uint64_t patience_ns)
+int hr__directory_lock_again(struct hr__directory *d, int fd, int on_disk, uint64_t patience_ns)
 {
-    *d = (struct hr__directory){.own = HR__OWN_FD_NONE};
+    *d = (struct hr__directory){.own = HR__OWN_FD_NONE, .on_disk = on_disk};
     int r = hr__own_fd_open(&d->own, fd, ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
     if (r)
         return r;

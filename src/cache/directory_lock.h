@@ -58,7 +58,7 @@ int hr__directory_lock(struct hr__directory *d, const struct hr__directory_where
                        struct hr_error *error);
 
 /* Locks a directory that is already open. */
-int hr__directory_lock_again(struct hr__directory *d, int fd, uint64_t patience_ns);
+int hr__directory_lock_again(struct hr__directory *d, int fd, int on_disk, uint64_t patience_ns);
 
 /* Queues a log line until the lock is released. */
 void hr__directory_note(struct hr__directory *d, enum hr_log_level level, const char *format, ...)

@@ -367,7 +367,7 @@ static int clear_up(struct hr__segment *s, unsigned slot)
         if (claimed) {
             hr__segment_give_back(s, books, &books->after);
             word.state = HR__ENTRY_VACANT;
-            word.pending = 0;
+            word.pending = word.reserve = 0;
         } else {
             word.taken = 0;
             books->waiting++;

@@ -83,7 +83,8 @@ struct hr__word {
     unsigned pending; /* STAGED: admitted and waiting for conversion; 0: passing through. CLAIMED:
                        * on disk, the item is being written at `offset` */
     unsigned taken;
-    uint32_t reserve; /* STAGED, pending: space kept for it in the arena, in HR__SEGMENT_ALIGN */
+    uint32_t reserve; /* STAGED, pending: space kept for it in the arena, in HR__SEGMENT_ALIGN.
+                       * CLAIMED, pending: when the write began (hr__store_moment) */
     unsigned version; /* set by transactions; differs after every change of the entry */
 };
 

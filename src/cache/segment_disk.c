@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -154,6 +155,9 @@ static int repair(struct hr__segment *s, struct hr_error *error)
     survey(s, &found);
     struct hr__books *books = &found.books;
     books->sequence = before.sequence + 2;
+    /* A wrong length in an entry may make it more. The item is dropped when it is read. */
+    if (books->arena_used > s->layout.arena_bytes)
+        books->arena_used = s->layout.arena_bytes;
     books->arena_allocated = books->arena_used;
     uint64_t items = 0;
     for (int form = 0; form < HR_FORMS; form++)
@@ -230,9 +234,23 @@ static int write_direct(const struct hr__segment *s, uint64_t at, const struct i
     return r;
 }
 
+/* Refuses a write beyond the limit of file sizes, which would end the process with a signal. */
+static int check_limit(uint64_t at, const struct iovec *pieces, int count)
+{
+    struct rlimit limit;
+    for (int i = 0; i < count; i++)
+        at += pieces[i].iov_len;
+    return !getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY &&
+                   at > limit.rlim_cur
+               ? -EFBIG
+               : 0;
+}
+
 int hr__segment_disk_write(struct hr__segment *s, uint64_t offset, struct iovec *pieces, int count)
 {
     uint64_t at = s->layout.arena_offset + offset;
+    if (check_limit(at, pieces, count))
+        return -EFBIG;
     if (!atomic_load_explicit(&s->no_dontcache, memory_order_relaxed)) {
         int r = write_pieces(s->own.fd, at, pieces, count, RWF_DONTCACHE);
         if (r != -EOPNOTSUPP && r != -EINVAL)

@@ -58,8 +58,8 @@ void hr__segment_give_back(struct hr__segment *segment, struct hr__books *books,
 void hr__segment_punch(struct hr__segment *segment, uint64_t offset, uint64_t length);
 
 /* Writes an item's bytes to their place, whole pages of them, and changes `pieces`. Leaves nothing
- * in the page cache if the kernel or O_DIRECT allows that. Errors: -ENOSPC, -EIO and others.
- * Blocks. */
+ * in the page cache if the kernel or O_DIRECT allows that. Errors: -ENOSPC, -EFBIG, -EIO and
+ * others. Blocks. */
 int hr__segment_disk_write(struct hr__segment *segment, uint64_t offset, struct iovec *pieces,
                            int count);
 

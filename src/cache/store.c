@@ -202,8 +202,9 @@ static enum hr__claim judge(struct hr__store *store, const struct hr__found *fou
         return HR__CLAIM_YOURS;
     if (found->word.owner == (unsigned)s->slot)
         return HR__CLAIM_ALONE;
-    /* While it is being written, `offset` is not a time. */
-    uint64_t since_ns = found->word.pending ? hr__now_ns() : found->offset;
+    /* While it is being written, `offset` is its place. */
+    uint64_t since_ns =
+        found->word.pending ? hr__store_since_ns(found->word.reserve) : found->offset;
     if (is_getting_on(store, found->word.owner, since_ns))
         return HR__CLAIM_BUSY;
     return hr__segment_is_alive(s, found->word.owner) ? HR__CLAIM_ALONE : HR__CLAIM_YOURS;

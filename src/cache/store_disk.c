@@ -211,7 +211,8 @@ static int take_place(struct hr__store *store, const struct hr__store_offer *off
     struct hr__word word = {.state = HR__ENTRY_CLAIMED,
                             .owner = (unsigned)s->slot,
                             .form = (unsigned)offer->form,
-                            .pending = 1};
+                            .pending = 1,
+                            .reserve = hr__store_moment()};
     int was_mine = known && hr__store_is_mine(s, &found);
     hr__segment_change(s, books, free);
     hr__segment_give_back(s, books, &books->after);
@@ -254,7 +255,7 @@ static int end_writing(struct hr__store *store, const struct hr__store_offer *of
     if (is_ours && !failed) {
         books->items[offer->form]++;
         books->source_bytes += found.source_bytes;
-    } else {
+    } else if (is_ours) { /* else somebody gave it back */
         uint64_t bytes = hr__disk_padded(offer->length);
         books->arena_used -= bytes < books->arena_used ? bytes : books->arena_used;
     }
@@ -308,7 +309,8 @@ int hr__store_offer_to_disk(struct hr__store *store, const struct hr__store_offe
     if (hr__store_checksum_offer(s, offer, &checksum))
         return refuse(store, offer);
     while (r == RETRY) {
-        int grown = hr__store_grow(store, hr__disk_padded(offer->length));
+        int grown = !atomic_load_explicit(&s->full, memory_order_relaxed) &&
+                    hr__store_grow(store, hr__disk_padded(offer->length));
         atomic_store_explicit(&store->crowded, !grown, memory_order_relaxed);
         if (!grown)
             return refuse(store, offer);

@@ -4,6 +4,7 @@
 #ifndef HR_CACHE_STORE_INSIDE_H
 #define HR_CACHE_STORE_INSIDE_H
 
+#include "base/clock.h"
 #include "base/round.h"
 #include "cache/store.h"
 #include "cache/store_ring.h"
@@ -33,6 +34,19 @@ static inline uint64_t hr__store_padded(uint64_t length)
 static inline uint64_t hr__pack_lengths(uint64_t length, uint64_t source_bytes)
 {
     return length | source_bytes << 32;
+}
+
+/* The time at which a write to a disk begins, for its entry's word: units of 2^20 ns, which wrap
+ * after weeks. */
+static inline uint32_t hr__store_moment(void)
+{
+    return (uint32_t)(hr__now_ns() >> 20);
+}
+
+/* Returns about when that was. */
+static inline uint64_t hr__store_since_ns(uint32_t moment)
+{
+    return hr__now_ns() - ((uint64_t)(hr__store_moment() - moment) << 20);
 }
 
 /* Returns the bytes of the budget that are neither used nor promised. */

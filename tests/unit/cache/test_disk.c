@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "cache/directory.h"
 #include "cache/segment_disk.h"
+#include "cache/segment_inside.h"
 #include "cache/store_inside.h"
 
 #include <headrace/cache.h>
@@ -91,6 +92,16 @@ static const char *segment_path(void)
     snprintf(path, sizeof path, "%s", hr__store_segment(store)->path);
     hr__store_destroy(&store);
     return path;
+}
+
+/* Returns the index of the entry of an item. */
+static uint64_t entry_of(struct hr__store *store, uint64_t item)
+{
+    struct hr__key key = fixture_key(item);
+    struct hr__found found;
+    uint64_t free;
+    assert_int_equal(hr__store_search(hr__store_segment(store), &key, 0, &found, &free), 1);
+    return found.index;
 }
 
 static void fill(struct hr__store *store, uint64_t from, uint64_t to)
@@ -358,6 +369,73 @@ static void test_two_at_once(void **state)
     close(stored[1]);
 }
 
+/* Others wait for an item that is being written, but not for ever: its writer may live on without
+ * ending the write, because it did not get the lock. */
+static void test_unfinished_write(void **state)
+{
+    struct hr__store *writer = open_store(), *other = open_store();
+    struct hr__segment *s = hr__store_segment(writer);
+    struct hr__key key = fixture_key(7);
+    assert_int_equal(hr__store_claim(writer, &key), HR__CLAIM_YOURS);
+    uint64_t index = entry_of(writer, 7);
+    for (int is_old = 0; is_old < 2; is_old++) {
+        struct hr__books *books = hr__segment_begin(s);
+        hr__segment_change(s, books, index);
+        struct hr__word word = hr__word_unpack(books->after.word);
+        word.pending = 1;
+        word.reserve = hr__store_moment() - (is_old ? 20000 : 0);
+        books->after.word = hr__word_pack(&word);
+        books->after.offset = 0;
+        hr__segment_commit(s);
+        assert_int_equal(hr__store_claim(other, &key), is_old ? HR__CLAIM_ALONE : HR__CLAIM_BUSY);
+    }
+    hr__store_destroy(&writer);
+    hr__store_destroy(&other);
+}
+
+static struct hr__store *robbed;
+
+/* Frees the place of item 9 as if its writer had died. */
+static void give_back_at_step(int step)
+{
+    struct hr__word vacant = {.state = HR__ENTRY_VACANT};
+    struct hr__segment *s = hr__store_segment(robbed);
+    if (step != HR__STEP_BYTES)
+        return;
+    hr__segment_test_step = NULL;
+    uint64_t index = entry_of(robbed, 9);
+    struct hr__books *books = hr__segment_begin(s);
+    hr__segment_change(s, books, index);
+    hr__segment_give_back(s, books, &books->after);
+    books->after.word = hr__word_pack(&vacant);
+    hr__segment_commit(s);
+}
+
+static void test_place_given_back(void **state)
+{
+    robbed = open_store();
+    fill(robbed, 0, 5);
+    hr__segment_test_step = give_back_at_step;
+    assert_int_equal(fixture_offer(robbed, 9, 0), 0);
+    audit(hr__store_segment(robbed), 0);
+    assert_int_equal(fixture_offer(robbed, 9, 0), 1);
+    audit(hr__store_segment(robbed), 0);
+    hr__store_destroy(&robbed);
+}
+
+/* A cache that is dropped under its user does not take the directory with it. */
+static void test_dropped(void **state)
+{
+    char text[128];
+    struct stat st;
+    struct hr__store *store = open_store();
+    snprintf(text, sizeof text, "disk:%s/c", place);
+    assert_int_equal(hr_cache_drop(text, NULL, 1, NULL, NULL, NULL), 0);
+    assert_int_equal(fixture_offer(store, 1, 0), 0);
+    assert_int_equal(stat(text + strlen("disk:"), &st), 0);
+    hr__store_destroy(&store);
+}
+
 /* ---- damage ---- */
 
 static void flip(const char *path, uint64_t at, unsigned bit)
@@ -369,16 +447,6 @@ static void flip(const char *path, uint64_t at, unsigned bit)
     byte = (uint8_t)(byte ^ 1u << bit);
     assert_int_equal(pwrite(fd, &byte, 1, (off_t)at), 1);
     close(fd);
-}
-
-/* Returns the index of the entry of an item. */
-static uint64_t entry_of(struct hr__store *store, uint64_t item)
-{
-    struct hr__key key = fixture_key(item);
-    struct hr__found found;
-    uint64_t free;
-    assert_int_equal(hr__store_search(hr__store_segment(store), &key, 0, &found, &free), 1);
-    return found.index;
 }
 
 /* Each bit of an entry is flipped, under a user and between two of them. Only that item may be
@@ -428,6 +496,29 @@ static void test_flipped_bytes(void **state)
     audit(hr__store_segment(store), 30 * 12288);
     hr__store_destroy(&store);
     store = open_store();
+    audit(hr__store_segment(store), 0);
+    hr__store_destroy(&store);
+}
+
+/* An entry whose length is wrong makes the items larger than the cache: the rest stays. */
+static void test_wrong_length(void **state)
+{
+    struct hr__store *store = open_of(1);
+    struct hr__segment *s = hr__store_segment(store);
+    char path[256];
+    uint64_t kept = 0;
+    for (uint64_t i = 0; i < 500; i++)
+        kept += (uint64_t)fixture_offer(store, i, 0);
+    uint64_t at = s->layout.index_offset + entry_of(store, 0) * sizeof(struct hr__entry);
+    snprintf(path, sizeof path, "%s", s->path);
+    hr__store_destroy(&store);
+    flip(path, at + offsetof(struct hr__entry, lengths) + 2, 3);
+    store = open_of(1);
+    assert_int_equal(count_found(store, 0, 500), kept - 1);
+    hr__store_destroy(&store);
+    store = open_of(1);
+    assert_int_equal(fixture_offer(store, 0, 0), 1);
+    assert_int_equal(count_found(store, 0, 500), kept);
     audit(hr__store_segment(store), 0);
     hr__store_destroy(&store);
 }
@@ -539,11 +630,13 @@ static void test_limited_file(void **state)
     pid_t child = fork();
     if (!child) {
         struct rlimit limit = {.rlim_cur = 2 * MIB, .rlim_max = 2 * MIB};
-        signal(SIGXFSZ, SIG_IGN);
         if (setrlimit(RLIMIT_FSIZE, &limit))
             _exit(2);
         struct hr__store *store = open_store();
         check_full(store, 0);
+        uint64_t end = hr__segment_books(hr__store_segment(store)).end;
+        fixture_offer(store, 2000, 0); /* it is not even tried */
+        assert_int_equal(hr__segment_books(hr__store_segment(store)).end, end);
         hr__store_destroy(&store);
         _exit(!strstr(logged, "cannot be written to"));
     }
@@ -638,8 +731,12 @@ int main(void)
         TEST(killed_beside_another),
         TEST(killed_at_any_moment),
         TEST(two_at_once),
+        TEST(unfinished_write),
+        TEST(place_given_back),
+        TEST(dropped),
         TEST(flipped_entry),
         TEST(flipped_bytes),
+        TEST(wrong_length),
         TEST(flipped_books),
         TEST(torn_tail),
         TEST(full_disk),
