@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import array
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import _core
+from ._torchvision import other_mask_fills
+from .transforms import make
 
 # Columns with these names hold geometry, which transforms move with the pixels.
 _BOXES, _POINTS = "boxes", "keypoints"
@@ -176,6 +179,21 @@ def refuse_tail(dataset: _core.Dataset) -> None:
         raise NotImplementedError(
             f"{', '.join(moved)} have to move with the pixels, which only native transforms do: "
             "leave the others out, or set transform to None"
+        )
+
+
+def warn_of_fills(dataset: _core.Dataset, transform: Any) -> None:
+    """Warns where a transform of torchvision's would fill masks with another number than 255."""
+    if dataset.masks is None or transform is None:
+        return
+    fills = other_mask_fills(transform, make)
+    if fills:
+        warnings.warn(
+            f"torchvision's transforms fill what they add to masks ({', '.join(fills)}), and here "
+            "it becomes 255, the index that losses ignore. Say that you want this: "
+            "fill={tv_tensors.Image: 0, tv_tensors.Mask: 255}. For another index, replace 255 in "
+            "the batches' masks, if they have none of their own",
+            stacklevel=2,
         )
 
 

@@ -169,8 +169,11 @@ def _visit(walk: Walk, transform: Any) -> None:
     elif cls.__module__.startswith("torch.nn.") and cls.__name__ == "Identity":
         pass
     elif cls.__name__ in _KNOWN.get(module, ()):
+        before = len(walk.steps)
         try:
             _KNOWN[module][cls.__name__](walk, transform)
+            for made in walk.steps[before:]:
+                _note_mask_fill(made, transform)
         except AttributeError as error:
             walk.refuse(transform, f"not of a {module} that is known here ({error})")
         except ValueError as error:
@@ -276,6 +279,36 @@ def _fill(t: Any) -> Any:
     if key is None:
         raise ValueError("its fill names no tv_tensors.Image: give one number or three")
     return 0 if fill[key] is None else fill[key]
+
+
+def _note_mask_fill(made: Any, t: Any) -> None:
+    """Keeps, in what was made of a transform of v2, what that one fills masks with, if it is another
+    number than 255, which all masks get here."""
+    if not type(t).__module__.startswith("torchvision.transforms.v2") or not hasattr(t, "fill"):
+        return
+    never_pads = type(t).__name__ == "RandomCrop" and t.padding is None and not t.pad_if_needed
+    if never_pads or getattr(t, "padding_mode", "constant") != "constant":
+        return
+    fill = t.fill
+    if isinstance(fill, dict):
+        names = {key if isinstance(key, str) else key.__name__: key for key in fill}
+        key = next((names[name] for name in ("Mask", "others") if name in names), None)
+        fill = None if key is None else fill[key]
+    if fill != 255:
+        made._mask_fill = 0 if fill is None else fill
+
+
+def other_mask_fills(transform: Any, make: Make) -> list[str]:
+    """Returns, for messages, what a transform's translated parts fill masks with in torchvision, if
+    that is not 255."""
+    found: list[str] = []
+    left = beginnings(transform, make)[0].steps
+    while left:
+        made, *left = left
+        left = [*getattr(made, "transforms", ()), *left]
+        if hasattr(made, "_mask_fill"):
+            found.append(f"{type(made).__name__} with {made._mask_fill}")
+    return list(dict.fromkeys(found))
 
 
 def _on_bytes(name: str, *attributes: str, filled: bool = False) -> Callable[[Walk, Any], None]:

@@ -145,6 +145,7 @@ class _ImageDataset:
             local.preparer = _core.Preparer()
             local.recipe, local.is_random, local.pipeline = None, False, None
             if self.transform is not None and _is_native(self.transform):
+                _rows.warn_of_fills(self._dataset, self.transform)
                 local.recipe = _recipe_of_one_size(self.transform)
                 local.is_random = _transforms.is_random(self.transform)
             elif self.transform is not None:

@@ -89,13 +89,14 @@ void hr__pack_maker_destroy(struct hr__pack_maker **maker)
     hr__free(m);
 }
 
-/* Records an error of the sample, which is then kept as it is, or of the machine. */
-static void fail(struct hr__made *made, int code, const struct hr_error *why)
+/* Records an error of the sample, which is then kept as it is, or of the machine. whose: "its mask:
+ * " or "". */
+static void fail(struct hr__made *made, int code, const char *whose, const struct hr_error *why)
 {
     made->result = code;
     made->fatal = !hr__is_samples_fault(code);
     made->entry.kept = HR_PACK_KEPT_BAD;
-    snprintf(made->reason, sizeof made->reason, "%.399s",
+    snprintf(made->reason, sizeof made->reason, "%s%.380s", whose,
              why->message[0] ? why->message : hr__errno_text(code));
 }
 
@@ -323,14 +324,15 @@ void hr__pack_make(struct hr__pack_maker *maker, struct hr_dataset *dataset, uin
     made->reason[0] = 0;
     made->result = made->fatal = 0;
     made->entry.mtime_ns = HR_SIZE_UNKNOWN;
+    int is_mask = dataset->is_paired && index % 2;
     int r = read_sample(maker, dataset, index, made, &why);
-    if (!r && dataset->is_paired && index % 2) {
+    if (!r && is_mask) {
         r = keep_mask(maker, made, &why);
     } else if (!r) {
         hr__checker_expect(maker->checker, dataset, index, made->entry.bytes, made->entry.length);
         r = convert(maker, made, &why);
     }
     if (r)
-        fail(made, r, &why);
+        fail(made, r, is_mask ? "its mask: " : "", &why);
     made->entry.checksum = XXH3_64bits(made->entry.bytes, made->entry.length);
 }

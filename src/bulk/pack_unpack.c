@@ -280,7 +280,8 @@ static void fail_sample(struct unpacking *u, uint64_t index, int code, const str
     if (code && (!u->failure.code || index < u->failed.index)) {
         hr_dataset_key(u->dataset, index, key, sizeof key);
         hr__printable(printable, sizeof printable, key);
-        hr__fail(&u->failure, code, "sample %" PRIu64 " (%s): %.600s", index, printable,
+        hr__fail(&u->failure, code, "sample %" PRIu64 " (%s): %.600s",
+                 hr__dataset_image_of(u->dataset, index), printable,
                  why->message[0] ? why->message : hr__errno_text(code));
         u->failed.index = index;
         snprintf(u->failed.reason, sizeof u->failed.reason, "%.199s", why->message);
@@ -326,7 +327,8 @@ static void report_damaged(const struct unpacking *u, const struct damaged *dama
     if (!u->options->notice)
         return;
     hr_dataset_path(u->dataset, damaged->index, path, sizeof path);
-    struct hr_bad_sample sample = {damaged->index, path, damaged->reason};
+    struct hr_bad_sample sample = {hr__dataset_image_of(u->dataset, damaged->index), path,
+                                   damaged->reason};
     u->options->notice(u->options->notice_arg, &sample, HR_PACK_KEPT_BAD);
 }
 

@@ -223,7 +223,7 @@ static void notice(struct packing *p, uint64_t index, enum hr_pack_kept kept, co
     if (!p->options->notice)
         return;
     hr_dataset_path(p->dataset, index, path, sizeof path);
-    struct hr_bad_sample sample = {index, path, reason};
+    struct hr_bad_sample sample = {hr__dataset_image_of(p->dataset, index), path, reason};
     p->options->notice(p->options->notice_arg, &sample, kept);
 }
 
@@ -239,7 +239,7 @@ static int fail_sample(struct packing *p, uint64_t index, const struct hr__made 
     return hr__fail(p->error, made->result,
                     "sample %" PRIu64 " (%s): %s; repair it and continue, or keep bad samples as "
                     "they are (on_error skip)",
-                    index, printable, made->reason);
+                    hr__dataset_image_of(p->dataset, index), printable, made->reason);
 }
 
 static int append(struct packing *p, uint64_t index, const struct hr__made *made)

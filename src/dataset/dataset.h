@@ -109,6 +109,13 @@ int hr__dataset_create_alike(struct hr_dataset **out, struct hr_dataset *parent,
  * -ENOTSUP: they are no files of their own; -ENOMEM. */
 int hr__dataset_pair(struct hr_dataset **out, struct hr_dataset *dataset, struct hr_error *error);
 
+/* Returns the number of the image that sample `index`, or its mask, of a paired dataset is; of
+ * others the index. */
+static inline uint64_t hr__dataset_image_of(const struct hr_dataset *dataset, uint64_t index)
+{
+    return dataset->is_paired ? index / 2 : index;
+}
+
 /* Replaces a paired dataset, and its reference, by one of its images with their masks. On an error
  * *dataset stays. Errors: -ENOMEM. */
 int hr__dataset_unpair(struct hr_dataset **dataset, struct hr_error *error);

@@ -28,6 +28,14 @@ static void images_field(const struct hr_batch *batch, size_t view, struct hr_fi
         field->shape[1 + d] = spec.shape[d];
 }
 
+void hr__batch_set_mask_extents(struct hr_batch *batch)
+{
+    size_t dims = batch->spec->dims, height = batch->spec->layout == HR_NCHW;
+    for (size_t i = 0; batch->mask_extents && i < batch->count; i++)
+        for (size_t side = 0; side < 2; side++)
+            batch->mask_extents[2 * i + side] = batch->extents[i * dims + height + side];
+}
+
 static void masks_field(const struct hr_batch *batch, struct hr_field *field)
 {
     *field =

@@ -139,6 +139,9 @@ int hr__ring_acquire(struct hr__ring *ring, int grow, struct hr_batch **out, int
 /* Gives back a slot that was not handed out. */
 void hr__ring_return(struct hr_batch *batch);
 
+/* Sets the extents of masks to those of their images, where these came from elsewhere. */
+void hr__batch_set_mask_extents(struct hr_batch *batch);
+
 /* Hands a slot to the consumer, with one reference to the slot and one to the ring. */
 void hr__ring_deliver(struct hr_batch *batch);
 

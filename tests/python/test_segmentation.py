@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -129,6 +130,48 @@ def test_padding_is_ignored_as_in_torchvisions_references(pairs, v2):
     ((_, masks),) = DataLoader(opened(pairs), 5, transform=theirs)
     for mask, (image, _, stored) in zip(masks, pairs):
         assert torch.equal(mask, theirs(pixels(image), tv_tensors.Mask(stored))[1])
+
+
+def test_another_fill_of_masks_is_told(pairs, v2, recwarn):
+    from torchvision import tv_tensors
+
+    def told(transform):
+        recwarn.clear()
+        warnings.simplefilter("always")
+        dataset = opened(pairs)
+        DataLoader(dataset, 5, transform=transform)
+        found = [str(one.message) for one in recwarn if "fill what they add" in str(one.message)]
+        recwarn.clear()
+        dataset.transform = transform
+        dataset[0]
+        assert found == [str(one.message) for one in recwarn if "fill what" in str(one.message)]
+        return found
+
+    fill = {tv_tensors.Image: 7, tv_tensors.Mask: 255}
+    end = v2.CenterCrop(20)
+    for transform in (
+        [v2.RandomRotation(9, fill=fill), v2.Pad(3, fill=255), end],
+        [v2.Pad(3, padding_mode="edge"), v2.RandomCrop(20), v2.RandomHorizontalFlip(), end],
+        [T.RandomRotation(9), T.Pad(3), T.CenterCrop(20)],
+    ):
+        assert told(v2.Compose(transform) if transform[-1] is end else T.Compose(transform)) == []
+    for transform, words in [
+        (v2.RandomAffine(9), "(RandomAffine with 0)"),
+        (v2.RandomPerspective(fill=None), "(RandomPerspective with 0)"),
+        (v2.ElasticTransform(fill={tv_tensors.Image: 0, "others": 3}), "(ElasticTransform with 3)"),
+        (T.RandomApply([v2.Pad(3)]), "(Pad with 0)"),
+        (v2.RandomCrop(20, pad_if_needed=True, fill=9), "(RandomCrop with 9)"),
+        (v2.RandomZoomOut(fill={tv_tensors.Image: 9}), "(RandomZoomOut with 0)"),
+    ]:
+        (found,) = told(T.Compose([transform, T.CenterCrop(20)]))
+        assert words in found and "tv_tensors.Mask: 255" in found
+    (found,) = told(v2.Compose([v2.Pad(3), v2.RandomRotation(9, fill=2), v2.Pad(4), end]))
+    assert "(Pad with 0, RandomRotation with 2)" in found
+    assert headrace.transforms.from_torchvision(v2.Pad(3)) == T.Compose([T.Pad(3)])
+    without = headrace.ImageList([(image, 0) for image, _, _ in pairs])
+    recwarn.clear()
+    DataLoader(without, 5, transform=v2.Compose([v2.Pad(3), end]))
+    assert not [one for one in recwarn if "fill" in str(one.message)]
 
 
 def test_letter_box(tmp_path):

@@ -176,6 +176,7 @@ def choose(
     if has_rows:
         choice.collates = collates and choice.is_native
         _check_rows(choice, found.source, collate_fn, batched)
+        _rows.warn_of_fills(found.source, found.transform if transform is None else transform)
         return choice
     if len(choice.why) == 1 and batched and pipeline is not None and pipeline.is_native:
         kind = "" if is_usual(collate_fn, batched) else mixes(collate_fn)

@@ -29,7 +29,7 @@ class Transform:
         return {k: v for k, v in vars(self).items() if not k.startswith("_")}
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and vars(self) == vars(other)
+        return type(self) is type(other) and self._arguments() == other._arguments()
 
     __hash__ = None  # type: ignore[assignment]
 

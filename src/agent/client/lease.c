@@ -635,7 +635,9 @@ static void release(struct hr_batch *batch)
     struct hr__cursor *cursor = lease->cursor;
     hr__batch_rows_destroy(&batch->rows);
     hr__free(batch->masks);
+    hr__free(batch->mask_extents);
     batch->masks = NULL;
+    batch->mask_extents = NULL;
     if (cursor->pid != getpid()) {
         /* A forked child: locks and lists belong to its parent. */
         hr__free(lease);

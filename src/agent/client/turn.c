@@ -156,22 +156,38 @@ static int lost(struct hr__attached *a)
     return WAIT;
 }
 
+/* What a lent batch has beside its images. */
+struct beside {
+    struct hr__batch_rows *rows;
+    uint8_t *masks;
+    int64_t *mask_extents;
+};
+
+static void drop_beside(struct beside *beside)
+{
+    hr__batch_rows_destroy(&beside->rows);
+    hr__free(beside->masks);
+    hr__free(beside->mask_extents);
+}
+
 /* Copies the rows or the masks of samples that are to be lent. */
-static int copy_beside(struct hr__attached *a, uint64_t from, size_t count,
-                       struct hr__batch_rows **rows, uint8_t **masks, struct hr_error *error)
+static int copy_beside(struct hr__attached *a, uint64_t from, size_t count, struct beside *out,
+                       struct hr_error *error)
 {
     const struct hr_dataset *dataset = a->loader->dataset;
     int r = 0;
     if (dataset->rows)
-        r = hr__batch_rows_create(rows, dataset->rows, count, error);
+        r = hr__batch_rows_create(&out->rows, dataset->rows, count, error);
     if (!r && dataset->rows)
-        r = hr__cursor_rows(a->cursor, from, count, *rows, 0, error);
+        r = hr__cursor_rows(a->cursor, from, count, out->rows, 0, error);
     if (!dataset->masks)
         return r;
-    *masks = hr__alloc_aligned_to(HR__TAG_SLOT, count * a->cursor->shape.record_bytes, 0, 64);
-    if (!*masks)
+    out->masks = hr__alloc_aligned_to(HR__TAG_SLOT, count * a->cursor->shape.record_bytes, 0, 64);
+    if (a->cursor->is_padded)
+        out->mask_extents = hr__alloc(HR__TAG_SLOT, count * 2, sizeof *out->mask_extents);
+    if (!out->masks || (a->cursor->is_padded && !out->mask_extents))
         return hr__fail(error, -ENOMEM, "out of memory for the masks of %zu samples", count);
-    hr__cursor_masks(a->cursor, from, count, *masks);
+    hr__cursor_masks(a->cursor, from, count, out->masks);
     return 0;
 }
 
@@ -183,26 +199,25 @@ static int lend(struct hr__attached *a, size_t count, struct hr_batch **out, str
         return lost(a);
     if (hr__cursor_ready(a->cursor, from) < count)
         return not_there(a, from + count, error);
-    struct hr__batch_rows *rows = NULL;
-    uint8_t *masks = NULL;
-    int r = copy_beside(a, from, count, &rows, &masks, error);
+    struct beside beside = {0};
+    int r = copy_beside(a, from, count, &beside, error);
     if (!r)
         r = hr__lease_create(&lease, a->cursor, from, from + count, error);
-    if (r) {
-        hr__batch_rows_destroy(&rows);
-        hr__free(masks);
-    }
+    if (r)
+        drop_beside(&beside);
     if (r)
         /* If the batch cannot be leased, the next turn copies it. */
         return r == -ESTALE ? lost(a) : r == -ENOTSUP ? WAIT : r;
     struct hr_batch *batch = &lease->batch;
-    batch->rows = rows;
-    batch->masks = masks;
+    batch->rows = beside.rows;
+    batch->masks = beside.masks;
+    batch->mask_extents = beside.mask_extents;
     begin_batch(a, batch, count);
+    hr__batch_set_mask_extents(batch);
     if (lease->seen.noted)
         note_bad(a, batch, 0, count, lease->seen.instead);
-    if (rows)
-        hr__batch_rows_gather(rows, count);
+    if (beside.rows)
+        hr__batch_rows_gather(beside.rows, count);
     r = judge(a, batch, error);
     if (r == 1)
         *out = batch;
@@ -307,6 +322,7 @@ static int copy(struct hr__attached *a, size_t count, struct hr_batch **out, str
         hr__cursor_count(&a->cursor->control->copied, 1);
     if (batch->rows)
         hr__batch_rows_gather(batch->rows, batch->count);
+    hr__batch_set_mask_extents(batch);
     r = judge(a, batch, error);
     if (r != 1) {
         hr__attached_drop_partial(a);

@@ -7,6 +7,7 @@
 
 #include "../consumer.h"
 
+#include "codec/png_write.h"
 #include "loader/attach.h"
 
 #include <headrace/headrace.h>
@@ -619,6 +620,113 @@ static void test_once(void **state)
     served_end(&s, &f);
 }
 
+#define MASKED 20
+#define LARGE  100 /* no side of the fixture's images is longer */
+
+/* Returns the fixture's images with masks, whose files get these paths. */
+static struct hr_dataset *with_masks(const struct fixture *f, char paths[MASKED][128])
+{
+    static _Alignas(64) uint8_t zeros[LARGE * 128];
+    struct hr__planar pixels = {.plane = {zeros, zeros, zeros}, .stride = 128};
+    struct hr__png_writer *writer;
+    struct hr_dataset *masks, *both;
+    const char *list[MASKED];
+    int64_t labels[MASKED] = {0};
+    assert_int_equal(hr__png_writer_create(&writer, NULL), 0);
+    for (size_t i = 0; i < MASKED; i++) {
+        struct hr_image_info info;
+        char jpeg[16384];
+        const void *png;
+        size_t length;
+        FILE *file = fopen(f->paths[i], "rb");
+        assert_non_null(file);
+        length = fread(jpeg, 1, sizeof jpeg, file);
+        fclose(file);
+        assert_int_equal(hr_preparer_info(f->preparer, jpeg, length, &info, NULL), 0);
+        pixels.width = info.width;
+        pixels.height = info.height;
+        info.channels = 1;
+        assert_int_equal(hr__png_write(writer, &pixels, &info, &png, &length, NULL), 0);
+        snprintf(paths[i], sizeof paths[i], "%s.png", f->paths[i]);
+        list[i] = paths[i];
+        file = fopen(paths[i], "wb");
+        assert_non_null(file);
+        assert_int_equal(fwrite(png, 1, length, file), length);
+        fclose(file);
+    }
+    hr__png_writer_destroy(&writer);
+    assert_int_equal(hr_dataset_from_paths(&masks, list, labels, MASKED, NULL), 0);
+    assert_int_equal(hr_dataset_with_masks(&both, f->dataset, masks, NULL), 0);
+    hr_dataset_unref(&masks);
+    return both;
+}
+
+/* The field of a padded batch's masks tells the sizes of the images. Returns non-zero if one is
+ * smaller than its place. */
+static int check_mask_sizes(const struct hr_batch *batch)
+{
+    struct hr_field images, masks;
+    int is_smaller = 0;
+    assert_int_equal(hr_batch_field(batch, 0, &images), 0);
+    assert_int_equal(hr_batch_field(batch, 1, &masks), 0);
+    assert_string_equal(masks.name, "masks");
+    assert_non_null(masks.extents);
+    for (int64_t i = 0; i < masks.shape[0]; i++) {
+        assert_int_equal(masks.extents[2 * i], images.extents[3 * i + 1]);
+        assert_int_equal(masks.extents[2 * i + 1], images.extents[3 * i + 2]);
+        is_smaller |= masks.extents[2 * i] < masks.shape[1];
+    }
+    return is_smaller;
+}
+
+/* Masks of images of several sizes, of one job whose batches are lent and of another whose batches
+ * are copied, as they cross chunks. */
+static void test_sizes_of_masks(void **state)
+{
+    struct fixture f;
+    struct served s;
+    struct hr_operation flip;
+    struct hr_recipe_options padded;
+    struct hr_recipe *recipe;
+    struct hr_loader *l[2];
+    struct hr_batch *batch;
+    char paths[MASKED][128];
+    int smaller = 0, left = 3;
+    served_begin(&s, &f, MASKED, NULL);
+    struct hr_dataset *both = with_masks(&f, paths);
+    hr_operation_default(&flip, HR_RANDOM_HORIZONTAL_FLIP);
+    hr_recipe_options_default(&padded);
+    padded.padded = 1;
+    padded.max_height = padded.max_width = LARGE;
+    assert_int_equal(hr_recipe_create(&recipe, &flip, 1, &padded, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        struct hr_loader_options o;
+        set_options(&o, &s, "masks");
+        o.batch_size = 4 - i;
+        assert_int_equal(hr_loader_create(&l[i], both, recipe, &o, NULL), 0);
+        start(l[i], 0);
+    }
+    while (left)
+        for (int i = 0; i < 2; i++) {
+            if (!(left & 1 << i))
+                continue;
+            if (next(l[i], &batch)) {
+                smaller |= check_mask_sizes(batch) << i;
+                hr_batch_release(&batch);
+            } else {
+                left &= ~(1 << i);
+            }
+        }
+    assert_int_equal(smaller, 3);
+    for (int i = 0; i < 2; i++)
+        hr_loader_destroy(&l[i]);
+    for (size_t i = 0; i < MASKED; i++)
+        assert_int_equal(unlink(paths[i]), 0);
+    hr_recipe_unref(&recipe);
+    hr_dataset_unref(&both);
+    served_end(&s, &f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -631,6 +739,7 @@ int main(void)
         cmocka_unit_test(test_once),
         cmocka_unit_test(test_pushed),
         cmocka_unit_test(test_pushed_and_copied),
+        cmocka_unit_test(test_sizes_of_masks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
