@@ -139,6 +139,7 @@ static void add_notes(struct hr__report *r)
 {
     const struct hr__graph *g = &r->replay->graph;
     const struct hr__graph_counts *c = &g->counts;
+    char time[HR__FORMAT_BYTES];
     uint64_t wrong = 0;
     for (size_t i = 0; i < r->replay->trace_count; i++)
         wrong += r->replay->traces[i].wrong;
@@ -160,6 +161,22 @@ static void add_notes(struct hr__report *r)
     note(r, c->overlaps, "slices of a thread overlap without being nested; they were cut.");
     note(r, c->polled, "threads that only ask for events were left out.");
     note(r, wrong, "slices without a time were left out.");
+    note(r, c->far,
+         "pieces of a device's work are more than a year away from the rest, and were "
+         "left out: the trace's times are damaged.");
+    note(
+        r, c->apart,
+        "threads run beside the iteration: nothing is known to wait for them, so their time is not "
+        "in it.");
+    note(
+        r, c->loose,
+        "threads launch work, and what they wait for is unknown: their pauses stay as recorded, so "
+        "predictions may change too little.");
+    if (g->tail_ns > g->recorded_ns / 50)
+        hr__draft_print(&r->notes,
+                        "The device works for %s after the last of %u iterations: this is counted, "
+                        "so an iteration seems longer than in a long run. Record more of them.\n",
+                        hr__format_time(time, (double)g->tail_ns / 1e9), g->iterations);
     if (c->collectives && !c->joined)
         note(r, c->collectives,
              "kernels that communicate include waiting for other ranks: give the traces of all "
