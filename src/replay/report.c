@@ -27,8 +27,7 @@ const char *hr__report_kind(int kind)
     return words[kind];
 }
 
-/* Returns a share; waiting for data is divided from the rest of the CPU's time. */
-static double share_of(const struct hr__shares *s, int kind)
+double hr__report_share(const struct hr__shares *s, int kind)
 {
     if (kind == HR__TASK_KINDS)
         return s->latency;
@@ -49,13 +48,14 @@ void hr__report_shares(struct hr__draft *draft, const struct hr__shares *s, int 
     for (int n = 0; n < most; n++) {
         int best = -1;
         for (int k = 0; k < HR__TASK_KINDS + 2; k++)
-            if (!(used >> k & 1) && (best < 0 || share_of(s, k) > share_of(s, best)))
+            if (!(used >> k & 1) &&
+                (best < 0 || hr__report_share(s, k) > hr__report_share(s, best)))
                 best = k;
-        if (best < 0 || share_of(s, best) < 0.005)
+        if (best < 0 || hr__report_share(s, best) < 0.005)
             break;
         used |= 1u << best;
         hr__draft_print(draft, "%s%s %s", n ? ", " : "", hr__report_kind(best),
-                        hr__format_share(number, share_of(s, best)));
+                        hr__format_share(number, hr__report_share(s, best)));
     }
 }
 

@@ -59,8 +59,8 @@ static void add_path(struct hr__draft *draft, const struct hr__report *r, int co
     struct hr__table table;
     char number[HR__FORMAT_BYTES];
     hr__table_begin(&table, "critical path", head);
-    for (int k = 0; k <= HR__TASK_KINDS; k++) {
-        double share = k == HR__TASK_KINDS ? r->shares.latency : r->shares.kind[k];
+    for (int k = 0; k < HR__TASK_KINDS + 2; k++) {
+        double share = hr__report_share(&r->shares, k);
         if (share < 0.0005)
             continue;
         hr__table_cell(&table, hr__report_kind(k));

@@ -371,6 +371,28 @@ static void removed_waits(void **state)
     assert_float_equal(predicted(replay, "remove:aten::mm", "python x1000"), 118, 0.1);
 }
 
+/* The sentence and the table agree on the time that goes into data. */
+static void waiting_for_data(void **state)
+{
+    struct trace_text *t = calloc(1, sizeof *t);
+    struct hr_error error = {0};
+    char *text;
+    trace_add(t, "user_annotation", "ProfilerStep#0", "1", 0, 400, "");
+    trace_add(t, "user_annotation", "enumerate(DataLoader)#_SingleProcess", "1", 0, 100, "");
+    trace_op(t, "aten::stack", 0, 100);
+    trace_op(t, "aten::mm", 100, 300);
+    struct hr_replay *own = opened(t, 0.05);
+    assert_int_equal(hr_replay_report_text(own, NULL, 0, 400, &text, &error), 0);
+    assert_non_null(strstr(text, "operators on the CPU 75.0 %, waiting for data 25.0 %."));
+    const char *table = strstr(text, "critical path  ");
+    assert_non_null(table);
+    assert_non_null(strstr(table, "waiting for data"));
+    assert_non_null(strstr(table, "75.0 %"));
+    assert_null(strstr(table, "100 %"));
+    hr_replay_free(text);
+    hr_replay_destroy(&own);
+}
+
 static void times_without_bounds(void **state)
 {
     struct hr_replay_scenario *s = make();
@@ -385,11 +407,17 @@ static void times_without_bounds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(selections),       cmocka_unit_test(scaling_and_removing),
-        cmocka_unit_test(inserting),        cmocka_unit_test(what_ifs),
-        cmocka_unit_test(reports),          cmocka_unit_test(usual_latencies_are_the_check),
-        cmocka_unit_test(fused_on_the_cpu), cmocka_unit_test(amp_of_tensor_cores),
-        cmocka_unit_test(removed_waits),    cmocka_unit_test(times_without_bounds),
+        cmocka_unit_test(selections),
+        cmocka_unit_test(scaling_and_removing),
+        cmocka_unit_test(inserting),
+        cmocka_unit_test(what_ifs),
+        cmocka_unit_test(reports),
+        cmocka_unit_test(usual_latencies_are_the_check),
+        cmocka_unit_test(fused_on_the_cpu),
+        cmocka_unit_test(amp_of_tensor_cores),
+        cmocka_unit_test(waiting_for_data),
+        cmocka_unit_test(removed_waits),
+        cmocka_unit_test(times_without_bounds),
     };
     return cmocka_run_group_tests_name("scenario", tests, set_up, tear_down);
 }
