@@ -9,6 +9,7 @@
 
 #include <headrace/replay.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,8 +55,8 @@ static int parse(struct replay_command *c, int argc, char **argv)
          .kind = CLI_REAL,
          .real = &c->limit,
          .value = "PERCENT",
-         .help = "predict nothing if a replay without changes differs\nby more from the trace "
-                 "(default: 5)"},
+         .help = "predict nothing if a replay without changes, or with\nthe usual latencies, "
+                 "differs by more (default: 5)"},
     };
     const struct cli_syntax syntax = {
         .verb = VERB,
@@ -148,8 +149,10 @@ static int run(const struct replay_command *c)
     if (!r)
         hr_replay_summarise(replay, &summary);
     hr_replay_destroy(&replay);
-    return r ? cli_failed(VERB, r, &error, "")
-             : cli_finish(VERB, summary.is_trusted ? CLI_OK : CLI_PROBLEM);
+    if (!r)
+        return cli_finish(VERB, summary.is_trusted ? CLI_OK : CLI_PROBLEM);
+    int status = cli_failed(VERB, r, &error, "");
+    return r == -ENOTSUP ? CLI_PROBLEM : status; /* nothing is predicted from this trace */
 }
 
 int cmd_replay(int argc, char **argv)

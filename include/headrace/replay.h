@@ -4,8 +4,9 @@
  *
  * A trace of PyTorch's profiler becomes a graph of tasks: on CPU threads, on the streams of
  * devices, and edges between them. A scenario is a copy of the graph with changes; its prediction
- * is the length of a replay. The replay without changes, the identity, shows how well the graph
- * explains the trace.
+ * is the length of a replay. The replay without changes, the identity, is compared with the trace:
+ * with the recorded latencies, which is nearly exact by construction, and with the usual ones,
+ * which shows how well the graph explains the trace.
  *
  * All of this is computed from the trace alone: no clock, no threads, the same result everywhere.
  */
@@ -29,7 +30,8 @@ struct hr_replay_options {
     const char *window; /* replay the annotations whose names contain this; NULL (default): the
                            steps of the profiler, or else the whole trace */
     int instance;       /* which of them, from 0; -1 (default): from the first to the last */
-    double limit;       /* predict nothing if the identity's error is above this; default: 0.05 */
+    double limit;       /* predict nothing if the identity's error, or its error with the usual
+                           latencies, is above this; default: 0.05 */
 };
 
 HR_API void hr_replay_options_init(struct hr_replay_options *options, size_t size);
@@ -63,7 +65,9 @@ struct hr_replay_summary {
     double usual_error; /* likewise, if each launch and each gap between kernels took the
                            usual time instead of the recorded one */
     double unexplained; /* share of the critical path that no rule of the graph explains */
-    int is_trusted;     /* the identity's error is within the limit */
+    int is_trusted;     /* both errors are within the limit */
+    uint64_t checked;   /* recorded latencies that `usual_error` replaced; 0: the trace has no work
+                           of a device, both errors are 0 by construction and prove nothing */
 };
 
 HR_API void hr_replay_summarise(const struct hr_replay *replay, struct hr_replay_summary *out);
@@ -74,7 +78,8 @@ HR_API void hr_replay_summarise(const struct hr_replay *replay, struct hr_replay
 struct hr_replay_scenario;
 
 /* The replay must outlive it. On success the caller owns *out. Errors: -ENOTSUP: the identity's
- * error is above the limit (the message says where it arises); -ENOMEM. */
+ * error, or that with the usual latencies, is above the limit (the message says where it arises);
+ * -ENOMEM. */
 HR_API HR_NODISCARD int hr_replay_scenario_create(struct hr_replay_scenario **out,
                                                   const struct hr_replay *replay,
                                                   struct hr_error *error);
@@ -193,7 +198,8 @@ struct hr_replay_prediction {
     double kind[HR_REPLAY_KINDS], latency;
 };
 
-/* Replays the scenario. Errors: -ELOOP: the changes make tasks wait for each other; -ENOMEM. */
+/* Replays the scenario. Errors: -ELOOP: the changes make tasks wait for each other; -ERANGE: tasks
+ * of more than 100 years; -ENOMEM. */
 HR_API HR_NODISCARD int hr_replay_predict(struct hr_replay_scenario *scenario,
                                           struct hr_replay_prediction *out, struct hr_error *error);
 

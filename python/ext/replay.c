@@ -58,13 +58,13 @@ static PyObject *replay_summary(PyObject *self, PyObject *none)
 {
     struct hr_replay_summary s = {.size = sizeof s};
     hr_replay_summarise(core_replay_handle(self), &s);
-    return Py_BuildValue("{s:K,s:K,s:K,s:I,s:I,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:O}", "tasks",
-                         (unsigned long long)s.tasks, "edges", (unsigned long long)s.edges,
-                         "events", (unsigned long long)s.events, "ranks", s.ranks, "iterations",
-                         s.iterations, "recorded_s", s.recorded_s, "replayed_s", s.replayed_s,
-                         "error", s.error, "start_median", s.start_median, "start_max", s.start_max,
-                         "usual_error", s.usual_error, "unexplained", s.unexplained, "trusted",
-                         s.is_trusted ? Py_True : Py_False);
+    return Py_BuildValue(
+        "{s:K,s:K,s:K,s:I,s:I,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:O,s:K}", "tasks",
+        (unsigned long long)s.tasks, "edges", (unsigned long long)s.edges, "events",
+        (unsigned long long)s.events, "ranks", s.ranks, "iterations", s.iterations, "recorded_s",
+        s.recorded_s, "replayed_s", s.replayed_s, "error", s.error, "start_median", s.start_median,
+        "start_max", s.start_max, "usual_error", s.usual_error, "unexplained", s.unexplained,
+        "trusted", s.is_trusted ? Py_True : Py_False, "checked", (unsigned long long)s.checked);
 }
 
 /* Makes a report: as text of `columns`, or as JSON if columns < 0. */

@@ -77,6 +77,7 @@ struct hr__lane {
     uint32_t rank, track; /* of the rank's trace; track UINT32_MAX: a channel of a what-if */
     uint8_t is_stream;    /* of a device */
     uint8_t is_autograd;  /* a thread of autograd, which works while others wait for it */
+    uint8_t is_apart;     /* nothing waits for it, and it launches nothing: it ends no iteration */
     uint8_t is_scheduled; /* its tasks run in the order of priorities, not in the recorded one */
     uint32_t first, last; /* its tasks in the recorded order, HR__NO_TASK: none */
 };
@@ -113,6 +114,9 @@ struct hr__graph_counts {
         guessed;         /* blocking calls that waited; by the end of work before their return */
     uint64_t unresolved; /* waits of a stream for an event whose record is unknown */
     uint64_t polled;     /* threads that only poll, left out */
+    uint64_t apart;      /* threads that nothing waits for */
+    uint64_t loose;      /* threads that launch work, and of which no wait is known */
+    uint64_t far;        /* device work more than a year from the window: damaged, left out */
     uint64_t overlaps;   /* slices of a thread that overlap without being nested */
     uint64_t collectives, joined; /* kernels that communicate; joined with other ranks' */
     uint64_t many;                /* kernels of launches of several (CUDA graphs) */
@@ -130,6 +134,7 @@ struct hr__graph {
     size_t lane_count;
     int64_t origin_ns;         /* the window's begin on the first rank's clock */
     int64_t recorded_ns;       /* from the window's begin to the last task's end */
+    int64_t tail_ns;           /* of this, after the window's end: the device's work */
     int64_t launch_ns, gap_ns; /* usual: from a launch's begin to its kernel on an idle stream; from
                                   a kernel to the next one */
     uint32_t iterations;       /* in the window; at least 1 */

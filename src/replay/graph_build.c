@@ -19,6 +19,37 @@ static void add_rank(struct hr__graph *g, size_t rank)
         hr__graph_set_lags(g, rank);
 }
 
+enum { LINK_IN = 1, LINK_ANY = 2 };
+
+/* Finds the CPU threads, besides the main ones, that nothing waits for: a loader's thread that pins
+ * memory, another training in the same process. They have times of their own, which would hold back
+ * every prediction. */
+static void find_apart(struct hr__graph *g)
+{
+    uint8_t *links = hr__alloc(HR__TAG_REPLAY, g->lane_count + 1, 1);
+    if (!links) {
+        g->no_memory = 1;
+        return;
+    }
+    for (size_t i = 0; i < g->edge_count; i++) {
+        uint32_t from = g->tasks[g->edges[i].from].lane, to = g->tasks[g->edges[i].to].lane;
+        if (from == to)
+            continue;
+        links[from] |= LINK_ANY;
+        links[to] |= g->edges[i].kind == HR__EDGE_CROSS ? LINK_IN | LINK_ANY : LINK_ANY;
+    }
+    for (size_t i = 0; i < g->lane_count; i++) {
+        struct hr__lane *lane = &g->lanes[i];
+        if (lane->is_stream || lane->first == HR__NO_TASK ||
+            lane->track == g->ranks[lane->rank].main)
+            continue;
+        lane->is_apart = !links[i];
+        g->counts.apart += !links[i];
+        g->counts.loose += links[i] && !(links[i] & LINK_IN);
+    }
+    hr__free(links);
+}
+
 static int build(struct hr__graph *g, const struct hr__trace_data *traces,
                  const struct hr__trace_window *window, struct hr_error *error)
 {
@@ -40,6 +71,8 @@ static int build(struct hr__graph *g, const struct hr__trace_data *traces,
         add_rank(g, i);
     if (!code && !g->no_memory)
         hr__graph_join_ranks(g);
+    if (!code && !g->no_memory)
+        find_apart(g);
     return code;
 }
 
@@ -49,10 +82,14 @@ static void measure(struct hr__graph *g)
     int64_t begin = 0, end = INT64_MIN;
     for (size_t i = 0; i < g->task_count; i++) {
         const struct hr__graph_task *task = &g->tasks[i];
+        if (g->lanes[task->lane].is_apart)
+            continue;
         begin = task->begin_ns < begin ? task->begin_ns : begin;
         end = task->begin_ns + task->length_ns > end ? task->begin_ns + task->length_ns : end;
     }
-    g->recorded_ns = g->task_count ? end - begin : 0;
+    g->recorded_ns = end > begin ? end - begin : 0;
+    int64_t window_ns = g->ranks[0].end_ns - g->ranks[0].begin_ns;
+    g->tail_ns = end > window_ns ? end - window_ns : 0;
 }
 
 int hr__graph_build(struct hr__graph *out, const struct hr__trace_data *traces, size_t count,

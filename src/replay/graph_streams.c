@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#define FAR_NS (INT64_C(1) << 55) /* a year: work that far from the window is damaged */
+
 static uint8_t kind_of(const struct hr__trace_event *e, const char *name)
 {
     if (e->kind == HR__TRACE_COPY)
@@ -34,6 +36,10 @@ static void add_work(struct hr__graph *g, size_t rank, uint32_t lane_at, uint32_
     uint32_t call = hr__rank_events_find(r, HR__LINK_CALL, e->link), last = lane->last;
     if (!is_inside(r, e, call))
         return;
+    if (e->begin_ns < r->begin_ns - FAR_NS || hr__trace_end(e) > r->end_ns + FAR_NS) {
+        g->counts.far++;
+        return;
+    }
     int64_t begin = e->begin_ns > r->begin_ns ? e->begin_ns : r->begin_ns;
     uint32_t launch = call == HR__NO_EVENT ? HR__NO_TASK : r->task[call];
     uint32_t at = hr__graph_add_task(

@@ -112,9 +112,15 @@ static int read_all(struct hr_replay *r, const struct path_list *list, struct hr
     qsort(r->traces, r->trace_count, sizeof *r->traces, by_rank);
     for (size_t i = 1; i < r->trace_count; i++)
         if (r->traces[i].rank == r->traces[i - 1].rank)
-            return hr__fail(error, -EINVAL,
-                            "two traces are of rank %lld: give one trace of each rank of one run",
-                            (long long)r->traces[i].rank);
+            return r->traces[i].rank < 0
+                       ? hr__fail(error, -EINVAL,
+                                  "two of %zu traces do not say their rank (distributedInfo): they "
+                                  "are not of ranks of one run; give one of them",
+                                  r->trace_count)
+                       : hr__fail(error, -EINVAL,
+                                  "two traces are of rank %lld: give one trace of each rank of one "
+                                  "run",
+                                  (long long)r->traces[i].rank);
     return 0;
 }
 
@@ -191,7 +197,8 @@ void hr_replay_summarise(const struct hr_replay *r, struct hr_replay_summary *ou
         .start_max = r->identity.start_max,
         .usual_error = r->identity.usual_error,
         .unexplained = (double)r->identity.unexplained_ns / (double)g->recorded_ns,
-        .is_trusted = fabs(r->identity.error) <= r->limit,
+        .is_trusted = fabs(hr__identity_distance(&r->identity)) <= r->limit,
+        .checked = r->identity.checked,
     };
     for (size_t i = 0; i < r->trace_count; i++)
         result.events += r->traces[i].read;

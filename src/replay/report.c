@@ -27,8 +27,7 @@ const char *hr__report_kind(int kind)
     return words[kind];
 }
 
-/* Returns a share; waiting for data is divided from the rest of the CPU's time. */
-static double share_of(const struct hr__shares *s, int kind)
+double hr__report_share(const struct hr__shares *s, int kind)
 {
     if (kind == HR__TASK_KINDS)
         return s->latency;
@@ -49,13 +48,14 @@ void hr__report_shares(struct hr__draft *draft, const struct hr__shares *s, int 
     for (int n = 0; n < most; n++) {
         int best = -1;
         for (int k = 0; k < HR__TASK_KINDS + 2; k++)
-            if (!(used >> k & 1) && (best < 0 || share_of(s, k) > share_of(s, best)))
+            if (!(used >> k & 1) &&
+                (best < 0 || hr__report_share(s, k) > hr__report_share(s, best)))
                 best = k;
-        if (best < 0 || share_of(s, best) < 0.005)
+        if (best < 0 || hr__report_share(s, best) < 0.005)
             break;
         used |= 1u << best;
         hr__draft_print(draft, "%s%s %s", n ? ", " : "", hr__report_kind(best),
-                        hr__format_share(number, share_of(s, best)));
+                        hr__format_share(number, hr__report_share(s, best)));
     }
 }
 
@@ -139,6 +139,7 @@ static void add_notes(struct hr__report *r)
 {
     const struct hr__graph *g = &r->replay->graph;
     const struct hr__graph_counts *c = &g->counts;
+    char time[HR__FORMAT_BYTES];
     uint64_t wrong = 0;
     for (size_t i = 0; i < r->replay->trace_count; i++)
         wrong += r->replay->traces[i].wrong;
@@ -160,6 +161,22 @@ static void add_notes(struct hr__report *r)
     note(r, c->overlaps, "slices of a thread overlap without being nested; they were cut.");
     note(r, c->polled, "threads that only ask for events were left out.");
     note(r, wrong, "slices without a time were left out.");
+    note(r, c->far,
+         "pieces of a device's work are more than a year away from the rest, and were "
+         "left out: the trace's times are damaged.");
+    note(
+        r, c->apart,
+        "threads run beside the iteration: nothing is known to wait for them, so their time is not "
+        "in it.");
+    note(
+        r, c->loose,
+        "threads launch work, and what they wait for is unknown: their pauses stay as recorded, so "
+        "predictions may change too little.");
+    if (g->tail_ns > g->recorded_ns / 50)
+        hr__draft_print(&r->notes,
+                        "The device works for %s after the last of %u iterations: this is counted, "
+                        "so an iteration seems longer than in a long run. Record more of them.\n",
+                        hr__format_time(time, (double)g->tail_ns / 1e9), g->iterations);
     if (c->collectives && !c->joined)
         note(r, c->collectives,
              "kernels that communicate include waiting for other ranks: give the traces of all "

@@ -35,6 +35,9 @@ void hr__report_shares(struct hr__draft *draft, const struct hr__shares *shares,
 /* Returns the words for a kind of task; HR__TASK_KINDS: latencies, HR__TASK_KINDS + 1: data. */
 const char *hr__report_kind(int kind);
 
+/* Returns the share of such a kind; waiting for data is divided from the rest of the CPU's time. */
+double hr__report_share(const struct hr__shares *shares, int kind);
+
 /* One plain sentence: where an iteration's time goes, and what would change it most. */
 void hr__report_sentence(struct hr__draft *draft, const struct hr__report *report);
 

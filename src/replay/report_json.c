@@ -32,6 +32,7 @@ static json_t *identity(const struct hr__report *r)
     json_object_set_new(one, "start_error_median", hr__json_real(i->start_median));
     json_object_set_new(one, "start_error_max", hr__json_real(i->start_max));
     json_object_set_new(one, "usual_error", hr__json_real(i->usual_error));
+    json_object_set_new(one, "checked", json_integer((json_int_t)i->checked));
     json_object_set_new(one, "unexplained", hr__json_real(r->summary.unexplained));
     json_object_set_new(one, "trusted", json_boolean(r->summary.is_trusted));
     json_object_set_new(one, "worst",

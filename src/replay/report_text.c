@@ -10,21 +10,40 @@
 #include <math.h>
 #include <string.h>
 
+/* Returns the share of the critical path that is not the CPU's. */
+static double device_share(const struct hr__shares *s)
+{
+    double cpu = s->kind[HR__TASK_OP] + s->kind[HR__TASK_CALL] + s->kind[HR__TASK_UNTRACED] +
+                 s->kind[HR__TASK_RETURN];
+    return cpu < 1 ? 1 - cpu : 0;
+}
+
 static void add_identity(struct hr__draft *draft, const struct hr__report *r, int columns)
 {
     const struct hr__graph *g = &r->replay->graph;
     const struct hr__replay_identity *i = &r->replay->identity;
-    char a[HR__FORMAT_BYTES], b[HR__FORMAT_BYTES], c[HR__FORMAT_BYTES], d[HR__FORMAT_BYTES],
-        f[HR__FORMAT_BYTES];
+    char a[HR__FORMAT_BYTES], b[HR__FORMAT_BYTES], c[HR__FORMAT_BYTES], d[HR__FORMAT_BYTES];
     struct hr__draft line = {.text = NULL};
-    hr__draft_print(
-        &line,
-        "Replay without a change: %s for %s recorded, error %s; the tasks begin %s off "
-        "(median) of an iteration. With the usual latencies instead of the recorded ones: "
-        "error %s.",
-        hr__format_time(a, r->summary.replayed_s), hr__format_time(b, r->summary.recorded_s),
-        hr__format_share(c, fabs(i->error)), hr__format_share(d, i->start_median),
-        hr__format_share(f, fabs(i->usual_error)));
+    hr__draft_print(&line,
+                    "Replay without a change: %s for %s recorded, error %s; the tasks begin %s off "
+                    "(median) of an iteration. ",
+                    hr__format_time(a, r->summary.replayed_s),
+                    hr__format_time(b, r->summary.recorded_s), hr__format_share(c, fabs(i->error)),
+                    hr__format_share(d, i->start_median));
+    if (i->checked)
+        hr__draft_print(&line,
+                        "This is small by construction, because latencies are taken from the "
+                        "trace. The check is the replay with the usual latencies: error %s; above "
+                        "%s nothing is predicted. It tests %s of the critical path: the rest is "
+                        "the CPU's, where tasks follow each other without gaps.",
+                        hr__format_share(a, fabs(i->usual_error)),
+                        hr__format_share(b, r->replay->limit),
+                        hr__format_share(c, device_share(&r->shares)));
+    else
+        hr__draft_put(&line,
+                      "This proves nothing: the CPU's tasks follow each other without gaps, so the "
+                      "error is 0 by construction. Check a prediction against a change that you "
+                      "have made.");
     if (!r->summary.is_trusted && i->worst != HR__NO_TASK)
         hr__draft_print(&line, " The largest error, %s, arises at '%.200s'.",
                         hr__format_time(a, (double)i->worst_ns / 1e9),
@@ -40,8 +59,8 @@ static void add_path(struct hr__draft *draft, const struct hr__report *r, int co
     struct hr__table table;
     char number[HR__FORMAT_BYTES];
     hr__table_begin(&table, "critical path", head);
-    for (int k = 0; k <= HR__TASK_KINDS; k++) {
-        double share = k == HR__TASK_KINDS ? r->shares.latency : r->shares.kind[k];
+    for (int k = 0; k < HR__TASK_KINDS + 2; k++) {
+        double share = hr__report_share(&r->shares, k);
         if (share < 0.0005)
             continue;
         hr__table_cell(&table, hr__report_kind(k));

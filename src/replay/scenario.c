@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/versioned.h"
+#include "report/format.h"
 
 #include <errno.h>
 #include <math.h>
@@ -34,15 +35,18 @@ static int refuse(const struct hr_replay *replay, struct hr_error *error)
 {
     const struct hr__graph *g = &replay->graph;
     const struct hr__replay_identity *identity = &replay->identity;
-    int tenths = (int)lround(fabs(identity->error) * 1000);
+    double off = hr__identity_distance(identity);
+    char share[HR__FORMAT_BYTES], limit[HR__FORMAT_BYTES];
     const struct hr__graph_task *task =
         identity->worst == HR__NO_TASK ? NULL : &g->tasks[identity->worst];
     return hr__fail(error, -ENOTSUP,
-                    "the graph does not explain the trace: its replay is %d.%d %% %s than the "
-                    "record, so nothing is predicted from it. The largest error, %lld us, arises "
-                    "at '%.200s', %lld us after the beginning",
-                    tenths / 10, tenths % 10, identity->error > 0 ? "longer" : "shorter",
-                    (long long)identity->worst_ns / 1000, task ? hr__graph_name(g, task) : "",
+                    "the graph does not explain the trace: its replay%s is %s %s than the record, "
+                    "and the limit is %s, so nothing is predicted from it. The largest error, %lld "
+                    "us, arises at '%.200s', %lld us after the beginning",
+                    off == identity->error ? "" : " with the usual latencies",
+                    hr__format_share(share, fabs(off)), off > 0 ? "longer" : "shorter",
+                    hr__format_share(limit, replay->limit), (long long)identity->worst_ns / 1000,
+                    task ? hr__graph_name(g, task) : "",
                     task ? (long long)task->begin_ns / 1000 : 0LL);
 }
 
@@ -51,7 +55,7 @@ int hr_replay_scenario_create(struct hr_replay_scenario **out, const struct hr_r
 {
     const struct hr__graph *from = &replay->graph;
     *out = NULL;
-    if (fabs(replay->identity.error) > replay->limit)
+    if (fabs(hr__identity_distance(&replay->identity)) > replay->limit)
         return refuse(replay, error);
     struct hr_replay_scenario *s = hr__alloc(HR__TAG_REPLAY, 1, sizeof *s);
     if (!s)
@@ -155,11 +159,12 @@ void hr__scale(struct hr__graph *g, const uint8_t *is_marked, double factor)
         /* the launch is somewhere within the call */
         if (e->from_begin && e->kind == HR__EDGE_LAUNCH && is_marked[e->from] && e->lag_ns > 0 &&
             e->lag_ns <= from->length_ns)
-            e->lag_ns = (int64_t)((double)e->lag_ns * factor);
+            e->lag_ns = (int64_t)fmin((double)e->lag_ns * factor, 4e18);
     }
     for (size_t i = 0; i < g->task_count; i++)
         if (is_marked[i])
-            g->tasks[i].length_ns = llround((double)g->tasks[i].length_ns * factor);
+            g->tasks[i].length_ns = /* a replay refuses what is too long */
+                (int64_t)fmin((double)g->tasks[i].length_ns * factor + 0.5, 4e18);
 }
 
 int hr_replay_scale(struct hr_replay_scenario *s, const uint32_t *tasks, size_t count,
@@ -181,10 +186,14 @@ void hr__remove(struct hr__graph *g, uint8_t *is_marked)
     size_t kept = 0;
     for (size_t i = 0; i < g->task_count; i++) {
         struct hr__graph_task *task = &g->tasks[i];
-        if (hr__task_is_device(task) && task->launch != HR__NO_TASK && is_marked[task->launch])
+        int is_device = hr__task_is_device(task);
+        if (is_device && task->launch != HR__NO_TASK && is_marked[task->launch])
             is_marked[i] = 1;
-        if (is_marked[i])
-            task->length_ns = 0;
+        if (!is_marked[i])
+            continue;
+        task->length_ns = 0;
+        if (is_device) /* without its launch nothing but its stream holds it back */
+            task->begin_ns = 0;
     }
     for (size_t i = 0; i < g->edge_count; i++) {
         struct hr__edge *e = &g->edges[i];

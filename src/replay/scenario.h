@@ -73,6 +73,10 @@ struct hr__what_if {
                  struct hr_error *error);
 };
 
+/* The what-if fused-optimizer; see what_if_optimizer.c. */
+int hr__apply_optimizer(struct hr_replay_scenario *scenario, const char *pattern, double factor,
+                        struct hr_error *error);
+
 extern const struct hr__what_if hr__what_ifs[];
 extern const size_t hr__what_if_count;
 

@@ -5,7 +5,10 @@
 #include "base/memory.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
+
+#define LENGTH_MOST_NS 3.15e18 /* 100 years; times since 1970 take as much again */
 
 /* What happens at a moment: a task is ready, or (task HR__NO_TASK) a lane becomes free. */
 struct replay_moment {
@@ -72,10 +75,12 @@ static void run(struct simulator *m, uint32_t task, int64_t ns)
     const struct hr__graph_task *t = &m->g->tasks[task];
     int64_t end = ns + t->length_ns;
     s->begin_ns[task] = ns;
-    if (!m->done || ns < s->first_ns)
-        s->first_ns = ns;
-    if (!m->done || end >= s->begin_ns[s->last] + m->g->tasks[s->last].length_ns)
-        s->last = task;
+    if (!m->g->lanes[t->lane].is_apart) {
+        if (s->last == HR__NO_TASK || ns < s->first_ns)
+            s->first_ns = ns;
+        if (s->last == HR__NO_TASK || end >= s->begin_ns[s->last] + m->g->tasks[s->last].length_ns)
+            s->last = task;
+    }
     m->done++;
     for (uint32_t i = m->first_edge[task]; i < m->first_edge[task + 1]; i++) {
         const struct hr__edge *e = &m->g->edges[m->by_from[i]];
@@ -176,12 +181,27 @@ static void prepare(struct simulator *m)
         }
 }
 
+/* Returns whether sums of times may overflow. */
+static int is_too_long(const struct hr__graph *g)
+{
+    double sum = 0;
+    for (size_t i = 0; i < g->task_count; i++)
+        sum += (double)g->tasks[i].length_ns;
+    for (size_t i = 0; i < g->edge_count; i++)
+        sum += fabs((double)g->edges[i].lag_ns);
+    return sum > LENGTH_MOST_NS;
+}
+
 int hr__graph_replay(struct hr__replay_schedule *out, const struct hr__graph *graph,
                      const int32_t *priority, struct hr_error *error)
 {
     struct simulator m = {.g = graph, .priority = priority, .s = out};
     int code = 0;
-    *out = (struct hr__replay_schedule){.begin_ns = NULL};
+    *out = (struct hr__replay_schedule){.last = HR__NO_TASK};
+    if (is_too_long(graph))
+        return hr__fail(error, -ERANGE,
+                        "the tasks last longer than 100 years together: the trace's times are "
+                        "damaged, or a factor is too large");
     if (!allocate(&m)) {
         code = hr__fail(error, -ENOMEM, "out of memory for a replay");
     } else {
@@ -193,7 +213,7 @@ int hr__graph_replay(struct hr__replay_schedule *out, const struct hr__graph *gr
                             "%zu of %zu tasks wait for each other in a circle: the trace's "
                             "synchronisations contradict its times",
                             graph->task_count - m.done, graph->task_count);
-        else if (m.done)
+        else if (out->last != HR__NO_TASK)
             out->length_ns =
                 out->begin_ns[out->last] + graph->tasks[out->last].length_ns - out->first_ns;
     }

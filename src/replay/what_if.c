@@ -111,7 +111,8 @@ static int apply_remove(struct hr_replay_scenario *s, const char *pattern, doubl
                         struct hr_error *error)
 {
     struct hr__task_marks marks;
-    struct hr_replay_selector which = of_kinds(CPU_KINDS | DEVICE_KINDS);
+    /* what waits for a device goes as well: its return is a task of its own */
+    struct hr_replay_selector which = of_kinds(CPU_KINDS | DEVICE_KINDS | BIT(HR__TASK_RETURN));
     which.within = pattern;
     int code = hr__select(&marks, &s->graph, &which, error);
     if (code)
@@ -150,13 +151,19 @@ static int is_half(const char *name)
 /* Returns whether a kernel is limited by arithmetic: a matrix product or a convolution. */
 static int is_dense(const char *name)
 {
-    static const char *const words[] = {"gemm",     "Gemm",  "GEMM", "conv",  "Conv",
-                                        "cutlass",  "cudnn", "xmma", "wgrad", "dgrad",
-                                        "winograd", "fft2d", "Cijk"};
+    static const char *const words[] = {"gemm",     "Gemm",   "GEMM", "conv",  "Conv",
+                                        "cutlass",  "scudnn", "xmma", "wgrad", "dgrad",
+                                        "winograd", "fft2d",  "Cijk"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strstr(name, words[i]))
             return 1;
     return 0;
+}
+
+/* Returns whether a dense kernel runs on tensor cores in TF32, where 16 bits are twice as fast. */
+static int is_tf32(const char *name)
+{
+    return strstr(name, "tf32") || strstr(name, "s1688");
 }
 
 static int apply_amp(struct hr_replay_scenario *s, const char *pattern, double factor,
@@ -168,68 +175,13 @@ static int apply_amp(struct hr_replay_scenario *s, const char *pattern, double f
         const char *name = hr__graph_name(&s->graph, task);
         if (task->kind != HR__TASK_KERNEL || task->phase == HR__PHASE_OPTIMIZER || is_half(name))
             continue;
-        task->length_ns /= is_dense(name) ? 3 : 2;
+        task->length_ns /= is_dense(name) && !is_tf32(name) ? 3 : 2;
         changed++;
     }
     if (!changed)
         return hr__fail(error, -ENODATA,
                         "the trace has no kernels of a device in single precision");
     return 0;
-}
-
-/* Returns the outermost step of an optimizer around a task; HR__NO_EVENT: none. */
-static uint32_t step_of(const struct hr__graph *g, const struct hr__graph_task *task)
-{
-    const struct hr__rank_events *r = &g->ranks[task->rank];
-    uint32_t event = task->event, found = HR__NO_EVENT;
-    if (hr__task_is_device(task))
-        event = task->launch == HR__NO_TASK ? HR__NO_EVENT : g->tasks[task->launch].event;
-    if (task->phase != HR__PHASE_OPTIMIZER)
-        return found;
-    for (; event != HR__NO_EVENT; event = r->parent[event])
-        if (!strncmp(hr__trace_name(r->trace, r->trace->events[event].name), "Optimizer.step#", 15))
-            found = event;
-    return found;
-}
-
-/* Replaces the work of each step of the optimizer by one kernel, with one launch, that takes as
- * long as all of it. On a CPU the operators stay, and what is between them goes. */
-static int apply_optimizer(struct hr_replay_scenario *s, const char *pattern, double factor,
-                           struct hr_error *error)
-{
-    struct hr__graph *g = &s->graph;
-    uint8_t *removed = hr__alloc(HR__TAG_REPLAY, g->task_count + 1, 1);
-    uint32_t kept = HR__NO_TASK, step = HR__NO_EVENT, kept_rank = 0;
-    size_t count = 0;
-    if (!removed)
-        return hr__fail(error, -ENOMEM, "out of memory for a what-if");
-    for (uint32_t i = 0; i < g->task_count; i++) {
-        struct hr__graph_task *task = &g->tasks[i];
-        uint32_t of = step_of(g, task);
-        int is_device = hr__task_is_device(task);
-        if (of == HR__NO_EVENT)
-            continue;
-        if (is_device && (of != step || task->rank != kept_rank)) {
-            kept = i; /* the first of its step carries all */
-            step = of;
-            kept_rank = task->rank;
-        } else if (is_device) {
-            g->tasks[kept].length_ns += task->length_ns;
-            removed[i] = 1;
-        } else if (task->kind != HR__TASK_RETURN) {
-            removed[i] = task->kind == HR__TASK_UNTRACED || s->replay->graph.counts.kernels;
-        }
-        count += removed[i];
-    }
-    for (uint32_t i = 0; i < g->task_count; i++)
-        if (hr__task_is_device(&g->tasks[i]) && !removed[i] && g->tasks[i].launch != HR__NO_TASK)
-            removed[g->tasks[i].launch] = 0;
-    if (count)
-        hr__remove(g, removed);
-    hr__free(removed);
-    return count ? 0
-                 : hr__fail(error, -ENODATA,
-                            "the trace has no steps of an optimizer (Optimizer.step annotations)");
 }
 
 static int apply_graphs(struct hr_replay_scenario *s, const char *pattern, double factor,
@@ -264,13 +216,14 @@ const struct hr__what_if hr__what_ifs[] = {
      "The next batch is always there when the loop asks a torch.utils.data.DataLoader for it.", 1,
      0, apply_data},
     {"amp", "amp", "mixed precision on the device",
-     "Matrix products and convolutions take a third, other kernels half; the optimizer and the CPU "
-     "stay (Daydream, ATC'20). Kernels that are in 16 bits already stay.",
+     "Matrix products and convolutions take a third (those in TF32 half), other kernels half; the "
+     "optimizer and the CPU stay (Daydream, ATC'20). Kernels in 16 bits already stay.",
      1, 0, apply_amp},
     {"fused-optimizer", "fused-optimizer", "one kernel a step of the optimizer",
      "One launch, and one kernel that takes as long as all the kernels of a step (Daydream, "
-     "ATC'20). Without a device: the step's operators stay, the time between them goes.",
-     1, 0, apply_optimizer},
+     "ATC'20). On the CPU, for SGD, Adam, AdamW and Adagrad: the time between operators goes, and "
+     "the operators shrink to one pass over memory, by the tensors that each of them touches.",
+     1, 0, hr__apply_optimizer},
     {"cuda-graphs", "cuda-graphs", "no launches: CUDA graphs",
      "At most this: everything but waiting for data is captured, launching costs nothing, and "
      "Python outside the graph nothing either.",

@@ -66,6 +66,25 @@ class Replay(CliCase):
         self.assertIn("none.json", err)
         self.assertEqual(self.run_it("replay")[0], 2)
 
+    def test_untrusted(self):
+        """One of three launches took 300 us: the graph does not explain it."""
+        events = [event("user_annotation", "ProfilerStep#0", 1, 0, 1000)]
+        for i, delay in enumerate((6, 6, 300)):
+            events += [
+                event("cuda_runtime", "cudaLaunchKernel", 1, 100 * i, 5, correlation=2 * i + 1),
+                event("kernel", "gemm", 7, 100 * i + delay, 20, correlation=2 * i + 1, stream=7, device=0),
+                event("cuda_runtime", "cudaDeviceSynchronize", 1, 100 * i + 10, delay + 12, correlation=2 * i + 2),
+            ]
+        trace = self.write("late.json", json.dumps({"traceEvents": events}).encode())
+        status, out, err = self.run_it("replay", trace, "--json")
+        self.assertEqual((status, err), (1, ""))
+        found = json.loads(out)
+        self.assertEqual((found["what_ifs"], found["identity"]["trusted"]), ([], False))
+        status, out, err = self.run_it("replay", trace, "gpu x2")
+        self.assertEqual((status, out), (1, ""))
+        self.assertIn("nothing is predicted from it", err)
+        self.assertEqual(self.run_it("replay", trace, "gpu x2", "--limit", "40")[0], 0)
+
     def test_record_passes_its_command_line_on(self):
         for name in ("__init__.py", "replay/__init__.py", "replay/launch.py"):
             self.write(f"site/headrace/{name}")

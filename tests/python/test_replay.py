@@ -46,6 +46,7 @@ def test_summary_and_report(trace):
     summary = replay.summary
     assert summary["iterations"] == STEPS and summary["ranks"] == 1
     assert summary["trusted"] and abs(summary["error"]) < 1e-3
+    assert summary["checked"] == 0 and summary["usual_error"] == 0  # the CPU alone
     report = replay.report()
     assert report["kind"] == "headrace replay" and report["ranked"]
     assert report["trace"]["kernels"] == 0
@@ -55,6 +56,7 @@ def test_summary_and_report(trace):
     gains = [one["gain"] for one in report["what_ifs"]]
     assert gains == sorted(gains, reverse=True) and 0 < gains[0] < 1
     assert replay.text(columns=72).startswith("Replay without a change: ")
+    assert "This proves nothing" in replay.text(columns=400)
     in_a_row = replay.report("data-ready", "remove:part one")["what_ifs"]
     assert in_a_row[1]["iteration_s"] < in_a_row[0]["iteration_s"]
 
@@ -108,7 +110,7 @@ def test_refused(trace, tmp_path):
     (tmp_path / "cut.json.gz").write_bytes(packed[: len(packed) // 2])
     with pytest.raises(ValueError, match="the gzipped file is cut off"):
         Replay(tmp_path / "cut.json.gz")
-    with pytest.raises(ValueError, match="two traces are of rank -1"):
+    with pytest.raises(ValueError, match="do not say their rank"):
         Replay([trace, trace])
     with pytest.raises(ValueError, match="annotations contain 'nothing'"):
         Replay(trace, window="nothing")

@@ -47,8 +47,8 @@ class Replay:
         window: replay the annotations whose names contain this; None: the profiler's steps, or
             else the whole trace.
         instance: which of these, from 0; None: from the first to the last.
-        limit: scenarios are refused if the replay without a change differs by more from the
-            trace.
+        limit: scenarios are refused if the replay without a change, with the recorded or with
+            the usual latencies, differs by more from the trace.
 
     Raises OSError, and ValueError for what is no trace or has nothing to replay.
     """
@@ -68,7 +68,8 @@ class Replay:
     def summary(self) -> dict[str, Any]:
         """Counts, and how well the graph explains the trace: ``recorded_s`` and ``replayed_s`` of an
         iteration, ``error``, ``start_median`` and ``start_max`` of the replay without a change,
-        ``usual_error``, ``unexplained``, ``trusted``."""
+        ``usual_error``, ``unexplained``, ``trusted``, ``checked`` (0: the errors are 0 by
+        construction)."""
         return self._core.summary()
 
     def report(self, *what_ifs: str) -> dict[str, Any]:

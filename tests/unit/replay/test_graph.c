@@ -30,12 +30,13 @@ static void replay_again(struct graph_world *w)
     assert_int_equal(hr__graph_replay(&w->schedule, &w->graph, NULL, NULL), 0);
 }
 
-/* Multiplies the tasks of one name. */
+/* Multiplies the tasks of one name: kernels, or operators. */
 static void scale(struct graph_world *w, const char *name, double factor)
 {
     for (size_t i = 0; i < w->graph.task_count; i++) {
         struct hr__graph_task *task = &w->graph.tasks[i];
-        if (hr__task_is_device(task) && strstr(hr__graph_name(&w->graph, task), name))
+        if ((hr__task_is_device(task) || !strncmp(name, "aten::", 6)) &&
+            strstr(hr__graph_name(&w->graph, task), name))
             task->length_ns = (int64_t)((double)task->length_ns * factor);
     }
 }
@@ -136,6 +137,45 @@ static void polling_threads_are_left_out(void **state)
     free(w);
 }
 
+/* A thread that nothing waits for, and one that launches a kernel: only the second one belongs to
+ * the iteration. */
+static void threads_beside_the_iteration(void **state)
+{
+    for (int launches = 0; launches < 2; launches++) {
+        struct graph_world *w = calloc(1, sizeof *w);
+        trace_add(&w->t, "user_annotation", "ProfilerStep#0", "1", 0, 200, "");
+        trace_op(&w->t, "aten::mm", 0, 200);
+        trace_add(&w->t, "cpu_op", "aten::pin_memory", "5", 10, 180, "");
+        if (launches) {
+            trace_add(&w->t, "cuda_runtime", "cudaMemcpyAsync", "5", 150, 10, "\"correlation\": 1");
+            trace_add(&w->t, "gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", "7", 170, 10,
+                      "\"device\": 0, \"stream\": 7, \"correlation\": 1");
+        }
+        trace_replay(&w->t, &w->trace, &w->graph, &w->schedule);
+        assert_int_equal(w->graph.counts.apart, !launches);
+        assert_int_equal(w->graph.counts.loose, launches);
+        assert_int_equal(w->schedule.length_ns, 200000);
+        scale(w, "aten::mm", 0.5);
+        replay_again(w);
+        assert_int_equal(w->schedule.length_ns, launches ? 190000 : 100000);
+        close_world(w);
+        free(w);
+    }
+}
+
+/* Work of a device with damaged times is left out, whatever it is. */
+static void damaged_times(void **state)
+{
+    struct graph_world *w = calloc(1, sizeof *w);
+    trace_step(&w->t);
+    trace_kernel(&w->t, "endless", 2, 79, 2e15);
+    trace_replay(&w->t, &w->trace, &w->graph, &w->schedule);
+    assert_int_equal(w->graph.counts.far, 1);
+    assert_int_equal(w->schedule.length_ns, 200000);
+    close_world(w);
+    free(w);
+}
+
 static void windows(void **state)
 {
     struct trace_text *t = calloc(1, sizeof *t);
@@ -212,9 +252,14 @@ static void two_ranks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step),      cmocka_unit_test(two_threads),
-        cmocka_unit_test(two_streams), cmocka_unit_test(polling_threads_are_left_out),
-        cmocka_unit_test(windows),     cmocka_unit_test(two_ranks),
+        cmocka_unit_test(a_step),
+        cmocka_unit_test(two_threads),
+        cmocka_unit_test(two_streams),
+        cmocka_unit_test(polling_threads_are_left_out),
+        cmocka_unit_test(threads_beside_the_iteration),
+        cmocka_unit_test(damaged_times),
+        cmocka_unit_test(windows),
+        cmocka_unit_test(two_ranks),
     };
     return cmocka_run_group_tests_name("graph", tests, NULL, NULL);
 }

@@ -226,6 +226,7 @@ static void reports(void **state)
     assert_int_equal(hr_replay_report_text(replay, NULL, 0, 80, &text, &error), 0);
     assert_non_null(strstr(text, "An iteration takes 200 us: "));
     assert_non_null(strstr(text, "gpu x2"));
+    assert_non_null(strstr(text, "The check is the replay"));
     assert_true(text == strstr(text, "Replay without a change: 200 us"));
     hr_replay_free(text);
     const char *const bad[] = {"warp"};
@@ -233,12 +234,190 @@ static void reports(void **state)
     assert_null(text);
 }
 
+/* ---- traces of their own ---- */
+
+/* Writes and opens a trace; the caller destroys it. */
+static struct hr_replay *opened(struct trace_text *t, double limit)
+{
+    char own[] = "/tmp/headrace-replay-XXXXXX";
+    const char *paths[] = {own};
+    struct hr_replay_options options;
+    struct hr_replay *made;
+    struct hr_error error = {0};
+    int fd = mkstemp(own);
+    assert_true(fd >= 0);
+    close(fd);
+    t->length += (size_t)snprintf(t->text + t->length, sizeof t->text - t->length, "]}");
+    test_write(own, t->text, t->length);
+    hr_replay_options_default(&options);
+    options.limit = limit;
+    if (hr_replay_open(&made, paths, 1, &options, &error))
+        fail_msg("%s", error.message);
+    unlink(own);
+    free(t);
+    return made;
+}
+
+/* Predicts an iteration, in microseconds, with what-ifs one upon the other. */
+static double predicted(const struct hr_replay *of, const char *first, const char *second)
+{
+    struct hr_replay_scenario *s;
+    struct hr_replay_prediction p = {.size = sizeof p};
+    struct hr_error error = {0};
+    if (hr_replay_scenario_create(&s, of, &error) || hr_replay_apply(s, first, &error) ||
+        (second && hr_replay_apply(s, second, &error)) || hr_replay_predict(s, &p, &error))
+        fail_msg("%s", error.message);
+    hr_replay_scenario_destroy(&s);
+    return p.iteration_s * 1e6;
+}
+
+/* The replay with the recorded latencies is exact, and that with the usual ones is not: one launch
+ * took 300 us, the others 6. */
+static void usual_latencies_are_the_check(void **state)
+{
+    for (int is_wide = 0; is_wide < 2; is_wide++) {
+        struct trace_text *t = calloc(1, sizeof *t);
+        struct hr_replay_summary summary = {.size = sizeof summary};
+        struct hr_replay_scenario *s;
+        struct hr_error error = {0};
+        char *text;
+        trace_add(t, "user_annotation", "ProfilerStep#0", "1", 0, 1000, "");
+        for (int i = 0; i < 3; i++) {
+            trace_call(t, "cudaLaunchKernel", 2 * i + 1, 100 * i, 5);
+            trace_kernel(t, i == 2 ? "slow_to_begin" : "quick", 2 * i + 1,
+                         100 * i + (i == 2 ? 300 : 6), 20);
+            trace_call(t, "cudaDeviceSynchronize", 2 * i + 2, 100 * i + 10, i == 2 ? 312 : 18);
+        }
+        struct hr_replay *own = opened(t, is_wide ? 0.5 : 0.05);
+        hr_replay_summarise(own, &summary);
+        assert_float_equal(summary.error, 0, 1e-9);
+        assert_float_equal(summary.usual_error, -0.294, 1e-6);
+        assert_int_equal(summary.is_trusted, is_wide);
+        assert_true(summary.checked > 0);
+        assert_int_equal(hr_replay_scenario_create(&s, own, &error), is_wide ? 0 : -ENOTSUP);
+        if (!is_wide) {
+            assert_non_null(strstr(error.message, "with the usual latencies is 29.4 % shorter"));
+            assert_non_null(strstr(error.message, "slow_to_begin"));
+        }
+        hr_replay_scenario_destroy(&s);
+        assert_int_equal(hr_replay_report_text(own, NULL, 0, 400, &text, &error), 0);
+        assert_int_equal(strstr(text, "gpu x2") != NULL, is_wide);
+        assert_int_equal(strstr(text, "differs too much") != NULL, !is_wide);
+        hr_replay_free(text);
+        hr_replay_destroy(&own);
+    }
+}
+
+/* A step of an optimizer on the CPU: operators of 120 us, 80 us between them, 100 us of others. */
+static struct hr_replay *optimizer_step(const char *name)
+{
+    static const struct {
+        const char *name;
+        double length_us;
+    } ops[] = {
+        {"aten::lerp_", 30}, {"aten::addcmul_", 30}, {"aten::sqrt", 20}, {"aten::addcdiv_", 40}};
+    struct trace_text *t = calloc(1, sizeof *t);
+    double at = 100;
+    trace_add(t, "user_annotation", "ProfilerStep#0", "1", 0, 300, "");
+    trace_op(t, "aten::mm", 0, 100);
+    trace_add(t, "user_annotation", name, "1", 100, 200, "");
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        trace_op(t, ops[i].name, at, ops[i].length_us);
+        at += ops[i].length_us + 20;
+    }
+    return opened(t, 0.05);
+}
+
+static void fused_on_the_cpu(void **state)
+{
+    struct hr_replay *own = optimizer_step("Optimizer.step#AdamW.step");
+    struct hr_replay_summary summary = {.size = sizeof summary};
+    struct hr_replay_scenario *s;
+    struct hr_error error = {0};
+    char *text;
+    /* 7/10 of lerp_, addcmul_ and addcdiv_ */
+    assert_float_equal(predicted(own, "fused-optimizer", NULL), 100 + 70, 0.01);
+    /* a trace of the CPU alone cannot contradict its replay, and the report says so */
+    hr_replay_summarise(own, &summary);
+    assert_int_equal(summary.checked, 0);
+    assert_int_equal(hr_replay_report_text(own, NULL, 0, 400, &text, &error), 0);
+    assert_non_null(strstr(text, "This proves nothing"));
+    hr_replay_free(text);
+    hr_replay_destroy(&own);
+    own = optimizer_step("Optimizer.step#RMSprop.step");
+    assert_int_equal(hr_replay_scenario_create(&s, own, &error), 0);
+    assert_int_equal(hr_replay_apply(s, "fused-optimizer", &error), -ENODATA);
+    assert_non_null(strstr(error.message, "RMSprop"));
+    hr_replay_scenario_destroy(&s);
+    hr_replay_destroy(&own);
+}
+
+static void amp_of_tensor_cores(void **state)
+{
+    struct trace_text *t = calloc(1, sizeof *t);
+    trace_add(t, "user_annotation", "ProfilerStep#0", "1", 0, 400, "");
+    trace_call(t, "cudaLaunchKernel", 1, 0, 5);
+    trace_kernel(t, "sm80_xmma_gemm_f32f32_tf32f32_f32", 1, 10, 300);
+    trace_call(t, "cudaDeviceSynchronize", 2, 10, 302);
+    struct hr_replay *own = opened(t, 0.05);
+    assert_float_equal(predicted(own, "amp", NULL), 250, 1e-6);
+    hr_replay_destroy(&own);
+}
+
+/* Removing what waits for a device removes the wait; removed work no longer keeps its place. */
+static void removed_waits(void **state)
+{
+    assert_float_equal(with("remove:cudaDeviceSynchronize"), 178, 1e-6);
+    assert_float_equal(predicted(replay, "remove:aten::mm", "python x1000"), 118, 0.1);
+}
+
+/* The sentence and the table agree on the time that goes into data. */
+static void waiting_for_data(void **state)
+{
+    struct trace_text *t = calloc(1, sizeof *t);
+    struct hr_error error = {0};
+    char *text;
+    trace_add(t, "user_annotation", "ProfilerStep#0", "1", 0, 400, "");
+    trace_add(t, "user_annotation", "enumerate(DataLoader)#_SingleProcess", "1", 0, 100, "");
+    trace_op(t, "aten::stack", 0, 100);
+    trace_op(t, "aten::mm", 100, 300);
+    struct hr_replay *own = opened(t, 0.05);
+    assert_int_equal(hr_replay_report_text(own, NULL, 0, 400, &text, &error), 0);
+    assert_non_null(strstr(text, "operators on the CPU 75.0 %, waiting for data 25.0 %."));
+    const char *table = strstr(text, "critical path  ");
+    assert_non_null(table);
+    assert_non_null(strstr(table, "waiting for data"));
+    assert_non_null(strstr(table, "75.0 %"));
+    assert_null(strstr(table, "100 %"));
+    hr_replay_free(text);
+    hr_replay_destroy(&own);
+}
+
+static void times_without_bounds(void **state)
+{
+    struct hr_replay_scenario *s = make();
+    struct hr_replay_prediction p = {.size = sizeof p};
+    struct hr_error error = {0};
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(hr_replay_apply(s, "kernels:. x1000000", &error), 0);
+    assert_int_equal(hr_replay_predict(s, &p, &error), -ERANGE);
+    hr_replay_scenario_destroy(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(selections), cmocka_unit_test(scaling_and_removing),
-        cmocka_unit_test(inserting),  cmocka_unit_test(what_ifs),
+        cmocka_unit_test(selections),
+        cmocka_unit_test(scaling_and_removing),
+        cmocka_unit_test(inserting),
+        cmocka_unit_test(what_ifs),
         cmocka_unit_test(reports),
+        cmocka_unit_test(usual_latencies_are_the_check),
+        cmocka_unit_test(fused_on_the_cpu),
+        cmocka_unit_test(amp_of_tensor_cores),
+        cmocka_unit_test(waiting_for_data),
+        cmocka_unit_test(removed_waits),
+        cmocka_unit_test(times_without_bounds),
     };
     return cmocka_run_group_tests_name("scenario", tests, set_up, tear_down);
 }
