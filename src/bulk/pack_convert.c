@@ -100,12 +100,13 @@ static void fail(struct hr__made *made, int code, const char *whose, const struc
              why->message[0] ? why->message : hr__errno_text(code));
 }
 
-/* The modification time of a sample's image file now, or HR_SIZE_UNKNOWN. */
+/* The modification time of a sample's image file now, or HR_SIZE_UNKNOWN; of an object: as it was
+ * listed. */
 static int64_t mtime_now(const struct hr__sample *sample, const struct hr_dataset *dataset,
                          uint64_t index)
 {
     struct stat st;
-    if (sample->read.is_range)
+    if (sample->read.is_range || sample->read.http)
         return hr__dataset_mtime_ns(dataset, index);
     if (stat(sample->read.path, &st))
         return HR_SIZE_UNKNOWN;

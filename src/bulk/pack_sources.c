@@ -48,6 +48,8 @@ static const char *difference(const struct looking *l, const struct hr__sample *
         return "cannot be read any more";
     if (s->read.is_range) {
         bytes = (int64_t)(s->range.source_bytes ? s->range.source_bytes : s->range.bytes);
+    } else if (s->read.http) { /* as it was listed; one that a list names was not */
+        bytes = s->read.expected >= 0 ? s->read.expected : (int64_t)entry->source_bytes;
     } else {
         if (stat(s->read.path, &st))
             return "is not there any more";

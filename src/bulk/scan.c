@@ -574,9 +574,9 @@ static int open_url(struct hr_dataset **out, const char *path,
     struct hr__http_client *http = NULL;
     char first[512];
     size_t got = 0;
-    if (strpbrk(path, "{*?["))
-        return open_pattern(out, path, options, error);
     int r = hr__url_parse(&url, path, error);
+    if (!r && strpbrk(path, "{*?["))
+        return open_pattern(out, path, options, error);
     size_t length = strlen(path);
     if (!r && hr__url_has_bucket(&url) && (!*url.path || path[length - 1] == '/'))
         return hr_dataset_open_folder(out, path, options, error);

@@ -55,19 +55,26 @@ static int note_directory(struct hr_dataset *d, struct hr_error *error)
     return d->source.directory ? 0 : hr__fail(error, -ENOMEM, "out of memory for a dataset");
 }
 
-/* Returns non-zero if the base, a sample's name or a container's path is a URL. */
-static int has_urls(const struct hr__catalog *c, const char *base)
+/* Returns 1 if a path is a URL, 0 if not, or -EINVAL for one that is refused: it may have a secret,
+ * and would get into messages. */
+static int check_url(const char *path, struct hr_error *error)
 {
-    if (hr__url_is(base))
-        return 1;
-    for (uint64_t i = 0; i < c->header->containers; i++)
-        if (hr__url_is(hr__catalog_at(c, c->containers[i].path)))
-            return 1;
+    struct hr__url url;
+    int r = hr__url_is(path) ? hr__url_parse(&url, path, error) : 0;
+    return r ? r : hr__url_is(path);
+}
+
+/* Returns 1 if the base, a sample's name or a container's path is a URL, 0 if none is, or -EINVAL
+ * if one is refused. */
+static int has_urls(const struct hr__catalog *c, const char *base, struct hr_error *error)
+{
+    int found = check_url(base, error), r = 0;
+    for (uint64_t i = 0; found >= 0 && r >= 0 && i < c->header->containers; i++)
+        found |= r = check_url(hr__catalog_at(c, c->containers[i].path), error);
     /* the names of folders and of pieces are no paths */
-    for (uint64_t i = 0; c->labels && !c->ranges && i < c->header->samples; i++)
-        if (hr__url_is(hr__catalog_at(c, c->names[i])))
-            return 1;
-    return 0;
+    for (uint64_t i = 0; found >= 0 && c->labels && !c->ranges && i < c->header->samples; i++)
+        found |= r = check_url(hr__catalog_at(c, c->names[i]), error);
+    return r < 0 ? r : found;
 }
 
 int hr__dataset_create(struct hr_dataset **out, struct hr__catalog *catalog, const char *base,
@@ -86,7 +93,9 @@ int hr__dataset_create(struct hr_dataset **out, struct hr__catalog *catalog, con
         return hr__fail(error, -ENOMEM, "out of memory for a dataset");
     }
     r = note_directory(d, error);
-    if (!r && has_urls(catalog, base))
+    if (!r)
+        r = has_urls(catalog, base, error);
+    if (r > 0)
         r = hr__http_create(&d->http, error);
     if (r) {
         hr_dataset_unref(&d);

@@ -188,7 +188,10 @@ static int read_object(struct hr__catalog **out, const char *path, struct hr_err
 {
     struct hr__http_client *http = NULL;
     struct hr__read read = {.path = path, .expected = -1, .fd = -1};
-    int r = hr__http_create(&http, error);
+    struct hr__url url; /* a wrong one must not get into a message: it may have a secret */
+    int r = hr__url_parse(&url, path, error);
+    if (!r)
+        r = hr__http_create(&http, error);
     if (r)
         return r;
     read.http = http;

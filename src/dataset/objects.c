@@ -88,13 +88,13 @@ static int cut(struct listing *l, struct hr_error *error)
 static int take_class(void *arg, const char *key, const struct hr__object *object)
 {
     struct listing *l = arg;
-    const char *name = key + strlen(l->prefix);
-    size_t length = strcspn(name, "/");
+    size_t above = strlen(l->prefix);
     (void)object;
+    if (strncmp(key, l->prefix, above))
+        return -EBADMSG;
     /* an empty part is no class; the objects of the others are read with them */
-    if (!length || strncmp(key, l->prefix, strlen(l->prefix)))
-        return 0;
-    return hr__names_add(&l->names, name, length);
+    size_t length = strcspn(key + above, "/");
+    return length ? hr__names_add(&l->names, key + above, length) : 0;
 }
 
 static int ignore_object(void *arg, const char *key, const struct hr__object *object)
@@ -155,11 +155,15 @@ static int take_object(void *arg, const char *key, const struct hr__object *obje
 {
     struct listed_class *c = arg;
     const struct hr__objects_folder *folder = c->listing->folder;
-    size_t above = strlen(c->listing->prefix);
-    const char *path = strlen(key) > above ? key + above : "", *name = strrchr(path, '/');
+    size_t above = strlen(c->listing->prefix), below = strlen(c->name);
     if (hr__progress_cancelled(c->listing->progress))
         return -ECANCELED;
-    if (!name || !*++name)
+    /* a key that was not asked for */
+    if (strncmp(key, c->listing->prefix, above) || strncmp(key + above, c->name, below) ||
+        key[above + below] != '/')
+        return -EBADMSG;
+    const char *path = key + above, *name = strrchr(path, '/');
+    if (!*++name)
         return 0; /* the mark of an empty directory */
     size_t length = strlen(name), directory = (size_t)(name - path) - 1;
     if (!(folder->is_sound ? hr__name_is_sound : hr__name_is_image)(name, length))

@@ -201,7 +201,11 @@ int hr__shards_find(struct hr__shards *shards, const char *path, const char *suf
                     struct hr_error *error)
 {
     struct stat st;
-    if (hr__url_is(path) && strpbrk(path, "*?["))
+    struct hr__url url;
+    int is_url = hr__url_is(path), r = is_url ? hr__url_parse(&url, path, error) : 0;
+    if (r)
+        return r;
+    if (is_url && strpbrk(path, "*?["))
         return hr__fail(error, -ENOTSUP,
                         "%s: patterns with * are not looked up at URLs: name the shards with "
                         "braces, as in {000..146}",

@@ -291,6 +291,22 @@ static int from_web_identity(struct hr__credentials *c, struct hr__web *web, con
     return r ? r : 1;
 }
 
+/* Returns whether a container's server is on this machine, so that a token may be sent to it
+ * without TLS: AWS's tools send it to the same. */
+static bool is_local(const char *url)
+{
+    static const char *const hosts[] = {"localhost",     "127.0.0.1",      "[::1]",
+                                        "169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"};
+    if (strncmp(url, "http://", 7) || memchr(url + 7, '@', strcspn(url + 7, "/?")))
+        return false;
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+        size_t n = strlen(hosts[i]);
+        if (!strncmp(url + 7, hosts[i], n) && strchr(":/?", url[7 + n]))
+            return true;
+    }
+    return false;
+}
+
 /* Asks the server of a container (ECS, EKS). */
 static int from_container(struct hr__credentials *c, struct hr__web *web, struct hr_error *error)
 {
@@ -298,29 +314,35 @@ static int from_container(struct hr__credentials *c, struct hr__web *web, struct
     const char *relative = hr__setting("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
     const char *file = hr__setting("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
     const char *given = hr__setting("AWS_CONTAINER_AUTHORIZATION_TOKEN");
-    char url[1024], token[2000] = "";
+    char url[1024], token[TOKEN_MOST] = "";
     struct hr__web_answer answer;
     struct hr_error why = {.code = 0};
     if (!full && !relative)
         return 0;
     snprintf(c->source, sizeof c->source, "the container's server");
-    snprintf(url, sizeof url, "%s%s", relative ? "http://169.254.170.2" : "",
-             relative ? relative : full);
+    int n = snprintf(url, sizeof url, "%s%s", relative ? "http://169.254.170.2" : "",
+                     relative ? relative : full);
+    if (n >= (int)sizeof url || (!is_local(url) && strncmp(url, "https://", 8)))
+        return hr__fail(error, -EINVAL,
+                        "AWS_CONTAINER_CREDENTIALS_FULL_URI is not one that a token may be sent "
+                        "to: it begins with https://, or with http:// and a host of this machine");
     int r = file ? read_token(file, token, sizeof token) : 0;
-    if (!file && given)
-        snprintf(token, sizeof token, "%s", given);
+    if (!file && given && snprintf(token, sizeof token, "%s", given) >= (int)sizeof token)
+        r = -EFBIG;
     const struct hr__sign_pair header = {"authorization", token};
     struct hr__web_exchange x = {.method = "GET",
                                  .url = url,
                                  .headers = &header,
                                  .header_count = *token != 0,
-                                 .connect_ms = METADATA_MS};
+                                 .connect_ms = METADATA_MS,
+                                 .is_near = is_local(url)};
     if (r)
         hr__fail(&why, r, "its token cannot be read: %s", hr__errno_text(r));
     else if (!(r = ask(web, &x, &answer, &why))) {
         r = hr__credentials_from_json(c, answer.text, answer.length, &why);
         drop(&answer);
     }
+    explicit_bzero(token, sizeof token);
     return r ? hr__fail(error, r, "no credentials from %s: %s", c->source, why.message) : 1;
 }
 
@@ -345,7 +367,8 @@ static int from_instance(struct hr__credentials *c, struct hr__web *web, struct 
                                  .headers = &life,
                                  .header_count = 1,
                                  .body = "",
-                                 .connect_ms = METADATA_MS};
+                                 .connect_ms = METADATA_MS,
+                                 .is_near = 1};
     if (ask(web, &x, &token, NULL))
         return 0;
     const struct hr__sign_pair header = {"x-aws-ec2-metadata-token", token.text};
@@ -354,7 +377,8 @@ static int from_instance(struct hr__credentials *c, struct hr__web *web, struct 
                                   .url = url,
                                   .headers = &header,
                                   .header_count = 1,
-                                  .connect_ms = METADATA_MS};
+                                  .connect_ms = METADATA_MS,
+                                  .is_near = 1};
     int r = ask(web, &x, &answer, &why);
     if (!r) {
         snprintf(role, sizeof role, "%.*s", (int)strcspn(answer.text, "\r\n"), answer.text);

@@ -61,15 +61,16 @@ static void take_range(struct hr__http_attempt *a, const char *value)
     if (strncmp(value, "bytes ", 6))
         return;
     a->first = number_of(value + 6);
-    const char *slash = strchr(value, '/');
+    const char *dash = strchr(value, '-'), *slash = strchr(value, '/');
+    a->last = dash ? number_of(dash + 1) : -1;
     a->total = slash ? number_of(slash + 1) : -1;
 }
 
 static void forget_answer(struct hr__http_attempt *a)
 {
-    a->told = a->first = a->total = -1;
+    a->told = a->first = a->last = a->total = -1;
     a->object = (struct hr__object){.bytes = -1};
-    a->region[0] = a->location[0] = a->date[0] = 0;
+    a->region[0] = a->date[0] = 0;
     a->pause_s = 0;
     a->text_length = 0;
 }
@@ -88,12 +89,9 @@ static void on_header(struct hr__web_exchange *exchange, const char *name, const
     } else if (!strcmp(name, "content-range")) {
         take_range(a, value);
     } else if (!strcmp(name, "last-modified")) {
-        int64_t s = time_of_date(value);
-        a->object.mtime_ns = s > 0 ? s * 1000000000 : 0;
+        a->object.mtime_ns = hr__mtime_of(time_of_date(value));
     } else if (!strcmp(name, "x-amz-bucket-region")) {
         snprintf(a->region, sizeof a->region, "%s", value);
-    } else if (!strcmp(name, "location")) {
-        snprintf(a->location, sizeof a->location, "%s", value);
     } else if (!strcmp(name, "date")) {
         snprintf(a->date, sizeof a->date, "%s", value);
     } else if (!strcmp(name, "retry-after")) {
@@ -109,7 +107,34 @@ static int is_good(int status)
     return status == 200 || status == 206;
 }
 
-/* Compares what an answer tells with what is wanted and was listed. Returns 0, -ESTALE,
+/* Returns whether the answer is of another version of the object than the one that was listed.
+ * Without an ETag its time and size tell. */
+static bool is_other_version(struct hr__http_attempt *a)
+{
+    const struct hr__http_call *c = a->call;
+    if (!a->object.change && a->object.mtime_ns && a->object.bytes >= 0)
+        a->object.change = hr__version_digest(a->object.mtime_ns, a->object.bytes);
+    uint64_t apart = c->change && a->object.change ? c->change ^ a->object.change : 0;
+    return (apart && !(apart >> 63)) ||
+           (c->expected >= 0 && a->object.bytes >= 0 && c->expected != a->object.bytes);
+}
+
+/* Compares the range that an answer tells with the one that is wanted. */
+static int check_range(struct hr__http_attempt *a)
+{
+    const struct hr__http_call *c = a->call;
+    if (a->first < 0 || (uint64_t)a->first != c->offset || a->last < a->first ||
+        (a->total >= 0 && a->last >= a->total))
+        return -EPROTO;
+    uint64_t bytes = (uint64_t)a->last - (uint64_t)a->first + 1;
+    if (bytes > c->bytes_wanted || (a->told >= 0 && (uint64_t)a->told != bytes))
+        return -EPROTO;
+    a->told = (int64_t)bytes;
+    /* Fewer bytes than wanted are those up to the end. */
+    return bytes < c->bytes_wanted && !c->may_end ? -ENODATA : 0;
+}
+
+/* Compares what an answer tells with what is wanted and was listed. Returns 0, -ESTALE, -ENODATA,
  * -EOPNOTSUPP: the server ignores ranges, or -EPROTO: it tells what cannot be. */
 static int check_head(struct hr__http_attempt *a)
 {
@@ -117,24 +142,17 @@ static int check_head(struct hr__http_attempt *a)
     /* some stores answer a range with 200, and tell it all the same */
     int is_part = a->exchange.status == 206 || a->first >= 0;
     a->object.bytes = is_part ? a->total : a->told;
-    if (c->change && a->object.change && c->change != a->object.change)
-        return -ESTALE;
-    if (c->expected >= 0 && a->object.bytes >= 0 && c->expected != a->object.bytes)
+    if (is_other_version(a))
         return -ESTALE;
     if (!c->is_range)
         return is_part ? -EPROTO : 0;
+    if (is_part)
+        return check_range(a);
     uint64_t told = (uint64_t)a->told;
-    if (!is_part)
-        return c->offset || a->told < 0 || told > c->bytes_wanted ||
-                       (told < c->bytes_wanted && !c->may_end)
-                   ? -EOPNOTSUPP
-                   : 0;
-    if (a->first >= 0 && (uint64_t)a->first != c->offset)
-        return -EPROTO;
-    if (a->told >= 0 && told > c->bytes_wanted)
-        return -EPROTO;
-    /* Fewer bytes than wanted are those up to the end. */
-    return a->told >= 0 && told < c->bytes_wanted && !c->may_end ? -ENODATA : 0;
+    return c->offset || a->told < 0 || told > c->bytes_wanted ||
+                   (told < c->bytes_wanted && !c->may_end)
+               ? -EOPNOTSUPP
+               : 0;
 }
 
 /* Makes room for the body. Returns 0, -EFBIG or -ENOMEM. */
@@ -374,28 +392,21 @@ static enum hr__http_verdict fail(struct hr_error *why, int code, const char *te
     return HR__HTTP_FAILED;
 }
 
-/* The bucket is elsewhere: learns where. */
+/* The bucket is elsewhere: learns its region. The place that a redirect names is not asked: a store
+ * must not choose who gets signed requests. */
 static enum hr__http_verdict redirected(struct hr__http_client *http, struct hr__http_attempt *a,
                                         const struct told_error *e, struct hr_error *why)
 {
     const char *region = *a->region ? a->region : e->region;
-    char base[600] = "";
-    if (!*region && !strncmp(a->location, "http", 4)) {
-        /* a bucket that is on its way to another host: that of the location */
-        const char *host = strstr(a->location, "://");
-        size_t n = host ? (size_t)(host + 3 - a->location) + strcspn(host + 3, "/") : 0;
-        snprintf(base, sizeof base, "%.*s", (int)n, a->location);
-    }
     int r = -EALREADY;
-    if (a->call->redirects++ < REDIRECTS_MOST && (*region || *base))
-        r = hr__http_learn(http, a->place, *region ? region : a->place->region,
-                           *base ? base : NULL);
+    if (a->call->redirects++ < REDIRECTS_MOST && *region)
+        r = hr__http_learn(http, a->place, region);
     if (!r)
         return HR__HTTP_AGAIN;
     hr__fail(why, -EREMOTE,
-             "the store sends the request elsewhere (%d %.40s) and does not say to which region: "
-             "set AWS_REGION to that of the bucket, or AWS_ENDPOINT_URL to its store",
-             a->exchange.status, e->code);
+             "the store sends the request elsewhere (%d %.40s%s%.100s) and does not say to which "
+             "region: set AWS_REGION to that of the bucket, or AWS_ENDPOINT_URL to its store",
+             a->exchange.status, e->code, *e->endpoint ? ", to " : "", e->endpoint);
     return HR__HTTP_FAILED;
 }
 
@@ -587,7 +598,9 @@ enum hr__http_verdict hr__http_judge(struct hr__http_client *http, struct hr__ht
     case HR__WEB_REFUSED:
         return judge_refusal(a->refusal, why);
     case HR__WEB_SLOW:
-        hr__fail(why, -ETIMEDOUT, "the server is too slow: nothing came for %u ms", x->stall_ms);
+        hr__fail(why, -ETIMEDOUT,
+                 "the server is too slow: nothing came for %u ms, or too little for longer",
+                 x->stall_ms);
         return HR__HTTP_REFUSED;
     case HR__WEB_NO_NAME:
         hr__fail(why, -EHOSTUNREACH,
@@ -601,6 +614,12 @@ enum hr__http_verdict hr__http_judge(struct hr__http_client *http, struct hr__ht
                  "clock; AWS_CA_BUNDLE names a file of more certificates",
                  x->detail);
         return HR__HTTP_RETRY;
+    case HR__WEB_AWAY:
+        hr__fail(why, -EREMOTE,
+                 "the server sends the request elsewhere, which is not followed (%s): redirects "
+                 "may not lead from https:// to http://, nor in circles; name the place itself",
+                 x->detail);
+        return HR__HTTP_FAILED;
     case HR__WEB_NO_PROXY:
         hr__fail(why, -EHOSTUNREACH, "the proxy fails (%s): check https_proxy and no_proxy",
                  x->detail);

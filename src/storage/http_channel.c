@@ -31,6 +31,10 @@
 #define HEDGE_SHARE    64
 #define HEDGE_SAMPLES  32
 
+/* A request is given up, too, if it brings less than this a second over a part of the deadline. */
+#define DRIP_PART      4
+#define DRIP_BYTES_A_S 1024
+
 struct call_list {
     struct hr__http_call *first, **end;
 };
@@ -298,6 +302,15 @@ static bool may_hedge(struct hr__http_client *http)
     return true;
 }
 
+/* Returns whether an answer comes in drops, which would never end. */
+static bool is_dripping(const struct hr__http_channel *ch, const struct hr__http_attempt *a,
+                        uint64_t now_ns)
+{
+    uint64_t age_ns = now_ns > a->started_ns ? now_ns - a->started_ns : 0;
+    return age_ns > ch->http->settings.deadline_ns / DRIP_PART &&
+           a->length < age_ns / 1000000 * DRIP_BYTES_A_S / 1000;
+}
+
 static void look_at_flying(struct hr__http_channel *ch, uint64_t now_ns)
 {
     uint64_t hedge_ns = hedge_after_ns(ch);
@@ -305,7 +318,7 @@ static void look_at_flying(struct hr__http_channel *ch, uint64_t now_ns)
         struct hr__web_exchange *x = &a->exchange;
         uint64_t quiet_ns = now_ns > x->moved_ns ? now_ns - x->moved_ns : 0;
         next = a->next;
-        if (quiet_ns > x->stall_ms * UINT64_C(1000000)) {
+        if (quiet_ns > x->stall_ms * UINT64_C(1000000) || is_dripping(ch, a, now_ns)) {
             hr__web_stop(ch->web, x);
             x->end = HR__WEB_SLOW;
             finish(ch, a);

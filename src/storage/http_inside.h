@@ -51,7 +51,8 @@ struct hr__http_client {
     /* Lists that only grow; the newest entry counts. */
     _Atomic(struct hr__http_place *) places;
     _Atomic(struct hr__credentials *) credentials[2]; /* of S3, of Google Cloud Storage */
-    _Atomic pid_t finding[2]; /* the process of which a thread looks for new ones; 0: none */
+    _Atomic pid_t finding[2];      /* the process of which a thread looks for new ones; 0: none */
+    _Atomic uint64_t sought_ns[2]; /* when it last looked; 0: never */
 
     atomic_int active;      /* requests in flight */
     atomic_uint limit;      /* the most of them, in 1/256 */
@@ -71,6 +72,16 @@ struct hr__http_client {
 /* Reads the environment and the profile. Errors: as hr__http_create. */
 int hr__http_read_settings(struct hr__http_settings *settings, struct hr_error *error);
 
+/* The digest that stands for a missing ETag: of the time and size of an object. It never is that of
+ * an ETag, nor compared with one. */
+uint64_t hr__version_digest(int64_t mtime_ns, int64_t bytes);
+
+/* Converts seconds since 1970. Returns 0 if they are none, or too many. */
+static inline int64_t hr__mtime_of(int64_t seconds)
+{
+    return seconds > 0 && seconds <= INT64_MAX / 1000000000 ? seconds * 1000000000 : 0;
+}
+
 /* Prepares the limit of a new client. */
 void hr__http_begin(struct hr__http_client *http);
 
@@ -88,10 +99,9 @@ int hr__http_credentials(struct hr__http_client *http, bool gs,
 int hr__http_place(struct hr__http_client *http, const struct hr__url *url,
                    const struct hr__http_place **out);
 
-/* Notes that a bucket is in `region`, or at `host` (scheme://host; NULL: as the region says).
- * Returns 0; -EALREADY if that was known. */
+/* Notes that a bucket is in `region`. Returns 0; -EALREADY if that was known. */
 int hr__http_learn(struct hr__http_client *http, const struct hr__http_place *now,
-                   const char *region, const char *base);
+                   const char *region);
 
 /* A request may begin: counts it. */
 bool hr__http_may_begin(struct hr__http_client *http);
@@ -116,10 +126,10 @@ struct hr__http_attempt {
     /* the answer */
     uint8_t *bytes; /* with 64 bytes of slack */
     size_t length, capacity;
-    int64_t told;         /* bytes that the answer announces; -1: not told */
-    int64_t first, total; /* of its range; -1: none, unknown */
+    int64_t told;               /* bytes that the answer announces; -1: not told */
+    int64_t first, last, total; /* of its range; -1: none, unknown */
     struct hr__object object;
-    char region[64], location[512], date[40];
+    char region[64], date[40];
     unsigned pause_s; /* it asks for */
     int refusal;      /* why its body was refused: a negative errno */
     char text[4096];  /* the body of an error */

@@ -17,6 +17,9 @@
 
 #define PAGE_MOST_BYTES (UINT64_C(64) << 20)
 
+/* No store has objects as large as this, 1 PiB. */
+#define OBJECT_MOST_BYTES (INT64_C(1) << 50)
+
 /* What is read of one page. */
 struct list_page {
     const struct hr__http_listing *listing;
@@ -53,13 +56,12 @@ static int read_object(struct list_page *p)
         } else if (!strcmp(p->xml.name, "Size")) {
             char *end;
             object.bytes = strtoll(p->xml.text, &end, 10);
-            if (end == p->xml.text || *end || object.bytes < 0)
+            if (end == p->xml.text || *end || object.bytes < 0 || object.bytes > OBJECT_MOST_BYTES)
                 return -EBADMSG;
         } else if (!strcmp(p->xml.name, "ETag")) {
             object.change = hr__etag_digest(p->xml.text);
         } else if (!strcmp(p->xml.name, "LastModified")) {
-            int64_t s = hr__time_of_text(p->xml.text);
-            object.mtime_ns = s > 0 ? s * 1000000000 : 0;
+            object.mtime_ns = hr__mtime_of(hr__time_of_text(p->xml.text));
         }
     }
     if (event != HR__XML_CLOSE || !key || object.bytes < 0)
@@ -175,6 +177,10 @@ int hr__http_list(const struct hr__http_listing *listing, struct hr_error *error
                          "AWS_ENDPOINT_URL",
                          listing->url, listing->prefix);
         }
+        if (!r && next && token && !strcmp(next, token))
+            r = hr__fail(error, -EBADMSG,
+                         "the listing of %s/%s does not go on: the store gives the same page again",
+                         listing->url, listing->prefix);
         hr__free(token);
         token = !r && next ? hr__strdup(HR__TAG_STORAGE, next) : NULL;
         if (!r && next && !token)

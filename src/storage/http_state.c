@@ -37,9 +37,14 @@
 /* Refusals within this time or one latency are one event: the requests were in flight together. */
 #define REFUSALS_APART_NS UINT64_C(100000000)
 
-/* Credentials are renewed so long before they end. */
-#define RENEW_S  300
-#define PAUSE_US 5000
+/* Credentials are renewed so long before they end. If that gives no later ones, it is tried again
+ * after a pause: it may take a second, in which a thread reads nothing. */
+#define RENEW_S        300
+#define RENEW_PAUSE_NS UINT64_C(10000000000)
+#define PAUSE_US       5000
+
+/* The bit of digests that stand for a missing ETag. */
+#define VERSION_MARK (UINT64_C(1) << 63)
 
 #define DEFAULT_REGION "us-east-1"
 
@@ -180,8 +185,14 @@ uint64_t hr__etag_digest(const char *etag)
         etag++;
         length -= 2;
     }
-    uint64_t digest = length ? XXH3_64bits(etag, length) : 0;
+    uint64_t digest = length ? XXH3_64bits(etag, length) >> 1 : 0;
     return length && !digest ? 1 : digest;
+}
+
+uint64_t hr__version_digest(int64_t mtime_ns, int64_t bytes)
+{
+    const int64_t what[2] = {mtime_ns, bytes};
+    return XXH3_64bits(what, sizeof what) | VERSION_MARK;
 }
 
 unsigned hr__http_depth(const struct hr__http_client *http)
@@ -254,9 +265,18 @@ static int find_credentials(struct hr__http_client *http, bool gs, struct hr_err
     if (!r)
         r = hr__credentials_find(&c, web, gs, *region ? region : DEFAULT_REGION, error);
     hr__web_destroy(&web);
+    struct hr__credentials *known = atomic_load(&http->credentials[gs]);
+    /* a source that is silent for once must not make the rest of a run anonymous */
+    if (!r && known && known->key_id[0] && !c->key_id[0]) {
+        r = hr__fail(error, -EACCES,
+                     "%s gave credentials that have ended, and gives no new ones: check that it "
+                     "answers",
+                     known->source);
+        hr__credentials_free(&c);
+    }
     if (r)
         return r;
-    c->older = atomic_load(&http->credentials[gs]);
+    c->older = known;
     atomic_store(&http->credentials[gs], c);
     return 0;
 }
@@ -269,13 +289,15 @@ int hr__http_credentials(struct hr__http_client *http, bool gs,
         struct hr__credentials *now = atomic_load(&http->credentials[gs]);
         int is_good = now && now != refused && !hr__credentials_end(now, 0);
         *out = now;
-        if (is_good && !hr__credentials_end(now, RENEW_S))
+        uint64_t since_ns = hr__now_ns() - atomic_load(&http->sought_ns[gs]);
+        if (is_good && (!hr__credentials_end(now, RENEW_S) || since_ns < RENEW_PAUSE_NS))
             return 0;
         /* One thread finds new ones. It may have died in a fork: then it was of another process. */
         pid_t owner = atomic_load(&http->finding[gs]), self = getpid();
         if (owner != self && atomic_compare_exchange_strong(&http->finding[gs], &owner, self)) {
             int r =
                 atomic_load(&http->credentials[gs]) == now ? find_credentials(http, gs, error) : 0;
+            atomic_store(&http->sought_ns[gs], hr__now_ns());
             atomic_store(&http->finding[gs], 0);
             if (r)
                 return is_good ? 0 : r;
@@ -367,13 +389,13 @@ int hr__http_place(struct hr__http_client *http, const struct hr__url *url,
 }
 
 int hr__http_learn(struct hr__http_client *http, const struct hr__http_place *now,
-                   const char *region, const char *base)
+                   const char *region)
 {
     const struct hr__http_place *known =
         find_place(http, now->bucket, strlen(now->bucket), now->gs);
     if (known != now) /* another thread was faster */
         return 0;
-    if (!strcmp(now->region, region) && !base)
+    if (!strcmp(now->region, region))
         return -EALREADY;
     if (!region[0] || strlen(region) >= sizeof now->region ||
         region[strspn(region, "abcdefghijklmnopqrstuvwxyz0123456789-_")])
@@ -383,10 +405,9 @@ int hr__http_learn(struct hr__http_client *http, const struct hr__http_place *no
         return -ENOMEM;
     *p = *now;
     snprintf(p->region, sizeof p->region, "%s", region);
-    p->base = base ? hr__strdup(HR__TAG_STORAGE, base)
-                   : make_base(&http->settings, p->gs, p->bucket, p->region);
+    p->base = make_base(&http->settings, p->gs, p->bucket, p->region);
     int r = add_place(http, p);
-    if (!r && strcmp(now->region, region))
+    if (!r)
         hr__log(HR_LOG_INFO,
                 "the bucket %s is in the region %s, and %s was asked: set AWS_REGION=%s to save a "
                 "request",

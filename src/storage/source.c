@@ -43,9 +43,13 @@ int hr__source_open(struct hr__byte_source *out, const char *path, struct hr__ht
 {
     *out = (struct hr__byte_source){.path = path, .fd = -1};
     if (hr__url_is(path)) {
-        int r = http ? 0 : hr__http_create(&out->http, error);
-        if (http)
+        struct hr__url
+            url; /* a wrong one must not get into the messages below: it may have a secret */
+        int r = hr__url_parse(&url, path, error);
+        if (!r && http)
             out->http = hr__http_ref(http);
+        else if (!r)
+            r = hr__http_create(&out->http, error);
         return r ? r : open_object(out, error);
     }
     /* O_NONBLOCK: do not wait if a FIFO has replaced the file */

@@ -126,7 +126,11 @@ int hr__url_parse(struct hr__url *out, const char *text, struct hr_error *error)
     out->host_length = strcspn(out->host, "/");
     out->path = out->host + out->host_length;
     out->path += *out->path == '/';
-    if (memchr(out->host, '@', out->host_length))
+    bool is_named = hr__url_has_bucket(out) ? is_bucket(out->host, out->host_length)
+                                            : is_host(out->host, out->host_length);
+    /* a password may hold a slash */
+    if (memchr(out->host, '@', out->host_length) ||
+        (!is_named && memchr(out->host, ':', out->host_length) && strchr(out->host, '@')))
         return hr__fail(error, -EINVAL,
                         "a URL %.*s... with a user or password before an @ is not read: secrets in "
                         "URLs get into logs. Leave them out, and give credentials by the "
@@ -135,7 +139,7 @@ int hr__url_parse(struct hr__url *out, const char *text, struct hr_error *error)
     if (strlen(text) > URL_MOST)
         return hr__fail(error, -EINVAL, "the URL %.64s... is longer than %d bytes", text, URL_MOST);
     if (hr__url_has_bucket(out))
-        return is_bucket(out->host, out->host_length)
+        return is_named
                    ? 0
                    : hr__fail(error, -EINVAL,
                               "%s names no bucket: write %.*sBUCKET/KEY, with a bucket of letters, "
@@ -144,7 +148,7 @@ int hr__url_parse(struct hr__url *out, const char *text, struct hr_error *error)
     const char *wrong = wrong_path(out->path);
     if (wrong)
         return hr__fail(error, -EINVAL, "the URL %.*s %s", (int)strcspn(text, "?#"), text, wrong);
-    if (!is_host(out->host, out->host_length))
+    if (!is_named)
         return hr__fail(error, -EINVAL, "the URL %s names no host: write %.*sHOST/PATH", text,
                         (int)prefix, text);
     return 0;

@@ -27,6 +27,7 @@ enum hr__web_end {
     HR__WEB_SLOW,    /* no connection in time, or nothing came for a while */
     HR__WEB_BROKEN,  /* the connection ended before or within the answer */
     HR__WEB_REFUSED, /* the caller's `part` refused the body */
+    HR__WEB_AWAY,    /* a redirect leads from https to http, or there are too many */
     HR__WEB_OTHER,
 };
 
@@ -40,7 +41,8 @@ struct hr__web_exchange {
     size_t body_bytes;
     unsigned connect_ms; /* limit for making a connection */
     unsigned stall_ms;   /* limit for a time without any progress, at least 100 */
-    int follow;          /* non-zero: follow redirects */
+    int follow;          /* non-zero: follow redirects, but not from https to http */
+    int is_near;         /* non-zero: no proxy is between */
 
     /* Called with each header of an answer, the name in lower case; and, as "", when another answer
      * begins (a redirect). */

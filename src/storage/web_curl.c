@@ -7,6 +7,7 @@
 #include "storage/web.h"
 
 #include "base/clock.h"
+#include "base/draft.h"
 #include "base/error.h"
 #include "base/memory.h"
 
@@ -186,10 +187,8 @@ static int set_up(struct hr__web *web, struct handle *h)
     bad |= curl_easy_setopt(e, CURLOPT_PRIVATE, h);
 #if LIBCURL_VERSION_NUM >= 0x075500
     bad |= curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
-    bad |= curl_easy_setopt(e, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
 #else
     bad |= curl_easy_setopt(e, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
-    bad |= curl_easy_setopt(e, CURLOPT_REDIR_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
 #endif
     if (web->certificates)
         bad |= curl_easy_setopt(e, CURLOPT_CAINFO, web->certificates);
@@ -228,11 +227,11 @@ static void put_handle(struct hr__web *web, struct handle *h)
 
 static int set_headers(struct handle *h, const struct hr__web_exchange *x)
 {
-    char line[NAME_BYTES + VALUE_BYTES + 4];
     for (size_t i = 0; i < x->header_count; i++) {
-        int n = snprintf(line, sizeof line, "%s: %s", x->headers[i].name, x->headers[i].value);
-        struct curl_slist *more =
-            n >= 0 && n < (int)sizeof line ? curl_slist_append(h->headers, line) : NULL;
+        struct hr__draft line = {0};
+        hr__draft_print(&line, "%s: %s", x->headers[i].name, x->headers[i].value);
+        struct curl_slist *more = line.failed ? NULL : curl_slist_append(h->headers, line.text);
+        hr__draft_clear(&line);
         if (!more)
             return -ENOMEM;
         h->headers = more;
@@ -240,11 +239,25 @@ static int set_headers(struct handle *h, const struct hr__web_exchange *x)
     return 0;
 }
 
+/* Sets where redirects may lead to. */
+static int set_redirects(CURL *e, const struct hr__web_exchange *x)
+{
+    int is_tls = !strncasecmp(x->url, "https:", 6), bad = 0;
+#if LIBCURL_VERSION_NUM >= 0x075500
+    bad |= curl_easy_setopt(e, CURLOPT_REDIR_PROTOCOLS_STR, is_tls ? "https" : "http,https");
+#else
+    bad |= curl_easy_setopt(e, CURLOPT_REDIR_PROTOCOLS,
+                            (long)(is_tls ? CURLPROTO_HTTPS : CURLPROTO_HTTP | CURLPROTO_HTTPS));
+#endif
+    bad |= curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, (long)(x->follow != 0));
+    return bad;
+}
+
 /* Sets what differs between exchanges. */
 static int set_request(struct handle *h, const struct hr__web_exchange *x)
 {
     CURL *e = h->easy;
-    int is_get = !strcmp(x->method, "GET"), bad = set_headers(h, x);
+    int is_get = !strcmp(x->method, "GET"), bad = set_headers(h, x) | set_redirects(e, x);
     bad |= curl_easy_setopt(e, CURLOPT_URL, x->url);
     bad |= curl_easy_setopt(e, CURLOPT_HTTPGET, 1L);
     bad |= curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, is_get ? NULL : x->method);
@@ -254,7 +267,7 @@ static int set_request(struct handle *h, const struct hr__web_exchange *x)
         bad |= curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)x->body_bytes);
     }
     bad |= curl_easy_setopt(e, CURLOPT_HTTPHEADER, h->headers);
-    bad |= curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, (long)(x->follow != 0));
+    bad |= curl_easy_setopt(e, CURLOPT_PROXY, x->is_near ? "" : NULL);
     bad |= curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)x->connect_ms);
     return bad ? -ENOMEM : 0;
 }
@@ -405,6 +418,9 @@ static enum hr__web_end end_of(CURLcode code)
     case CURLE_HTTP2_STREAM:
     case CURLE_WEIRD_SERVER_REPLY:
         return HR__WEB_BROKEN;
+    case CURLE_TOO_MANY_REDIRECTS:
+    case CURLE_UNSUPPORTED_PROTOCOL:
+        return HR__WEB_AWAY;
     case CURLE_WRITE_ERROR:
         return HR__WEB_REFUSED;
     default:

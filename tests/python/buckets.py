@@ -102,11 +102,25 @@ def refusal(status, code, text="", **headers):
                   f"</Message>{text}</Error>", **headers)
 
 
+def certificate_for(folder):
+    """Makes a certificate of 127.0.0.1: a file with its key for the server, and one to trust."""
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl to make a certificate")
+    both, one = str(folder / "both.pem"), str(folder / "one.pem")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", both,
+                    "-out", one, "-days", "2", "-subj", "/CN=127.0.0.1",
+                    "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+    with open(both, "a", encoding="ascii") as file:
+        file.write(Path(one).read_text(encoding="ascii"))
+    return both, one
+
+
 class Proxy:
     """Before each request `fault(request)` says what goes wrong: None; bytes, the answer instead;
     "reset"; "hang"; "close", without an answer; ("cut", n), the body ends after n bytes;
     ("longer", n), the body announces and has n bytes more; ("headers", {name: value}), which
-    replace the server's; ("drip", seconds), before the body."""
+    replace the server's; ("drip", seconds), before the body; ("drops", seconds), after each
+    byte."""
 
     def __init__(self, backend, certificate=None):
         self.scheme = "https" if certificate else "http"
@@ -215,6 +229,12 @@ class Proxy:
         if kind == "drip":
             await writer.drain()
             await asyncio.sleep(fault[1])
+        if kind == "drops":
+            for at in range(len(body)):
+                writer.write(body[at:at + 1])
+                await writer.drain()
+                await asyncio.sleep(fault[1])
+            return True
         writer.write(body[: fault[1]] if kind == "cut" else body)
         await writer.drain()
         return kind != "cut"

@@ -11,7 +11,6 @@ import io
 import logging
 import os
 import shutil
-import subprocess
 import tarfile
 import threading
 
@@ -20,7 +19,8 @@ import pytest
 from PIL import Image
 
 import headrace
-from buckets import KEY, OLD_KEY, SECRET, Proxy, answer, refusal, rclone_server, settings, with_keys
+from buckets import (KEY, OLD_KEY, SECRET, Proxy, answer, certificate_for, rclone_server, refusal,
+                     settings, with_keys)
 from headrace import ImageFolder, SampleError
 from headrace import transforms as T
 from headrace.torch import DataLoader
@@ -408,20 +408,13 @@ def test_errors_say_what_to_do(store, proxy, url, variables, parts):
 
 def test_certificates(store, tmp_path):
     """A certificate that nobody vouches for is refused, and taken if AWS_CA_BUNDLE names it."""
-    if shutil.which("openssl") is None:
-        pytest.skip("there is no openssl to make a certificate")
-    file = str(tmp_path / "both.pem")
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", file,
-                    "-out", str(tmp_path / "one.pem"), "-days", "2", "-subj", "/CN=127.0.0.1",
-                    "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
-    with open(file, "a", encoding="ascii") as both:
-        both.write((tmp_path / "one.pem").read_text())
-    proxy = Proxy(store[1], certificate=file)
+    both, one = certificate_for(tmp_path)
+    proxy = Proxy(store[1], certificate=both)
     try:
         with with_keys(proxy.url):
             with pytest.raises(OSError, match="no secure connection.*AWS_CA_BUNDLE"):
                 ImageFolder("s3://birds/train", index="none")
-        with with_keys(proxy.url, AWS_CA_BUNDLE=tmp_path / "one.pem"):
+        with with_keys(proxy.url, AWS_CA_BUNDLE=one):
             same_as_on_disk(store)
     finally:
         proxy.close()

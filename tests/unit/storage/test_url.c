@@ -45,6 +45,8 @@ static void test_refused(void **state)
 {
     refuses("https://me:geheim@host/x", "password before an @");
     refuses("s3://AKIA:geheim@bucket/x", "password before an @");
+    refuses("s3://AKIA:ge/geheim@bucket/x", "password before an @");
+    refuses("https://me:ge/geheim@host/x", "password before an @");
     refuses("https://host/x?X-Amz-Signature=geheim", "query");
     refuses("https://host/x#geheim", "fragment");
     refuses("https://host/a b", "blank");
