@@ -34,8 +34,8 @@ class Clips(torch.utils.data.Dataset):
         else:
             decoder = AudioDecoder(path)
             last = decoder.metadata.duration_seconds_from_header - common.SECONDS - 0.1
-            begin = at * last
-            # A range in seconds gives a frame more or less: one too many is cut off.
+            # An MP3 begins a few milliseconds late, and a range in seconds has a frame more or less.
+            begin = 0.1 + at * (last - 0.1)
             window = decoder.get_samples_played_in_range(begin, begin + common.SECONDS + 0.001)
             window = window.data[:, :frames]
         return self.resample(window.mean(0, keepdim=True)), 0
