@@ -234,7 +234,8 @@ def test_a_server_that_ends_or_hangs(plain, truth, servers, fault):
         check(truth, ranks.epoch(each), 1)
         check(truth, ranks.epoch(), 2)
         (down, up) = ranks.loaders[1].hosts()
-        assert not down["is_up"] and down["problem"]
+        # Not is_up: on a busy machine the time may have come to ask the server again.
+        assert down["failures"] and down["problem"]
         if fault == signal.SIGKILL:  # the other one may have answered later than a short timeout
             assert up["is_up"] and not up["problem"]
         if fault == signal.SIGSTOP:

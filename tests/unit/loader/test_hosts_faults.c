@@ -110,7 +110,7 @@ static void test_killed(void **state)
     fault = NULL;
     run_checked(&w, epoch++); /* the first one may have asked for everything before the kill */
     assert_int_equal(hr_loader_host_get(w.all[0].loader, 1, &host), 0);
-    assert_int_equal(host.is_up, 0);
+    /* Not is_up: on a busy machine the time may have come to ask the server again. */
     assert_true(host.failures > 0);
     assert_true(strlen(host.problem) > 10);
     memcached_restart(&w.servers[1]);
