@@ -161,18 +161,9 @@ static int parse(struct plan_command *c, int argc, char **argv)
 /* Parses a size or a speed. Returns 0, or -1 after a complaint. */
 static int take_value(const char *option, const char *text, enum predict_kind kind, double *value)
 {
-    struct predict_values values;
-    const char *problem;
-    if (!text)
-        return 0;
-    if (!predict_values_parse(&values, kind, text, &problem) && values.count == 1 &&
-        !values.times[0]) {
-        *value = values.value[0];
-        return 0;
-    }
-    cli_complain(VERB, "--%s %s: it must be %s", option, text,
-                 kind == PREDICT_SIZE ? "a size (40GiB)" : "a speed (300GB/s, 25Gbit/s)");
-    return -1;
+    return predict_value_take(
+        VERB, option, kind, text,
+        kind == PREDICT_SIZE ? "a size (40GiB)" : "a speed (300GB/s, 25Gbit/s)", value);
 }
 
 /* Returns -1 to go on, else an exit status. */

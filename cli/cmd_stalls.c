@@ -118,11 +118,8 @@ static int measure(int argc, char **argv)
     int r = parse(&c, argc, argv);
     if (r >= 0)
         return r;
-    if (c.rest >= argc) {
-        cli_complain(VERB, "a command to measure is missing: headrace stalls -- python train.py");
-        return CLI_USAGE;
-    }
     const struct run_python run = {.verb = VERB,
+                                   .purpose = "measure",
                                    .module = "headrace.stalls",
                                    .tried = "headrace.stalls.launch",
                                    .rest = c.rest};

@@ -76,14 +76,13 @@ static int parse(struct record_command *c, int argc, char **argv)
 
 static int check_size(const char *option, const char *text)
 {
-    struct predict_values values;
-    const char *problem;
+    double bytes;
     if (!text || !text[strspn(text, "0123456789")])
         return -1;
-    if (!predict_values_parse(&values, PREDICT_SIZE, text, &problem) && values.count == 1)
-        return -1;
-    cli_complain(VERB, "--%s %s: it must be a size (4GiB, 500MB) or bytes", option, text);
-    return CLI_USAGE;
+    return predict_value_take(VERB, option, PREDICT_SIZE, text, "a size (4GiB, 500MB) or bytes",
+                              &bytes)
+               ? CLI_USAGE
+               : -1;
 }
 
 int memory_record(int argc, char **argv)
@@ -96,12 +95,8 @@ int memory_record(int argc, char **argv)
         r = check_size("least", c.least);
     if (r >= 0)
         return r;
-    if (c.rest >= argc) {
-        cli_complain(VERB, "a command to record is missing: headrace memory record -- python "
-                           "train.py");
-        return CLI_USAGE;
-    }
     const struct run_python run = {.verb = VERB,
+                                   .purpose = "record",
                                    .module = "headrace.memory",
                                    .tried = "headrace.memory.launch",
                                    .rest = c.rest};

@@ -26,17 +26,7 @@ enum { FILES_MOST = 64 };
 /* Parses a bandwidth. Returns 0, or -1 after a complaint. */
 static int take_rate(const char *option, const char *text, double *bytes_per_s)
 {
-    struct predict_values values;
-    const char *problem;
-    if (!text)
-        return 0;
-    if (!predict_values_parse(&values, PREDICT_SPEED, text, &problem) && values.count == 1 &&
-        !values.times[0]) {
-        *bytes_per_s = values.value[0];
-        return 0;
-    }
-    cli_complain(REPORT, "--%s %s: it must be a speed (12GB/s)", option, text);
-    return -1;
+    return predict_value_take(REPORT, option, PREDICT_SPEED, text, "a speed (12GB/s)", bytes_per_s);
 }
 
 /* ---- records ---- */

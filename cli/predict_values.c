@@ -1,6 +1,7 @@
 /* Parses values, lists and ranges of headrace predict; see predict_values.h. */
 #include "predict_values.h"
 
+#include "cli.h"
 #include "text.h"
 
 #include <math.h>
@@ -128,6 +129,22 @@ int predict_values_parse(struct predict_values *v, enum predict_kind kind, const
         if (*end++ != ',')
             return -1;
     }
+}
+
+int predict_value_take(const char *verb, const char *option, enum predict_kind kind,
+                       const char *text, const char *valid, double *value)
+{
+    struct predict_values values;
+    const char *problem;
+    if (!text)
+        return 0;
+    if (!predict_values_parse(&values, kind, text, &problem) && values.count == 1 &&
+        !values.times[0]) {
+        *value = values.value[0];
+        return 0;
+    }
+    cli_complain(verb, "--%s %s: it must be %s", option, text, valid);
+    return -1;
 }
 
 void predict_value_print(char out[32], enum predict_kind kind, double value, int times)

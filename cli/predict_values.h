@@ -25,6 +25,11 @@ struct predict_values {
 int predict_values_parse(struct predict_values *values, enum predict_kind kind, const char *text,
                          const char **problem);
 
+/* Takes the one value of an option of `verb`: a size or a speed, no factor. Leaves *value where
+ * there is no text. Returns 0, or -1 after a complaint; `valid` says what is: "a size (40GiB)". */
+int predict_value_take(const char *verb, const char *option, enum predict_kind kind,
+                       const char *text, const char *valid, double *value);
+
 /* Writes a value as text: "16", "50 %", "64.0 GiB", "2 GB/s", "x2". */
 void predict_value_print(char out[32], enum predict_kind kind, double value, int times);
 

@@ -64,12 +64,8 @@ int replay_record(int argc, char **argv)
     int r = parse(&c, argc, argv);
     if (r >= 0)
         return r;
-    if (c.rest >= argc) {
-        cli_complain(VERB, "a command to record is missing: headrace replay record -- python "
-                           "train.py");
-        return CLI_USAGE;
-    }
     const struct run_python run = {.verb = VERB,
+                                   .purpose = "record",
                                    .module = "headrace.replay",
                                    .tried = "headrace.replay.launch",
                                    .rest = c.rest};

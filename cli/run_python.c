@@ -55,6 +55,11 @@ int run_python(const struct run_python *run, int argc, char **argv)
 {
     struct find_python tried;
     int r = CLI_FAILED;
+    if (run->rest >= argc) {
+        cli_complain(run->verb, "a command to %s is missing: headrace %s -- python train.py",
+                     run->purpose, run->verb);
+        return CLI_USAGE;
+    }
     const char *python = find_python(&tried, argv + run->rest, run->tried);
     if (python)
         r = become(python, run, argc, argv);
