@@ -33,5 +33,13 @@ def count(text: str) -> int:
     return number
 
 
-# How argparse calls it in its complaints.
+def count_or_none(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError
+    return number
+
+
+# How argparse calls them in its complaints.
 count.__name__ = "number, 1 or more"
+count_or_none.__name__ = "number, 0 or more"

@@ -6,16 +6,9 @@ import argparse
 import os
 import re
 
-from .._launch.arguments import Parser, count
+from .._launch.arguments import Parser, count, count_or_none
 
 VERB = "headrace memory record"
-
-
-def _count_or_none(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError
-    return number
 
 
 def _size(text: str) -> int:
@@ -31,7 +24,6 @@ def _size(text: str) -> int:
 
 
 # argparse names a type by its __name__ in error messages.
-_count_or_none.__name__ = "number, 0 or more"
 _size.__name__ = "size (4GiB)"
 
 
@@ -45,7 +37,7 @@ def parser() -> Parser:
     )
     add = found.add_argument
     add("--out", default="headrace-memory.hrm", metavar="FILE", help="the record")
-    add("--iterations", type=_count_or_none, default=20, metavar="N",
+    add("--iterations", type=count_or_none, default=20, metavar="N",
         help="iterations to record; 0: all")
     add("--stacks", action="store_true", help="record the Python call stacks, too")
     add("--batch-size", type=count, metavar="N", help="samples in a batch of one process")

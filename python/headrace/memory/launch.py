@@ -24,6 +24,7 @@ from .. import _core
 from .._launch import hello, process, ranks
 from .._launch.bar import Bar
 from .._launch.folders import RunFolder, remove_left_over
+from .._launch.text import columns, short
 from .._launch.why import why_no_python
 from . import arguments, records
 from ._tap import tap_path
@@ -31,7 +32,6 @@ from .hook import VARIABLE
 
 OK, PROBLEM, FAILED = 0, 1, 3
 PREFIX = "headrace-memory-"
-USUAL_COLUMNS, LEAST_COLUMNS, MOST_COLUMNS = 80, 60, 120
 
 
 def say(text: str) -> None:
@@ -58,12 +58,6 @@ def main(words: list[str]) -> int:
             "--out")
         return FAILED
     return Launch(options).run()
-
-
-def short(path: str) -> str:
-    """Returns the path relative to the current folder if it lies inside it."""
-    relative = os.path.relpath(path)
-    return path if relative.startswith("..") else relative
 
 
 class Launch:
@@ -282,15 +276,6 @@ def problem_text(code: int) -> str:
     known = {errno.ENOSPC: "the disk was full", errno.EFBIG: "--limit was reached",
              errno.ESTALE: "another program truncated the record"}
     return known.get(code, os.strerror(code))
-
-
-def columns() -> int:
-    """Returns the width of the report, by the same rules as the headrace command."""
-    try:
-        width = int(os.environ.get("COLUMNS") or 0) or os.get_terminal_size(1).columns
-    except (OSError, ValueError):
-        width = USUAL_COLUMNS
-    return min(max(width, LEAST_COLUMNS), MOST_COLUMNS)
 
 
 def bytes_text(count: int) -> str:

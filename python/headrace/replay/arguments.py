@@ -5,20 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 
-from .._launch.arguments import Parser, count
+from .._launch.arguments import Parser, count, count_or_none
 
 VERB = "headrace replay record"
-
-
-def _count_or_none(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError
-    return number
-
-
-# argparse names a type by its __name__ in error messages.
-_count_or_none.__name__ = "number, 0 or more"
 
 
 def parser() -> Parser:
@@ -32,7 +21,7 @@ def parser() -> Parser:
     add = found.add_argument
     add("--out", default="headrace-trace.json.gz", metavar="FILE", help="the trace")
     add("--iterations", type=count, default=5, metavar="N", help="iterations to record")
-    add("--skip", type=_count_or_none, default=10, metavar="N", help="iterations before them")
+    add("--skip", type=count_or_none, default=10, metavar="N", help="iterations before them")
     add("--no-modules", action="store_true", help="do not mark the modules of the model")
     add("--json", action="store_true", help="print the report as JSON")
     add("--no-progress", action="store_true", help="show no progress bar")

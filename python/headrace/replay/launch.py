@@ -19,6 +19,7 @@ from typing import Any
 from .._launch import hello, process
 from .._launch.bar import Bar
 from .._launch.folders import RunFolder, remove_left_over
+from .._launch.text import columns, short
 from .._launch.why import why_no_python
 from . import Replay, arguments
 from .hook import VARIABLE
@@ -153,12 +154,6 @@ class Launch:
             return FAILED
         print(json.dumps(report, indent=1) if self.options.json else report)
         for trace in traces:
-            relative = os.path.relpath(trace)
-            line = f"{trace if relative.startswith('..') else relative}: recorded"
-            print(line, file=sys.stderr if self.options.json else None, flush=True)
+            file = sys.stderr if self.options.json else None
+            print(f"{short(trace)}: recorded", file=file, flush=True)
         return OK
-
-
-def columns() -> int:
-    """Returns the width of the report."""
-    return min(max(shutil.get_terminal_size((80, 24)).columns, 60), 120)

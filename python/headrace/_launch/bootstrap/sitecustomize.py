@@ -16,6 +16,9 @@ HOOKS = (
     ("HEADRACE_REPLAY_DIR", "headrace.replay.hook", "headrace replay: the recording"),
 )
 
+# What hooks import, in the order in which they need each other.
+NEEDED = ("headrace._launch.imports", "headrace._launch.hello", "headrace._launch.recording")
+
 
 def _hidden() -> None:
     """Runs the next sitecustomize on the path, under that name."""
@@ -64,7 +67,7 @@ def _begin(name: str) -> None:
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     if importlib.util.find_spec("headrace") is None:
         sys.path.append(os.path.dirname(package))
-    for needed in ("headrace._launch.imports", "headrace._launch.hello"):
+    for needed in NEEDED:
         _load(package, needed)
     hook = _load(package, name)
     try:
