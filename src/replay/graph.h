@@ -30,7 +30,7 @@ enum hr__task_kind {
     HR__TASK_KERNEL,
     HR__TASK_COPY,
     HR__TASK_SET,
-    HR__TASK_COLLECTIVE, /* a kernel that communicates */
+    HR__TASK_COLLECTIVE, /* a kernel that communicates, or a collective of gloo */
     HR__TASK_INSERTED,   /* by a what-if */
     HR__TASK_KINDS
 };
@@ -175,6 +175,11 @@ int hr__graph_find_window(struct hr__graph *graph, size_t rank,
 /* graph_threads.c: tasks of a rank's CPU threads, and waits between threads. */
 void hr__graph_add_threads(struct hr__graph *graph, size_t rank);
 void hr__graph_join_threads(struct hr__graph *graph, size_t rank);
+
+/* graph_gloo.c: tasks of gloo's collectives on threads of a CPU, and waits for them. */
+void hr__graph_add_gloo(struct hr__graph *graph, size_t rank);
+/* Returns whether a slice is such a collective. */
+int hr__trace_is_gloo(const struct hr__trace_data *trace, const struct hr__trace_event *event);
 
 /* graph_streams.c: tasks of a rank's devices, and their launches. */
 void hr__graph_add_streams(struct hr__graph *graph, size_t rank);

@@ -24,6 +24,11 @@ static void add_identity(struct hr__draft *draft, const struct hr__report *r, in
     const struct hr__replay_identity *i = &r->replay->identity;
     char a[HR__FORMAT_BYTES], b[HR__FORMAT_BYTES], c[HR__FORMAT_BYTES], d[HR__FORMAT_BYTES];
     struct hr__draft line = {.text = NULL};
+    if (g->is_whole)
+        hr__draft_put(&line,
+                      "The trace has no steps of the profiler (ProfilerStep#), so the whole "
+                      "trace counts as one iteration: call the profiler's step() after each, "
+                      "or name the iterations' annotation with --window. ");
     hr__draft_print(&line,
                     "Replay without a change: %s for %s recorded, error %s; the tasks begin %s off "
                     "(median) of an iteration. ",

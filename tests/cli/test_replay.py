@@ -49,6 +49,12 @@ class Replay(CliCase):
         self.assertIn("gpu x2", out)
         self.assertNotIn("data-ready", out)
 
+    def test_without_steps(self):
+        trace = self.write("plain.json", json.dumps({"traceEvents": TRACE[1:]}).encode())
+        status, out, err = self.run_it("replay", trace)
+        self.assertEqual((status, err), (0, ""))
+        self.assertTrue(out.startswith("The trace has no steps of the profiler (ProfilerStep#)"), out)
+
     def test_predicted_trace(self):
         to = os.path.join(self.root, "after.json")
         self.json("gpu x2", "--trace", to)
