@@ -3,6 +3,7 @@
 #define HR_REPLAY_REPORT_H
 
 #include "base/draft.h"
+#include "replay/path.h"
 #include "replay/scenario.h"
 
 /* The outcome of a what-if. */
