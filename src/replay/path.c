@@ -81,11 +81,12 @@ static int add_name(struct hr__path_name **all, struct hr__ids *ids, const struc
 {
     const struct hr__graph_task *task = &g->tasks[w->task];
     const char *name = hr__graph_name(g, task);
-    uint32_t known = ids->count, id = hr__ids_add(ids, name, compared(name));
+    uint32_t known = hr__ids_find(ids, name, compared(name));
+    uint32_t id = known ? known : hr__ids_add(ids, name, compared(name));
     if (!id || hr__reserve(HR__TAG_REPLAY, all, (size_t)ids->count + 1))
         return -ENOMEM;
     struct hr__path_name *one = &(*all)[id - 1];
-    if (id > known)
+    if (!known)
         *one = (struct hr__path_name){.name = name, .kind = task->kind};
     if (one->kind == HR__TASK_RETURN)
         one->kind = task->kind;

@@ -53,6 +53,10 @@ HR_NODISCARD int hr__insert_after(struct hr__graph *graph, uint32_t after,
 HR_NODISCARD int hr__scenario_simulate(struct hr__replay_schedule *out,
                                        struct hr_replay_scenario *scenario, struct hr_error *error);
 
+/* Names a lane for people. */
+void hr__scenario_lane_name(const struct hr_replay_scenario *scenario, uint32_t lane, char *out,
+                            size_t capacity);
+
 /* A what-if of the table. */
 struct hr__what_if {
     const char *name;    /* "amp"; "kernels:" is followed by a regular expression */
