@@ -49,11 +49,14 @@ def numbers(version):
 
 
 def replaced(name, pattern, new):
-    """Replaces the first group of each match."""
+    """Replaces the group of each match, or its groups by the numbers of the version."""
     path = ROOT / name
     text = path.read_text(encoding="utf-8")
-    path.write_text(re.sub(pattern, lambda m: m.group(0).replace(m.group(1), new), text,
-                           flags=re.MULTILINE), encoding="utf-8")
+    for match in reversed(list(re.finditer(pattern, text, re.MULTILINE))):
+        parts = new.split(".") if len(match.groups()) > 1 else [new]
+        for number in range(len(parts), 0, -1):
+            text = text[: match.start(number)] + parts[number - 1] + text[match.end(number) :]
+    path.write_text(text, encoding="utf-8")
 
 
 def write_changes(version):

@@ -47,6 +47,7 @@ def make_release(monkeypatch, version):
 def test_a_release_is_a_commit(tree, monkeypatch, capsys):
     make_release(monkeypatch, "97.0.0")
     assert list(check_packaging.version_faults("97.0.0")) == []
+    assert "HR_VERSION_MAJOR 97\n" in (tree / "include/headrace/base.h").read_text()
     assert git(tree, "status", "--porcelain", "-uno") == ""
     assert (tree / "built").read_text().splitlines() == ["all: release 97.0.0", "all: begin"]
     assert "v97.0.0" in capsys.readouterr().out
