@@ -168,8 +168,10 @@ class Sometimes:
 @pytest.mark.parametrize("fault", [
     answer(503, retry_after=0), refusal(503, "SlowDown"), refusal(429, "TooManyRequests"),
     refusal(500, "InternalError"), refusal(400, "RequestTimeout"), "reset", "close",
-    ("cut", 0), ("cut", 100), ("longer", 5),
-], ids=["503", "SlowDown", "429", "500", "RequestTimeout", "reset", "close", "cut-0", "cut", "longer"])
+    ("cut", 0), ("cut", 100), ("last", b"not HTTP\r\n\r\n"),
+    ("last", b"HTTP/1.1 403 No\r\nDate"), ("longer", 5),
+], ids=["503", "SlowDown", "429", "500", "RequestTimeout", "reset", "close", "cut-0", "cut", "not-http",
+        "cut-head", "longer"])
 def test_passing_faults(store, proxy, fault):
     sometimes = proxy.fault = Sometimes(fault)
     with with_keys(proxy.url):
