@@ -351,6 +351,8 @@ class Soak:
         cache = dice.choice([None, None, f"{total // 2}",
                              f"disk:{self.scratch}/disk{self.loaders}?size={total // 2 + (1 << 20)}"])
         signal.alarm(EPOCH_S)
+        for side in self.sides:
+            side.far = False  # a new client believes its own clock
         self.is_open = True
         options = {"batch_size": dice.choice([4, 8, 13]), "num_workers": dice.randint(1, jobs),
                    "prefetch_factor": dice.choice([2, 6]), **({"cache": cache} if cache else {})}
