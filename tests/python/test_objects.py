@@ -500,6 +500,30 @@ def test_pack(store, proxy):
     path.unlink()
 
 
+def test_neighbouring_ranges(store, proxy):
+    """In order, a pack's items come in few requests; where it was cut, those before are good."""
+    path = store[0] / "order.hrpack"
+    headrace.pack(ImageFolder(str(store[0] / "train")), str(path))
+    there, _ = epoch(headrace.Pack(str(path), transform=SMALL))
+    with with_keys(proxy.url):
+        dataset = headrace.Pack("s3://birds/order.hrpack", transform=SMALL)
+        proxy.requests.clear()
+        found, loader = epoch(dataset, prefetch_factor=4)
+        assert found == there
+        assert len(proxy.requests) == loader.stats()["object_requests"] <= 16
+        proxy.fault = Sometimes(("cut", 3000), every=2)
+        assert epoch(dataset, prefetch_factor=4)[0] == there
+        assert proxy.fault.hit
+        proxy.fault = lambda request: None
+        size = path.stat().st_size
+        proxy.fault = lambda request: (
+            refusal(416, "InvalidRange")
+            if int(request.headers["range"].rpartition("-")[2]) > size * 2 // 3 else None)
+        _, loader = epoch(dataset, prefetch_factor=4, on_error="skip", max_bad_share=0.9)
+        assert 15 < len(loader.skipped()) < 30
+    path.unlink()
+
+
 def test_tar(store, proxy):
     for name in ("cat", "dog"):
         with tarfile.open(store[0] / f"{name}.tar", "w") as file:
