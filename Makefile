@@ -51,7 +51,8 @@ help:
 	@echo '                  bench-stalls, bench-scripts, bench-share, bench-hosts, bench-memory,'
 	@echo '                  bench-exact, bench-locks, bench-augment, bench-detection, bench-audio,'
 	@echo '                  bench-pipelines, bench-disk, bench-replay'
-	@echo 'make soak-NAME    one long run with faults: soak-cache, soak-share, soak-hosts'
+	@echo 'make soak-NAME    one long run with faults: soak-cache, soak-share, soak-hosts,'
+	@echo '                  soak-object'
 	@echo 'make docs         docs/ as a site, in BUILD/site; links are checked'
 	@echo 'make clean        remove what was built (not VENV, not data/)'
 	@echo
@@ -126,6 +127,9 @@ bench-%: build package samples
 	@bench/run $*
 
 # Long runs that kill what they test; the result goes to docs/results/.
+# The loaders of this one are the package's.
+soak-object: package
+
 soak-%: build samples
 	@$(python) tests/soak/$*.py --build $(build) --data '$(data)' --out docs/results/soak-$*.json
 

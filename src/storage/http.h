@@ -52,9 +52,8 @@ struct hr__http_counts {
 /* Adds the client's counts to *counts. Any thread. */
 void hr__http_count(const struct hr__http_client *http, struct hr__http_counts *counts);
 
-/* Returns how many requests may be in flight now, over all threads: 1 to HR__HTTP_MOST. */
+/* The most requests in flight, over all threads. */
 #define HR__HTTP_MOST 256
-unsigned hr__http_depth(const struct hr__http_client *http);
 
 /* Reads one object, or a range of one, on this thread: hr__read_file for requests with `http`. */
 int hr__http_read(struct hr__read *read, uint64_t max_bytes);

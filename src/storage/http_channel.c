@@ -350,6 +350,11 @@ static void tick(struct hr__http_channel *ch)
 
 /* ---- the interface ---- */
 
+bool hr__http_channel_is_full(const struct hr__http_channel *channel)
+{
+    return channel->ready.first;
+}
+
 void hr__http_channel_start(struct hr__http_channel *ch, struct hr__http_call *call)
 {
     struct hr_error why = {.code = 0};

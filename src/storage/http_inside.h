@@ -200,6 +200,8 @@ int hr__http_channel_create(struct hr__http_channel **out, struct hr__http_clien
 void hr__http_channel_destroy(struct hr__http_channel **channel);
 /* Returns whether it was made in this process. */
 bool hr__http_channel_is_ours(const struct hr__http_channel *channel);
+/* Returns whether calls wait because no more requests may begin. */
+bool hr__http_channel_is_full(const struct hr__http_channel *channel);
 /* Begins a call. */
 void hr__http_channel_start(struct hr__http_channel *channel, struct hr__http_call *call);
 /* Advances the calls; waits up to `timeout_ns` (< 0: without limit) for the first to be done.

@@ -36,6 +36,7 @@ struct handle {
     CURL *easy;
     struct curl_slist *headers;
     struct hr__web_exchange *exchange;
+    int in_head; /* the last line of the headers has not come */
     char problem[CURL_ERROR_SIZE];
     struct handle *next;
 };
@@ -135,13 +136,18 @@ static void pass_header(struct hr__web_exchange *x, const char *line, size_t len
 
 static size_t on_header(char *line, size_t one, size_t length, void *self)
 {
-    struct hr__web_exchange *x = ((struct handle *)self)->exchange;
+    struct handle *h = self;
+    struct hr__web_exchange *x = h->exchange;
     (void)one;
     x->moved_ns = hr__now_ns();
-    if (length > 5 && !memcmp(line, "HTTP/", 5))
+    if (length > 5 && !memcmp(line, "HTTP/", 5)) {
+        h->in_head = 1;
         x->header(x, "", "");
-    else
+    } else if (line[0] == '\r' || line[0] == '\n') {
+        h->in_head = 0;
+    } else {
         pass_header(x, line, length);
+    }
     return length;
 }
 
@@ -363,6 +369,7 @@ int hr__web_start(struct hr__web *web, struct hr__web_exchange *x)
         return -ENOMEM;
     h->exchange = x;
     h->problem[0] = 0;
+    h->in_head = 0;
     x->handle = h;
     x->status = 0;
     x->end = HR__WEB_ANSWERED;
@@ -435,7 +442,13 @@ static void finish(struct hr__web *web, struct handle *h, CURLcode code)
     curl_easy_getinfo(h->easy, CURLINFO_RESPONSE_CODE, &status);
     x->status = (int)status;
     x->end = end_of(code);
-    if (code)
+    /* libcurl's word for bytes that are no answer of HTTP, too */
+    if (code == CURLE_UNSUPPORTED_PROTOCOL && status / 100 != 3)
+        x->end = HR__WEB_BROKEN;
+    /* an answer that ends within its headers is one without a body to libcurl */
+    if (code == CURLE_OK && h->in_head)
+        x->end = HR__WEB_BROKEN;
+    if (x->end)
         hr__printable(x->detail, sizeof x->detail,
                       h->problem[0] ? h->problem : curl_easy_strerror(code));
     curl_multi_remove_handle(web->multi, h->easy);
