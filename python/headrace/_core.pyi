@@ -71,6 +71,8 @@ def pack_write(
     progress: Callable[[int, int], object] | None = None,
     mono: bool = False,
     rate: int = 0,
+    staging: str | None = None,
+    part_bytes: int = 0,
 ) -> _PackResult: ...
 def pack_unpack(
     path: _Path,
