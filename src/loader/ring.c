@@ -55,7 +55,7 @@ struct hr__ring {
     uint64_t moved_ns;        /* when a copy was last seen to complete or begin */
     uint64_t grown;
     size_t most_beyond; /* slots beyond the plan that there have been at once */
-    int closed; /* the loader dropped its reference */
+    int closed;         /* the loader dropped its reference */
 };
 
 static void unref(struct hr__ring *ring)
