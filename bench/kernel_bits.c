@@ -179,7 +179,8 @@ static size_t run_sound_resample(enum hr__isa isa, uint8_t *out)
     const struct hr__resampler *r;
     if (hr__resampler_get(&resamplers, 44100, to[in.round % 4], &r, NULL))
         fail("out of memory");
-    hr__sound_kernels(isa)->resample(r, in.wave, r->first[0], 0, FRAMES / 8, (float *)(void *)out);
+    struct hr__resampling what = {.in = in.wave, .at = r->first[0], .count = FRAMES / 8};
+    hr__sound_kernels(isa)->resample(r, &what, (float *)(void *)out);
     return FRAMES / 8 * sizeof(float);
 }
 

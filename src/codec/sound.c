@@ -335,17 +335,52 @@ int hr__sound_is_direct(const struct hr__sound *sound)
     return sound_formats[sound->source].class->is_direct;
 }
 
-int hr__sound_read(struct hr__sound *sound, uint64_t first, uint64_t count, float *const *planes,
-                   struct hr_error *error)
+int hr__sound_can_mix(const struct hr__sound *sound)
 {
-    const struct hr_sound_info *info = &sound->info;
-    struct hr__sound_window window = {first, count, planes};
-    if (first > info->frames || count > info->frames - first)
+    const struct hr__sound_class *class = sound_formats[sound->source].class;
+    return class->can_mix && class->can_mix(sound->state[sound->source]);
+}
+
+const uint8_t *hr__sound_frames(const struct hr__sound *sound, int64_t first, int64_t count,
+                                size_t *bytes)
+{
+    const struct hr__sound_class *class = sound_formats[sound->source].class;
+    int64_t end = first + count, frames = (int64_t)sound->info.frames;
+    size_t frame;
+    *bytes = 0;
+    if (!class->frames)
+        return NULL;
+    const uint8_t *all = class->frames(sound->state[sound->source], &frame);
+    first = first < 0 ? 0 : first < frames ? first : frames;
+    end = end < first ? first : end < frames ? end : frames;
+    *bytes = (size_t)(end - first) * frame;
+    return all + (size_t)first * frame;
+}
+
+static int read_window(struct hr__sound *sound, const struct hr__sound_window *window,
+                       struct hr_error *error)
+{
+    uint64_t frames = sound->info.frames;
+    if (window->first > frames || window->count > frames - window->first)
         return hr__fail(error, -ERANGE,
                         "frames %" PRIu64 " to %" PRIu64 " are not in the sound of %" PRIu64
                         " frames",
-                        first, first + count, info->frames);
-    if (!count)
+                        window->first, window->first + window->count, frames);
+    if (!window->count)
         return 0;
-    return sound_formats[sound->source].class->read(sound->state[sound->source], &window, error);
+    return sound_formats[sound->source].class->read(sound->state[sound->source], window, error);
+}
+
+int hr__sound_read_mean(struct hr__sound *sound, uint64_t first, uint64_t count, float *mean,
+                        struct hr_error *error)
+{
+    struct hr__sound_window window = {first, count, &mean, 1};
+    return read_window(sound, &window, error);
+}
+
+int hr__sound_read(struct hr__sound *sound, uint64_t first, uint64_t count, float *const *planes,
+                   struct hr_error *error)
+{
+    struct hr__sound_window window = {first, count, planes, 0};
+    return read_window(sound, &window, error);
 }

@@ -41,6 +41,19 @@ const struct hr__waveform_header *hr__sound_waveform_header(const struct hr__sou
  */
 int hr__sound_is_direct(const struct hr__sound *sound);
 
+/* Returns non-zero if hr__sound_read_mean reads the open file: one of two channels, in a format
+ * where that costs less than to read both. */
+int hr__sound_can_mix(const struct hr__sound *sound);
+
+/* As hr__sound_read, the mean of the two channels, with the bits of (left + right) * 0.5. */
+int hr__sound_read_mean(struct hr__sound *sound, uint64_t first, uint64_t count, float *mean,
+                        struct hr_error *error);
+
+/* Returns where frames [first, first + count) of the open file lie in it, as far as it has them,
+ * and sets their bytes. NULL: they do not lie in one place. */
+const uint8_t *hr__sound_frames(const struct hr__sound *sound, int64_t first, int64_t count,
+                                size_t *bytes);
+
 /* Reads the frames [first, first + count) of the open file into count floats at each plane.
  * Errors: -ERANGE: the file has fewer frames; -EBADMSG: it is damaged there; -ENOMEM. */
 int hr__sound_read(struct hr__sound *sound, uint64_t first, uint64_t count, float *const *planes,

@@ -17,6 +17,7 @@ struct hr__sound_file {
 struct hr__sound_window {
     uint64_t first, count; /* inside the file; count > 0 */
     float *const *planes;  /* one for each channel */
+    int is_mean;           /* one plane for the mean of two channels; only after can_mix */
 };
 
 struct hr__sound_class {
@@ -25,6 +26,12 @@ struct hr__sound_class {
                 struct hr_error *error);
     int (*read)(void *state, const struct hr__sound_window *window, struct hr_error *error);
     void (*destroy)(void *state);
+    /* Returns non-zero if the open file has two channels and `read` can give their mean. NULL: no.
+     */
+    int (*can_mix)(const void *state);
+    /* Returns the first frame in memory, and the bytes of each. NULL: they do not lie side by side.
+     */
+    const uint8_t *(*frames)(const void *state, size_t *frame);
     int is_direct; /* a window costs as much as its frames: none before it is decoded */
 };
 

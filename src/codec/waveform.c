@@ -188,7 +188,7 @@ size_t hr__waveform_write_wav(uint8_t *out, const struct hr__waveform_header *he
     float block[1024], *planes[HR_SOUND_MAX_CHANNELS];
     for (uint64_t first = 0; first < header->frames; first += 1024) {
         uint64_t left = header->frames - first;
-        struct hr__sound_window window = {first, left < 1024 ? left : 1024, planes};
+        struct hr__sound_window window = {first, left < 1024 ? left : 1024, planes, 0};
         for (int c = 0; c < header->channels; c++) {
             planes[c] = block;
             copy_frames(header, item, c, &window);

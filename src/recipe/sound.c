@@ -260,32 +260,36 @@ static int steps_in_place(const struct hr__sound_plan *plan)
 }
 
 /* Reads the frames [low, end) of the sound, which are 0 outside it, and runs these first steps on
- * them. */
+ * them. A format that can mix channels while it reads them does the first. */
 static int read_frames(struct hr__sound_scratch *s, int64_t low, int64_t end,
                        struct hr__sound_wave *wave, struct hr_error *error)
 {
     struct hr__sound_step all = s->plan.step[0];
     struct hr__sound_wave inside;
+    int is_mixed = all.kind == HR__SOUND_MIX && hr__sound_can_mix(s->decoder);
     int64_t from, to;
     all.low = low;
     all.end = end;
+    all.channels = is_mixed ? 1 : all.channels;
     int r = reserve_wave(&s->waves[0], &all, wave, error);
     if (r)
         return r;
     clear_outside(&all, wave, &from, &to);
     for (int c = 0; c < all.channels; c++)
         inside.plane[c] = wave->plane[c] + (from - low);
-    r = hr__sound_read(s->decoder, (uint64_t)from, (uint64_t)(to - from), inside.plane, error);
-    for (int i = 0; i < steps_in_place(&s->plan) && !r; i++)
+    uint64_t first = (uint64_t)from, count = (uint64_t)(to - from);
+    r = is_mixed ? hr__sound_read_mean(s->decoder, first, count, inside.plane[0], error)
+                 : hr__sound_read(s->decoder, first, count, inside.plane, error);
+    for (int i = is_mixed; i < steps_in_place(&s->plan) && !r; i++)
         run_in_place(&s->plan.step[i], wave, end - low);
     return r;
 }
 
-/* Output frames of a block: groups of four periods, which the filter takes at once. */
+/* Output frames of a block: what the filter takes at once. */
 static int64_t block_frames(const struct hr__resampler *filter)
 {
-    int64_t groups = BLOCK_FRAMES / (4 * (int64_t)filter->from);
-    return 4 * (int64_t)filter->to * (groups ? groups : 1);
+    int64_t whole = (int64_t)hr__resampler_stretch(filter) * HR__SOUND_STRETCHES;
+    return whole ? whole : BLOCK_FRAMES * (int64_t)filter->to / filter->from + 1;
 }
 
 /* As read_frames for all that `step` needs, then runs it: it resamples, and follows the first
@@ -301,13 +305,21 @@ static int read_resampled(struct hr__sound_scratch *s, const struct hr__sound_st
     if (r)
         return r;
     clear_outside(next, &out, &from, &to);
+    int64_t block = block_frames(f);
     for (int64_t at = from, end; at < to && !r; at = end) {
-        int64_t low = first_tap(f, at);
-        end = within(at - at % f->to + block_frames(f), at, to);
-        r = read_frames(s, low, first_tap(f, end - 1) + f->taps, wave, error);
-        for (int c = 0; c < step->channels && !r; c++)
-            hr__sound_kernels(hr__isa())->resample(f, wave->plane[c], low, at, end - at,
-                                                   out.plane[c] + (at - next->low));
+        /* The last one may begin in the one before it. */
+        at = within(at, from, to - block > from ? to - block : from);
+        end = within(at + block, at, to);
+        struct hr__resampling what = {.at = first_tap(f, at), .first = at, .count = end - at};
+        int64_t high = first_tap(f, end - 1) + f->taps;
+        r = read_frames(s, what.at, high, wave, error);
+        if (end < to)
+            what.next = hr__sound_frames(s->decoder, high, high - what.at, &what.next_bytes);
+        for (int c = 0; c < step->channels && !r; c++) {
+            what.in = wave->plane[c];
+            hr__sound_kernels(hr__isa())->resample(f, &what, out.plane[c] + (at - next->low));
+            what.next_bytes = 0;
+        }
     }
     *wave = out;
     return r;
@@ -324,9 +336,12 @@ static int run_resampler(const struct hr__sound_step *step, struct hr__buffer *b
     if (r)
         return r;
     clear_outside(next, &out, &from, &to);
-    for (int c = 0; c < step->channels && from < to; c++)
-        hr__sound_kernels(hr__isa())->resample(step->resampler, wave->plane[c], step->low, from,
-                                               to - from, out.plane[c] + (from - next->low));
+    struct hr__resampling what = {.at = step->low, .first = from, .count = to - from};
+    for (int c = 0; c < step->channels && from < to; c++) {
+        what.in = wave->plane[c];
+        hr__sound_kernels(hr__isa())->resample(step->resampler, &what,
+                                               out.plane[c] + (from - next->low));
+    }
     *wave = out;
     return 0;
 }

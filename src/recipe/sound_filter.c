@@ -55,7 +55,8 @@ static int make_resampler(struct hr__resampler *r, int from, int to)
     double reach = ZERO_CROSSINGS * from / base;     /* input frames */
     r->from = from;
     r->to = to;
-    r->taps = ((int)floor(2 * reach) + 1 + HR__SOUND_LANES - 1) / HR__SOUND_LANES * HR__SOUND_LANES;
+    r->used = (int)floor(2 * reach) + 1;
+    r->taps = (r->used + HR__SOUND_LANES - 1) / HR__SOUND_LANES * HR__SOUND_LANES;
     r->first = hr__alloc(HR__TAG_RECIPE, (size_t)to, sizeof *r->first);
     r->kernel = hr__alloc(HR__TAG_RECIPE, (size_t)to * (size_t)r->taps, sizeof *r->kernel);
     if (!r->first || !r->kernel) {

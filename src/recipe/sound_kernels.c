@@ -1,9 +1,9 @@
 /*
  * See sound_kernels.h. This file is compiled for each instruction set, with HR__SOUND_KERNELS as
  * the name of its table. It is written with vectors, which compilers split where the machine has
- * shorter ones. The filter of a resampler has its taps in eight lanes. Transforms and mel bands
- * have a column in each lane, as many as a register has doubles, so no sum depends on the vector's
- * width.
+ * shorter ones. A resampler has a stretch of the sound in each lane, as many as a register has
+ * floats; transforms and mel bands have a column in each lane. So no sum depends on the vector's
+ * width: a filter has eight sums, of every eighth tap, however it is computed.
  * Spectra are computed in float64: beside a loud tone, the error of float32 is as large as the
  * power of a quiet band, whose logarithm it would change.
  *
@@ -33,7 +33,8 @@
 #define SHUFFLE4(a, b, i, j, k, l) __builtin_shuffle(a, b, (i4){i, j, k, l})
 #endif
 
-/* Columns of a spectrum that are computed at once: doubles of a register. */
+/* Columns of a spectrum that are computed at once: doubles of a register. A resampler takes twice
+ * as many stretches of a sound at once: floats of a register. */
 #ifdef __AVX512F__
 #define COLUMNS 8
 #elif defined __AVX2__
@@ -41,81 +42,177 @@
 #else
 #define COLUMNS 2
 #endif
+#define WIDE (2 * COLUMNS)
 
 typedef float v4 __attribute__((vector_size(16)));
 typedef float v8 __attribute__((vector_size(32)));
 typedef int32_t i4 __attribute__((vector_size(16)));
-typedef int32_t i8 __attribute__((vector_size(32)));
 typedef double dn __attribute__((vector_size(8 * COLUMNS)));
 typedef float vn __attribute__((vector_size(4 * COLUMNS)));
+typedef float vw __attribute__((vector_size(4 * WIDE)));
+typedef int32_t iw __attribute__((vector_size(4 * WIDE)));
 /* The same in memory that is not aligned. */
 typedef float v4u __attribute__((vector_size(16), aligned(4)));
 typedef float v8u __attribute__((vector_size(32), aligned(4)));
 
-/* Adds up neighbouring lanes: those of a, then those of b. */
-static inline v4 pairs(v4 a, v4 b)
-{
-    return SHUFFLE4(a, b, 0, 2, 4, 6) + SHUFFLE4(a, b, 1, 3, 5, 7);
-}
+/* The sums of a filter's taps: of each lane of eight, added up in a fixed order. */
+#define TREE(s) ((((s)[0] + (s)[4]) + ((s)[1] + (s)[5])) + (((s)[2] + (s)[6]) + ((s)[3] + (s)[7])))
 
-static inline v4 halves(const v8 *v)
+/* Each output for itself, from one of a period on. period: the input where the period begins. */
+static void resample_each(const struct hr__resampler *r, const float *period, int64_t first,
+                          int64_t count, float *out)
 {
-    v4 half[2];
-    memcpy(half, v, sizeof half);
-    return half[0] + half[1];
-}
-
-static float filtered(const float *x, const float *k, int taps)
-{
-    v8 sum = {0};
-    for (int t = 0; t < taps; t += HR__SOUND_LANES)
-        sum += *(const v8u *)(x + t) * *(const v8u *)(k + t);
-    v4 four = halves(&sum);
-    return (four[0] + four[1]) + (four[2] + four[3]);
-}
-
-/* The same of four places, `step` frames apart. */
-static inline v4 filtered4(const float *x, int step, const float *k, int taps)
-{
-    v8 a = {0}, b = a, c = a, d = a;
-    for (int t = 0; t < taps; t += HR__SOUND_LANES) {
-        v8 factor = *(const v8u *)(k + t);
-        a += *(const v8u *)(x + t) * factor;
-        b += *(const v8u *)(x + t + step) * factor;
-        c += *(const v8u *)(x + t + 2 * step) * factor;
-        d += *(const v8u *)(x + t + 3 * step) * factor;
-    }
-    return pairs(pairs(halves(&a), halves(&b)), pairs(halves(&c), halves(&d)));
-}
-
-/* Four periods of the output, which have the same filters. in: the input where the first begins. */
-static void resample_periods(const struct hr__resampler *r, const float *in, float *out)
-{
-    for (int p = 0; p < r->to; p++) {
-        v4 v = filtered4(in + r->first[p], r->from, r->kernel + (int64_t)p * r->taps, r->taps);
-        for (int j = 0; j < 4; j++)
-            out[(int64_t)j * r->to + p] = v[j];
-    }
-}
-
-static void resample(const struct hr__resampler *r, const float *in, int64_t at, int64_t first,
-                     int64_t count, float *out)
-{
-    const float *period = in + (first / r->to * r->from - at);
-    int phase = (int)(first % r->to);
-    for (int64_t i = 0; i < count;) {
-        if (!phase && count - i >= 4 * (int64_t)r->to) {
-            resample_periods(r, period, out + i);
-            period += 4 * (int64_t)r->from;
-            i += 4 * (int64_t)r->to;
-            continue;
-        }
-        out[i++] =
-            filtered(period + r->first[phase], r->kernel + (int64_t)phase * r->taps, r->taps);
+    int phase = (int)first;
+    for (int64_t i = 0; i < count; i++) {
+        const float *x = period + r->first[phase], *k = r->kernel + (int64_t)phase * r->taps;
+        v8 sum = {0};
+        for (int t = 0; t < r->taps; t += HR__SOUND_LANES)
+            sum += *(const v8u *)(x + t) * *(const v8u *)(k + t);
+        out[i] = TREE(sum);
         if (++phase == r->to) {
             phase = 0;
             period += r->from;
         }
+    }
+}
+
+/* Frames of as many stretches of a sound as a vector has lanes, one stretch in each lane. */
+struct stretches {
+    const float *in;           /* the first stretch */
+    int64_t apart;             /* frames from one stretch to the next */
+    int64_t low, high;         /* the frames of each stretch that `frame` has */
+    const uint8_t *next, *end; /* memory to bring nearer, `step` bytes with four outputs of each */
+    size_t step;
+    vw frame[HR__SOUND_STRETCH];
+};
+
+#if WIDE == 16
+#define LOWS(a, b)  ((vw)_mm512_unpacklo_ps((__m512)(a), (__m512)(b)))
+#define HIGHS(a, b) ((vw)_mm512_unpackhi_ps((__m512)(a), (__m512)(b)))
+#elif WIDE == 8
+#define LOWS(a, b)  ((vw)_mm256_unpacklo_ps((__m256)(a), (__m256)(b)))
+#define HIGHS(a, b) ((vw)_mm256_unpackhi_ps((__m256)(a), (__m256)(b)))
+#else
+#define LOWS(a, b)  SHUFFLE4(a, b, 0, 4, 1, 5)
+#define HIGHS(a, b) SHUFFLE4(a, b, 2, 6, 3, 7)
+#endif
+
+/* Turns rows into columns, in each four lanes. */
+static inline void turn(const vw *row, vw *column)
+{
+    vw low = LOWS(row[0], row[2]), other = LOWS(row[1], row[3]);
+    column[0] = LOWS(low, other);
+    column[1] = HIGHS(low, other);
+    low = HIGHS(row[0], row[2]);
+    other = HIGHS(row[1], row[3]);
+    column[2] = LOWS(low, other);
+    column[3] = HIGHS(low, other);
+}
+
+/* Four frames of each fourth stretch. */
+static inline void load_row(const float *x, int64_t apart, vw *row)
+{
+#if WIDE == 16
+    __m512 v = _mm512_castps128_ps512(_mm_loadu_ps(x));
+    v = _mm512_insertf32x4(v, _mm_loadu_ps(x + 4 * apart), 1);
+    v = _mm512_insertf32x4(v, _mm_loadu_ps(x + 8 * apart), 2);
+    *row = (vw)_mm512_insertf32x4(v, _mm_loadu_ps(x + 12 * apart), 3);
+#elif WIDE == 8
+    __m256 v = _mm256_castps128_ps256(_mm_loadu_ps(x));
+    *row = (vw)_mm256_insertf128_ps(v, _mm_loadu_ps(x + 4 * apart), 1);
+#else
+    *row = *(const v4u *)x;
+#endif
+}
+
+static void load_stretches(struct stretches *s, int64_t low, int64_t high)
+{
+    s->low = low;
+    s->high = high;
+    for (int64_t i = 0; i < high - low; i += 4) {
+        vw row[4];
+        for (int k = 0; k < 4; k++)
+            load_row(s->in + k * s->apart + low + i, s->apart, &row[k]);
+        turn(row, s->frame + i);
+    }
+}
+
+/* An output of each stretch. Its sums are those of resample_each: taps that are 0 add nothing. */
+static inline void filter_stretches(const vw *x, const float *k, int taps, vw *out)
+{
+    vw s[HR__SOUND_LANES] = {0};
+    for (; taps >= HR__SOUND_LANES; taps -= HR__SOUND_LANES) {
+        for (int l = 0; l < HR__SOUND_LANES; l++)
+            s[l] += x[l] * k[l];
+        x += HR__SOUND_LANES;
+        k += HR__SOUND_LANES;
+    }
+    for (int l = 0; l < HR__SOUND_LANES - 1; l++)
+        if (l < taps)
+            s[l] += x[l] * k[l];
+    *out = TREE(s);
+}
+
+/* The input frame of the first tap of output `place`, counted from the beginning of a period. */
+static inline int64_t tap_of(const struct hr__resampler *r, int place)
+{
+    return (int64_t)(place / r->to) * r->from + r->first[place % r->to];
+}
+
+/* Asks for a part of what is read next, which comes while outputs are computed. */
+static inline void ask(struct stretches *s)
+{
+    const uint8_t *end = (size_t)(s->end - s->next) > s->step ? s->next + s->step : s->end;
+    for (; s->next < end; s->next += 64)
+        __builtin_prefetch(s->next, 0, 2);
+    s->next = end;
+}
+
+/* The outputs of stretches that follow each other, each of `length` outputs. */
+static void resample_stretches(const struct hr__resampler *r, struct stretches *s, int phase,
+                               int length, float *out)
+{
+    int64_t end = tap_of(r, phase + length - 1) + r->used;
+    s->high = INT64_MIN;
+    for (int p = 0; p < length; p += 4) {
+        vw made[4], made_of[4]; /* of each output; of each stretch, in four lanes */
+        p = p < length - 4 ? p : length - 4;
+        int64_t low = tap_of(r, phase + p), high = tap_of(r, phase + p + 3) + r->used;
+        if (high > s->high)
+            load_stretches(s, low, low + HR__SOUND_STRETCH < end ? low + HR__SOUND_STRETCH : end);
+        ask(s);
+        for (int k = 0; k < 4; k++)
+            filter_stretches(s->frame + (tap_of(r, phase + p + k) - s->low),
+                             r->kernel + (int64_t)((phase + p + k) % r->to) * r->taps, r->used,
+                             &made[k]);
+        turn(made, made_of);
+        for (int j = 0; j < WIDE; j++)
+            memcpy(out + (int64_t)j * length + p, (float *)&made_of[j % 4] + j / 4 * 4,
+                   4 * sizeof *out);
+    }
+}
+
+static void resample(const struct hr__resampler *r, const struct hr__resampling *what, float *out)
+{
+    int length = hr__resampler_stretch(r);
+    int64_t all = (int64_t)length * WIDE, count = what->count;
+    if (!length || count < all) {
+        resample_each(r, what->in + (what->first / r->to * r->from - what->at), what->first % r->to,
+                      count, out);
+        return;
+    }
+    struct stretches s; /* `frame` is large and gets no first value */
+    s.apart = (int64_t)(length / r->to) * r->from;
+    s.next = what->next;
+    s.end = s.next + what->next_bytes;
+    s.step =
+        (what->next_bytes / (size_t)((count + all - 1) / all * ((length + 3) / 4)) + 64) / 64 * 64;
+    /* The last ones may be computed twice. */
+    for (int64_t i = 0; i < count; i += all) {
+        i = i < count - all ? i : count - all;
+        int64_t first = what->first + i;
+        s.in = what->in + (first / r->to * r->from - what->at);
+        resample_stretches(r, &s, (int)(first % r->to), length, out + i);
     }
 }
 
@@ -434,33 +531,50 @@ static void powers(const struct hr__mel *mel, const struct complexes *z, dn *pow
 
 /* The natural logarithm of normal positive numbers: m 2^e, with m near 1, and a series in
  * (m - 1) / (m + 1). */
-static inline void logarithm(v8 *v)
+static inline void logarithm(vw *v)
 {
-    v8 x = *v;
-    i8 bits, exponent;
+    vw x = *v;
+    iw bits, exponent;
     memcpy(&bits, &x, sizeof bits);
     exponent = (bits - 0x3F3504F3) >> 23; /* the square root of 1/2 */
     bits -= exponent << 23;
     memcpy(&x, &bits, sizeof x);
-    v8 e = __builtin_convertvector(exponent, v8);
-    v8 s = (x - 1.0f) / (x + 1.0f), z = s * s;
-    v8 series = ((z * (1.0f / 9) + 1.0f / 7) * z + 1.0f / 5) * z + 1.0f / 3;
+    vw e = __builtin_convertvector(exponent, vw);
+    vw s = (x - 1.0f) / (x + 1.0f), z = s * s;
+    vw series = ((z * (1.0f / 9) + 1.0f / 7) * z + 1.0f / 5) * z + 1.0f / 3;
     /* ln 2 in two parts; the product with the first one is exact. */
     *v = e * 0.693145751953125f + (e * 1.42860682030941723e-6f + (s + s) * (series * z) + (s + s));
 }
 
 #define DECIMAL 0.43429448190325182765f
 
-#define ALL(v) ((v8){v, v, v, v, v, v, v, v})
-
 /* Sets each number to the larger one of it and `other`'s. */
-static inline void at_least(v8 *v, const v8 *other)
+static inline void at_least(vw *v, const vw *other)
 {
-    i8 above = *v > *other, a, b;
+    iw above = *v > *other, a, b;
     memcpy(&a, v, sizeof a);
     memcpy(&b, other, sizeof b);
     a = (a & above) | (b & ~above);
     memcpy(v, &a, sizeof a);
+}
+
+/* Replaces `n` numbers, but at least `least`, by their natural logarithms times `scale`. */
+static inline void logarithms_of(float *values, size_t n, float scale, float least)
+{
+    vw v = (vw){0} + 1, floor = (vw){0} + least;
+    memcpy(&v, values, n * sizeof *values);
+    at_least(&v, &floor);
+    logarithm(&v);
+    v *= scale;
+    memcpy(values, &v, n * sizeof *values);
+}
+
+static void logarithms(float *values, size_t count, float scale, float least)
+{
+    size_t i = 0;
+    for (; i + WIDE <= count; i += WIDE)
+        logarithms_of(values + i, WIDE, scale, least);
+    logarithms_of(values + i, count - i, scale, least);
 }
 
 /* Computes the sums of the mel bands of COLUMNS columns, from lane `at` of `sums` on. */
@@ -503,45 +617,35 @@ static void mel_columns(const struct hr__mel *mel, const float *wave, int64_t le
         mel_sums(mel, &f, work, sums, j);
     }
     int valid = columns - column < HR__SOUND_LANES ? columns - column : HR__SOUND_LANES;
+    if (mel->logarithm)
+        logarithms((float *)sums, (size_t)mel->bands * HR__SOUND_LANES,
+                   mel->logarithm == 10 ? DECIMAL : 1, mel->least);
     for (int b = 0; b < mel->bands; b++) {
-        v8 sum = sums[b];
-        if (mel->logarithm) {
-            at_least(&sum, &ALL(mel->least));
-            logarithm(&sum);
-            if (mel->logarithm == 10)
-                sum *= DECIMAL;
-        }
         float *to = out + (size_t)b * (size_t)columns + column;
         if (valid == HR__SOUND_LANES)
-            *(v8u *)to = sum;
+            *(v8u *)to = sums[b];
         else
-            memcpy(to, &sum, (size_t)valid * sizeof *to);
+            memcpy(to, &sums[b], (size_t)valid * sizeof *to);
     }
 }
 
 static void decibels(float *values, size_t count, float scale, float least)
 {
-    for (size_t i = 0; i < count; i += HR__SOUND_LANES) {
-        size_t n = count - i < HR__SOUND_LANES ? count - i : HR__SOUND_LANES;
-        v8 v = ALL(1);
-        memcpy(&v, values + i, n * sizeof *values);
-        at_least(&v, &ALL(least));
-        logarithm(&v);
-        v *= DECIMAL * scale;
-        memcpy(values + i, &v, n * sizeof *values);
-    }
+    logarithms(values, count, DECIMAL * scale, least);
 }
 
 static void whisper(float *values, size_t count)
 {
-    size_t whole = count / HR__SOUND_LANES * HR__SOUND_LANES, i;
-    v8 greatest = ALL(values[0]);
-    for (i = 0; i < whole; i += HR__SOUND_LANES) {
-        v8 v = *(const v8u *)(values + i);
-        at_least(&greatest, &v);
+    size_t whole = count / (2 * WIDE) * (2 * WIDE), i;
+    vw greatest = (vw){0} + values[0], second = greatest, two[2];
+    for (i = 0; i < whole; i += 2 * WIDE) {
+        memcpy(two, values + i, sizeof two);
+        at_least(&greatest, &two[0]);
+        at_least(&second, &two[1]);
     }
+    at_least(&greatest, &second);
     float most = greatest[0];
-    for (int j = 1; j < HR__SOUND_LANES; j++)
+    for (int j = 1; j < WIDE; j++)
         most = greatest[j] > most ? greatest[j] : most;
     for (; i < count; i++)
         most = values[i] > most ? values[i] : most;

@@ -17,10 +17,30 @@
 struct hr__resampler {
     int from, to;
     int taps; /* of each phase, a multiple of HR__SOUND_LANES */
+    int used; /* of them; the others are 0 */
     int64_t
         *first;    /* `to` of them: the input frame of the first tap, for the output frames 0 ... */
     float *kernel; /* `to` rows of `taps` */
 };
+
+/* Input frames of a stretch (see hr__resampler_stretch) that are held at a time. */
+#define HR__SOUND_STRETCH 256
+
+/* Stretches that are resampled at once, at most. */
+#define HR__SOUND_STRETCHES 16
+
+/* Returns how many outputs, in whole periods, each of the stretches has that are resampled at once:
+ * so many that their taps overlap little. 0: the filter has too many taps, or its period too many
+ * frames, for that. */
+static inline int hr__resampler_stretch(const struct hr__resampler *r)
+{
+    int periods = (HR__SOUND_STRETCH + r->from - 1) / r->from;
+    periods = periods * r->to < 4 ? (3 + r->to) / r->to : periods;
+    int is_short = (int64_t)periods * r->from <= 4096;
+    return is_short && 3 * (int64_t)r->from / r->to + 2 + r->used <= HR__SOUND_STRETCH
+               ? periods * r->to
+               : 0;
+}
 
 /* A complex Fourier transform of `n` points: its factors and roots of unity. */
 struct hr__fft {
@@ -46,11 +66,16 @@ struct hr__mel {
     float least;
 };
 
+/* Outputs of a filter to compute: [first, first + count). */
+struct hr__resampling {
+    const float *in; /* the input frame `at`; all that the taps need, and memory for three more */
+    int64_t at, first, count;
+    const uint8_t *next; /* memory that is read after that and brought nearer meanwhile, or NULL */
+    size_t next_bytes;
+};
+
 struct hr__sound_kernels {
-    /* Computes the output frames [first, first + count). in[0] is the input frame `at`; all that
-     * the taps need must be there. */
-    void (*resample)(const struct hr__resampler *r, const float *in, int64_t at, int64_t first,
-                     int64_t count, float *out);
+    void (*resample)(const struct hr__resampler *r, const struct hr__resampling *what, float *out);
     /* Computes the columns [column, column + 8) of `columns`, which are rows of `out`. `work` has
      * room for hr__mel_work() doubles, 64-byte aligned. */
     void (*mel)(const struct hr__mel *mel, const float *wave, int64_t length, int column,

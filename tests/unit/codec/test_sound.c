@@ -365,6 +365,41 @@ static void test_wav_types(void **state)
         }
 }
 
+/* The mean of two channels has the bits of both, added and halved, and frames lie where it says. */
+static void test_wav_mean(void **state)
+{
+    enum { N = 203 };
+    static const int16_t extremes[8] = {-32768, -32768, 32767, 32767, -32768, 32767, 1, -1};
+    struct wav_bytes w;
+    int16_t data[2 * N];
+    float mean[N];
+    size_t bytes;
+    for (int i = 0; i < 2 * N; i++)
+        data[i] = i < 8 ? extremes[i] : (int16_t)(i * 7919 * (i % 5 ? 1 : -3));
+    put_head(&w, 1, 0, 16, 2, 8000);
+    put_data(&w, data, sizeof data, sizeof data);
+    struct sound_bytes s = bytes_of(&w);
+    opened(&s);
+    assert_true(hr__sound_can_mix(decoder));
+    for (int first = 0; first < 20; first++) {
+        read_into(part, (uint64_t)first, N - 20);
+        assert_int_equal(hr__sound_read_mean(decoder, (uint64_t)first, N - 20, mean, NULL), 0);
+        for (int i = 0; i < N - 20; i++)
+            part[0][i] = (part[0][i] + part[1][i]) * 0.5f;
+        assert_memory_equal(mean, part[0], (N - 20) * sizeof *mean);
+    }
+    assert_int_equal(hr__sound_read_mean(decoder, N, 1, mean, NULL), -ERANGE);
+    assert_memory_equal(hr__sound_frames(decoder, 3, N, &bytes), data + 6, sizeof data - 12);
+    assert_int_equal(bytes, sizeof data - 12);
+    hr__sound_frames(decoder, -5, 4, &bytes);
+    assert_int_equal(bytes, 0);
+    put_head(&w, 1, 0, 16, 1, 8000);
+    put_data(&w, data, sizeof data, sizeof data);
+    s = bytes_of(&w);
+    opened(&s);
+    assert_false(hr__sound_can_mix(decoder));
+}
+
 static void test_wav_oddities(void **state)
 {
     static const int16_t data[8] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -487,9 +522,9 @@ static void test_others(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_flac),         cmocka_unit_test(test_mp3),
-        cmocka_unit_test(test_vorbis),       cmocka_unit_test(test_wav_types),
-        cmocka_unit_test(test_wav_oddities), cmocka_unit_test(test_wav_wrong),
-        cmocka_unit_test(test_others)};
+        cmocka_unit_test(test_flac),      cmocka_unit_test(test_mp3),
+        cmocka_unit_test(test_vorbis),    cmocka_unit_test(test_wav_types),
+        cmocka_unit_test(test_wav_mean),  cmocka_unit_test(test_wav_oddities),
+        cmocka_unit_test(test_wav_wrong), cmocka_unit_test(test_others)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -344,15 +344,20 @@ static void compare_waves(const struct hr__sound_kernels *a, const struct hr__so
 {
     struct hr__resampler_cache cache = {0};
     const struct hr__resampler *r;
-    static const int to[] = {16000, 8000, 48000, 96001};
+    static const int to[] = {16000, 8000, 48000, 88200, 14700, 4410, 96001};
     for (size_t i = 0; i < sizeof to / sizeof *to; i++) {
         assert_int_equal(hr__resampler_get(&cache, 44100, to[i], &r, NULL), 0);
-        a->resample(r, clip[0], 0, 100, 3456, made);
-        b->resample(r, clip[0], 0, 100, 3456, other);
-        assert_memory_equal(made, other, 3456 * sizeof *made);
-        /* A part has the same frames as the whole. */
-        b->resample(r, clip[0], 0, 1111, 7, other);
-        assert_memory_equal(made + 1011, other, 7 * sizeof *made);
+        struct hr__resampling all = {.in = clip[0], .first = to[i] / 400};
+        all.count = (int64_t)39000 * to[i] / 44100 - all.first;
+        a->resample(r, &all, made);
+        b->resample(r, &all, other);
+        assert_memory_equal(made, other, (size_t)all.count * sizeof *made);
+        /* A part has the same frames as the whole, and memory that comes next changes nothing. */
+        for (int n = 7; n < all.count - 1011; n += 2997) {
+            struct hr__resampling part = {clip[0], 0, all.first + 1011, n, file, (size_t)n};
+            b->resample(r, &part, other);
+            assert_memory_equal(made + 1011, other, (size_t)n * sizeof *made);
+        }
     }
     hr__resampler_free_all(&cache);
     memcpy(made, clip[0], 1003 * sizeof *made);
