@@ -52,6 +52,7 @@ INSIDE = {"bench/reader.c": {"base", "storage"}, "bench/cache_hit.c": {"base", "
           "bench/fetch.c": {"base", "cluster"}, "bench/plan.c": {"base", "order", "cluster"},
           "bench/kernel_bits.c": {"base", "codec", "recipe"},
           "bench/locks.c": {"base", "storage", "loader"},
+          "bench/objects.c": {"base", "storage"},
           "bench/disk_tier.c": {"base", "cache", "dataset", "storage", "loader"}}
 
 
