@@ -46,7 +46,7 @@ help:
 	@echo 'make try-wheels   installs the wheel into empty environments and uses it'
 	@echo 'make dist         the archive of the sources, in dist/'
 	@echo 'make deb          Debian packages of the library and the command, in dist/'
-	@echo 'make release      VERSION=1.2.3: commits the version, tests, and builds all of these'
+	@echo 'make release      VERSION=1.2.3: commits the version, tests, builds all of these and tags'
 	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader, bench-pack, bench-cache,'
 	@echo '                  bench-stalls, bench-scripts, bench-share, bench-hosts, bench-memory,'
 	@echo '                  bench-exact, bench-locks, bench-augment, bench-detection, bench-audio,'

@@ -4,7 +4,8 @@ traces: the replay without a change, on the traces in $HEADRACE_SHARED_DATA/kine
 ../shared/data/kineto. reading: a trace of a million events, made of one of them. changes: a trace
 of real training on one core, the prediction of a change, and the change really made. Steps before
 and after the change alternate, and the ratio of their medians is compared with the predicted ratio,
-because the profiler itself makes each step longer.
+because the profiler itself makes each step longer. pipelines: the parts of bench/pipelines.py that
+compare plans with vTrain's measured times, and 2BW with 1F1B.
 """
 
 import argparse
@@ -19,13 +20,14 @@ import time
 from pathlib import Path
 
 import harness
+import pipelines
 from harness import log
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("HEADRACE_SHARED_DATA", ROOT.parent / "shared" / "data"))
 WIDTH, BATCH = 512, 256
 ROUNDS, TRACED = 40, 10
-PARTS = ("traces", "reading", "changes")
+PARTS = ("traces", "reading", "changes", "pipelines")
 
 # ---- the reader and the identity ----
 
@@ -231,6 +233,9 @@ def main():
         figures["predicted_vs_done_cases"] = len(errors)
         figures["predicted_vs_done_error_median"] = statistics.median(errors)
         figures["predicted_vs_done_error_max"] = max(errors)
+    if "pipelines" in parts:
+        figures["vtrain_pp2_mape"] = pipelines.vtrain()
+        figures.update(pipelines.schedule_figures(pipelines.schedules()))
     harness.finish("replay", figures)
 
 

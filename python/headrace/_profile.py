@@ -143,6 +143,8 @@ def measure(
         )
     if not isinstance(batch, torch.Tensor):
         raise TypeError(f"the batch is {type(batch).__name__}: give the tensor that the model takes")
+    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
+        raise ValueError(f"repeats is {repeats!r}: it must be a count of measurements, from 1 on")
     if not sizes or min(sizes) < 1 or max(sizes) > len(batch):
         raise ValueError(f"microbatches are {list(sizes)}: they must be from 1 to {len(batch)}")
     model = copy.deepcopy(model)  # its gradients, buffers and weights change

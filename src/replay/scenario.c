@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const struct hr_replay_selector any = {.size = sizeof any, .stream = -1, .rank = -1};
@@ -81,6 +82,8 @@ void hr_replay_scenario_destroy(struct hr_replay_scenario **scenario)
     for (size_t i = 0; i < s->channel_count; i++)
         hr__free(s->channels[i].name);
     hr__free(s->channels);
+    hr__free(s->exchange.update_ns);
+    hr__free(s->exchange.tasks);
     hr__free(s->graph.tasks);
     hr__free(s->graph.edges);
     hr__free(s->graph.lanes);
@@ -120,13 +123,15 @@ int hr_replay_task_get(const struct hr_replay_scenario *s, uint32_t task,
     if (task >= s->graph.task_count)
         return -EINVAL;
     const struct hr__graph_task *t = &s->graph.tasks[task];
-    const struct hr_replay_task result = {.name = hr__graph_name(&s->graph, t),
-                                          .kind = t->kind,
-                                          .phase = t->phase,
-                                          .rank = t->rank,
-                                          .lane = t->lane,
-                                          .begin_ns = t->begin_ns,
-                                          .length_ns = t->length_ns};
+    const struct hr_replay_task result = {
+        .name = hr__graph_name(&s->graph, t),
+        .kind = t->kind,
+        .phase = t->phase,
+        .rank = t->rank,
+        .lane = t->lane,
+        .begin_ns = t->begin_ns,
+        .length_ns = t->length_ns,
+        .bytes = t->event == HR__NO_EVENT ? -1 : hr__graph_event(&s->graph, t)->value};
     hr__versioned_give(out, &result, sizeof result);
     return 0;
 }
@@ -352,4 +357,26 @@ int hr_replay_reschedule(struct hr_replay_scenario *s, uint32_t lane, const uint
     g->edge_count = kept;
     g->lanes[lane].is_scheduled = 1;
     return 0;
+}
+
+void hr__scenario_lane_name(const struct hr_replay_scenario *s, uint32_t at, char *out,
+                            size_t capacity)
+{
+    const struct hr__lane *lane = &s->graph.lanes[at];
+    for (size_t i = 0; i < s->channel_count; i++)
+        if (s->channels[i].lane == at) {
+            snprintf(out, capacity, "%s", s->channels[i].name);
+            return;
+        }
+    const struct hr__trace_track *track = &s->graph.ranks[lane->rank].trace->tracks[lane->track];
+    int n = 0;
+    if (s->graph.rank_count > 1)
+        n = snprintf(out, capacity, "rank %u: ", lane->rank);
+    if (lane->is_stream)
+        snprintf(out + n, capacity - (size_t)n, "device %lld stream %lld",
+                 (long long)track->process, (long long)track->thread);
+    else if (track->name)
+        snprintf(out + n, capacity - (size_t)n, "%s", track->name);
+    else
+        snprintf(out + n, capacity - (size_t)n, "thread %lld", (long long)track->thread);
 }

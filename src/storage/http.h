@@ -39,6 +39,10 @@ struct hr__http_client *hr__http_ref(struct hr__http_client *http);
 /* Drops a reference and sets *http to NULL; accepts NULL. */
 void hr__http_unref(struct hr__http_client **http);
 
+/* Returns the address of an object of a bucket, as this client asks for it first; the caller frees
+ * it. NULL: out of memory, or no URL of a bucket. */
+char *hr__http_address(struct hr__http_client *http, const char *url);
+
 /* What a client has asked for, since it was made. */
 struct hr__http_counts {
     uint64_t requests; /* all, with `lists`, `retries` and `hedges` */

@@ -163,6 +163,18 @@ static size_t on_part(char *bytes, size_t one, size_t length, void *self)
     return x->part(x, bytes, length) ? CURL_WRITEFUNC_ERROR : length;
 }
 
+static int on_progress(void *self, curl_off_t down_all, curl_off_t down, curl_off_t up_all,
+                       curl_off_t up)
+{
+    struct hr__web_exchange *x = ((struct handle *)self)->exchange;
+    (void)down_all, (void)down, (void)up_all;
+    if (x && (uint64_t)up > x->sent) {
+        x->sent = (uint64_t)up;
+        x->moved_ns = hr__now_ns();
+    }
+    return 0;
+}
+
 /* ---- handles ---- */
 
 static void free_handle(struct handle *h)
@@ -191,6 +203,9 @@ static int set_up(struct hr__web *web, struct handle *h)
     bad |= curl_easy_setopt(e, CURLOPT_WRITEDATA, h);
     bad |= curl_easy_setopt(e, CURLOPT_ERRORBUFFER, h->problem);
     bad |= curl_easy_setopt(e, CURLOPT_PRIVATE, h);
+    bad |= curl_easy_setopt(e, CURLOPT_XFERINFOFUNCTION, on_progress);
+    bad |= curl_easy_setopt(e, CURLOPT_XFERINFODATA, h);
+    bad |= curl_easy_setopt(e, CURLOPT_UPLOAD_BUFFERSIZE, BUFFER_BYTES);
 #if LIBCURL_VERSION_NUM >= 0x075500
     bad |= curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
 #else
@@ -272,6 +287,7 @@ static int set_request(struct handle *h, const struct hr__web_exchange *x)
         bad |= curl_easy_setopt(e, CURLOPT_POSTFIELDS, x->body);
         bad |= curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)x->body_bytes);
     }
+    bad |= curl_easy_setopt(e, CURLOPT_NOPROGRESS, (long)!x->body);
     bad |= curl_easy_setopt(e, CURLOPT_HTTPHEADER, h->headers);
     bad |= curl_easy_setopt(e, CURLOPT_PROXY, x->is_near ? "" : NULL);
     bad |= curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)x->connect_ms);
@@ -375,6 +391,7 @@ int hr__web_start(struct hr__web *web, struct hr__web_exchange *x)
     x->end = HR__WEB_ANSWERED;
     x->detail[0] = 0;
     x->moved_ns = hr__now_ns();
+    x->sent = 0;
     if (!set_request(h, x) && !curl_multi_add_handle(web->multi, h->easy))
         return 0;
     x->handle = NULL;

@@ -249,6 +249,17 @@ def refusals(group: dist.ProcessGroup) -> dict[str, str]:
     expect("other", ValueError, lambda: run.schedule.load_state_dict({"batches": 1}))
     wrong = {"batches": 1, "older_weights": {"a": torch.zeros(1)}}
     expect("shapes", ValueError, lambda: run.schedule.load_state_dict(wrong))
+    older = {n: torch.zeros_like(p) for n, p in run.module.named_parameters()}
+    for name, state in {
+        "text": "batches",
+        "count": {"batches": "1", "older_weights": older},
+        "negative": {"batches": -1, "older_weights": None},
+        "lacking": {"batches": 1, "older_weights": None},
+        "early": {"batches": 0, "older_weights": older},
+        "list": {"batches": 1, "older_weights": list(older.values())},
+        "type": {"batches": 1, "older_weights": {n: t.double() for n, t in older.items()}},
+    }.items():
+        expect(f"state {name}", ValueError, lambda state=state: run.schedule.load_state_dict(state))
     if run.stage.is_last:
         expect("target", ValueError, lambda: run.schedule.step())
         expect("uneven", ValueError, lambda: run.schedule.step(target=torch.zeros(7)))

@@ -54,6 +54,9 @@ def test_what_cannot_be_measured_is_refused():
         pipeline.profile(network(), batch, microbatches=[8])
     with pytest.raises(TypeError, match="the batch is list"):
         pipeline.profile(network(), [1])
+    for repeats in (0, -1, 1.5, True):
+        with pytest.raises(ValueError, match="repeats is .* from 1 on"):
+            pipeline.profile(network(), batch, repeats=repeats)
 
     class Two(nn.Module):
         def forward(self, x):

@@ -97,6 +97,12 @@ def test_what_cannot_be_done_is_refused(told):
     assert "3 microbatches are in flight" in first["state"]
     assert "call finish() on all ranks before eval()" in first["eval"]
     assert "no state of Schedule2BW" in first["other"]
-    assert "another stage" in first["shapes"]
+    assert "another stage" in first["shapes"] and "or type" in first["state type"]
+    assert "no state of Schedule2BW" in first["state text"]
+    for name in ("count", "negative"):
+        assert "must be a count" in first[f"state {name}"]
+    assert "lacks older_weights" in first["state lacking"]
+    assert "no batches" in first["state early"]
+    assert "must be tensors by the names" in first["state list"]
     assert last["target"] == "the last stage needs target="
     assert "7 rows" in last["uneven"]

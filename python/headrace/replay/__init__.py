@@ -81,6 +81,10 @@ class Replay:
         """The same as text."""
         return self._core.report(list(what_ifs), max(columns, 0))
 
+    def write_page(self, path: _Path, *what_ifs: str) -> None:
+        """Writes the same as one HTML page that needs no network."""
+        self._core.write_page(list(what_ifs), os.fspath(path))
+
     def scenario(self) -> Scenario:
         """A copy of the graph to change. Raises NotImplementedError if the replay without a change
         differs by more than the limit from the trace."""
@@ -124,7 +128,8 @@ class Scenario:
 
     def task(self, task: int) -> dict[str, Any]:
         """``name``, ``kind``, ``phase``, ``rank``, ``lane`` (its thread, stream or channel),
-        ``begin_ns`` as recorded, ``length_ns``."""
+        ``begin_ns`` as recorded, ``length_ns``; ``bytes``: that a copy or collective moves, of an
+        operator the bytes of its first input if shapes were recorded; -1: unknown."""
         found = self._core.task(task)
         return {**found, "kind": KINDS[found["kind"]], "phase": PHASES[found["phase"]]}
 

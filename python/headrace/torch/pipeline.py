@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import torch
@@ -97,13 +97,13 @@ class _Versions:
         if older is None:
             self._older = None
         else:
-            given = {name: tuple(tensor.shape) for name, tensor in older.items()}
-            ours = {name: tuple(p.shape) for name, p in self._parameters.items()}
+            given = {name: (tuple(t.shape), t.dtype) for name, t in older.items()}
+            ours = {name: (tuple(p.shape), p.dtype) for name, p in self._parameters.items()}
             if given != ours:
                 wrong = sorted(name for name in {*given, *ours} if given.get(name) != ours.get(name))
                 raise ValueError(
-                    f"the state is of another stage: {', '.join(wrong[:5])} differ in name or "
-                    "shape; load the state that this stage saved"
+                    f"the state is of another stage: {', '.join(wrong[:5])} differ in name, shape "
+                    "or type; load the state that this stage saved"
                 )
             self._older = [
                 torch.empty_like(p.data).copy_(older[name]) for name, p in self._parameters.items()
@@ -141,6 +141,28 @@ def _check_optimizer(
             f"the optimizer has {len(theirs - ours)} parameters that are not of the stage's module "
             f"and lacks {len(ours - theirs)} of its {len(ours)}: give it the module's parameters"
         )
+
+
+def _check_state(state: Any) -> None:
+    """Refuses what :meth:`Schedule2BW.state_dict` cannot have returned."""
+    if not isinstance(state, Mapping) or set(state) != {"batches", "older_weights"}:
+        raise ValueError("this is no state of Schedule2BW: it has batches and older_weights")
+    batches, older = state["batches"], state["older_weights"]
+    if not isinstance(batches, int) or isinstance(batches, bool) or batches < 0:
+        raise ValueError(f"the state's batches are {batches!r}: they must be a count, from 0 on")
+    if older is None:
+        if batches:
+            raise ValueError(
+                f"the state lacks older_weights, which exist after {batches} batches: load what "
+                "state_dict() returned"
+            )
+        return
+    if not batches:
+        raise ValueError("the state has older_weights and no batches: load what state_dict() returned")
+    if not isinstance(older, Mapping) or not all(
+        isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in older.items()
+    ):
+        raise ValueError("the state's older_weights must be tensors by the names of the parameters")
 
 
 class Schedule2BW(PipelineScheduleSingle):
@@ -274,8 +296,7 @@ class Schedule2BW(PipelineScheduleSingle):
         """Goes on after :meth:`state_dict`. Load the module and the optimizer first."""
         if self._forwards != self._backwards:
             raise RuntimeError("microbatches are in flight: load a state before the first step")
-        if set(state) != {"batches", "older_weights"}:
-            raise ValueError("this is no state of Schedule2BW: it has batches and older_weights")
+        _check_state(state)
         self._weights.restore(state["batches"], state["older_weights"])
         self._forwards = self._backwards = state["batches"] * self._n_microbatches
 
