@@ -40,6 +40,9 @@ class Far:
                 namespaces.run(*inside, "addr", "add", f"{address}/24", "dev", "far0")
                 for device in ("lo", "far0"):
                     namespaces.run(*inside, "link", "set", device, "up")
+                # else the losses of one peer would slow the next one's connections
+                namespaces.run("nsenter", f"--net={namespaces.RUN}/{name}", "sh", "-c",
+                               "echo 1 > /proc/sys/net/ipv4/tcp_no_metrics_save")
         except BaseException:
             self.close()
             raise
