@@ -50,7 +50,7 @@ help:
 	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader, bench-pack, bench-cache,'
 	@echo '                  bench-stalls, bench-scripts, bench-share, bench-hosts, bench-memory,'
 	@echo '                  bench-exact, bench-locks, bench-augment, bench-detection, bench-audio,'
-	@echo '                  bench-pipelines, bench-disk, bench-replay'
+	@echo '                  bench-pipelines, bench-disk, bench-replay, bench-object'
 	@echo 'make soak-NAME    one long run with faults: soak-cache, soak-share, soak-hosts,'
 	@echo '                  soak-object'
 	@echo 'make docs         docs/ as a site, in BUILD/site; links are checked'

@@ -158,7 +158,7 @@ struct hr_dataset *worker_dataset(const char *path)
     hr_dataset_options_default(&options);
     options.index = HR_INDEX_USER_CACHE;
     options.wait_sizes = 1;
-    if (hr_dataset_open_folder(&dataset, path, &options, &error))
+    if (hr_dataset_open(&dataset, path, &options, &error))
         worker_die("dataset", error.message);
     return dataset;
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the benchmarks compare with: Pillow, OpenCV, DALI, SPDL, FFCV, torchcodec,
-# torchaudio, soundfile and librosa into an environment of their own (.venv-bench), simplejpeg,
-# WebDataset and TensorSocket beside our torch, fio and ffmpeg, and the distribution's torchvision,
+# torchaudio, soundfile, librosa, boto3, s3torchconnector, mosaicml-streaming, litdata and WebDataset
+# into an environment of their own (.venv-bench), simplejpeg, WebDataset and TensorSocket beside our
+# torch, fio, ffmpeg and nginx, and the distribution's torchvision,
 # whose compiled decoder loads beside its own torch. Everything is optional: a benchmark says which peer is missing.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -35,6 +36,17 @@ for packages in "${TORCH:-torch==2.13.0} torchcodec==0.13.0" "--no-deps torchaud
 done
 "$venv/bin/python" -c 'import torchaudio' 2>/dev/null ||
     rm -f "$venv"/lib/python3*/site-packages/torchaudio/lib/_torchaudio*.so
+# Object storage: nginx is the server of bench/object.py.
+command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] || {
+    echo "bench: installing nginx"
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nginx-light >/dev/null ||
+        echo "bench: nginx cannot be installed here; figures of object storage will be null"
+}
+for package in boto3 s3torchconnector mosaicml-streaming litdata webdataset; do
+    echo "bench: installing $package"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "$package" ||
+        echo "bench: $package cannot be installed here; its figures will be null"
+done
 # FFCV comes as source: it needs OpenCV's and TurboJPEG's headers, and a torch.
 if ! "$venv/bin/python" -c 'import ffcv' 2>/dev/null; then
     echo "bench: building ffcv"
