@@ -30,7 +30,7 @@ enum hr__task_kind {
     HR__TASK_KERNEL,
     HR__TASK_COPY,
     HR__TASK_SET,
-    HR__TASK_COLLECTIVE, /* a kernel that communicates */
+    HR__TASK_COLLECTIVE, /* a kernel that communicates, or a collective of gloo */
     HR__TASK_INSERTED,   /* by a what-if */
     HR__TASK_KINDS
 };
@@ -132,9 +132,10 @@ struct hr__graph {
     size_t edge_count;
     struct hr__lane *lanes;
     size_t lane_count;
-    int64_t origin_ns;         /* the window's begin on the first rank's clock */
-    int64_t recorded_ns;       /* from the window's begin to the last task's end */
-    int64_t tail_ns;           /* of this, after the window's end: the device's work */
+    int64_t origin_ns;   /* the window's begin on the first rank's clock */
+    int64_t recorded_ns; /* from the window's begin to the last task's end */
+    int64_t middle_ns;   /* where the iteration in the middle begins, since the window began */
+    int64_t tail_ns;     /* of this, after the window's end: the device's work */
     int64_t launch_ns, gap_ns; /* usual: from a launch's begin to its kernel on an idle stream; from
                                   a kernel to the next one */
     uint32_t iterations;       /* in the window; at least 1 */
@@ -175,6 +176,11 @@ int hr__graph_find_window(struct hr__graph *graph, size_t rank,
 /* graph_threads.c: tasks of a rank's CPU threads, and waits between threads. */
 void hr__graph_add_threads(struct hr__graph *graph, size_t rank);
 void hr__graph_join_threads(struct hr__graph *graph, size_t rank);
+
+/* graph_gloo.c: tasks of gloo's collectives on threads of a CPU, and waits for them. */
+void hr__graph_add_gloo(struct hr__graph *graph, size_t rank);
+/* Returns whether a slice is such a collective. */
+int hr__trace_is_gloo(const struct hr__trace_data *trace, const struct hr__trace_event *event);
 
 /* graph_streams.c: tasks of a rank's devices, and their launches. */
 void hr__graph_add_streams(struct hr__graph *graph, size_t rank);

@@ -12,6 +12,8 @@ static void add_rank(struct hr__graph *g, size_t rank)
     if (!g->no_memory)
         hr__graph_join_threads(g, rank);
     if (!g->no_memory)
+        hr__graph_add_gloo(g, rank);
+    if (!g->no_memory)
         hr__graph_add_streams(g, rank);
     if (!g->no_memory)
         hr__graph_add_syncs(g, rank);

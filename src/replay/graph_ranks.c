@@ -24,6 +24,8 @@ struct rank_collective {
 static int is_collective(const struct hr__trace_data *t, const struct hr__trace_event *e)
 {
     const char *name = hr__trace_name(t, e->name);
+    if (hr__trace_is_gloo(t, e))
+        return 1;
     return e->kind == HR__TRACE_KERNEL &&
            (strstr(name, "ncclKernel") || strstr(name, "ncclDevKernel")) &&
            !strstr(name, "SendRecv");

@@ -41,6 +41,47 @@ static void scale(struct graph_world *w, const char *name, double factor)
     }
 }
 
+/* Two collectives of gloo: the main thread waits for the first one, the optimizer would wait for
+ * the second one. */
+static void gloo(void **state)
+{
+    static const struct {
+        const char *name;
+        double factor;
+        int64_t us;
+    } changes[] = {
+        {"gloo:all_reduce", 0.5, 810},  /* it ends at 310, and the thread goes on until 330 */
+        {"gloo:all_reduce", 0, 780},    /* the optimizer, ready at 500, waits for the other one */
+        {"gloo:all_reduce", 2, 1380},   /* until 880 */
+        {"gloo:all_gather", 2, 1165},   /* until 965 instead of 580: the optimizer was at 800 */
+        {"gloo:all_gather", 0.5, 1000}, /* nothing waits */
+    };
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        struct graph_world *w = calloc(1, sizeof *w);
+        trace_add(&w->t, "user_annotation", "ProfilerStep#1", "1", 0, 1000, "");
+        trace_op(&w->t, "aten::mm", 10, 100);
+        trace_op(&w->t, "c10d::allreduce_", 110, 20);
+        trace_op(&w->t, "aten::mm", 140, 50);
+        trace_op(&w->t, "c10d::allgather_", 190, 10);
+        trace_add(&w->t, "user_annotation", "gloo:all_reduce", "2", 120, 380, "");
+        trace_add(&w->t, "user_annotation", "gloo:all_gather", "3", 195, 385, "");
+        trace_op(&w->t, "aten::copy_", 520, 30);
+        trace_add(&w->t, "user_annotation", "Optimizer.step#SGD.step", "1", 800, 100, "");
+        trace_op(&w->t, "aten::add_", 810, 80);
+        trace_replay(&w->t, &w->trace, &w->graph, &w->schedule);
+        assert_int_equal(w->schedule.length_ns, 1000000);
+        assert_int_equal(w->graph.counts.collectives, 2);
+        assert_int_equal(w->graph.counts.kernels, 0);
+        for (size_t k = 0; k < w->graph.task_count; k++)
+            assert_int_equal(w->schedule.begin_ns[k], w->graph.tasks[k].begin_ns);
+        scale(w, changes[i].name, changes[i].factor);
+        replay_again(w);
+        assert_int_equal(w->schedule.length_ns, changes[i].us * 1000);
+        close_world(w);
+        free(w);
+    }
+}
+
 static void a_step(void **state)
 {
     struct graph_world *w = calloc(1, sizeof *w);
@@ -253,6 +294,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step),
+        cmocka_unit_test(gloo),
         cmocka_unit_test(two_threads),
         cmocka_unit_test(two_streams),
         cmocka_unit_test(polling_threads_are_left_out),
