@@ -292,10 +292,13 @@ static int begin(struct hr__gradients *all, struct hr_replay_scenario *s, struct
     return code;
 }
 
-static int has_all_reduces(const struct hr_replay_scenario *s)
+/* Returns whether the trace has collectives of any kind, or all-reduces that adopt takes. */
+static int has_collectives(const struct hr_replay_scenario *s, int is_adopting)
 {
-    for (size_t i = 0; i < s->replay->graph.task_count; i++)
-        if (is_all_reduce(&s->replay->graph, &s->replay->graph.tasks[i]))
+    const struct hr__graph *g = &s->replay->graph;
+    for (size_t i = 0; i < g->task_count; i++)
+        if (g->tasks[i].kind == HR__TASK_COLLECTIVE &&
+            (!is_adopting || is_all_reduce(g, &g->tasks[i])))
             return 1;
     return 0;
 }
@@ -321,10 +324,10 @@ int hr__apply_ddp(struct hr_replay_scenario *s, const char *words, double factor
     if (!is_tree && strcmp(a[3].text, "ring"))
         return hr__fail(error, -EINVAL, "ddp: algorithm is '%.60s': it must be ring or tree",
                         a[3].text);
-    if (s->replay->graph.rank_count > 1 || has_all_reduces(s))
+    if (s->replay->graph.rank_count > 1 || has_collectives(s, 0))
         return hr__fail(error, -ENODATA,
                         "the trace is of a run on several ranks already: change its exchange with "
-                        "link, bucket=, compress or priority");
+                        "link, and that of NCCL with bucket=, compress or priority, too");
     code = find(&all, s, error);
     if (!code) {
         x->is_made = 1;
@@ -445,7 +448,7 @@ int hr__apply_overlap(struct hr_replay_scenario *s, const char *words, double fa
 {
     struct hr__gradients all = {.all = NULL};
     int code = find(&all, s, error);
-    if (!code && !s->exchange.is_made && has_all_reduces(s))
+    if (!code && !s->exchange.is_made && has_collectives(s, 1))
         code = adopt(s, error);
     if (!code && !s->exchange.is_made && all.all[all.count - 1].kernel == HR__NO_TASK)
         code = hr__fail(error, -ENODATA,
