@@ -1,6 +1,7 @@
 /*
  * headrace replay: what would an optimisation bring? Replays traces of PyTorch's profiler with
- * changes. The first words that are files or folders are the traces, the others the what-ifs.
+ * changes. The first word is a trace; those after it that name a what-if, or are no files, begin
+ * the what-ifs.
  */
 #include "cli.h"
 #include "options.h"
@@ -67,38 +68,51 @@ static int parse(struct replay_command *c, int argc, char **argv)
                 "headrace replay record -- COMMAND records a trace of a script.\n\n"
                 "What-ifs: data-ready, amp, fused-optimizer, cuda-graphs, batch-norm-fused,\n"
                 "gpu xF, link xF, python xF, launch-overhead xF, kernels:REGEX xF,\n"
-                "ops:REGEX xF, layer:REGEX xF, remove:REGEX.",
+                "ops:REGEX xF, layer:REGEX xF, remove:REGEX, ddp ranks=N link=SPEED,\n"
+                "bucket=SIZE, compress ratio=R, priority, overlap-optimizer, offload,\n"
+                "recompute.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 1,
         .optional = WORDS_MOST - 1,
         .example = "  headrace replay trace.json.gz\n"
                    "  headrace replay traces/ gpu x2 amp --json\n"
-                   "  headrace replay trace.json 'kernels:gemm x0.5' --trace after.json",
+                   "  headrace replay trace.json 'kernels:gemm x0.5' --trace after.json\n"
+                   "  headrace replay trace.json ddp ranks=16 link=25Gbit/s latency=10us",
     };
     return cli_parse(&syntax, argc, argv, c->words);
 }
 
-/* Divides the words: traces come first. A word "x2" belongs to the what-if before it. Returns 0, or
- * -1 if out of memory. */
+/* Appends a word to a what-if, which is freed. Returns NULL if out of memory. */
+static char *joined(char *what_if, const char *word)
+{
+    char *text = NULL;
+    int r = asprintf(&text, "%s %s", what_if, word);
+    free(what_if);
+    return r < 0 ? NULL : text;
+}
+
+/* Divides the words: traces come first. Words "x2" and "ranks=16" belong to the what-if before
+ * them. Returns 0, or -1 if out of memory. */
 static int divide(struct replay_command *c)
 {
     size_t count = 0;
     while (count < WORDS_MOST && c->words[count])
         count++;
-    for (c->traces = 1; c->traces < count && !access(c->words[c->traces], F_OK);)
-        c->traces++;
+    for (c->traces = 1; c->traces < count; c->traces++)
+        if (hr_replay_is_what_if(c->words[c->traces]) || access(c->words[c->traces], F_OK))
+            break;
     c->what_ifs = calloc(count + 1, sizeof *c->what_ifs);
     if (!c->what_ifs)
         return -1;
     for (size_t i = c->traces; i < count; i++) {
-        const char *word = c->words[i], *next = i + 1 < count ? c->words[i + 1] : "";
-        int has_factor = next[0] == 'x' && next[1] && !next[1 + strspn(next + 1, "0123456789.")];
-        char *text = NULL;
-        if (asprintf(&text, "%s%s%s", word, has_factor ? " " : "", has_factor ? next : "") < 0)
+        char **last = c->what_if_count ? &c->what_ifs[c->what_if_count - 1] : NULL;
+        if (last && hr_replay_is_argument(*last, c->words[i]))
+            *last = joined(*last, c->words[i]);
+        else
+            *(last = &c->what_ifs[c->what_if_count++]) = strdup(c->words[i]);
+        if (!*last)
             return -1;
-        c->what_ifs[c->what_if_count++] = text;
-        i += (size_t)has_factor;
     }
     return 0;
 }

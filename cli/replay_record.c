@@ -8,7 +8,7 @@
 
 /* The options of the Python side, parsed here only to report errors early. */
 struct replay_record_command {
-    int iterations, skip, no_modules, json, no_progress;
+    int iterations, skip, no_modules, shapes, json, no_progress;
     int rest; /* index of the recorded command in argv */
     const char *out;
 };
@@ -37,6 +37,10 @@ static int parse(struct replay_record_command *c, int argc, char **argv)
          .most = most,
          .help = "let N iterations pass before them (default: 10)"},
         {.name = "no-modules", .target = &c->no_modules, .help = "do not mark the model's modules"},
+        {.name = "shapes",
+         .target = &c->shapes,
+         .help = "record the shapes of operators' inputs, which ddp,\nbucket=, compress, priority, "
+                 "overlap-optimizer and\noffload need"},
         {.name = "json",
          .target = &c->json,
          .help = "print the report as JSON; the script's output goes to\nstandard error"},

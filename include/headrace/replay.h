@@ -143,6 +143,8 @@ struct hr_replay_task {
     uint32_t lane;    /* number of its thread, stream or channel */
     int64_t begin_ns; /* as recorded, since the window began */
     int64_t length_ns;
+    int64_t bytes; /* that a copy or collective moves; operators: of their first input, if shapes
+                      were recorded; -1: unknown */
 };
 
 /* Describes a task. Errors: -EINVAL: there is none. */
@@ -183,12 +185,17 @@ HR_API HR_NODISCARD int hr_replay_reschedule(struct hr_replay_scenario *scenario
                                              size_t count, struct hr_error *error);
 
 /*
- * Applies a what-if by its name: "gpu x2", "amp", "remove:relu" (headrace-replay(1) lists them).
- * Errors: -EINVAL: unknown, or with wrong arguments; -ENODATA: the trace has nothing that it would
- * change; -ENOMEM.
+ * Applies a what-if by its name: "gpu x2", "amp", "remove:relu", "ddp ranks=16 link=25Gbit/s"
+ * (headrace-replay(1) lists them). Errors: -EINVAL: unknown, or with wrong arguments; -ENODATA: the
+ * trace has nothing that it would change, or lacks what it needs; -ENOMEM.
  */
 HR_API HR_NODISCARD int hr_replay_apply(struct hr_replay_scenario *scenario, const char *what_if,
                                         struct hr_error *error);
+
+/* Return whether a text names a what-if ("amp", "kernels:gemm x2"), and whether a word of a command
+ * line is an argument of the what-if before it: "x2" of "gpu", "ranks=16" of "ddp". */
+HR_API int hr_replay_is_what_if(const char *text);
+HR_API int hr_replay_is_argument(const char *what_if, const char *word);
 
 struct hr_replay_prediction {
     size_t size;        /* sizeof, set by the caller */

@@ -120,9 +120,10 @@ static PyObject *scenario_task(PyObject *self, PyObject *number)
         PyErr_SetString(PyExc_IndexError, "there is no such task");
         return NULL;
     }
-    return Py_BuildValue("{s:N,s:i,s:i,s:i,s:I,s:L,s:L}", "name", core_text(t.name), "kind", t.kind,
-                         "phase", t.phase, "rank", t.rank, "lane", t.lane, "begin_ns",
-                         (long long)t.begin_ns, "length_ns", (long long)t.length_ns);
+    return Py_BuildValue("{s:N,s:i,s:i,s:i,s:I,s:L,s:L,s:L}", "name", core_text(t.name), "kind",
+                         t.kind, "phase", t.phase, "rank", t.rank, "lane", t.lane, "begin_ns",
+                         (long long)t.begin_ns, "length_ns", (long long)t.length_ns, "bytes",
+                         (long long)t.bytes);
 }
 
 static PyObject *scenario_scale(PyObject *self, PyObject *args)

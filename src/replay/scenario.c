@@ -81,6 +81,8 @@ void hr_replay_scenario_destroy(struct hr_replay_scenario **scenario)
     for (size_t i = 0; i < s->channel_count; i++)
         hr__free(s->channels[i].name);
     hr__free(s->channels);
+    hr__free(s->exchange.update_ns);
+    hr__free(s->exchange.tasks);
     hr__free(s->graph.tasks);
     hr__free(s->graph.edges);
     hr__free(s->graph.lanes);
@@ -120,13 +122,15 @@ int hr_replay_task_get(const struct hr_replay_scenario *s, uint32_t task,
     if (task >= s->graph.task_count)
         return -EINVAL;
     const struct hr__graph_task *t = &s->graph.tasks[task];
-    const struct hr_replay_task result = {.name = hr__graph_name(&s->graph, t),
-                                          .kind = t->kind,
-                                          .phase = t->phase,
-                                          .rank = t->rank,
-                                          .lane = t->lane,
-                                          .begin_ns = t->begin_ns,
-                                          .length_ns = t->length_ns};
+    const struct hr_replay_task result = {
+        .name = hr__graph_name(&s->graph, t),
+        .kind = t->kind,
+        .phase = t->phase,
+        .rank = t->rank,
+        .lane = t->lane,
+        .begin_ns = t->begin_ns,
+        .length_ns = t->length_ns,
+        .bytes = t->event == HR__NO_EVENT ? -1 : hr__graph_event(&s->graph, t)->value};
     hr__versioned_give(out, &result, sizeof result);
     return 0;
 }

@@ -21,6 +21,19 @@ struct hr__replay_channel {
     uint32_t lane;
 };
 
+/* How gradients are exchanged and applied in a scenario; see what_if_exchange.c. */
+struct hr__exchange {
+    int is_made;
+    double fixed_s, byte_s;           /* of an all-reduce: its latency, and each byte */
+    double first_bytes, bucket_bytes; /* of the first bucket, of the others */
+    double ratio, codec_bytes_per_s;  /* compressed bytes over all; 0: compressing is free */
+    double slice_bytes;               /* priorities: of a slice; 0: buckets in their order */
+    int64_t *update_ns;               /* by pass: of the optimizer, while gradients are exchanged;
+                                         NULL: after all of them; owned */
+    uint32_t *tasks;                  /* that were inserted; owned */
+    size_t task_count;
+};
+
 struct hr_replay_scenario {
     const struct hr_replay *replay;
     struct hr__graph graph; /* tasks, edges and lanes are its own; ranks are the replay's */
@@ -29,6 +42,7 @@ struct hr_replay_scenario {
     uint32_t *selected; /* of the last selection */
     struct hr__replay_channel *channels;
     size_t channel_count;
+    struct hr__exchange exchange;
 };
 
 /* The tasks that a selection marks: a byte per task. */
@@ -63,19 +77,60 @@ HR_NODISCARD int hr__scenario_simulate(struct hr__replay_schedule *out,
 
 /* A what-if of the table. */
 struct hr__what_if {
-    const char *name;    /* "amp"; "kernels:" is followed by a regular expression */
+    const char *name;    /* "amp"; after "kernels:" and "bucket=" more follows */
     const char *example; /* with its arguments */
     const char *about;   /* what changes, for a list */
     const char *assumes; /* with its source */
     int is_tried;        /* tried without being asked for, as `example` */
-    int needs_factor;    /* 1: "x2"; 2: optional */
+    int needs_factor;    /* "x2" */
     int (*apply)(struct hr_replay_scenario *scenario, const char *pattern, double factor,
                  struct hr_error *error);
+    const char *keys; /* of its arguments, " ranks= link="; NULL: it takes none */
 };
 
 /* The what-if fused-optimizer; see what_if_optimizer.c. */
 int hr__apply_optimizer(struct hr_replay_scenario *scenario, const char *pattern, double factor,
                         struct hr_error *error);
+
+/* The what-ifs about the exchange of gradients; see what_if_exchange.c. */
+int hr__apply_ddp(struct hr_replay_scenario *scenario, const char *pattern, double factor,
+                  struct hr_error *error);
+int hr__apply_bucket(struct hr_replay_scenario *scenario, const char *pattern, double factor,
+                     struct hr_error *error);
+int hr__apply_compress(struct hr_replay_scenario *scenario, const char *pattern, double factor,
+                       struct hr_error *error);
+int hr__apply_priority(struct hr_replay_scenario *scenario, const char *pattern, double factor,
+                       struct hr_error *error);
+int hr__apply_overlap(struct hr_replay_scenario *scenario, const char *pattern, double factor,
+                      struct hr_error *error);
+
+/* The what-ifs about memory; see what_if_memory.c. */
+int hr__apply_offload(struct hr_replay_scenario *scenario, const char *pattern, double factor,
+                      struct hr_error *error);
+int hr__apply_recompute(struct hr_replay_scenario *scenario, const char *pattern, double factor,
+                        struct hr_error *error);
+
+/* An argument of a what-if, "ranks=16". */
+enum hr__argument_kind {
+    HR__ARGUMENT_COUNT,
+    HR__ARGUMENT_REAL,
+    HR__ARGUMENT_BYTES,
+    HR__ARGUMENT_SPEED,
+    HR__ARGUMENT_TIME,
+    HR__ARGUMENT_TEXT
+};
+
+struct hr__argument {
+    const char *key;
+    enum hr__argument_kind kind;
+    int is_needed, is_given;
+    double value; /* bytes, bytes per second, seconds; preset: the default */
+    char text[256];
+};
+
+/* Takes the words of a what-if, "ranks=16 link=25Gbit/s". Errors: -EINVAL. */
+HR_NODISCARD int hr__arguments_take(struct hr__argument *arguments, size_t count, const char *words,
+                                    struct hr_error *error);
 
 extern const struct hr__what_if hr__what_ifs[];
 extern const size_t hr__what_if_count;

@@ -18,7 +18,7 @@
 struct trace_raw {
     char name[NAME_BYTES], category[KEY_BYTES], phase[8], label[256];
     int64_t process, thread, begin_ns, length_ns;
-    int64_t correlation, sequence, forward, stream, device, bytes, elements, ranks;
+    int64_t correlation, sequence, stream, device, bytes, elements, ranks;
     int64_t wait_stream, wait_record;
     int element_bytes, has_begin, has_length;
     uint8_t sync;
@@ -93,15 +93,33 @@ static uint8_t sync_of(const char *text)
     return HR__SYNC_UNKNOWN;
 }
 
-/* Returns the bytes of an element of a collective; 0: unknown. */
+/* Returns the bytes of an element of a collective or tensor; 0: unknown. */
 static int element_bytes(const char *type)
 {
     static const struct {
         const char *name;
         int bytes;
-    } types[] = {{"Float", 4}, {"Half", 2},   {"BFloat16", 2}, {"Double", 8}, {"Byte", 1},
-                 {"Char", 1},  {"Int", 4},    {"Long", 8},     {"Bool", 1},   {"Short", 2},
-                 {"float", 4}, {"double", 8}, {"int", 4}};
+    } types[] = {{"Float", 4},
+                 {"Half", 2},
+                 {"BFloat16", 2},
+                 {"Double", 8},
+                 {"Byte", 1},
+                 {"Char", 1},
+                 {"Int", 4},
+                 {"Long", 8},
+                 {"Bool", 1},
+                 {"Short", 2},
+                 {"float", 4},
+                 {"double", 8},
+                 {"int", 4},
+                 {"c10::Half", 2},
+                 {"c10::BFloat16", 2},
+                 {"long int", 8},
+                 {"c10::complex<float>", 8},
+                 {"unsigned char", 1},
+                 {"signed char", 1},
+                 {"bool", 1},
+                 {"short int", 2}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (!strcmp(type, types[i].name))
             return types[i].bytes;
@@ -109,6 +127,49 @@ static int element_bytes(const char *type)
 }
 
 /* ---- arguments ---- */
+
+/* Reads the number of elements of an operator's first input, of which there may be none. */
+static void read_shape(struct trace_reader *r)
+{
+    int64_t elements = 1;
+    int is_known = 1;
+    if (hr__json_reader_peek(r->json) != '[') {
+        hr__json_reader_skip(r->json);
+        return;
+    }
+    hr__json_reader_array(r->json);
+    for (int i = 0; hr__json_reader_more(r->json); i++) {
+        if (i || hr__json_reader_peek(r->json) != '[') {
+            hr__json_reader_skip(r->json);
+            continue;
+        }
+        hr__json_reader_array(r->json);
+        while (hr__json_reader_more(r->json)) {
+            int64_t size = read_integer(r, HR__TRACE_NONE);
+            is_known &= size >= 0 && !__builtin_mul_overflow(elements, size, &elements);
+        }
+        r->raw.elements = is_known ? elements : HR__TRACE_NONE;
+    }
+}
+
+/* Reads the type of an operator's first input. */
+static void read_type(struct trace_reader *r)
+{
+    char text[KEY_BYTES] = "";
+    if (hr__json_reader_peek(r->json) != '[') {
+        hr__json_reader_skip(r->json);
+        return;
+    }
+    hr__json_reader_array(r->json);
+    for (int i = 0; hr__json_reader_more(r->json); i++) {
+        if (i || hr__json_reader_peek(r->json) != '"') {
+            hr__json_reader_skip(r->json);
+            continue;
+        }
+        read_text(r, text, sizeof text);
+        r->raw.element_bytes = element_bytes(text);
+    }
+}
 
 static void read_argument(struct trace_reader *r, const char *key)
 {
@@ -118,7 +179,6 @@ static void read_argument(struct trace_reader *r, const char *key)
     } integers[] = {
         {"correlation", offsetof(struct trace_raw, correlation)},
         {"Sequence number", offsetof(struct trace_raw, sequence)},
-        {"Fwd thread id", offsetof(struct trace_raw, forward)},
         {"stream", offsetof(struct trace_raw, stream)},
         {"device", offsetof(struct trace_raw, device)},
         {"bytes", offsetof(struct trace_raw, bytes)},
@@ -141,6 +201,10 @@ static void read_argument(struct trace_reader *r, const char *key)
     } else if (!strcmp(key, "dtype")) {
         read_text(r, text, sizeof text);
         r->raw.element_bytes = element_bytes(text);
+    } else if (!strcmp(key, "Input Dims")) {
+        read_shape(r);
+    } else if (!strcmp(key, "Input type")) {
+        read_type(r);
     } else if (!strcmp(key, "name") || !strcmp(key, "labels")) {
         read_text(r, r->raw.label, sizeof r->raw.label);
     } else {
@@ -165,7 +229,7 @@ static void read_arguments(struct trace_reader *r)
 static void start_raw(struct trace_raw *raw)
 {
     raw->name[0] = raw->category[0] = raw->phase[0] = raw->label[0] = 0;
-    raw->process = raw->thread = raw->correlation = raw->sequence = raw->forward = HR__TRACE_NONE;
+    raw->process = raw->thread = raw->correlation = raw->sequence = HR__TRACE_NONE;
     raw->stream = raw->device = raw->bytes = raw->elements = raw->ranks = HR__TRACE_NONE;
     raw->wait_stream = raw->wait_record = HR__TRACE_NONE;
     raw->element_bytes = raw->has_begin = raw->has_length = 0;
@@ -291,9 +355,7 @@ static int32_t small(int64_t value)
 static void describe(struct hr__trace_event *e, const struct trace_raw *raw)
 {
     e->link = e->kind == HR__TRACE_OP ? raw->sequence : raw->correlation;
-    if (e->kind == HR__TRACE_OP) {
-        e->value = raw->forward;
-    } else if (e->kind == HR__TRACE_SYNC) {
+    if (e->kind == HR__TRACE_SYNC) {
         e->sync = raw->sync;
         e->value = raw->wait_record;
         e->number = small(raw->wait_stream);

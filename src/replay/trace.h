@@ -42,7 +42,8 @@ struct hr__trace_event {
     int64_t begin_ns, length_ns; /* begin: since 1970, or what the trace counts from */
     int64_t link;                /* correlation; operators: sequence number; HR__TRACE_NONE: none */
     int64_t value;  /* copies and collectives: bytes; syncs: correlation of the event's record;
-                       operators: number of the forward thread; HR__TRACE_NONE: none */
+                       operators: of the first input, if shapes were recorded; HR__TRACE_NONE:
+                       none */
     uint32_t name;  /* index of `names` */
     uint32_t track; /* index of `tracks`: a thread or a stream */
     int32_t number; /* syncs: the stream waited for; collectives: ranks in the group;

@@ -55,6 +55,8 @@ static int apply_link(struct hr_replay_scenario *s, const char *pattern, double 
                       struct hr_error *error)
 {
     struct hr_replay_selector which = of_kinds(BIT(HR__TASK_COLLECTIVE));
+    s->exchange.fixed_s /= factor; /* for changes of the exchange that follow */
+    s->exchange.byte_s /= factor;
     return scale(s, &which, 1 / factor, "kernels that communicate (NCCL)", error);
 }
 
@@ -214,56 +216,112 @@ static int apply_norm(struct hr_replay_scenario *s, const char *pattern, double 
 const struct hr__what_if hr__what_ifs[] = {
     {"data-ready", "data-ready", "no waiting for the data loader",
      "The next batch is always there when the loop asks a torch.utils.data.DataLoader for it.", 1,
-     0, apply_data},
+     0, apply_data, NULL},
     {"amp", "amp", "mixed precision on the device",
      "Matrix products and convolutions take a third (those in TF32 half), other kernels half; the "
      "optimizer and the CPU stay (Daydream, ATC'20). Kernels in 16 bits already stay.",
-     1, 0, apply_amp},
+     1, 0, apply_amp, NULL},
     {"fused-optimizer", "fused-optimizer", "one kernel a step of the optimizer",
      "One launch, and one kernel that takes as long as all the kernels of a step (Daydream, "
      "ATC'20). On the CPU, for SGD, Adam, AdamW and Adagrad: the time between operators goes, and "
      "the operators shrink to one pass over memory, by the tensors that each of them touches.",
-     1, 0, hr__apply_optimizer},
+     1, 0, hr__apply_optimizer, NULL},
     {"cuda-graphs", "cuda-graphs", "no launches: CUDA graphs",
      "At most this: everything but waiting for data is captured, launching costs nothing, and "
      "Python outside the graph nothing either.",
-     1, 0, apply_graphs},
+     1, 0, apply_graphs, NULL},
     {"batch-norm-fused", "batch-norm-fused", "activations within batch normalization",
      "Batch normalization takes half, activations (relu) nothing (Daydream, ATC'20; it predicted "
      "12.7 % where 7 % were measured).",
-     1, 0, apply_norm},
+     1, 0, apply_norm, NULL},
     {"python", "python x2", "time outside operators, F times as fast",
      "Python, and all else on the CPU that no operator covers, takes 1/F; without the profiler it "
      "is less already.",
-     1, 1, apply_python},
+     1, 1, apply_python, NULL},
     {"gpu", "gpu x2", "a device F times as fast",
      "All kernels take 1/F; copies and "
      "communication stay.",
-     1, 1, apply_gpu},
+     1, 1, apply_gpu, NULL},
     {"link", "link x2", "communication F times as fast",
      "Kernels that communicate take 1/F; in the trace of a single rank they include waiting for "
      "the others.",
-     1, 1, apply_link},
+     1, 1, apply_link, NULL},
+    {"ddp", "ddp ranks=16 link=25Gbit/s latency=10us algorithm=ring bucket=25MB",
+     "data parallel on several ranks",
+     "Each rank does what the trace shows. Buckets fill in the order of gradients (first 1 MiB, "
+     "then "
+     "25 MiB, or bucket=) and are all-reduced one after the other beside the backward pass "
+     "(Daydream, ATC'20; Li and others, VLDB 2020, section 3.2). With n ranks a ring takes 2(n-1) "
+     "steps of a latency and 1/n of the bytes (Patarasuk and Yuan, JPDC 2009), a tree 2 log2(n) "
+     "latencies and the same bytes (Sanders and others, 2009). The link carries link= without "
+     "headers, each way; copies into buckets are free. NCCL took 34 % longer on average in "
+     "Daydream, because computing slows it down.",
+     0, 0, hr__apply_ddp, " ranks= link= latency= algorithm= bucket="},
+    {"bucket=", "bucket=25MB", "gradients exchanged in buckets of a size",
+     "As ddp. If the trace has all-reduces of NCCL, the buckets take as long per byte as these "
+     "did; "
+     "in the trace of a single rank this includes waiting for the others.",
+     0, 0, hr__apply_bucket, NULL},
+    {"compress", "compress ratio=0.5 rate=10GB/s", "gradients compressed before their exchange",
+     "ratio= of the bytes is exchanged; compressing, where the gradients are made, and "
+     "decompressing "
+     "each go over all bytes at rate=, or are free without it (Daydream, ATC'20, on DGC; Lin and "
+     "others, ICLR 2018). Accuracy is not predicted.",
+     0, 0, hr__apply_compress, " ratio= rate="},
+    {"priority", "priority", "gradients exchanged by priority: P3",
+     "Gradients are cut into slices (slice=200kB); those of the first layers go first, and only "
+     "the "
+     "next forward operator of a layer waits for its own. Updates are made as gradients arrive, "
+     "beside the rest (Jayarajan and others, MLSys 2019; Daydream's errors with it were up to 16 "
+     "%).",
+     1, 0, hr__apply_priority, " slice="},
+    {"overlap-optimizer", "overlap-optimizer", "parameters updated as their gradients are ready",
+     "The optimizer's work is divided by the gradients' bytes; each part follows its bucket's "
+     "exchange, or its gradient, and runs beside the rest, as with "
+     "torch.distributed's optimizers in backward hooks (Li and others, VLDB 2020, section 6.1). "
+     "Computing and updating do not slow each other down; launching stays where it is.",
+     1, 0, hr__apply_overlap, NULL},
+    {"offload", "offload link=12.8GB/s layers=aten::conv",
+     "inputs of layers kept in the host's memory",
+     "The input of each such layer but the last is copied to the host while the layer computes, "
+     "and "
+     "back during the backward pass of the layer behind it; both layers wait for the copies, which "
+     "take bytes / link= (vDNN, Rhu and others, MICRO'16, section III: convolutions, 12.8 GB/s).",
+     0, 0, hr__apply_offload, " link= layers="},
+    {"recompute", "recompute", "activations computed again in the backward pass",
+     "Each forward operator (in layers=REGEX) that has a backward one runs again right before it, "
+     "as "
+     "long as the first time (Chen and others, 2016: Training Deep Nets with Sublinear Memory "
+     "Cost). "
+     "Python between the operators does not count.",
+     0, 0, hr__apply_recompute, " layers="},
     {"launch-overhead", "launch-overhead x0.5", "calls that launch kernels take F times as long",
      "The profiler makes launches slower than they are without it: F is your choice.", 0, 1,
-     apply_launch},
+     apply_launch, NULL},
     {"kernels:", "kernels:REGEX x0.5", "kernels take F times as long",
      "All work of the device whose name contains the expression takes F times as long.", 0, 1,
-     apply_kernels},
+     apply_kernels, NULL},
     {"ops:", "ops:REGEX x0.5", "operators' CPU time takes F times as long",
      "The CPU time in operators and modules whose name contains the expression, and in their "
      "backward operators, takes F times as long.",
-     0, 1, apply_ops},
+     0, 1, apply_ops, NULL},
     {"layer:", "layer:REGEX x0.5", "modules take F times as long, on CPU and device",
-     "As ops:, and all that they launch.", 0, 1, apply_layer},
+     "As ops:, and all that they launch.", 0, 1, apply_layer, NULL},
     {"remove:", "remove:REGEX", "operators, modules or kernels are gone",
      "What the expression names goes, with all within it, its backward operators and its kernels; "
      "what waited for it waits for what was before it.",
-     0, 0, apply_remove},
+     0, 0, apply_remove, NULL},
 };
 const size_t hr__what_if_count = sizeof hr__what_ifs / sizeof *hr__what_ifs;
 
 /* ---- texts ---- */
+
+/* Returns whether more follows a name: "kernels:", "bucket=". */
+static int is_open(const struct hr__what_if *w)
+{
+    char end = w->name[strlen(w->name) - 1];
+    return end == ':' || end == '=';
+}
 
 /* Returns whether a text begins with the name of a what-if. */
 static int is_named(const struct hr__what_if *w, const char *text)
@@ -271,12 +329,12 @@ static int is_named(const struct hr__what_if *w, const char *text)
     size_t length = strlen(w->name);
     if (strncmp(text, w->name, length))
         return 0;
-    return w->name[length - 1] == ':' || !text[length] || text[length] == ' ';
+    return is_open(w) || !text[length] || text[length] == ' ';
 }
 
 const struct hr__what_if *hr__what_if_find(const char *text, struct hr_error *error)
 {
-    char names[512] = "";
+    char names[1024] = "";
     size_t used = 0;
     for (size_t i = 0; i < hr__what_if_count; i++) {
         if (is_named(&hr__what_ifs[i], text))
@@ -306,6 +364,33 @@ static int take_factor(char *text, double *factor)
     return 1;
 }
 
+int hr_replay_is_what_if(const char *text)
+{
+    for (size_t i = 0; i < hr__what_if_count; i++)
+        if (is_named(&hr__what_ifs[i], text))
+            return 1;
+    return 0;
+}
+
+int hr_replay_is_argument(const char *what_if, const char *word)
+{
+    const char *end = strchr(word, '=');
+    char key[40];
+    double factor;
+    for (size_t i = 0; i < hr__what_if_count; i++) {
+        const struct hr__what_if *w = &hr__what_ifs[i];
+        if (!is_named(w, what_if))
+            continue;
+        snprintf(key, sizeof key, " %.30s", word);
+        if (w->needs_factor)
+            return !strchr(what_if, ' ') && take_factor(key, &factor);
+        snprintf(key, sizeof key, " %.*s", end && end - word < 30 ? (int)(end + 1 - word) : 0,
+                 word);
+        return strlen(key) > 2 && w->keys && strstr(w->keys, key);
+    }
+    return 0;
+}
+
 int hr_replay_apply(struct hr_replay_scenario *s, const char *what_if, struct hr_error *error)
 {
     double factor = 1;
@@ -317,9 +402,9 @@ int hr_replay_apply(struct hr_replay_scenario *s, const char *what_if, struct hr
         return hr__fail(error, -ENOMEM, "out of memory for a what-if");
     int has_factor = take_factor(text, &factor), code = 0;
     size_t length = strlen(w->name);
-    int has_pattern = w->name[length - 1] == ':',
+    int has_pattern = is_open(w),
         divides = w->apply == apply_gpu || w->apply == apply_link || w->apply == apply_python;
-    if (has_factor != w->needs_factor || (!has_pattern && text[length]) ||
+    if (has_factor != w->needs_factor || (!has_pattern && !w->keys && text[length]) ||
         (has_pattern && !text[length]) || (divides && !(factor > 0)))
         code = hr__fail(error, -EINVAL, "'%.200s': write it as '%s'%s", what_if, w->example,
                         w->needs_factor ? ", with a factor from 0 to 1000000" : "");

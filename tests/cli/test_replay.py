@@ -42,6 +42,16 @@ class Replay(CliCase):
         self.assertEqual(found["identity"]["error"], 0)
         self.assertEqual(self.json("gpu x2")["what_ifs"], found["what_ifs"][:1])
 
+    def test_arguments_and_files_named_like_what_ifs(self):
+        self.write("gpu")
+        os.chdir(self.root)
+        self.assertEqual([one["what"] for one in self.json("gpu", "x2")["what_ifs"]], ["gpu x2"])
+        status, out, err = self.run_it("replay", self.trace, "ddp", "ranks=2", "link=1GB/s", "bucket=1MB", "amp")
+        self.assertEqual((status, out), (3, ""))
+        self.assertIn("no backward pass that makes gradients", err)
+        status, out, err = self.run_it("replay", self.trace, "ddp", "ranks=2", "amp")
+        self.assertIn("link= is missing: it takes a speed", err)
+
     def test_text_ranks_what_applies(self):
         status, out, err = self.run_it("replay", self.trace)
         self.assertEqual((status, err), (0, ""))

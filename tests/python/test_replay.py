@@ -28,7 +28,7 @@ def trace(tmp_path_factory):
     loader = torch.utils.data.DataLoader(torch.randn(64, 64), batch_size=8)
     schedule = torch.profiler.schedule(wait=0, warmup=1, active=STEPS, repeat=1)
     with torch.profiler.profile(
-        schedule=schedule, on_trace_ready=lambda p: p.export_chrome_trace(str(path))
+        schedule=schedule, record_shapes=True, on_trace_ready=lambda p: p.export_chrome_trace(str(path))
     ) as profiler:
         for batch in loader:
             with torch.profiler.record_function("part one"):
@@ -87,6 +87,37 @@ def test_primitives(trace):
     more = scenario.predict()["iteration_s"]
     assert more == pytest.approx(held + 0.03 / STEPS, rel=1e-6)
     assert replay.scenario().predict() == recorded  # each scenario is a copy
+
+
+def test_exchange_of_gradients(trace):
+    """The what-if, and the same by primitives: each gradient's size is in the trace."""
+    replay = Replay(trace)
+    scenario = replay.scenario()
+    gradients = scenario.select(name="^torch::autograd::AccumulateGrad$")
+    sizes = {scenario.task(task)["bytes"] for task in gradients}
+    assert sizes == {64 * 64 * 4, 64 * 4, 64 * 8 * 4, 8 * 4}
+    assert scenario.task(scenario.select(kinds=["untraced"])[0])["bytes"] == -1
+    whole = (64 * 64 + 64 + 64 * 8 + 8) * 4
+    scenario.apply("ddp ranks=2 link=1MB/s")  # one bucket, 2 (2 - 1) / 2 of the bytes
+    ddp = scenario.predict()
+    alone = replay.scenario().predict()["iteration_s"]
+    assert ddp["iteration_s"] == pytest.approx(alone + whole / 1e6, rel=0.05)
+    assert ddp["critical_path"]["collective"] > 0.5
+    scenario.apply("compress ratio=0.5")
+    half = scenario.predict()["iteration_s"]
+    assert half == pytest.approx(ddp["iteration_s"] - whole / 2e6, rel=1e-6)
+    scenario.apply("recompute")
+    assert scenario.predict()["iteration_s"] > half
+    by_hand = replay.scenario()
+    each = len(gradients) // STEPS
+    for last in gradients[each - 1 :: each]:
+        following = [t for t in by_hand.select(phases=["optimizer"]) if t > last]
+        by_hand.insert(int(whole * 1e3), after=[last], before=following[:1], channel="link")
+    assert by_hand.predict()["iteration_s"] == pytest.approx(ddp["iteration_s"], rel=0.05)
+    with pytest.raises(ValueError, match="share a CPU thread"):
+        replay.scenario().apply("overlap-optimizer")
+    tried = [one["what"] for one in replay.report()["what_ifs"]]
+    assert "priority" not in tried and "overlap-optimizer" not in tried
 
 
 def test_predicted_trace(trace, tmp_path):
@@ -189,11 +220,14 @@ def test_record(place):
 
 def test_record_as_json(place):
     place.script("print([step() for _ in range(9)])")
-    done = place.run("--iterations", "2", "--skip", "3", "--json", "--out", "other.json")
+    words = ["--iterations", "2", "--skip", "3", "--json", "--shapes", "--out", "other.json"]
+    done = place.run(*words)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["trace"]["iterations"] == 2
     assert "other.json: recorded" in done.stderr
-    assert json.loads((place.work / "other.json").read_text())["traceEvents"]
+    scenario = Replay(place.work / "other.json").scenario()
+    gradients = scenario.select(name="AccumulateGrad$", phases=["backward"])
+    assert {scenario.task(task)["bytes"] for task in gradients} >= {20 * 30 * 4, 30 * 4}
 
 
 def test_nothing_recorded(place):

@@ -124,7 +124,8 @@ class Scenario:
 
     def task(self, task: int) -> dict[str, Any]:
         """``name``, ``kind``, ``phase``, ``rank``, ``lane`` (its thread, stream or channel),
-        ``begin_ns`` as recorded, ``length_ns``."""
+        ``begin_ns`` as recorded, ``length_ns``; ``bytes``: that a copy or collective moves, of an
+        operator the bytes of its first input if shapes were recorded; -1: unknown."""
         found = self._core.task(task)
         return {**found, "kind": KINDS[found["kind"]], "phase": PHASES[found["phase"]]}
 

@@ -23,6 +23,7 @@ def parser() -> Parser:
     add("--iterations", type=count, default=5, metavar="N", help="iterations to record")
     add("--skip", type=count_or_none, default=10, metavar="N", help="iterations before them")
     add("--no-modules", action="store_true", help="do not mark the modules of the model")
+    add("--shapes", action="store_true", help="record the shapes of operators' inputs")
     add("--json", action="store_true", help="print the report as JSON")
     add("--no-progress", action="store_true", help="show no progress bar")
     add("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

@@ -91,6 +91,7 @@ class Launch:
             "iterations": options.iterations,
             "skip": options.skip,
             "modules": not options.no_modules,
+            "shapes": options.shapes,
         }
         with open(os.path.join(self._folder, "settings.json"), "w", encoding="utf-8") as file:
             json.dump(settings, file)

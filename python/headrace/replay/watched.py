@@ -40,6 +40,7 @@ class Watched:
         self._path = f"{settings['out']}.{self._pid}.json.gz"
         self._skip = settings["skip"]
         self._iterations = settings["iterations"]
+        self._shapes = settings["shapes"]
         self._modules = _Modules() if settings["modules"] else None
         self._optimizer: Any = None
         self._steps = 0
@@ -67,6 +68,7 @@ class Watched:
                 wait=0, warmup=warmup, active=self._iterations, repeat=1
             ),
             on_trace_ready=self._write,
+            record_shapes=self._shapes,
         )
         self._profiler.start()
         if self._modules is not None:

@@ -236,39 +236,10 @@ static void reports(void **state)
 
 /* ---- traces of their own ---- */
 
-/* Writes and opens a trace; the caller destroys it. */
-static struct hr_replay *opened(struct trace_text *t, double limit)
-{
-    char own[] = "/tmp/headrace-replay-XXXXXX";
-    const char *paths[] = {own};
-    struct hr_replay_options options;
-    struct hr_replay *made;
-    struct hr_error error = {0};
-    int fd = mkstemp(own);
-    assert_true(fd >= 0);
-    close(fd);
-    t->length += (size_t)snprintf(t->text + t->length, sizeof t->text - t->length, "]}");
-    test_write(own, t->text, t->length);
-    hr_replay_options_default(&options);
-    options.limit = limit;
-    if (hr_replay_open(&made, paths, 1, &options, &error))
-        fail_msg("%s", error.message);
-    unlink(own);
-    free(t);
-    return made;
-}
-
 /* Predicts an iteration, in microseconds, with what-ifs one upon the other. */
 static double predicted(const struct hr_replay *of, const char *first, const char *second)
 {
-    struct hr_replay_scenario *s;
-    struct hr_replay_prediction p = {.size = sizeof p};
-    struct hr_error error = {0};
-    if (hr_replay_scenario_create(&s, of, &error) || hr_replay_apply(s, first, &error) ||
-        (second && hr_replay_apply(s, second, &error)) || hr_replay_predict(s, &p, &error))
-        fail_msg("%s", error.message);
-    hr_replay_scenario_destroy(&s);
-    return p.iteration_s * 1e6;
+    return trace_predict_us(of, (const char *const[]){first, second, NULL});
 }
 
 /* The replay with the recorded latencies is exact, and that with the usual ones is not: one launch
@@ -288,7 +259,7 @@ static void usual_latencies_are_the_check(void **state)
                          100 * i + (i == 2 ? 300 : 6), 20);
             trace_call(t, "cudaDeviceSynchronize", 2 * i + 2, 100 * i + 10, i == 2 ? 312 : 18);
         }
-        struct hr_replay *own = opened(t, is_wide ? 0.5 : 0.05);
+        struct hr_replay *own = trace_open(t, is_wide ? 0.5 : 0.05);
         hr_replay_summarise(own, &summary);
         assert_float_equal(summary.error, 0, 1e-9);
         assert_float_equal(summary.usual_error, -0.294, 1e-6);
@@ -325,7 +296,7 @@ static struct hr_replay *optimizer_step(const char *name)
         trace_op(t, ops[i].name, at, ops[i].length_us);
         at += ops[i].length_us + 20;
     }
-    return opened(t, 0.05);
+    return trace_open(t, 0.05);
 }
 
 static void fused_on_the_cpu(void **state)
@@ -359,7 +330,7 @@ static void amp_of_tensor_cores(void **state)
     trace_call(t, "cudaLaunchKernel", 1, 0, 5);
     trace_kernel(t, "sm80_xmma_gemm_f32f32_tf32f32_f32", 1, 10, 300);
     trace_call(t, "cudaDeviceSynchronize", 2, 10, 302);
-    struct hr_replay *own = opened(t, 0.05);
+    struct hr_replay *own = trace_open(t, 0.05);
     assert_float_equal(predicted(own, "amp", NULL), 250, 1e-6);
     hr_replay_destroy(&own);
 }
@@ -381,7 +352,7 @@ static void waiting_for_data(void **state)
     trace_add(t, "user_annotation", "enumerate(DataLoader)#_SingleProcess", "1", 0, 100, "");
     trace_op(t, "aten::stack", 0, 100);
     trace_op(t, "aten::mm", 100, 300);
-    struct hr_replay *own = opened(t, 0.05);
+    struct hr_replay *own = trace_open(t, 0.05);
     assert_int_equal(hr_replay_report_text(own, NULL, 0, 400, &text, &error), 0);
     assert_non_null(strstr(text, "operators on the CPU 75.0 %, waiting for data 25.0 %."));
     const char *table = strstr(text, "critical path  ");

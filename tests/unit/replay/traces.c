@@ -3,6 +3,9 @@
 
 #include "../test.h"
 
+#include <stdlib.h>
+#include <unistd.h>
+
 void trace_add(struct trace_text *t, const char *category, const char *name, const char *thread,
                double begin_us, double length_us, const char *args)
 {
@@ -65,4 +68,39 @@ void trace_replay(struct trace_text *t, struct hr__trace_data *trace, struct hr_
     if (hr__graph_build(graph, trace, 1, NULL, &error) ||
         hr__graph_replay(schedule, graph, NULL, &error))
         fail_msg("%s", error.message);
+}
+
+struct hr_replay *trace_open(struct trace_text *t, double limit)
+{
+    char own[] = "/tmp/headrace-replay-XXXXXX";
+    const char *paths[] = {own};
+    struct hr_replay_options options;
+    struct hr_replay *made;
+    struct hr_error error = {0};
+    int fd = mkstemp(own);
+    assert_true(fd >= 0);
+    close(fd);
+    t->length += (size_t)snprintf(t->text + t->length, sizeof t->text - t->length, "]}");
+    test_write(own, t->text, t->length);
+    hr_replay_options_default(&options);
+    options.limit = limit;
+    if (hr_replay_open(&made, paths, 1, &options, &error))
+        fail_msg("%s", error.message);
+    unlink(own);
+    free(t);
+    return made;
+}
+
+double trace_predict_us(const struct hr_replay *of, const char *const *what_ifs)
+{
+    struct hr_replay_scenario *s;
+    struct hr_replay_prediction p = {.size = sizeof p};
+    struct hr_error error = {0};
+    int code = hr_replay_scenario_create(&s, of, &error);
+    for (; !code && *what_ifs; what_ifs++)
+        code = hr_replay_apply(s, *what_ifs, &error);
+    if (code || hr_replay_predict(s, &p, &error))
+        fail_msg("%s", error.message);
+    hr_replay_scenario_destroy(&s);
+    return p.iteration_s * 1e6;
 }

@@ -29,6 +29,12 @@ void trace_parse(struct trace_text *t, struct hr__trace_data *out);
  * the CPU waits for both. The window is [0, 200]. */
 void trace_step(struct trace_text *t);
 
+/* Ends, writes and opens a trace, which is freed; the caller destroys the replay. */
+struct hr_replay *trace_open(struct trace_text *t, double limit);
+
+/* Predicts an iteration, in microseconds, with what-ifs one upon the other; NULL ends them. */
+double trace_predict_us(const struct hr_replay *of, const char *const *what_ifs);
+
 /* Parses, builds and replays; the caller clears both. */
 void trace_replay(struct trace_text *t, struct hr__trace_data *trace, struct hr__graph *graph,
                   struct hr__replay_schedule *schedule);
