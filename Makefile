@@ -46,12 +46,13 @@ help:
 	@echo 'make try-wheels   installs the wheel into empty environments and uses it'
 	@echo 'make dist         the archive of the sources, in dist/'
 	@echo 'make deb          Debian packages of the library and the command, in dist/'
-	@echo 'make release      VERSION=1.2.3: commits the version, tests, and builds all of these'
+	@echo 'make release      VERSION=1.2.3: commits the version, tests, builds all of these and tags'
 	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader, bench-pack, bench-cache,'
 	@echo '                  bench-stalls, bench-scripts, bench-share, bench-hosts, bench-memory,'
 	@echo '                  bench-exact, bench-locks, bench-augment, bench-detection, bench-audio,'
 	@echo '                  bench-pipelines, bench-disk, bench-replay'
-	@echo 'make soak-NAME    one long run with faults: soak-cache, soak-share, soak-hosts'
+	@echo 'make soak-NAME    one long run with faults: soak-cache, soak-share, soak-hosts,'
+	@echo '                  soak-object'
 	@echo 'make docs         docs/ as a site, in BUILD/site; links are checked'
 	@echo 'make clean        remove what was built (not VENV, not data/)'
 	@echo
@@ -126,6 +127,9 @@ bench-%: build package samples
 	@bench/run $*
 
 # Long runs that kill what they test; the result goes to docs/results/.
+# The loaders of this one are the package's.
+soak-object: package
+
 soak-%: build samples
 	@$(python) tests/soak/$*.py --build $(build) --data '$(data)' --out docs/results/soak-$*.json
 

@@ -4,7 +4,9 @@ traces: the replay without a change, on the traces in $HEADRACE_SHARED_DATA/kine
 ../shared/data/kineto. reading: a trace of a million events, made of one of them. changes: a trace
 of real training on one core, the prediction of a change, and the change really made. Steps before
 and after the change alternate, and the ratio of their medians is compared with the predicted ratio,
-because the profiler itself makes each step longer. pipelines: the parts of bench/pipelines.py that
+because the profiler itself makes each step longer. The prediction is the median over the trace's
+steps, each replayed alone, because other work of the machine makes some of them longer. ranks: the same with several ranks on limited links
+(bench/replay_ranks.py). pipelines: the parts of bench/pipelines.py that
 compare plans with vTrain's measured times, and 2BW with 1F1B.
 """
 
@@ -21,13 +23,14 @@ from pathlib import Path
 
 import harness
 import pipelines
+import replay_ranks
 from harness import log
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("HEADRACE_SHARED_DATA", ROOT.parent / "shared" / "data"))
 WIDTH, BATCH = 512, 256
-ROUNDS, TRACED = 40, 10
-PARTS = ("traces", "reading", "changes", "pipelines")
+ROUNDS, TRACED = 40, replay_ranks.TRACED
+PARTS = ("traces", "reading", "changes", "ranks", "pipelines")
 
 # ---- the reader and the identity ----
 
@@ -201,7 +204,6 @@ def measured(before, after):
 def changes():
     """The errors of the predictions."""
     import torch
-    from headrace.replay import Replay
 
     torch.set_num_threads(1)
     errors = []
@@ -210,8 +212,7 @@ def changes():
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "trace.json")
             before.trace(path)
-            report = Replay(path).report(*what_ifs)
-        predicted = report["what_ifs"][-1]["iteration_s"] / report["replayed_s"]
+            predicted = replay_ranks.predicted_ratio(path, what_ifs)
         done = measured(before, after)
         errors.append(abs(predicted - done) / done)
         log(f"{name}: predicted {predicted:.3f} of the step, measured {done:.3f}, error {errors[-1]:.3f}")
@@ -228,8 +229,10 @@ def main():
         figures["identity_error_max"], figures["identity_start_error_median"] = traces()
     if "reading" in parts:
         figures["read_events_per_s"], figures["read_rss_over_file"] = reading()
-    if "changes" in parts:
-        errors = changes()
+    errors = changes() if "changes" in parts else []
+    if "ranks" in parts:
+        errors += replay_ranks.changes()
+    if errors:
         figures["predicted_vs_done_cases"] = len(errors)
         figures["predicted_vs_done_error_median"] = statistics.median(errors)
         figures["predicted_vs_done_error_max"] = max(errors)

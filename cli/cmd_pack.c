@@ -18,8 +18,8 @@ struct pack_command {
     int mono, rate; /* of waveforms; rate 0: not given */
     double max_growth;
     int keypoints;
-    const char *label, *image, *coco; /* NULL: not given */
-    const char *paths[2];             /* SRC DST, or PACK */
+    const char *label, *image, *coco, *staging; /* NULL: not given */
+    const char *paths[2];                       /* SRC DST, or PACK */
 };
 
 static int parse(struct pack_command *c, int argc, char **argv)
@@ -89,6 +89,12 @@ static int parse(struct pack_command *c, int argc, char **argv)
         {.name = "trust",
          .target = &c->trust,
          .help = "do not decode each image to compare it with\nlibjpeg-turbo"},
+        {.name = "staging",
+         .kind = CLI_TEXT,
+         .text = &c->staging,
+         .value = "DIR",
+         .help = "DST is a URL: where the bytes that are not sent yet\nare kept (default: "
+                 "~/.cache/headrace/upload)"},
         {.name = "verify", .target = &c->verify, .help = "check PACK: every checksum, every image"},
         {.name = "info", .target = &c->info, .help = "describe the contents of PACK"},
         {.name = "json", .target = &c->json, .help = "print JSON (see headrace-pack(1))"},
@@ -103,7 +109,8 @@ static int parse(struct pack_command *c, int argc, char **argv)
                      "       headrace pack --verify|--info PACK",
         .text = "Writes a dataset (a folder, a list, tar files, Parquet tables) into one file\n"
                 "that opens at once and decodes several times faster, with the same pixels. To\n"
-                "continue after an interruption or a kill, run the same command again.",
+                "continue after an interruption or a kill, run the same command again. SRC and\n"
+                "DST may be URLs of a bucket (s3://BUCKET/KEY).",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 1,
@@ -172,6 +179,7 @@ static int write_pack(const struct pack_command *c, struct pack_report *report,
     options.head.rate = c->rate;
     options.threads = c->jobs;
     options.trust = c->trust;
+    options.staging = c->staging;
     options.max_growth = c->max_growth;
     options.restart = c->restart;
     options.overwrite = c->force;

@@ -22,7 +22,7 @@ enum { WORDS_MOST = 4096, WHAT_IF_BYTES = 1024 };
 
 struct replay_command {
     const char *words[WORDS_MOST + 1];
-    const char *window, *trace;
+    const char *window, *trace, *page;
     double limit; /* percent */
     int json, instance;
     size_t traces;   /* words that are traces */
@@ -47,6 +47,11 @@ static int parse(struct replay_command *c, int argc, char **argv)
          .value = "N",
          .most = most,
          .help = "only the N-th of them, from 0 on"},
+        {.name = "page",
+         .kind = CLI_TEXT,
+         .text = &c->page,
+         .value = "FILE",
+         .help = "write one HTML page that needs no network; - is\nstandard output"},
         {.name = "trace",
          .kind = CLI_TEXT,
          .text = &c->trace,
@@ -77,6 +82,7 @@ static int parse(struct replay_command *c, int argc, char **argv)
         .optional = WORDS_MOST - 1,
         .example = "  headrace replay trace.json.gz\n"
                    "  headrace replay traces/ gpu x2 amp --json\n"
+                   "  headrace replay trace.json.gz --page replay.html\n"
                    "  headrace replay trace.json 'kernels:gemm x0.5' --trace after.json\n"
                    "  headrace replay trace.json ddp ranks=16 link=25Gbit/s latency=10us",
     };
@@ -130,8 +136,8 @@ static int write_trace(const struct replay_command *c, const struct hr_replay *r
     return r;
 }
 
-static int report(const struct replay_command *c, const struct hr_replay *replay,
-                  struct hr_error *error)
+static int print(const struct replay_command *c, const struct hr_replay *replay,
+                 struct hr_error *error)
 {
     const char *const *what_ifs = (const char *const *)c->what_ifs;
     char *text;
@@ -144,7 +150,17 @@ static int report(const struct replay_command *c, const struct hr_replay *replay
     if (c->json)
         putchar('\n');
     hr_replay_free(text);
-    return c->trace ? write_trace(c, replay, error) : 0;
+    return 0;
+}
+
+static int report(const struct replay_command *c, const struct hr_replay *replay,
+                  struct hr_error *error)
+{
+    int r = c->json || !c->page ? print(c, replay, error) : 0;
+    if (!r && c->page)
+        r = hr_replay_write_page(replay, (const char *const *)c->what_ifs, c->what_if_count,
+                                 c->page, error);
+    return r || !c->trace ? r : write_trace(c, replay, error);
 }
 
 static int run(const struct replay_command *c)

@@ -15,8 +15,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools" / "wheels"))
 from complete import PARTS  # noqa: E402
-# Where the version stands, and how.
+# Where the version stands, and how: in one group, or in three.
 VERSIONS = {
+    "include/headrace/base.h": r"^#define HR_VERSION_MAJOR (\d+)\n#define HR_VERSION_MINOR (\d+)\n"
+                               r"#define HR_VERSION_PATCH (\d+)$",
     "meson.build": r"^  version: '([^']+)'",
     "CHANGELOG.md": r"^## ([0-9]\S*)",
     "debian/changelog": r"^headrace \(([^-)]+)",
@@ -31,7 +33,7 @@ OPTIONAL = {"libmicrohttpd-dev", "libflac-dev", "libmpg123-dev", "libvorbis-dev"
 
 def first(name, pattern):
     match = re.search(pattern, (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
-    return match.group(1) if match else None
+    return ".".join(match.groups()) if match else None
 
 
 def version_faults(wanted):

@@ -3,8 +3,9 @@
 
 Writes the version everywhere it stands, gives the changes since the last release their heading, and
 commits this. Then it runs the checks and tests, builds the archive, the wheels and the Debian
-package, all of that commit, tries the wheel, and prints what is left to do by hand. It tags, pushes
-and uploads nothing. After a failure: commit the repair and start it again with the same version.
+package, all of that commit, tries the wheel, tags the commit, and prints what is left to do by hand.
+It pushes and uploads nothing. After a failure: commit the repair and start it again with the same
+version.
 """
 
 import re
@@ -28,9 +29,9 @@ STEPS = [
     ("the wheel in empty environments", ["tools/wheels/try.sh"]),
 ]
 BY_HAND = """
-{version} is ready in dist/. What is left:
-  1. read the commit `{subject}`, and CHANGELOG.md as its reader will
-  2. git tag -a v{version} -m 'Headrace {version}' && git push --follow-tags
+{version} is ready in dist/ and tagged v{version}. What is left:
+  1. read the commit `{subject}`, and CHANGELOG.md as its reader will; a repair needs a new tag
+  2. git push --follow-tags
   3. twine upload dist/headrace-{version}*.whl dist/headrace-{version}.tar.gz
   4. put dist/headrace-{version}.tar.xz, its .sha256sum, the .deb files and, as their licence (LGPL)
      asks, build-wheels/sources/libmicrohttpd_* and mpg123_* to the tag's page; before that put an
@@ -48,11 +49,14 @@ def numbers(version):
 
 
 def replaced(name, pattern, new):
-    """Replaces the first group of each match."""
+    """Replaces the group of each match, or its groups by the numbers of the version."""
     path = ROOT / name
     text = path.read_text(encoding="utf-8")
-    path.write_text(re.sub(pattern, lambda m: m.group(0).replace(m.group(1), new), text,
-                           flags=re.MULTILINE), encoding="utf-8")
+    for match in reversed(list(re.finditer(pattern, text, re.MULTILINE))):
+        parts = new.split(".") if len(match.groups()) > 1 else [new]
+        for number in range(len(parts), 0, -1):
+            text = text[: match.start(number)] + parts[number - 1] + text[match.end(number) :]
+    path.write_text(text, encoding="utf-8")
 
 
 def write_changes(version):
@@ -71,10 +75,9 @@ def write_changes(version):
                     encoding="utf-8")
 
 
-def changed_files():
-    """What differs from the commit: `git status`'s lines."""
-    return subprocess.run(["git", "status", "--porcelain", "-uno"], cwd=ROOT, check=True,
-                          stdout=subprocess.PIPE, text=True).stdout
+def git(*arguments):
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, stdout=subprocess.PIPE,
+                          text=True).stdout
 
 
 def write_version(version, old):
@@ -90,7 +93,7 @@ def write_version(version, old):
 
 
 def commit(subject):
-    subprocess.run(["git", "commit", "-q", "-a", "-m", subject], cwd=ROOT, check=True)
+    git("commit", "-q", "-a", "-m", subject)
     print(f"release: committed as '{subject}'; `git reset --hard HEAD~1` undoes it", flush=True)
 
 
@@ -99,9 +102,11 @@ def main():
     version = sys.argv[1] if len(sys.argv) == 2 else ""
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         stop("name the version: make release VERSION=0.2.0")
+    if git("tag", "--list", f"v{version}"):
+        stop(f"the tag v{version} is there: `git tag -d v{version}` removes one that nobody has")
     old = first("meson.build", VERSIONS["meson.build"])
     # The archives are made of a commit.
-    if changed := changed_files():
+    if changed := git("status", "--porcelain", "-uno"):
         stop(f"commit or undo these changes first:\n{changed}")
     subject = f"all: release {version}"
     if version != old:
@@ -112,6 +117,7 @@ def main():
         print(f"release: {minutes:.1f} min: {what}: {' '.join(command)}", flush=True)
         if subprocess.run(command, cwd=ROOT).returncode:
             stop(f"{what}: failed; commit the repair and run the same command again")
+    git("tag", "-a", f"v{version}", "-m", f"Headrace {version}")
     print(BY_HAND.format(version=version, subject=subject))
 
 

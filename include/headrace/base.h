@@ -63,7 +63,7 @@ typedef void (*hr_log_fn)(void *arg, enum hr_log_level level, const char *messag
  */
 HR_API void hr_log_set(hr_log_fn fn, void *arg);
 
-/* "0.1.0"; static storage. */
+/* "MAJOR.MINOR.PATCH"; static storage. */
 HR_API const char *hr_version(void);
 
 /* Returns the number of cores that this process may use, at least 1: its CPU affinity, limited by

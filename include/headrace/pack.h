@@ -74,6 +74,10 @@ struct hr_pack_options {
                                   after two seconds; 0 (default) and maximum: 64 MiB */
     struct hr_sound_head head; /* waveforms: what they are made with; the recipes that use the pack
                                   have to begin with it. All zero (default): each sound as it is */
+    const char *staging; /* write to a URL: the directory for what is not sent yet; NULL (default):
+                            headrace/upload in the user's cache directory */
+    uint64_t part_bytes; /* write to a URL: of the parts that are sent; 0 (default): 16 MiB, or as
+                            many as let 10,000 parts suffice. Stores want 5 MiB at least */
 };
 HR_API void hr_pack_options_init(struct hr_pack_options *options, size_t size);
 static inline void hr_pack_options_default(struct hr_pack_options *options)
@@ -111,6 +115,9 @@ struct hr_pack_result {
  * continues it. The file depends only on the samples and the options, not on the
  * number of threads or on how often it was continued. `options` and `result` may be
  * NULL.
+ * `path` may be a URL, s3://BUCKET/KEY or gs://BUCKET/KEY: the pack is sent in parts while
+ * it is written, and is there once it is complete. This machine keeps what is not sent yet
+ * (options->staging: the index and up to some 400 MB); the same call there continues it.
  * Errors: -EEXIST: `path` exists; -ENOSPC and other errors of storage (finished
  * samples are kept); with raise, the error of a sample, whose message names its path;
  * -ESTALE: the unfinished pack was made from another dataset, with other options, or

@@ -226,6 +226,13 @@ HR_API HR_NODISCARD int hr_replay_report_text(const struct hr_replay *replay,
                                               int columns, char **out, struct hr_error *error);
 HR_API void hr_replay_free(char *text);
 
+/* Writes the same report as one HTML file that needs no network, with an iteration before and after
+ * over time. Its size is bounded, whatever the trace's. path: "-" is standard output. Errors: those
+ * of hr_replay_report_json; of the file. */
+HR_API HR_NODISCARD int hr_replay_write_page(const struct hr_replay *replay,
+                                             const char *const *what_ifs, size_t count,
+                                             const char *path, struct hr_error *error);
+
 /* Writes the predicted run as a trace in Chrome's JSON, which Perfetto opens. path: "-" is standard
  * output. Errors: those of hr_replay_predict; of the file. */
 HR_API HR_NODISCARD int hr_replay_write_trace(struct hr_replay_scenario *scenario, const char *path,

@@ -26,8 +26,9 @@ static int on_progress(void *arg, uint64_t done, uint64_t total, const char *sta
     struct pack_call *call = arg;
     PyEval_RestoreThread(call->saved);
     int stop = PyErr_Occurred() || PyErr_CheckSignals();
-    /* "checking": continuing a pack first checks the files packed already; no progress yet. */
-    if (!stop && call->progress && strcmp(stage, "checking")) {
+    /* "checking": continuing a pack first checks the files packed already; no progress yet.
+     * "uploading": all samples are packed. */
+    if (!stop && call->progress && strcmp(stage, "checking") && strcmp(stage, "uploading")) {
         PyObject *result = PyObject_CallFunction(call->progress, "KK", (unsigned long long)done,
                                                  (unsigned long long)total);
         stop = !result;
@@ -146,23 +147,25 @@ static PyObject *end(struct core_state *state, struct pack_call *call, int r,
 
 PyObject *core_pack_write(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"dataset",    "path",    "form",      "threads", "trust",
-                            "max_growth", "restart", "overwrite", "skip",    "progress",
-                            "mono",       "rate",    NULL};
+    static char *names[] = {"dataset",    "path",    "form",      "threads",    "trust",
+                            "max_growth", "restart", "overwrite", "skip",       "progress",
+                            "mono",       "rate",    "staging",   "part_bytes", NULL};
     struct core_state *state = PyModule_GetState(module);
     struct hr_pack_options options;
     hr_pack_options_default(&options);
     PyObject *dataset, *path = NULL, *progress = Py_None, *dict = NULL;
     int skip = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O&|$iipdpppOpi", names, state->dataset_type,
-                                     &dataset, PyUnicode_FSConverter, &path, &options.form,
-                                     &options.threads, &options.trust, &options.max_growth,
-                                     &options.restart, &options.overwrite, &skip, &progress,
-                                     &options.head.mono, &options.head.rate))
+    unsigned long long part_bytes = 0;
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "O!O&|$iipdpppOpizK", names, state->dataset_type, &dataset,
+            PyUnicode_FSConverter, &path, &options.form, &options.threads, &options.trust,
+            &options.max_growth, &options.restart, &options.overwrite, &skip, &progress,
+            &options.head.mono, &options.head.rate, &options.staging, &part_bytes))
         return NULL;
     struct pack_call call = {.notices = PyList_New(0)};
     struct hr_pack_result result = {.size = sizeof result};
     struct hr_error error = {0};
+    options.part_bytes = part_bytes;
     options.on_error = skip ? HR_ON_ERROR_SKIP : HR_ON_ERROR_RAISE;
     if (call.notices) {
         begin(&call, &options, progress);

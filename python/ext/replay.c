@@ -93,11 +93,36 @@ static PyObject *replay_report(PyObject *self, PyObject *args)
     return result;
 }
 
+static PyObject *replay_write_page(PyObject *self, PyObject *args)
+{
+    PyObject *sequence, *path;
+    struct core_paths what_ifs;
+    struct hr_error error = {0};
+    int r;
+    if (!PyArg_ParseTuple(args, "OO&", &sequence, PyUnicode_FSConverter, &path))
+        return NULL;
+    if (core_paths_take(&what_ifs, sequence) < 0) {
+        Py_DECREF(path);
+        return NULL;
+    }
+    const struct hr_replay *handle = core_replay_handle(self);
+    const char *to = PyBytes_AsString(path);
+    Py_BEGIN_ALLOW_THREADS
+        r = hr_replay_write_page(handle, what_ifs.text, (size_t)what_ifs.count, to, &error);
+    Py_END_ALLOW_THREADS
+    core_paths_clear(&what_ifs);
+    PyObject *result = r ? core_raise(core_state_of(self), r, &error, path) : Py_NewRef(Py_None);
+    Py_DECREF(path);
+    return result;
+}
+
 static PyMethodDef replay_methods[] = {
     {"summary", replay_summary, METH_NOARGS,
      PyDoc_STR("summary()\n--\n\nHow well the graph explains the traces.")},
     {"report", replay_report, METH_VARARGS,
      PyDoc_STR("report(what_ifs, columns)\n--\n\nA report as text; as JSON if columns < 0.")},
+    {"write_page", replay_write_page, METH_VARARGS,
+     PyDoc_STR("write_page(what_ifs, path)\n--\n\nWrites the report as an HTML page.")},
     {NULL, NULL, 0, NULL},
 };
 

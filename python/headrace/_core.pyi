@@ -71,6 +71,8 @@ def pack_write(
     progress: Callable[[int, int], object] | None = None,
     mono: bool = False,
     rate: int = 0,
+    staging: str | None = None,
+    part_bytes: int = 0,
 ) -> _PackResult: ...
 def pack_unpack(
     path: _Path,
@@ -149,6 +151,7 @@ class Replay:
     ) -> Replay: ...
     def summary(self) -> dict[str, Any]: ...
     def report(self, what_ifs: Sequence[str], columns: int, /) -> str: ...
+    def write_page(self, what_ifs: Sequence[str], path: _Path, /) -> None: ...
 
 class Scenario:
     """A copy of a Replay's graph to change; see :mod:`headrace.replay`."""

@@ -39,6 +39,8 @@ def pack(
     restart: bool = False,
     overwrite: bool = False,
     trust: bool = False,
+    staging: str | os.PathLike[str] | None = None,
+    part_bytes: int = 0,
     progress: Callable[[int, int], object] | None = None,
 ) -> dict[str, Any]:
     """Writes a dataset to a pack, which yields the same batches, bit for bit.
@@ -49,7 +51,7 @@ def pack(
     Args:
         source: an :class:`ImageFolder` or another dataset of Headrace, or the
             path of one.
-        path: of the new file.
+        path: of the new file, or its URL: ``s3://BUCKET/KEY`` or ``gs://BUCKET/KEY``.
         form: the form of the images. ``"coefficients"``: about 1.12 times the bytes;
             ``"planes"``: faster still, 3 to 6 times the bytes; ``"indexed"``: the file
             and an index of about 2 %, which decodes faster than the file alone;
@@ -68,6 +70,9 @@ def pack(
         restart: discard an unfinished ``PATH.partial``.
         overwrite: replace an existing ``path`` when the new pack is complete.
         trust: do not compare every pixel with libjpeg-turbo's.
+        staging: of a URL: the directory for what is not sent yet, the index and up to some
+            400 MB; by default ``headrace/upload`` in the user's cache directory.
+        part_bytes: of a URL: size of the parts that are sent; 0: at least 16 MiB.
         progress: called with (samples done, all samples) about ten times a second. If
             it raises, the call ends and keeps what is done.
 
@@ -104,6 +109,8 @@ def pack(
         restart=restart,
         overwrite=overwrite,
         trust=trust,
+        staging=None if staging is None else os.fspath(staging),
+        part_bytes=part_bytes,
         progress=progress,
     )
     rewritten = [path for _, path, _, kept in result["notices"] if kept == _CONVERTED]

@@ -15,6 +15,7 @@ enum hr__purpose {
     HR__PURPOSE_OPERATION = 2, /* + the operation's position in the recipe << 8 */
     HR__PURPOSE_REPLACEMENT = 3,
     HR__PURPOSE_MIX = 4,
+    HR__PURPOSE_EVICTION = 5,
 };
 
 /* A stream of random numbers. hr__random_init derives the key from the seed and the other

@@ -13,6 +13,7 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "dataset/row_block.h"
+#include "storage/url.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -37,6 +38,9 @@
 #define RECHECK_BYTES (2 * COMMIT_BYTES)
 
 #define PARTIAL_SUFFIX ".partial"
+
+/* Bytes of a sample, to guess the size of a pack of files that nobody has looked at yet. */
+#define USUAL_BYTES (UINT64_C(128) << 10)
 
 static uint64_t align(uint64_t offset)
 {
@@ -171,6 +175,11 @@ static int recheck(struct hr__pack_file *f, struct hr_error *error)
     /* an item longer than that was a commit of its own */
     if (from && from == f->done)
         from--;
+    /* what was sent is on storage elsewhere */
+    for (uint64_t i = f->done; f->upload && i > from; i--)
+        if (hr__pack_upload_has(f->upload, c->ranges[i - 1].offset,
+                                c->ranges[i - 1].offset + (uint64_t)c->sizes[i - 1]))
+            from = i;
     for (uint64_t i = from; i < f->done; i++)
         longest = (uint64_t)c->sizes[i] > longest ? (uint64_t)c->sizes[i] : longest;
     void *bytes = hr__alloc_aligned(HR__TAG_LOADER, longest ? longest : 1, 0);
@@ -252,6 +261,8 @@ static int resume(struct hr__pack_file *f, uint64_t file_bytes, struct hr_error 
     r = check_same(f, &theirs, error);
     if (!r)
         r = read_entries(f, file_bytes, error);
+    if (!r && f->upload)
+        r = hr__pack_upload_resume(f->upload, f, error);
     if (!r)
         r = recheck(f, error);
     if (r)
@@ -262,7 +273,10 @@ static int resume(struct hr__pack_file *f, uint64_t file_bytes, struct hr_error 
     /* the rest may be part of an item */
     if (ftruncate(f->fd, (off_t)f->end))
         return fail_write(f, f->safe, -errno, error);
-    return write_front(f, error);
+    r = write_front(f, error);
+    if (!r && f->upload)
+        hr__pack_upload_offer(f->upload, f->end);
+    return r;
 }
 
 static char *join_texts(const char *a, size_t length, const char *b)
@@ -274,18 +288,26 @@ static char *join_texts(const char *a, size_t length, const char *b)
     return text;
 }
 
-static int set_paths(struct hr__pack_file *f, const char *path, struct hr_error *error)
+static int set_paths(struct hr__pack_file *f, const char *path, const char *staging,
+                     struct hr_error *error)
 {
-    const char *slash = strrchr(path, '/');
     size_t length = strlen(path);
     if (!length || path[length - 1] == '/')
         return hr__fail(error, -EINVAL, "\"%s\" is no name for a pack's file", path);
     if (length > PATH_MAX)
         return hr__fail(error, -ENAMETOOLONG, "the path of the pack is too long");
+    if (hr__url_is(path)) {
+        int r = hr__pack_upload_create(&f->upload, path, staging, &f->partial, error);
+        if (r)
+            return r;
+    } else {
+        f->partial = join_texts(path, length, PARTIAL_SUFFIX);
+    }
     f->path = join_texts(path, length, "");
-    f->partial = join_texts(path, length, PARTIAL_SUFFIX);
-    f->directory = slash ? join_texts(path, slash == path ? 1 : (size_t)(slash - path), "")
-                         : join_texts(".", 1, "");
+    const char *slash = f->partial ? strrchr(f->partial, '/') : NULL;
+    f->directory =
+        slash ? join_texts(f->partial, slash == f->partial ? 1 : (size_t)(slash - f->partial), "")
+              : join_texts(".", 1, "");
     if (!f->path || !f->partial || !f->directory)
         return hr__fail(error, -ENOMEM, "out of memory for the path %s", path);
     return 0;
@@ -325,6 +347,25 @@ static int describe(struct hr__pack_file *f, struct hr_dataset *dataset,
     return 0;
 }
 
+/* Returns about how many bytes the pack will have. */
+static uint64_t guess_bytes(const struct hr__pack_file *f, const struct hr_dataset *dataset,
+                            int form)
+{
+    int64_t known = hr__dataset_total_bytes(dataset);
+    uint64_t bytes = known >= 0 ? (uint64_t)known : f->catalog->header->samples * USUAL_BYTES;
+    return f->super.items_offset + bytes * (form == HR_FORM_ENCODED ? 1 : 2);
+}
+
+static int begin_upload(struct hr__pack_file *f, struct hr_dataset *dataset,
+                        const struct hr_pack_options *options, struct hr_error *error)
+{
+    int r = begin(f, error);
+    if (r || !f->upload)
+        return r;
+    return hr__pack_upload_begin(f->upload, f, guess_bytes(f, dataset, options->form),
+                                 options->part_bytes, error);
+}
+
 int hr__pack_file_open(struct hr__pack_file **out, struct hr_dataset *dataset, const char *path,
                        const struct hr_pack_options *options, uint64_t digest,
                        struct hr_error *error)
@@ -335,17 +376,20 @@ int hr__pack_file_open(struct hr__pack_file **out, struct hr_dataset *dataset, c
     if (!f)
         return hr__fail(error, -ENOMEM, "out of memory for a pack");
     f->fd = -1;
-    int r = set_paths(f, path, error);
-    if (!r && !options->overwrite && !lstat(path, &st))
+    int r = set_paths(f, path, options->staging, error);
+    if (!r && !f->upload && !options->overwrite && !lstat(path, &st))
         r = refuse_existing(f, error);
     if (!r)
         r = describe(f, dataset, options, digest, error);
     if (!r)
         r = open_partial(f, error);
+    if (!r && f->upload)
+        r = hr__pack_upload_look(f->upload, f, options->overwrite, error);
     if (!r && fstat(f->fd, &st))
         r = hr__fail(error, -errno, "cannot look at %s: %s", f->partial, hr__errno_text(errno));
-    if (!r && (options->restart || !st.st_size))
-        r = begin(f, error);
+    if (!r &&
+        (options->restart || !st.st_size || (f->upload && !hr__pack_upload_is_begun(f->upload))))
+        r = begin_upload(f, dataset, options, error);
     else if (!r)
         r = resume(f, (uint64_t)st.st_size, error);
     if (r) {
@@ -432,8 +476,13 @@ int hr__pack_file_commit(struct hr__pack_file *file, struct hr_error *error)
     /* last, because a size marks the entry as present */
     if (!r)
         r = write_section(f, f->catalog->sizes, sizeof *f->catalog->sizes);
+    /* items are sent, and then gone from the file, only if it surely has their entries */
+    if (!r && f->upload && fdatasync(f->fd))
+        r = -errno;
     if (r)
         return fail_write(f, f->safe, r, error);
+    if (f->upload)
+        hr__pack_upload_offer(f->upload, f->end);
     f->safe = f->done;
     f->uncommitted_bytes = 0;
     f->committed_ns = hr__now_ns();
@@ -466,16 +515,12 @@ static int give_name(const struct hr__pack_file *f, int overwrite)
     return rename(f->partial, f->path) ? -errno : 0;
 }
 
-int hr__pack_file_finish(struct hr__pack_file *file, int overwrite, struct hr_error *error)
+/* Writes the index and the superblock of the complete file, and syncs them. */
+static int seal(struct hr__pack_file *f)
 {
-    struct hr__pack_file *f = file;
-    assert(f->done == f->catalog->header->samples);
-    int r = hr__pack_file_commit(f, error);
-    if (r)
-        return r;
     f->catalog->header->flags |= HR__CATALOG_SIZES;
     f->catalog->header->checksum = hr__catalog_checksum(f->catalog->header);
-    r = write_at(f, f->catalog->header, f->super.catalog_bytes, f->super.catalog_offset);
+    int r = write_at(f, f->catalog->header, f->super.catalog_bytes, f->super.catalog_offset);
     /* all else must be on storage before the superblock says `complete` */
     if (!r && fdatasync(f->fd))
         r = -errno;
@@ -484,10 +529,26 @@ int hr__pack_file_finish(struct hr__pack_file *file, int overwrite, struct hr_er
     hr__pack_seal(&f->super);
     if (!r)
         r = write_at(f, &f->super, sizeof f->super, 0);
-    if (!r && fsync(f->fd))
-        r = -errno;
+    return !r && fsync(f->fd) ? -errno : r;
+}
+
+int hr__pack_file_finish(struct hr__pack_file *file, int overwrite, struct hr__progress *progress,
+                         struct hr_error *error)
+{
+    struct hr__pack_file *f = file;
+    assert(f->done == f->catalog->header->samples);
+    int r = hr__pack_file_commit(f, error);
+    if (r)
+        return r;
+    r = seal(f);
     if (r)
         return fail_write(f, f->safe, r, error);
+    if (f->upload) {
+        r = hr__pack_upload_finish(f->upload, f->end, progress, error);
+        if (!r && !unlink(f->partial))
+            hr__pack_upload_forget(f->upload);
+        return r;
+    }
     r = give_name(f, overwrite);
     if (r == -EEXIST)
         return refuse_existing(f, error);
@@ -505,6 +566,7 @@ void hr__pack_file_close(struct hr__pack_file **file)
     *file = NULL;
     if (!f)
         return;
+    hr__pack_upload_close(&f->upload);
     if (f->fd >= 0)
         close(f->fd);
     hr__catalog_destroy(&f->catalog);

@@ -7,11 +7,15 @@
  * entries in the catalog at the front of the file. If the program is killed, the next run cuts off
  * all that lies after the last committed item and writes it again.
  *
+ * The file of a pack that goes to a bucket is in a directory of this machine, and what is committed
+ * is sent from there (pack_upload.h).
+ *
  * One thread uses a pack file. Private to this room.
  */
 #ifndef HR_BULK_PACK_FILE_H
 #define HR_BULK_PACK_FILE_H
 
+#include "bulk/pack_upload.h"
 #include "dataset/dataset.h"
 #include "dataset/pack.h"
 #include "dataset/progress.h"
@@ -21,6 +25,7 @@
 struct hr__pack_file {
     int fd;                           /* the partial file, locked; -1: none */
     char *path, *partial, *directory; /* owned; directory: the one of both files */
+    struct hr__pack_upload *upload;   /* `path` is a URL; NULL: a file */
     struct hr__pack_superblock super;
     struct hr__catalog *catalog; /* the finished pack's catalog; entries before `done` are filled
                                     in */
@@ -77,8 +82,10 @@ int hr__pack_file_is_due(const struct hr__pack_file *file);
 int hr__pack_file_commit(struct hr__pack_file *file, struct hr_error *error);
 
 /* Call after the last sample: seals the file and renames it to its final name, replacing a file of
- * that name if `overwrite`. Blocks on storage. Errors: -EEXIST; those of storage. */
-int hr__pack_file_finish(struct hr__pack_file *file, int overwrite, struct hr_error *error);
+ * that name if `overwrite`; or sends the rest of it, counting parts. Blocks on storage. Errors:
+ * -EEXIST; those of storage; -ECANCELED. */
+int hr__pack_file_finish(struct hr__pack_file *file, int overwrite, struct hr__progress *progress,
+                         struct hr_error *error);
 
 /* Closes the file. Committed samples stay in it. Accepts NULL. */
 void hr__pack_file_close(struct hr__pack_file **file);

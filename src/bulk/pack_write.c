@@ -259,7 +259,16 @@ static int append_all(struct packing *p)
     struct hr__made made;
     int r = 0;
     while (!r && p->file->done < p->count) {
-        r = next_made(p, &made);
+        r = p->file->upload ? hr__pack_upload_wait(p->file->upload, p->error) : 0;
+        if (r == 1) {
+            r = 0; /* what is packed has to be sent first */
+            hr__progress_add(&p->progress, 0);
+            if (hr__progress_cancelled(&p->progress))
+                r = -ECANCELED;
+            continue;
+        }
+        if (!r)
+            r = next_made(p, &made);
         if (r == 1) {
             r = append(p, p->file->done, &made);
             hr__free(made.bytes);
@@ -354,7 +363,7 @@ static int write_pack(struct packing *p, struct hr_pack_result *result)
                      "packing was cancelled when all samples were in %s: call it again to finish",
                      p->file->partial);
     if (!r)
-        r = hr__pack_file_finish(p->file, p->options->overwrite, p->error);
+        r = hr__pack_file_finish(p->file, p->options->overwrite, &p->progress, p->error);
     if (r || !result)
         return r;
     struct hr_pack_result now = {0};

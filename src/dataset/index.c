@@ -54,6 +54,16 @@ static int canonical_root(char **out, const char *root)
     return *out ? 0 : -ENOMEM;
 }
 
+int hr__user_cache(char **path, const char *name)
+{
+    /* ignore a relative XDG_CACHE_HOME (XDG Base Directory 0.8) */
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    *path = NULL;
+    if (cache && *cache == '/')
+        return join(path, "%s/headrace/%s", cache, name);
+    return home && *home == '/' ? join(path, "%s/.cache/headrace/%s", home, name) : -ENOENT;
+}
+
 int hr__index_locate(char **path, const char *root, enum hr_index_policy policy)
 {
     *path = NULL;
@@ -69,16 +79,9 @@ int hr__index_locate(char **path, const char *root, enum hr_index_policy policy)
     } else {
         XXH128_hash_t h = XXH3_128bits(canonical, strlen(canonical));
         char name[64];
-        snprintf(name, sizeof name, "%016llx%016llx.idx", (unsigned long long)h.high64,
+        snprintf(name, sizeof name, "index/%016llx%016llx.idx", (unsigned long long)h.high64,
                  (unsigned long long)h.low64);
-        /* ignore a relative XDG_CACHE_HOME (XDG Base Directory 0.8) */
-        const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-        if (cache && *cache == '/')
-            r = join(path, "%s/headrace/index/%s", cache, name);
-        else if (home && *home == '/')
-            r = join(path, "%s/.cache/headrace/index/%s", home, name);
-        else
-            r = -ENOENT;
+        r = hr__user_cache(path, name);
     }
     hr__free(canonical);
     return r;
@@ -201,8 +204,7 @@ int hr__index_load(struct hr__catalog **out, const char *path, const char *root,
     return r;
 }
 
-/* Creates the parent directories of `path`, for the owner only. */
-static int make_parents(const char *path)
+int hr__make_parents(const char *path)
 {
     char *copy = hr__strdup(HR__TAG_DATASET, path);
     int r = copy ? 0 : -ENOMEM;
@@ -222,7 +224,7 @@ int hr__index_save(struct hr__catalog *catalog, const char *path, enum hr_index_
     struct hr__catalog_header *h = catalog->header;
     if (catalog->untrusted || h->flags != FLAGS)
         return -ESTALE;
-    int r = policy == HR_INDEX_USER_CACHE ? make_parents(path) : 0;
+    int r = policy == HR_INDEX_USER_CACHE ? hr__make_parents(path) : 0;
     if (r)
         return r;
     h->checksum = hr__catalog_checksum(h);

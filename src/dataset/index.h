@@ -43,4 +43,11 @@ int hr__index_load_objects(struct hr__catalog **out, const char *path,
  */
 int hr__index_save(struct hr__catalog *catalog, const char *path, enum hr_index_policy policy);
 
+/* Finds the path of a file in this user's cache directory: `name` is below "headrace/". The caller
+ * frees *path. Errors: -ENOENT: the user has none; -ENOMEM. */
+int hr__user_cache(char **path, const char *name);
+
+/* Creates the parent directories of `path`, for the owner only. */
+int hr__make_parents(const char *path);
+
 #endif

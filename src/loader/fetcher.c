@@ -195,8 +195,6 @@ static unsigned free_of(const struct fetcher *f)
     unsigned depth = hr__depth_now(&f->depth);
     if (f->loader->samples && atomic_load(&f->loader->samples->depth) < depth)
         depth = atomic_load(&f->loader->samples->depth);
-    if (f->http && hr__http_depth(f->http) < depth)
-        depth = hr__http_depth(f->http);
     return depth > f->flying ? depth - f->flying : 0;
 }
 
@@ -322,7 +320,8 @@ static struct hr__job *collect(struct fetcher *f, int64_t timeout_ns, struct hr_
         job->next = list;
         list = job;
     }
-    if (!f->loader->samples) /* its depth is that of the producers */
+    /* producers have a depth of their own, and so have stores */
+    if (!f->loader->samples && !f->http)
         hr__depth_note(&f->depth, in_flight, n > 0 ? (unsigned)n : 0, bytes, hr__now_ns());
     return list;
 }

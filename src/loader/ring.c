@@ -54,6 +54,7 @@ struct hr__ring {
     size_t held;              /* how many of them are handed out */
     uint64_t moved_ns;        /* when a copy was last seen to complete or begin */
     uint64_t grown;
+    size_t most_beyond; /* slots beyond the plan that there have been at once */
     int closed; /* the loader dropped its reference */
 };
 
@@ -297,14 +298,13 @@ static int copies_move_locked(const struct hr__ring *ring)
     return batch && hr__now_ns() - ring->moved_ns < COPY_PATIENCE_NS;
 }
 
-int hr__ring_acquire(struct hr__ring *ring, int grow, struct hr_batch **out, int *grown,
+int hr__ring_acquire(struct hr__ring *ring, int grow, struct hr_batch **out, size_t *beyond,
                      struct hr_error *error)
 {
     pthread_mutex_lock(&ring->lock);
     struct hr_batch *surplus = poll_locked(ring);
     struct hr_batch *batch = ring->free;
-    int beyond = ring->total >= ring->planned;
-    int make = !batch && (!beyond || grow);
+    int make = !batch && (ring->total < ring->planned || grow);
     int r = 0;
     if (!batch && !make)
         r = copies_move_locked(ring) ? -EBUSY : -EAGAIN;
@@ -317,12 +317,14 @@ int hr__ring_acquire(struct hr__ring *ring, int grow, struct hr_batch **out, int
     if (make) {
         r = make_slot(ring, &batch, error);
         pthread_mutex_lock(&ring->lock);
-        if (r)
+        if (r) {
             ring->total--;
-        else
-            ring->grown += (unsigned)beyond;
+        } else if (ring->total > ring->planned) {
+            ring->grown++;
+            if (ring->total - ring->planned > ring->most_beyond)
+                *beyond = ring->most_beyond = ring->total - ring->planned;
+        }
         pthread_mutex_unlock(&ring->lock);
-        *grown = !r && beyond;
     }
     if (r)
         return r;

@@ -129,11 +129,12 @@ void hr__ring_set_owner(struct hr__ring *ring, int pid);
 
 /*
  * Takes a slot to fill. Never waits for other threads, but may take the time to make a slot.
- * `grow`: make a slot beyond the plan if none is free; *grown is set to 1 if that was needed.
+ * `grow`: make a slot beyond the plan if none is free. *beyond is set to the number of slots beyond
+ * the plan if there have never been so many at once.
  * Errors: -EAGAIN: none free; -EBUSY: none free, but copies from some are still in progress;
  * -ENOMEM, -ENOTSUP from making one.
  */
-int hr__ring_acquire(struct hr__ring *ring, int grow, struct hr_batch **out, int *grown,
+int hr__ring_acquire(struct hr__ring *ring, int grow, struct hr_batch **out, size_t *beyond,
                      struct hr_error *error);
 
 /* Gives back a slot that was not handed out. */

@@ -172,15 +172,16 @@ static int get_slot(struct hr_loader *l, const struct hr__epoch *plan, int may_w
                     struct hr_batch **batch, struct hr_error *error)
 {
     uint64_t pause_ns = 100000;
-    int stale, r, grown = 0;
+    size_t beyond = 0;
+    int stale, r;
     for (;;) {
         if (!still_wanted(l, plan, &stale))
             return -ECANCELED;
-        r = hr__ring_acquire(l->ring, 0, batch, &grown, error);
+        r = hr__ring_acquire(l->ring, 0, batch, &beyond, error);
         if (r != -EAGAIN && r != -EBUSY)
             return r;
         if (!stale && r == -EAGAIN) {
-            r = hr__ring_acquire(l->ring, 1, batch, &grown, error);
+            r = hr__ring_acquire(l->ring, 1, batch, &beyond, error);
             break;
         }
         if (!may_wait)
@@ -189,14 +190,15 @@ static int get_slot(struct hr_loader *l, const struct hr__epoch *plan, int may_w
         if (pause_ns < 2000000)
             pause_ns *= 2;
     }
-    struct hr__ring_counts counts;
-    hr__ring_counts(l->ring, &counts);
-    /* A loop that looks one batch ahead, as frameworks do, makes the ring grow once or twice. */
-    if (grown && counts.grown == 3)
+    /* A loop that looks one batch ahead, as frameworks do, makes the ring grow by one or two. */
+    if (beyond == 3) {
+        struct hr__ring_counts counts;
+        hr__ring_counts(l->ring, &counts);
         hr__log(HR_LOG_WARNING,
                 "more batches are held than planned for: the ring grows beyond %d slots of %llu "
                 "bytes; release batches, or expect memory for all that are held",
                 l->options.batches_ahead + 2, (unsigned long long)counts.slot_bytes);
+    }
     return r;
 }
 

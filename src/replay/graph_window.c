@@ -130,6 +130,8 @@ int hr__graph_find_window(struct hr__graph *g, size_t rank, const struct hr__tra
                         "steps of one run",
                         rank, count, g->iterations);
     g->iterations = count;
+    if (!rank && count > 1)
+        g->middle_ns = find(r, window->name, (int)count / 2).begin_ns - r->begin_ns;
     if (window->name)
         snprintf(g->window, sizeof g->window, "%u of %u annotations that contain '%.80s'", count,
                  found.count, window->name);

@@ -1,5 +1,5 @@
-/* The replay of an unchanged graph against the record, and critical paths; see simulate.h. */
-#include "replay/simulate.h"
+/* The replay of an unchanged graph against the record; see simulate.h. */
+#include "replay/path.h"
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -16,37 +16,13 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Returns the task before one on the critical path; HR__NO_TASK: it is the first. */
-static uint32_t before(const struct hr__graph *g, const struct hr__replay_schedule *s,
-                       uint32_t task)
-{
-    if (s->holder[task] != HR__NO_TASK)
-        return s->holder[task];
-    return s->cause[task] == UINT32_MAX ? HR__NO_TASK : g->edges[s->cause[task]].from;
-}
-
-int hr__critical_path(uint32_t **out, size_t *count, const struct hr__graph *g,
-                      const struct hr__replay_schedule *s)
-{
-    *count = 0;
-    for (uint32_t i = s->last; i != HR__NO_TASK; i = before(g, s, i))
-        ++*count;
-    *out = hr__alloc(HR__TAG_REPLAY, *count + 1, sizeof **out);
-    if (!*out)
-        return -ENOMEM;
-    size_t at = *count;
-    for (uint32_t i = s->last; i != HR__NO_TASK; i = before(g, s, i))
-        (*out)[--at] = i;
-    return 0;
-}
-
 static int64_t unexplained(const struct hr__graph *g, const struct hr__replay_schedule *s)
 {
     int64_t sum = 0;
-    for (uint32_t i = s->last; i != HR__NO_TASK; i = before(g, s, i)) {
-        if (s->cause[i] == UINT32_MAX)
+    for (struct hr__path_walk w = {.is_begun = 0}; hr__path_back(&w, g, s);) {
+        if (s->cause[w.task] == UINT32_MAX)
             continue;
-        const struct hr__edge *e = &g->edges[s->cause[i]];
+        const struct hr__edge *e = &g->edges[s->cause[w.task]];
         int64_t usual = e->kind == HR__EDGE_LAUNCH   ? g->launch_ns
                         : e->kind == HR__EDGE_STREAM ? g->gap_ns
                                                      : 0;

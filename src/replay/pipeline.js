@@ -13,11 +13,6 @@
   ];
   const left = 52, bottom = 26, gap = 4;
 
-  function unit(seconds) {
-    if (seconds < 1e-3) return [1e6, "us"];
-    return seconds < 1 ? [1e3, "ms"] : [1, "s"];
-  }
-
   function layout() {
     const width = canvas.clientWidth, height = canvas.clientHeight;
     const row = (height - bottom) / data.rows, scale = (width - left) / data.end;
@@ -57,7 +52,7 @@
 
   function paint() {
     const ratio = window.devicePixelRatio || 1, l = layout(), c = canvas.getContext("2d");
-    const [factor, name] = unit(data.end);
+    const [factor, name] = report.unit(data.end);
     canvas.width = l.width * ratio;
     canvas.height = l.height * ratio;
     c.scale(ratio, ratio);
@@ -81,7 +76,7 @@
     const task = data.tasks.find((t) => t[0] === row && t[5] <= at && at < t[6]);
     tip.hidden = !task;
     if (!task) return;
-    const [factor, name] = unit(data.end), long = report.number((task[6] - task[5]) * factor);
+    const [factor, name] = report.unit(data.end), long = report.number((task[6] - task[5]) * factor);
     tip.textContent = task[1] > 1
       ? "update after batch " + (task[3] + 1) + "\nmakes version " + task[4] + "\n" + long + " " + name
       : kinds[task[1]].name + " pass of microbatch " + (task[3] + 1) + "\nstage " + (task[2] + 1) +

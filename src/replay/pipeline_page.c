@@ -5,7 +5,6 @@
 #include "replay/pipeline_report.h"
 
 #include "base/error.h"
-#include "report/assets.h"
 #include "report/format.h"
 #include "report/parts.h"
 
@@ -30,18 +29,9 @@ static void table(struct plan_page *p, enum hr__plan_table which)
 static void head(struct plan_page *p)
 {
     struct hr__draft words = {.text = NULL};
-    put(p, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-           "<meta http-equiv=\"Content-Security-Policy\" content=\"");
-    put(p, hr__plan_page_policy);
-    put(p, "\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-           "<meta name=\"color-scheme\" content=\"light dark\">\n"
-           "<meta name=\"referrer\" content=\"no-referrer\">\n"
-           "<link rel=\"icon\" href=\"data:,\">\n<title>Pipeline: ");
-    hr__draft_html(&p->draft, p->plan->profile.name);
-    put(p, "</title>\n<style>");
-    put(p, hr__page_style);
-    put(p, "</style>\n</head>\n<body>\n<header>\n<p class=\"kind\">How to divide a network over "
-           "GPUs</p>\n<h1 class=\"long\">");
+    hr__page_begin(&p->draft, "How to divide a network over GPUs", "Pipeline",
+                   p->plan->profile.name, hr__plan_page_policy);
+    put(p, "<h1 class=\"long\">");
     hr__plan_sentence(p->plan, &words);
     p->draft.failed |= words.failed;
     hr__draft_html(&p->draft, words.failed ? "" : words.text);
@@ -94,10 +84,7 @@ static void data(struct plan_page *p)
 
 static void foot(struct plan_page *p)
 {
-    hr__draft_print(&p->draft,
-                    "</section>\n</main>\n<footer>\n<p>Made by headrace %s. This page holds all "
-                    "that it shows and asks no server for anything.</p>\n</footer>\n",
-                    hr_version());
+    hr__page_foot(&p->draft, false);
     if (p->plan->count) {
         put(p, "<script type=\"application/json\" id=\"data\">");
         data(p);

@@ -7,9 +7,12 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#define WORTH 0.005 /* a what-if that brings less is not advised */
+#define WORTH      0.005 /* a what-if that brings less is not advised */
+#define NAME_BYTES 48    /* of a name for people */
 
 const char *hr__report_kind(int kind)
 {
@@ -59,6 +62,63 @@ void hr__report_shares(struct hr__draft *draft, const struct hr__shares *s, int 
     }
 }
 
+/* ---- bottlenecks ---- */
+
+/* Returns a signature of C++ from its function's own name on; other names whole. */
+static const char *without_namespaces(const char *name)
+{
+    static const char hidden[] = "(anonymous namespace)";
+    const char *start = name, *at = name;
+    for (; *at && *at != '<' && (*at != '(' || !strncmp(at, hidden, sizeof hidden - 1)); at++) {
+        if (*at == '(')
+            at += sizeof hidden - 2;
+        if (at[0] == ':' && at[1] == ':')
+            start = at + 2;
+    }
+    if (!*at || at == name)
+        return name;
+    if (start == name && !strncmp(name, "void ", 5))
+        start += 5;
+    return start < at ? start : name;
+}
+
+void hr__report_name(struct hr__draft *draft, const char *name)
+{
+    char text[NAME_BYTES + 4];
+    name = without_namespaces(name);
+    size_t length = strlen(name), at = length < NAME_BYTES ? length : NAME_BYTES - 1;
+    while (length > at && at && ((unsigned char)name[at] & 0xc0) == 0x80)
+        at--; /* not within a character of several bytes */
+    snprintf(text, sizeof text, "%.*s%s", (int)at, name, length > at ? "..." : "");
+    hr__draft_plain(draft, text);
+}
+
+void hr__report_bottleneck(struct hr__draft *draft, const struct hr__bottleneck *b)
+{
+    char number[HR__FORMAT_BYTES];
+    hr__draft_print(draft, "%s %s", hr__report_kind(b->kind), hr__format_share(number, b->share));
+    if (!b->name.name || !*b->name.name)
+        return;
+    hr__draft_put(draft, " (");
+    hr__report_name(draft, b->name.name);
+    hr__draft_put(draft, ")");
+}
+
+static struct hr__bottleneck find_bottleneck(const struct hr__shares *shares,
+                                             const struct hr__path_name *names, size_t count)
+{
+    struct hr__bottleneck b = {.kind = 0};
+    for (int k = 0; k < HR__TASK_KINDS + 2; k++)
+        if (!k || hr__report_share(shares, k) > b.share) {
+            b.kind = k;
+            b.share = hr__report_share(shares, k);
+        }
+    for (size_t i = 0; i < count && !b.name.name; i++)
+        if (names[i].kind == b.kind)
+            b.name = names[i];
+    return b;
+}
+
 /* ---- what-ifs ---- */
 
 static int predict(struct hr__replay_outcome *out, struct hr_replay_scenario *s,
@@ -67,8 +127,15 @@ static int predict(struct hr__replay_outcome *out, struct hr_replay_scenario *s,
     struct hr__replay_schedule schedule;
     int code = hr__scenario_simulate(&schedule, s, error);
     if (!code) {
+        struct hr__path_name *names;
+        size_t count;
         out->iteration_s = (double)schedule.length_ns / 1e9 / s->graph.iterations;
         hr__path_shares(&out->shares, &s->graph, &schedule);
+        if (hr__path_names(&names, &count, &s->graph, &schedule))
+            code = hr__fail(error, -ENOMEM, "out of memory for a report");
+        else
+            out->bottleneck = find_bottleneck(&out->shares, names, count);
+        hr__free(names);
     }
     hr__schedule_clear(&schedule);
     return code;
@@ -205,16 +272,27 @@ void hr__report_sentence(struct hr__draft *draft, const struct hr__report *r)
     }
     if (!r->count)
         return;
-    const struct hr__replay_outcome *one = &r->outcomes[r->is_ranked ? 0 : r->count - 1];
-    double gain = 1 - one->iteration_s / r->summary.replayed_s;
-    if (r->is_ranked && gain < WORTH) {
+    const struct hr__replay_outcome *one = hr__report_shown(r);
+    if (!one) {
         hr__draft_put(draft, " None of the what-ifs that were tried would change that much.");
         return;
     }
+    double gain = 1 - one->iteration_s / r->summary.replayed_s;
     hr__draft_print(draft, r->is_ranked ? " The most would bring %s: " : " With %s: ", one->text);
     hr__draft_print(draft, "%s, ", hr__format_time(time, one->iteration_s));
-    hr__draft_print(draft, "%s %s.", hr__format_share(share, fabs(gain)),
+    hr__draft_print(draft, "%s %s, then mostly ", hr__format_share(share, fabs(gain)),
                     gain < 0 ? "more" : "less");
+    hr__report_bottleneck(draft, &one->bottleneck);
+    hr__draft_put(draft, ".");
+}
+
+const struct hr__replay_outcome *hr__report_shown(const struct hr__report *r)
+{
+    if (!r->count)
+        return NULL;
+    const struct hr__replay_outcome *one = &r->outcomes[r->is_ranked ? 0 : r->count - 1];
+    double gain = 1 - one->iteration_s / r->summary.replayed_s;
+    return r->is_ranked && gain < WORTH ? NULL : one;
 }
 
 int hr__report_make(struct hr__report *out, const struct hr_replay *replay,
@@ -224,6 +302,9 @@ int hr__report_make(struct hr__report *out, const struct hr_replay *replay,
     *out = (struct hr__report){.replay = replay, .summary.size = sizeof out->summary};
     hr_replay_summarise(replay, &out->summary);
     hr__path_shares(&out->shares, &replay->graph, &replay->schedule);
+    if (hr__path_names(&out->names, &out->name_count, &replay->graph, &replay->schedule))
+        return hr__fail(error, -ENOMEM, "out of memory for a report");
+    out->bottleneck = find_bottleneck(&out->shares, out->names, out->name_count);
     if (count)
         code = in_a_row(out, what_ifs, count, error);
     else if (out->summary.is_trusted)
@@ -236,6 +317,7 @@ int hr__report_make(struct hr__report *out, const struct hr_replay *replay,
 void hr__report_clear(struct hr__report *r)
 {
     hr__free(r->outcomes);
+    hr__free(r->names);
     hr__draft_clear(&r->notes);
     *r = (struct hr__report){.replay = NULL};
 }

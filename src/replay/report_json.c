@@ -9,17 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NAMES_MOST 100
+
+/* Returns the member for a kind of time; see hr__report_kind. */
+static const char *member_of(int kind)
+{
+    static const char *const names[] = {"operators", "calls",     "untraced", "returns",
+                                        "kernels",   "copies",    "sets",     "communication",
+                                        "inserted",  "latencies", "data"};
+    return names[kind];
+}
+
 /* Kinds of time of a critical path, as members. */
 static json_t *shares(const struct hr__shares *s)
 {
-    static const char *const names[HR__TASK_KINDS] = {"operators", "calls",         "untraced",
-                                                      "returns",   "kernels",       "copies",
-                                                      "sets",      "communication", "inserted"};
     json_t *all = json_object();
     for (int k = 0; k < HR__TASK_KINDS; k++)
-        json_object_set_new(all, names[k], hr__json_real(s->kind[k]));
-    json_object_set_new(all, "latencies", hr__json_real(s->latency));
-    json_object_set_new(all, "data", hr__json_real(s->data));
+        json_object_set_new(all, member_of(k), hr__json_real(s->kind[k]));
+    json_object_set_new(all, member_of(HR__TASK_KINDS), hr__json_real(s->latency));
+    json_object_set_new(all, member_of(HR__TASK_KINDS + 1), hr__json_real(s->data));
     return all;
 }
 
@@ -59,6 +67,31 @@ static json_t *trace(const struct hr__report *r)
     return one;
 }
 
+static json_t *bottleneck(const struct hr__bottleneck *b)
+{
+    json_t *one = json_object();
+    json_object_set_new(one, "kind", json_string(member_of(b->kind)));
+    json_object_set_new(one, "share", hr__json_real(b->share));
+    json_object_set_new(one, "name", b->name.name ? hr__json_string(b->name.name) : json_null());
+    return one;
+}
+
+/* The names with the largest shares of the critical path. */
+static json_t *names(const struct hr__report *r)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < r->name_count && i < NAMES_MOST; i++) {
+        const struct hr__path_name *n = &r->names[i];
+        json_t *one = json_object();
+        json_object_set_new(one, "name", hr__json_string(n->name));
+        json_object_set_new(one, "kind", json_string(member_of(n->kind)));
+        json_object_set_new(one, "share", hr__json_real(n->share));
+        json_object_set_new(one, "count", json_integer(n->count));
+        json_array_append_new(all, one);
+    }
+    return all;
+}
+
 static json_t *outcomes(const struct hr__report *r)
 {
     json_t *all = json_array();
@@ -70,6 +103,7 @@ static json_t *outcomes(const struct hr__report *r)
         json_object_set_new(one, "iteration_s", hr__json_real(o->iteration_s));
         json_object_set_new(one, "gain", hr__json_real(1 - o->iteration_s / r->summary.replayed_s));
         json_object_set_new(one, "critical_path", shares(&o->shares));
+        json_object_set_new(one, "bottleneck", bottleneck(&o->bottleneck));
         json_array_append_new(all, one);
     }
     return all;
@@ -96,6 +130,8 @@ static json_t *build(const struct hr__report *r)
     json_object_set_new(all, "iteration_s", hr__json_real(r->summary.recorded_s));
     json_object_set_new(all, "replayed_s", hr__json_real(r->summary.replayed_s));
     json_object_set_new(all, "critical_path", shares(&r->shares));
+    json_object_set_new(all, "critical_path_names", names(r));
+    json_object_set_new(all, "bottleneck", bottleneck(&r->bottleneck));
     json_object_set_new(all, "ranked", json_boolean(r->is_ranked));
     json_object_set_new(all, "what_ifs", outcomes(r));
     json_object_set_new(all, "trace", trace(r));

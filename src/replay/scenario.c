@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const struct hr_replay_selector any = {.size = sizeof any, .stream = -1, .rank = -1};
@@ -356,4 +357,26 @@ int hr_replay_reschedule(struct hr_replay_scenario *s, uint32_t lane, const uint
     g->edge_count = kept;
     g->lanes[lane].is_scheduled = 1;
     return 0;
+}
+
+void hr__scenario_lane_name(const struct hr_replay_scenario *s, uint32_t at, char *out,
+                            size_t capacity)
+{
+    const struct hr__lane *lane = &s->graph.lanes[at];
+    for (size_t i = 0; i < s->channel_count; i++)
+        if (s->channels[i].lane == at) {
+            snprintf(out, capacity, "%s", s->channels[i].name);
+            return;
+        }
+    const struct hr__trace_track *track = &s->graph.ranks[lane->rank].trace->tracks[lane->track];
+    int n = 0;
+    if (s->graph.rank_count > 1)
+        n = snprintf(out, capacity, "rank %u: ", lane->rank);
+    if (lane->is_stream)
+        snprintf(out + n, capacity - (size_t)n, "device %lld stream %lld",
+                 (long long)track->process, (long long)track->thread);
+    else if (track->name)
+        snprintf(out + n, capacity - (size_t)n, "%s", track->name);
+    else
+        snprintf(out + n, capacity - (size_t)n, "thread %lld", (long long)track->thread);
 }

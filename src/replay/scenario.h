@@ -64,17 +64,13 @@ void hr__remove(struct hr__graph *graph, uint8_t *is_marked);
 HR_NODISCARD int hr__insert_after(struct hr__graph *graph, uint32_t after,
                                   struct hr__graph_task task, uint32_t *out);
 
-/* Where the time of a critical path goes: shares by kind of task, and of latencies. */
-struct hr__shares {
-    double kind[HR__TASK_KINDS], data,
-        latency; /* data: of kind's CPU time, waiting for the loader */
-};
-void hr__path_shares(struct hr__shares *out, const struct hr__graph *graph,
-                     const struct hr__replay_schedule *schedule);
-
 /* Replays a scenario. The caller clears *out, also after an error. */
 HR_NODISCARD int hr__scenario_simulate(struct hr__replay_schedule *out,
                                        struct hr_replay_scenario *scenario, struct hr_error *error);
+
+/* Names a lane for people. */
+void hr__scenario_lane_name(const struct hr_replay_scenario *scenario, uint32_t lane, char *out,
+                            size_t capacity);
 
 /* A what-if of the table. */
 struct hr__what_if {

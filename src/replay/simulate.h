@@ -53,8 +53,4 @@ HR_NODISCARD int hr__identity_find(struct hr__replay_identity *out, const struct
 /* Returns the larger one of the two errors, with its sign: what a limit is compared with. */
 double hr__identity_distance(const struct hr__replay_identity *identity);
 
-/* Lists the tasks of the critical path, the first one first. The caller frees *out. */
-HR_NODISCARD int hr__critical_path(uint32_t **out, size_t *count, const struct hr__graph *graph,
-                                   const struct hr__replay_schedule *schedule);
-
 #endif

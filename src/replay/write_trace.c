@@ -3,25 +3,6 @@
 
 #include "report/events.h"
 
-#include <stdio.h>
-
-/* Returns a lane's name. */
-static void name_lane(const struct hr_replay_scenario *s, uint32_t at, char *out, size_t capacity)
-{
-    const struct hr__lane *lane = &s->graph.lanes[at];
-    for (size_t i = 0; i < s->channel_count; i++)
-        if (s->channels[i].lane == at) {
-            snprintf(out, capacity, "%s", s->channels[i].name);
-            return;
-        }
-    const struct hr__trace_track *track = &s->graph.ranks[lane->rank].trace->tracks[lane->track];
-    if (lane->is_stream)
-        snprintf(out, capacity, "device %lld stream %lld", (long long)track->process,
-                 (long long)track->thread);
-    else
-        snprintf(out, capacity, "%s", track->name ? track->name : "thread");
-}
-
 static void add_task(struct hr__events *events, const struct hr_replay_scenario *s,
                      const struct hr__replay_schedule *schedule, uint32_t i)
 {
@@ -49,7 +30,7 @@ int hr_replay_write_trace(struct hr_replay_scenario *s, const char *path, struct
     if (!code) {
         hr__draft_put(&events.draft, "{\"traceEvents\": [\n");
         for (uint32_t i = 0; i < s->graph.lane_count; i++) {
-            name_lane(s, i, name, sizeof name);
+            hr__scenario_lane_name(s, i, name, sizeof name);
             hr__event_name(&events, "thread_name", (int)s->graph.lanes[i].rank, i, name);
         }
         for (uint32_t i = 0; i < s->graph.task_count; i++)

@@ -24,6 +24,12 @@ const report = (function () {
     return value.toLocaleString("en", { maximumFractionDigits: digits });
   }
 
+  /* The unit for times of this size: the factor from seconds, and its name. */
+  function unit(seconds) {
+    if (seconds < 1e-3) return [1e6, "us"];
+    return seconds < 1 ? [1e3, "ms"] : [1, "s"];
+  }
+
   function percent(value) {
     return (100 * value).toFixed(1) + " %";
   }
@@ -122,7 +128,7 @@ const report = (function () {
   }
 
   return {
-    data, colours, theme, number, percent, axis, options, legend, labels, chart, painted, choice, redraw,
-    start,
+    data, colours, theme, number, unit, percent, axis, options, legend, labels, chart, painted, choice,
+    redraw, start,
   };
 })();

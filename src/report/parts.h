@@ -6,6 +6,15 @@
 
 #include "report/table.h"
 
+/* Begins a page, up to its sentence: `kind` stands over it, "title: subject" names the page,
+ * `policy` allows its scripts. */
+void hr__page_begin(struct hr__draft *draft, const char *kind, const char *title,
+                    const char *subject, const char *policy);
+
+/* Ends the last section, and the text of a page; `has_library`: with the licence of the charting
+ * library. Scripts may follow. */
+void hr__page_foot(struct hr__draft *draft, bool has_library);
+
 /* Ends a section and begins another; `about`: a line below its title, NULL: none. */
 void hr__page_heading(struct hr__draft *draft, const char *anchor, const char *title,
                       const char *about);

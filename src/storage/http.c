@@ -5,6 +5,9 @@
 
 #include <errno.h>
 
+/* How often a call that may be stopped looks whether it is. */
+#define STOP_LOOK_NS INT64_C(50000000)
+
 int hr__http_create(struct hr__http_client **out, struct hr_error *error)
 {
     struct hr__http_channel *channel = NULL;
@@ -90,8 +93,11 @@ int hr__http_run(struct hr__http_client *http, struct hr__http_call *call)
         return r;
     }
     hr__http_channel_start(channel, call);
-    while (!hr__http_channel_wait(channel, -1))
-        ;
+    while (!hr__http_channel_wait(channel, call->stop ? STOP_LOOK_NS : -1))
+        if (call->stop && atomic_load(call->stop)) {
+            hr__http_channel_destroy(&channel);
+            return call->result = -ECANCELED;
+        }
     for (int i = 0; channel && i < HR__HTTP_IDLE; i++) {
         struct hr__http_channel *none = NULL;
         if (atomic_compare_exchange_strong(&http->idle[i], &none, channel))
@@ -99,4 +105,17 @@ int hr__http_run(struct hr__http_client *http, struct hr__http_call *call)
     }
     hr__http_channel_destroy(&channel);
     return call->result;
+}
+
+char *hr__http_address(struct hr__http_client *http, const char *url)
+{
+    struct hr__url parsed;
+    const struct hr__http_place *place;
+    struct hr__draft text = {0};
+    char *out = NULL;
+    if (hr__url_parse(&parsed, url, NULL) || !hr__url_has_bucket(&parsed) ||
+        hr__http_place(http, &parsed, &place))
+        return NULL;
+    hr__draft_print(&text, "%s/%s", place->base, parsed.path);
+    return hr__draft_finish(&text, &out, NULL) ? NULL : out;
 }

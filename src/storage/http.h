@@ -39,6 +39,10 @@ struct hr__http_client *hr__http_ref(struct hr__http_client *http);
 /* Drops a reference and sets *http to NULL; accepts NULL. */
 void hr__http_unref(struct hr__http_client **http);
 
+/* Returns the address of an object of a bucket, as this client asks for it first; the caller frees
+ * it. NULL: out of memory, or no URL of a bucket. */
+char *hr__http_address(struct hr__http_client *http, const char *url);
+
 /* What a client has asked for, since it was made. */
 struct hr__http_counts {
     uint64_t requests; /* all, with `lists`, `retries` and `hedges` */
@@ -52,9 +56,8 @@ struct hr__http_counts {
 /* Adds the client's counts to *counts. Any thread. */
 void hr__http_count(const struct hr__http_client *http, struct hr__http_counts *counts);
 
-/* Returns how many requests may be in flight now, over all threads: 1 to HR__HTTP_MOST. */
+/* The most requests in flight, over all threads. */
 #define HR__HTTP_MOST 256
-unsigned hr__http_depth(const struct hr__http_client *http);
 
 /* Reads one object, or a range of one, on this thread: hr__read_file for requests with `http`. */
 int hr__http_read(struct hr__read *read, uint64_t max_bytes);

@@ -70,7 +70,8 @@ static void forget_answer(struct hr__http_attempt *a)
 {
     a->told = a->first = a->last = a->total = -1;
     a->object = (struct hr__object){.bytes = -1};
-    a->region[0] = a->date[0] = 0;
+    a->region[0] = a->date[0] = a->etag[0] = 0;
+    a->is_encrypted = false;
     a->pause_s = 0;
     a->text_length = 0;
 }
@@ -86,6 +87,11 @@ static void on_header(struct hr__web_exchange *exchange, const char *name, const
         a->told = number_of(value);
     } else if (!strcmp(name, "etag")) {
         a->object.change = hr__etag_digest(value);
+        snprintf(a->etag, sizeof a->etag, "%s", value);
+    } else if (!strcmp(name, "x-amz-server-side-encryption")) {
+        a->is_encrypted |= !strncmp(value, "aws:kms", 7);
+    } else if (!strcmp(name, "x-amz-server-side-encryption-customer-algorithm")) {
+        a->is_encrypted = true;
     } else if (!strcmp(name, "content-range")) {
         take_range(a, value);
     } else if (!strcmp(name, "last-modified")) {
@@ -104,7 +110,7 @@ static void on_header(struct hr__web_exchange *exchange, const char *name, const
 
 static int is_good(int status)
 {
-    return status == 200 || status == 206;
+    return status == 200 || status == 204 || status == 206;
 }
 
 /* Returns whether the answer is of another version of the object than the one that was listed.
@@ -282,11 +288,14 @@ static int sign(struct hr__http_client *http, struct hr__http_attempt *a, const 
     int r = find_key(http, a, signer);
     if (r)
         return r;
+    const char *payload = a->call->sha256 ? a->call->sha256 : HR__SIGN_EMPTY;
     memcpy(a->time, signer->key.time, sizeof a->time);
-    add_header(a, "x-amz-content-sha256", HR__SIGN_EMPTY);
+    add_header(a, "x-amz-content-sha256", payload);
     add_header(a, "x-amz-date", a->time);
     if (a->credentials->token)
         add_header(a, "x-amz-security-token", a->credentials->token);
+    if (a->call->md5)
+        add_header(a, "content-md5", a->call->md5);
     size_t count = a->exchange.header_count;
     /* libcurl writes this header itself: it is signed, but not sent from here */
     add_header(a, "host", a->host);
@@ -296,7 +305,7 @@ static int sign(struct hr__http_client *http, struct hr__http_attempt *a, const 
                                              .query_count = a->call->query_count,
                                              .headers = a->headers,
                                              .header_count = a->exchange.header_count,
-                                             .payload = HR__SIGN_EMPTY};
+                                             .payload = payload};
     struct hr__draft value = {0};
     r = hr__sign(&value, signature, &signer->key, &request);
     a->exchange.header_count = count;
@@ -346,6 +355,13 @@ int hr__http_request(struct hr__http_client *http, struct hr__http_attempt *a,
         r = sign(http, a, path, signer);
     if (!r && c->is_range)
         add_header(a, "range", a->range);
+    if (!r && c->body) {
+        /* libcurl would add others: a type of forms, and a pause to be told to go on */
+        add_header(a, "content-type", "application/octet-stream");
+        add_header(a, "expect", "");
+        a->exchange.body = c->body;
+        a->exchange.body_bytes = c->body_bytes;
+    }
     a->exchange.url = a->url.text;
     a->exchange.follow = !a->place;
     return r ? hr__fail(error, r, "cannot make the request: %s", hr__errno_text(r)) : 0;
@@ -471,9 +487,12 @@ static enum hr__http_verdict denied(struct hr__http_attempt *a, const struct tol
                  c->source);
     else
         hr__fail(why, -EACCES,
-                 "access is denied (%d %.40s) with the credentials of %s: they need s3:GetObject "
-                 "on the objects and s3:ListBucket on the bucket",
-                 a->exchange.status, code, c->source);
+                 "access is denied (%d %.40s) with the credentials of %s: they need %s on the "
+                 "objects and s3:ListBucket on the bucket",
+                 a->exchange.status, code, c->source,
+                 a->call->method ? "s3:GetObject, s3:PutObject, s3:AbortMultipartUpload and "
+                                   "s3:ListMultipartUploadParts"
+                                 : "s3:GetObject");
     return HR__HTTP_FAILED;
 }
 
@@ -485,6 +504,9 @@ static enum hr__http_verdict missing(struct hr__http_attempt *a, const struct to
                  "there is no bucket %s at %s: check its name, and AWS_ENDPOINT_URL if it is not "
                  "AWS's",
                  a->place ? a->place->bucket : "?", a->host);
+    else if (!strcmp(e->code, "NoSuchUpload"))
+        hr__fail(why, -ESTALE,
+                 "the store has no such upload any more: it was completed, aborted or has expired");
     else
         hr__fail(why, -ENOENT, "there is no such object%s",
                  a->call->change ? ": it was deleted after it was listed; open the dataset again"
@@ -502,6 +524,9 @@ static enum hr__http_verdict judge_error(struct hr__http_client *http, struct hr
     static const char *const busy[] = {"SlowDown",        "ServiceUnavailable",
                                        "TooManyRequests", "RequestLimitExceeded",
                                        "Throttling",      NULL};
+    /* the body that came is not the one that was sent */
+    static const char *const damaged[] = {"BadDigest", "IncompleteBody", "InvalidDigest",
+                                          "XAmzContentSHA256Mismatch", NULL};
     struct told_error e;
     int status = a->exchange.status;
     read_error(a, &e);
@@ -512,6 +537,11 @@ static enum hr__http_verdict judge_error(struct hr__http_client *http, struct hr
     if (status >= 500 || status == 408 || !strcmp(e.code, "RequestTimeout")) {
         hr__fail(why, -EREMOTEIO, "the store fails (%d %.40s)", status, e.code);
         return status == 501 || status == 505 ? HR__HTTP_FAILED : HR__HTTP_RETRY;
+    }
+    if (a->call->body && is_one_of(e.code, damaged)) {
+        hr__fail(why, -EPROTO, "the store got other bytes than were sent (%d %.40s)", status,
+                 e.code);
+        return HR__HTTP_RETRY;
     }
     if (a->credentials && is_one_of(e.code, renew))
         return expired(http, a, why);
@@ -579,10 +609,25 @@ static enum hr__http_verdict judge_body(struct hr__http_attempt *a, struct hr_er
     c->bytes = a->bytes;
     c->length = a->length;
     c->object = a->object;
+    memcpy(c->etag, a->etag, sizeof c->etag);
+    c->is_encrypted = a->is_encrypted;
     if (c->object.bytes < 0 && !c->is_range)
         c->object.bytes = (int64_t)a->length;
     a->bytes = NULL;
     return HR__HTTP_DONE;
+}
+
+/* A store that takes long to complete an upload has answered 200 by the time that it fails. Moves
+ * such an error to where errors are read. */
+static bool is_late_error(struct hr__http_attempt *a)
+{
+    size_t n = a->length < sizeof a->text - 1 ? a->length : sizeof a->text - 1;
+    if (!a->call->method || !a->bytes || !memmem(a->bytes, n, "<Error>", 7))
+        return false;
+    memcpy(a->text, a->bytes, n);
+    a->text_length = n;
+    a->exchange.status = 500;
+    return true;
 }
 
 enum hr__http_verdict hr__http_judge(struct hr__http_client *http, struct hr__http_attempt *a,
@@ -594,7 +639,8 @@ enum hr__http_verdict hr__http_judge(struct hr__http_client *http, struct hr__ht
     atomic_fetch_add(&http->bytes, a->length);
     switch (x->end) {
     case HR__WEB_ANSWERED:
-        return is_good(x->status) ? judge_body(a, why) : judge_error(http, a, why);
+        return is_good(x->status) && !is_late_error(a) ? judge_body(a, why)
+                                                       : judge_error(http, a, why);
     case HR__WEB_REFUSED:
         return judge_refusal(a->refusal, why);
     case HR__WEB_SLOW:

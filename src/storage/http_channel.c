@@ -262,7 +262,9 @@ static void finish(struct hr__http_channel *ch, struct hr__http_attempt *a)
     struct hr_error why = {.code = 0};
     struct hr__http_call *call = a->call;
     enum hr__http_verdict verdict = hr__http_judge(ch->http, a, &why);
-    uint64_t latency_ns = a->first_ns > a->started_ns ? a->first_ns - a->started_ns : 0;
+    /* of a body that is sent, the time says nothing */
+    uint64_t latency_ns =
+        a->first_ns > a->started_ns && !call->body ? a->first_ns - a->started_ns : 0;
     unsigned pause_s = a->pause_s;
     hr__http_ended(ch->http, verdict == HR__HTTP_REFUSED,
                    verdict == HR__HTTP_DONE ? latency_ns : 0);
@@ -308,7 +310,7 @@ static bool is_dripping(const struct hr__http_channel *ch, const struct hr__http
 {
     uint64_t age_ns = now_ns > a->started_ns ? now_ns - a->started_ns : 0;
     return age_ns > ch->http->settings.deadline_ns / DRIP_PART &&
-           a->length < age_ns / 1000000 * DRIP_BYTES_A_S / 1000;
+           a->length + a->exchange.sent < age_ns / 1000000 * DRIP_BYTES_A_S / 1000;
 }
 
 static void look_at_flying(struct hr__http_channel *ch, uint64_t now_ns)
@@ -325,7 +327,8 @@ static void look_at_flying(struct hr__http_channel *ch, uint64_t now_ns)
             /* the list may have changed anywhere: the rest is looked at in the next tick */
             return;
         }
-        if (hedge_ns && quiet_ns > hedge_ns && !a->call->attempts[1] && may_hedge(ch->http))
+        if (hedge_ns && quiet_ns > hedge_ns && !a->call->method && !a->call->attempts[1] &&
+            may_hedge(ch->http))
             begin(ch, a->call, true);
     }
 }
@@ -349,6 +352,11 @@ static void tick(struct hr__http_channel *ch)
 }
 
 /* ---- the interface ---- */
+
+bool hr__http_channel_is_full(const struct hr__http_channel *channel)
+{
+    return channel->ready.first;
+}
 
 void hr__http_channel_start(struct hr__http_channel *ch, struct hr__http_call *call)
 {

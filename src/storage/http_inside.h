@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "storage/credentials.h"
 #include "storage/http.h"
+#include "storage/http_upload.h"
 #include "storage/sign.h"
 #include "storage/url.h"
 #include "storage/web.h"
@@ -118,7 +119,7 @@ struct hr__http_attempt {
     struct hr__web_exchange exchange; /* first */
     struct hr__http_call *call;       /* NULL: free */
     struct hr__draft url, authorization;
-    struct hr__sign_pair headers[8];
+    struct hr__sign_pair headers[10];
     char host[300], range[64], time[17];
     const struct hr__credentials *credentials; /* NULL: plain HTTP */
     const struct hr__http_place *place;        /* likewise */
@@ -129,10 +130,11 @@ struct hr__http_attempt {
     int64_t told;               /* bytes that the answer announces; -1: not told */
     int64_t first, last, total; /* of its range; -1: none, unknown */
     struct hr__object object;
-    char region[64], date[40];
-    unsigned pause_s; /* it asks for */
-    int refusal;      /* why its body was refused: a negative errno */
-    char text[4096];  /* the body of an error */
+    char region[64], date[40], etag[HR__ETAG_BYTES];
+    bool is_encrypted; /* with a key of the store's owner: the ETag is no MD5 */
+    unsigned pause_s;  /* it asks for */
+    int refusal;       /* why its body was refused: a negative errno */
+    char text[4096];   /* the body of an error */
     size_t text_length;
     bool is_hedge;
     struct hr__http_attempt *next;
@@ -145,6 +147,9 @@ struct hr__http_call {
     const char *method; /* NULL: GET */
     struct hr__sign_pair *query;
     size_t query_count;
+    const void *body; /* of PUT and POST; with the digests below */
+    size_t body_bytes;
+    const char *sha256, *md5; /* of the body: in digits, in base 64 */
     int is_range; /* `bytes_wanted` bytes at `offset`; with `may_end`, or those up to the end */
     int may_end;
     uint64_t offset, bytes_wanted;
@@ -152,6 +157,7 @@ struct hr__http_call {
     uint64_t change;         /* digest of its ETag, as listed; 0: not known */
     uint64_t max_bytes;      /* larger bodies fail with -EFBIG */
     struct hr__blocks *pool; /* for the bytes; NULL: none */
+    const atomic_int *stop;  /* hr__http_run: non-zero ends it with -ECANCELED; may be NULL */
     void *user;
     /* results */
     int result;
@@ -159,6 +165,8 @@ struct hr__http_call {
     uint8_t *bytes; /* of success: the caller's */
     size_t length;
     struct hr__object object;
+    char etag[HR__ETAG_BYTES]; /* as the store tells it; "": not told */
+    bool is_encrypted;         /* it is no MD5 */
     /* used by the channel */
     struct hr__url parsed;
     uint64_t begun_ns, due_ns;
@@ -200,6 +208,8 @@ int hr__http_channel_create(struct hr__http_channel **out, struct hr__http_clien
 void hr__http_channel_destroy(struct hr__http_channel **channel);
 /* Returns whether it was made in this process. */
 bool hr__http_channel_is_ours(const struct hr__http_channel *channel);
+/* Returns whether calls wait because no more requests may begin. */
+bool hr__http_channel_is_full(const struct hr__http_channel *channel);
 /* Begins a call. */
 void hr__http_channel_start(struct hr__http_channel *channel, struct hr__http_call *call);
 /* Advances the calls; waits up to `timeout_ns` (< 0: without limit) for the first to be done.

@@ -2,7 +2,8 @@
  * Reads of objects: the reader's backend, and single reads on the caller's thread.
  *
  * A read becomes a call (http_inside.h), with a buffer of the reader's pool. Calls are kept for
- * further reads.
+ * further reads. While no further request may begin, reads wait here; those of one container that
+ * lie side by side then become one call, whose bytes are copied to each.
  */
 #include "storage/http_reader.h"
 
@@ -13,11 +14,17 @@
 #include <errno.h>
 #include <string.h>
 
+/* Ranges become one request if so few bytes lie between them, and it asks for so many at most: one
+ * that is larger saves nothing, and would keep the requests in flight few. */
+#define GAP_BYTES  4096u
+#define JOIN_BYTES (1u << 20)
+
 struct backend {
     struct hr__http_client *http;
     struct hr__http_channel *channel;
     const struct hr__transfer_rules *rules;
     struct hr__read_list *done;
+    struct hr__read_list waiting;
     struct hr__http_call *idle; /* free calls */
     struct call_block *blocks;
 };
@@ -47,7 +54,6 @@ static void describe(struct hr__http_call *call, struct hr__read *read,
         call->bytes_wanted = (uint64_t)read->expected;
     read->bytes = NULL;
     read->length = 0;
-    read->submitted_ns = hr__now_ns();
 }
 
 /* Moves the results of a call to its read. */
@@ -107,33 +113,144 @@ int hr__http_open(void **self, struct hr__http_client *http, const struct hr__tr
 static int submit(void *self, struct hr__read *read)
 {
     struct backend *b = self;
-    struct hr__http_call *call = take_call(b);
-    if (!call)
-        return -ENOMEM;
-    describe(call, read, b->rules);
-    hr__http_channel_start(b->channel, call);
+    read->submitted_ns = hr__now_ns();
+    hr__read_list_append(&b->waiting, read);
     return 0;
+}
+
+/* ---- neighbouring ranges ---- */
+
+/* Returns whether a read lies beside the range of a call, and widens the range if so. */
+static bool joins(struct hr__http_call *call, const struct hr__read *read)
+{
+    uint64_t first = read->offset, end = first + (uint64_t)read->expected;
+    uint64_t call_end = call->offset + call->bytes_wanted;
+    if (!read->is_range || read->expected <= 0 || read->change != call->change ||
+        first > call_end + GAP_BYTES || end + GAP_BYTES < call->offset ||
+        strcmp(read->path, call->url))
+        return false;
+    if (first > call->offset)
+        first = call->offset;
+    if (end < call_end)
+        end = call_end;
+    if (end - first > JOIN_BYTES)
+        return false;
+    call->offset = first;
+    call->bytes_wanted = end - first;
+    return true;
+}
+
+/* Moves the waiting reads that lie beside the call's to it, until no more do. */
+static void join_waiting(struct backend *b, struct hr__http_call *call)
+{
+    struct hr__read *of_call = call->user;
+    for (bool found = true; found;) {
+        struct hr__read_list rest = {0};
+        found = false;
+        for (struct hr__read *read; (read = hr__read_list_take(&b->waiting));)
+            if (joins(call, read)) {
+                read->next = of_call->next;
+                of_call->next = read;
+                found = true;
+            } else {
+                hr__read_list_append(&rest, read);
+            }
+        b->waiting = rest;
+    }
+}
+
+/* Begins calls for waiting reads while no call waits for the store. Errors: -ENOMEM. */
+static int begin_waiting(struct backend *b)
+{
+    while (b->waiting.first && !hr__http_channel_is_full(b->channel)) {
+        struct hr__http_call *call = take_call(b);
+        if (!call)
+            return -ENOMEM;
+        describe(call, hr__read_list_take(&b->waiting), b->rules);
+        if (call->is_range && call->bytes_wanted)
+            join_waiting(b, call);
+        hr__http_channel_start(b->channel, call);
+    }
+    return 0;
+}
+
+/* Gives a read of several its part of the call's bytes. */
+static void copy_part(struct backend *b, struct hr__read *read, const struct hr__http_call *call)
+{
+    size_t bytes = (size_t)read->expected;
+    read->bytes = NULL;
+    read->result = call->result;
+    read->reason = call->reason ? hr__strdup(HR__TAG_STORAGE, call->reason) : NULL;
+    read->length = 0;
+    read->completed_ns = hr__now_ns();
+    if (read->result)
+        return;
+    read->bytes = hr__blocks_alloc(b->rules->pool, bytes + HR__READ_SLACK);
+    if (!read->bytes) {
+        read->result = -ENOMEM;
+        return;
+    }
+    memcpy(read->bytes, call->bytes + (read->offset - call->offset), bytes);
+    memset(read->bytes + bytes, 0, HR__READ_SLACK);
+    read->length = bytes;
+}
+
+/* Hands over the reads of a call. Where a joined range ends too early, each read is asked for
+ * alone: only some of them may. */
+static void finish(struct backend *b, struct hr__http_call *call)
+{
+    struct hr__read *read = call->user, *next;
+    int is_alone = !read->next;
+    if (is_alone) {
+        fill(read, call);
+        hr__read_list_append(b->done, read);
+        return;
+    }
+    for (; read; read = next) {
+        struct hr__http_call *again = call->result == -ENODATA ? take_call(b) : NULL;
+        next = read->next;
+        read->next = NULL;
+        if (again) {
+            describe(again, read, b->rules);
+            hr__http_channel_start(b->channel, again);
+            continue;
+        }
+        copy_part(b, read, call);
+        hr__read_list_append(b->done, read);
+    }
+    hr__free(call->bytes);
+    hr__free(call->reason);
 }
 
 static int progress(void *self, int64_t timeout_ns)
 {
     struct backend *b = self;
     struct hr__http_call *next;
+    int r = begin_waiting(b);
+    if (r && !b->done->first)
+        return r;
     struct hr__http_call *call = hr__http_channel_wait(b->channel, b->done->first ? 0 : timeout_ns);
     for (; call; call = next) {
-        struct hr__read *read = call->user;
         next = call->next;
-        fill(read, call);
-        hr__read_list_append(b->done, read);
+        finish(b, call);
         put_call(b, call);
     }
-    return 0;
+    return begin_waiting(b) && !b->done->first ? -ENOMEM : 0;
+}
+
+static void cancel(struct backend *b, struct hr__read *read)
+{
+    read->bytes = NULL;
+    read->result = -ECANCELED;
+    hr__read_list_append(b->done, read);
 }
 
 static void destroy(void *self)
 {
     struct backend *b = self;
     hr__http_channel_destroy(&b->channel);
+    for (struct hr__read *read; (read = hr__read_list_take(&b->waiting));)
+        cancel(b, read);
     while (b->blocks) {
         struct call_block *block = b->blocks;
         for (int i = 0; i < CALLS_A_BLOCK; i++) {
@@ -143,8 +260,10 @@ static void destroy(void *self)
                 continue;
             hr__free(call->bytes);
             hr__free(call->reason);
-            read->result = -ECANCELED;
-            hr__read_list_append(b->done, read);
+            for (struct hr__read *next; read; read = next) {
+                next = read->next;
+                cancel(b, read);
+            }
         }
         b->blocks = block->next;
         hr__free(block);
@@ -162,6 +281,7 @@ int hr__http_read(struct hr__read *read, uint64_t max_bytes)
     struct hr__http_call call;
     read->release = NULL;
     read->reason = NULL;
+    read->submitted_ns = hr__now_ns();
     describe(&call, read, &rules);
     hr__http_run(read->http, &call);
     fill(read, &call);

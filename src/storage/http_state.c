@@ -195,14 +195,9 @@ uint64_t hr__version_digest(int64_t mtime_ns, int64_t bytes)
     return XXH3_64bits(what, sizeof what) | VERSION_MARK;
 }
 
-unsigned hr__http_depth(const struct hr__http_client *http)
-{
-    return atomic_load(&http->limit) / LIMIT_ONE;
-}
-
 bool hr__http_may_begin(struct hr__http_client *http)
 {
-    int most = (int)hr__http_depth(http), now = atomic_load(&http->active);
+    int most = (int)(atomic_load(&http->limit) / LIMIT_ONE), now = atomic_load(&http->active);
     while (now < most)
         if (atomic_compare_exchange_weak(&http->active, &now, now + 1)) {
             atomic_fetch_add(&http->requests, 1);

@@ -165,14 +165,3 @@ int hr__sign(struct hr__draft *out, char signature[HR__SIGN_TEXT], const struct 
     hr__draft_print(out, ", Signature=%s", signature);
     return out->failed ? -ENOMEM : 0;
 }
-
-int hr__sign_chunk(char signature[HR__SIGN_TEXT], const struct hr__sign_key *key, const void *bytes,
-                   size_t length)
-{
-    uint8_t digest[HR__SHA256_BYTES];
-    char text[HR__SIGN_TEXT], rest[3 * HR__SIGN_TEXT];
-    hr__sha256_of(bytes, length, digest);
-    hr__sha256_text(digest, text);
-    snprintf(rest, sizeof rest, "%s\n" HR__SIGN_EMPTY "\n%s", signature, text);
-    return sign_text(signature, key, ALGORITHM "-PAYLOAD", rest);
-}

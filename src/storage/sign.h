@@ -15,10 +15,8 @@
 #include <stddef.h>
 #include <time.h>
 
-/* Values of x-amz-content-sha256 that are no digest, and the digest of an empty body. */
-#define HR__SIGN_UNSIGNED "UNSIGNED-PAYLOAD"
-#define HR__SIGN_CHUNKED  "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
-#define HR__SIGN_EMPTY    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+/* The digest of an empty body. */
+#define HR__SIGN_EMPTY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 #define HR__SIGN_TEXT (2 * HR__SHA256_BYTES + 1)
 
@@ -66,11 +64,5 @@ void hr__sign_query(struct hr__draft *out, struct hr__sign_pair *query, size_t c
  * -ENOMEM. */
 int hr__sign(struct hr__draft *out, char signature[HR__SIGN_TEXT], const struct hr__sign_key *key,
              const struct hr__sign_request *request);
-
-/* Signs one chunk of a body with HR__SIGN_CHUNKED: `signature` is the one of the chunk before it
- * (of the first: of the request), and becomes this chunk's. The last chunk has no bytes. Returns 0
- * or -ENOMEM. */
-int hr__sign_chunk(char signature[HR__SIGN_TEXT], const struct hr__sign_key *key, const void *bytes,
-                   size_t length);
 
 #endif

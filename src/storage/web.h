@@ -53,7 +53,8 @@ struct hr__web_exchange {
     int status; /* of the answer; during `part` too */
     enum hr__web_end end;
     char detail[160];  /* the transport's own words on an exchange that was not answered */
-    uint64_t moved_ns; /* when something last came: hr__now_ns */
+    uint64_t moved_ns; /* when something last came or went: hr__now_ns */
+    uint64_t sent;     /* bytes of the body */
 
     struct hr__web_exchange *next;
     void *handle; /* the transport's */

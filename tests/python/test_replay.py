@@ -57,6 +57,11 @@ def test_summary_and_report(trace):
     assert gains == sorted(gains, reverse=True) and 0 < gains[0] < 1
     assert replay.text(columns=72).startswith("Replay without a change: ")
     assert "This proves nothing" in replay.text(columns=400)
+    replay.write_page(trace.with_suffix(".html"), "python x2")
+    page = trace.with_suffix(".html").read_text()
+    assert report["what_ifs"][0]["bottleneck"]["name"] and "With python x2: " in page
+    with pytest.raises(FileNotFoundError):
+        replay.write_page(trace.parent / "none" / "page.html")
     in_a_row = replay.report("data-ready", "remove:part one")["what_ifs"]
     assert in_a_row[1]["iteration_s"] < in_a_row[0]["iteration_s"]
 

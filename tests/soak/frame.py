@@ -36,10 +36,18 @@ def parser(description: str) -> argparse.ArgumentParser:
     return options
 
 
+def commit() -> str | None:
+    """The commit that is tested, as Git writes it short."""
+    told = subprocess.run(["git", "-C", Path(__file__).parent, "describe", "--always", "--dirty"],
+                          capture_output=True, text=True, check=False)
+    return told.stdout.strip() or None
+
+
 def whole(name: str, arguments: argparse.Namespace, make, figures) -> int:
     """Runs what ``make(arguments, scratch)`` gives (run, judge, close), prints and keeps what
     ``figures(soak, wrong)`` says of it; returns the exit status."""
-    result = {"soak": name, "date": datetime.date.today().isoformat(),
+    result = {"soak": name, "command": f"make soak-{name}", "commit": commit(),
+              "date": datetime.date.today().isoformat(),
               "machine": f"{os.cpu_count()} cores, Linux {platform.release().split('-')[0]}"}
     begin = time.monotonic()
     # What ends it also ends what it started.

@@ -1,71 +1,17 @@
-"""Parts of make bench-cache that compute: Belady's reads, and what the kernel's files say."""
+"""Parts of make bench-cache that compute: what the kernel's files say."""
 
-import itertools
 import os
-import random
 import subprocess
 import sys
 import time
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
-import belady
 import chart
 import limits
-
-
-def least_misses(stream, capacity):
-    """Tries every choice: keeps some of the cached items and the one just used."""
-
-    @cache
-    def best(at, cached):
-        if at == len(stream):
-            return 0
-        have = cached | {stream[at]}
-        keep = min(capacity, len(have))
-        rest = min(best(at + 1, frozenset(kept))
-                   for kept in itertools.combinations(sorted(have), keep))
-        return (stream[at] not in cached) + rest
-
-    return best(0, frozenset())
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_belady_is_the_best_of_all_choices(seed):
-    rng = random.Random(seed)
-    items, jobs, epochs = rng.randint(3, 5), rng.randint(1, 2), 2
-    orders = [[rng.sample(range(items), items) for _ in range(epochs)] for _ in range(jobs)]
-    stream = belady.interleave([[i for epoch in job for i in epoch] for job in orders])
-    for capacity in range(items + 1):
-        reads = sum(belady.misses(stream, [1] * items, capacity))
-        assert reads == least_misses(tuple(stream), capacity)
-        assert reads == sum(belady.epoch_reads(orders, [1] * items, capacity))
-
-
-def test_one_job_reads_what_is_not_cached():
-    """For one order that uses each item once an epoch, the minimum is D - C."""
-    rng = random.Random(0)
-    orders = [[rng.sample(range(200), 200) for _ in range(5)]]
-    reads = belady.epoch_reads(orders, [10] * 200, 700)
-    assert reads[0] == 2000
-    # The last epoch has no later uses.
-    assert reads[1:4] == [1300, 1300, 1300]
-
-
-def test_streams_of_jobs_take_turns():
-    assert belady.interleave([[1, 2, 3], [4, 5, 6]]) == [1, 4, 2, 5, 3, 6]
-    assert belady.next_uses([1, 2, 1, 1]) == [2, belady.NEVER, 3, belady.NEVER]
-
-
-def test_capacity_is_kept_and_sizes_count():
-    sizes = {0: 5, 1: 7, 2: 1}
-    assert belady.misses([0, 1, 0, 1], sizes, 12) == [5, 7, 0, 0]
-    assert belady.misses([0, 1, 0, 1], sizes, 11) == [5, 7, 0, 7]
-    assert belady.misses([2, 1, 2], sizes, 0) == [1, 7, 1]
 
 
 def test_the_picture_shows_what_was_measured():

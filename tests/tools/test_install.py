@@ -90,8 +90,9 @@ def test_the_package_brings_the_command(tmp_path):
         pytest.skip("not an installed package")
     expected = f"headrace {headrace.__version__}"
     script = Path(sys.executable).with_name("headrace")
-    copy = shutil.copy(package / "headrace-command", tmp_path / "elsewhere")
-    for words in ([sys.executable, "-m", "headrace"], [str(script)], [str(copy)]):
+    link = tmp_path / "elsewhere"
+    link.symlink_to(package / "headrace-command")
+    for words in ([sys.executable, "-m", "headrace"], [str(script)], [str(link)]):
         done = run(*words, "version", cwd=tmp_path, env={"PATH": "/usr/bin:/bin"})
         assert done.returncode == 0 and done.stdout.splitlines()[0] == expected, (words, done.stderr)
     # Its exit status, and its behaviour in a pipe, are the program's.

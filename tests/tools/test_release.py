@@ -1,4 +1,5 @@
-"""`make release` writes one version everywhere and commits it, before anything is built of the commit."""
+"""`make release` writes one version everywhere and commits it before anything is built of the commit,
+which it tags last."""
 
 import subprocess
 import sys
@@ -46,18 +47,30 @@ def make_release(monkeypatch, version):
 def test_a_release_is_a_commit(tree, monkeypatch, capsys):
     make_release(monkeypatch, "97.0.0")
     assert list(check_packaging.version_faults("97.0.0")) == []
+    assert "HR_VERSION_MAJOR 97\n" in (tree / "include/headrace/base.h").read_text()
     assert git(tree, "status", "--porcelain", "-uno") == ""
     assert (tree / "built").read_text().splitlines() == ["all: release 97.0.0", "all: begin"]
     assert "v97.0.0" in capsys.readouterr().out
     text = (tree / "CHANGELOG.md").read_text()
     assert text.index("## Unreleased") < text.index("## 97.0.0") < text.index("- New.")
-    # After a repair the same command goes on with what is committed.
+    assert git(tree, "tag", "--points-at", "HEAD") == "v97.0.0\n"
+    with pytest.raises(SystemExit):
+        make_release(monkeypatch, "97.0.0")
+    assert "the tag v97.0.0 is there" in capsys.readouterr().err
+
+
+def test_a_release_goes_on_after_a_repair(tree, monkeypatch):
+    with monkeypatch.context() as broken, pytest.raises(SystemExit):
+        broken.setattr(release, "STEPS", [("broken", ["false"])])
+        make_release(monkeypatch, "97.0.0")
+    assert git(tree, "tag") == ""
     (tree / "repaired").write_text("")
     git(tree, "add", "repaired")
     git(tree, "commit", "-q", "-m", "all: repair")
     make_release(monkeypatch, "97.0.0")
     assert git(tree, "log", "--format=%s").splitlines() == ["all: repair", "all: release 97.0.0",
                                                             "all: begin"]
+    assert git(tree, "tag", "--points-at", "HEAD") == "v97.0.0\n"
 
 
 def test_what_is_not_committed_is_refused(tree, monkeypatch, capsys):

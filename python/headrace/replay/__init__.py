@@ -81,6 +81,10 @@ class Replay:
         """The same as text."""
         return self._core.report(list(what_ifs), max(columns, 0))
 
+    def write_page(self, path: _Path, *what_ifs: str) -> None:
+        """Writes the same as one HTML page that needs no network."""
+        self._core.write_page(list(what_ifs), os.fspath(path))
+
     def scenario(self) -> Scenario:
         """A copy of the graph to change. Raises NotImplementedError if the replay without a change
         differs by more than the limit from the trace."""

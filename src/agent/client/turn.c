@@ -230,10 +230,10 @@ static int lend(struct hr__attached *a, size_t count, struct hr_batch **out, str
 static int get_slot(struct hr__attached *a, size_t count, struct hr_error *error)
 {
     struct hr__ring *ring = a->loader->ring;
-    int grown = 0;
-    int r = hr__ring_acquire(ring, 0, &a->partial, &grown, error);
+    size_t beyond;
+    int r = hr__ring_acquire(ring, 0, &a->partial, &beyond, error);
     if (r == -EAGAIN)
-        r = hr__ring_acquire(ring, 1, &a->partial, &grown, error);
+        r = hr__ring_acquire(ring, 1, &a->partial, &beyond, error);
     a->waits_for_slot = r == -EBUSY;
     if (r) {
         a->partial = NULL;

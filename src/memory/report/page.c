@@ -118,19 +118,8 @@ static void sentence(struct page *p)
 static void head(struct page *p)
 {
     const char *command = hr__view_fact(p->views, "command");
-    put(p, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-           "<meta http-equiv=\"Content-Security-Policy\" content=\"");
-    put(p, hr__memory_page_policy);
-    put(p, "\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-           "<meta name=\"color-scheme\" content=\"light dark\">\n"
-           "<meta name=\"referrer\" content=\"no-referrer\">\n"
-           "<link rel=\"icon\" href=\"data:,\">\n"
-           "<title>Memory: ");
-    hr__draft_html(&p->draft, p->views->name);
-    put(p, "</title>\n<style>");
-    put(p, hr__page_style);
-    put(p, "</style>\n</head>\n<body>\n<header>\n<p class=\"kind\">Where training memory "
-           "goes</p>\n");
+    hr__page_begin(&p->draft, "Where training memory goes", "Memory", p->views->name,
+                   hr__memory_page_policy);
     sentence(p);
     put(p, "<p>");
     if (*command) {
@@ -309,16 +298,7 @@ static void foot(struct page *p)
     hr__page_heading(&p->draft, "how", "The record", NULL);
     table(p, HR__MEMORY_RUN);
     list(p, HR__MEMORY_NOTES);
-    hr__draft_print(&p->draft,
-                    "</section>\n</main>\n<footer>\n<p>Made by headrace %s. This page holds all "
-                    "that it shows and asks no server for anything.</p>\n",
-                    hr_version());
-    if (has_charts(p)) {
-        put(p, "<details><summary>The charts are drawn by Chart.js; its licence</summary>\n<pre>");
-        hr__draft_lines_html(&p->draft, hr__page_licence);
-        put(p, "</pre>\n</details>\n");
-    }
-    put(p, "</footer>\n");
+    hr__page_foot(&p->draft, has_charts(p));
     if (has_charts(p)) {
         put(p, "<script type=\"application/json\" id=\"data\">");
         hr__memory_page_data(p->views, p->count, &p->draft);

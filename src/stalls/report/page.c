@@ -76,20 +76,9 @@ static void figure(struct stalls_page *p, const struct stalls_figure *f)
 
 static void head(struct stalls_page *p)
 {
-    put(p, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-           "<meta http-equiv=\"Content-Security-Policy\" content=\"");
-    put(p, hr__stalls_page_policy);
-    put(p, "\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-           "<meta name=\"color-scheme\" content=\"light dark\">\n"
-           "<meta name=\"referrer\" content=\"no-referrer\">\n"
-           "<link rel=\"icon\" href=\"data:,\">\n"
-           "<title>Data stalls: ");
-    hr__draft_html(&p->draft, p->stalls->command ? p->stalls->command : "a training run");
-    put(p, "</title>\n<style>");
-    put(p, hr__page_style);
-    put(p,
-        "</style>\n</head>\n<body>\n<header>\n<p class=\"kind\">Where the time of a training run "
-        "goes</p>\n");
+    hr__page_begin(&p->draft, "Where the time of a training run goes", "Data stalls",
+                   p->stalls->command ? p->stalls->command : "a training run",
+                   hr__stalls_page_policy);
     const char *sentence = p->stalls->sentence ? p->stalls->sentence : "";
     put(p, strlen(sentence) > LONG_SENTENCE ? "<h1 class=\"long\">" : "<h1>");
     hr__draft_html(&p->draft, sentence);
@@ -297,17 +286,7 @@ static void how(struct stalls_page *p)
 
 static void foot(struct stalls_page *p)
 {
-    hr__draft_print(
-        &p->draft,
-        "</section>\n</main>\n<footer>\n<p>Made by headrace %s. This page holds all that "
-        "it shows and asks no server for anything.</p>\n",
-        hr_version());
-    if (has_charts()) {
-        put(p, "<details><summary>The charts are drawn by Chart.js; its licence</summary>\n<pre>");
-        hr__draft_lines_html(&p->draft, hr__page_licence);
-        put(p, "</pre>\n</details>\n");
-    }
-    put(p, "</footer>\n");
+    hr__page_foot(&p->draft, has_charts());
     if (has_charts()) {
         put(p, "<script type=\"application/json\" id=\"data\">");
         hr__page_data_json(&p->data, &p->draft);

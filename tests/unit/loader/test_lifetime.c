@@ -70,6 +70,37 @@ static uint64_t slots_of(const struct hr_loader *loader, uint64_t *grown)
     return stats.slots;
 }
 
+/* A consumer that now and then holds one batch more than planned is not warned, however often the
+ * ring grows for it. */
+static void test_hold_one_more(void **state)
+{
+    enum { HELD = 4, TIMES = 3 };
+    struct hr_loader_options options;
+    struct hr_batch *held[HELD];
+    struct hr_error error;
+    uint64_t grown;
+    fixture_options(&options);
+    options.batch_size = 3;
+    options.batches_ahead = 1;
+    atomic_store(&warnings, 0);
+    hr_log_set(count_warning, NULL);
+    struct hr_loader *loader = fixture_loader(&fixture, &options);
+    for (uint64_t epoch = 0; epoch < TIMES; epoch++) {
+        assert_int_equal(hr_loader_start_epoch(loader, epoch, &error), 0);
+        for (int i = 0; i < 21; i++) {
+            held[i % HELD] = fixture_next(loader);
+            if (i % HELD == HELD - 1 || i == 20)
+                for (int k = 0; k <= i % HELD; k++)
+                    hr_batch_release(&held[k]);
+        }
+    }
+    slots_of(loader, &grown);
+    assert_true(grown >= 3);
+    assert_int_equal(atomic_load(&warnings), 0);
+    hr_log_set(NULL, NULL);
+    hr_loader_destroy(&loader);
+}
+
 /* list(loader): all batches are held, none is overwritten, one warning is logged, and the ring
  * shrinks again. */
 static void test_hold_everything(void **state)
@@ -591,6 +622,7 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_hold_one_more, setup, teardown),
         cmocka_unit_test_setup_teardown(test_hold_everything, setup, teardown),
         cmocka_unit_test_setup_teardown(test_hold_three, setup, teardown),
         cmocka_unit_test_setup_teardown(test_release_elsewhere, setup, teardown),

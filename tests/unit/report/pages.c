@@ -5,6 +5,7 @@
 #include "../stalls/report/fixture.h"
 
 #include <headrace/plan.h>
+#include <headrace/replay.h>
 #include <stdio.h>
 
 static int write_memory(const char *folder, const char *name, const struct memory_fixture *fixtures,
@@ -67,6 +68,32 @@ static int write_plan(const char *folder)
     return code;
 }
 
+/* A step with a kernel whose name is hostile, and a what-if. */
+static int write_replay(const char *folder)
+{
+    static const char trace[] =
+        "{\"deviceProperties\": [{\"name\": \"</title><script>alert(1)</script>\"}],"
+        " \"traceEvents\": [{\"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\":"
+        " \"cudaLaunchKernel\", \"pid\": 1, \"tid\": 1, \"ts\": 0, \"dur\": 10, \"args\":"
+        " {\"correlation\": 1}}, {\"ph\": \"X\", \"cat\": \"kernel\", \"name\":"
+        " \"</script><script>alert(2)</script>\", \"pid\": 0, \"tid\": 7, \"ts\": 6, \"dur\":"
+        " 100, \"args\": {\"correlation\": 1, \"device\": 0, \"stream\": 7}}]}";
+    const char *what_ifs[] = {"gpu x2"};
+    struct hr_replay *replay = NULL;
+    struct hr_error error = {0};
+    char path[4096];
+    snprintf(path, sizeof path, "%s/trace.json", folder);
+    test_write(path, trace, sizeof trace - 1);
+    const char *traces[] = {path};
+    int code = hr_replay_open(&replay, traces, 1, NULL, &error);
+    snprintf(path, sizeof path, "%s/replay.html", folder);
+    code = code ? code : hr_replay_write_page(replay, what_ifs, 1, path, &error);
+    if (code)
+        fprintf(stderr, "%s\n", error.message);
+    hr_replay_destroy(&replay);
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -87,5 +114,5 @@ int main(int argc, char **argv)
             return 1;
         }
     }
-    return argc != 2 || write_memories(argv[1]) || write_plan(argv[1]);
+    return argc != 2 || write_memories(argv[1]) || write_plan(argv[1]) || write_replay(argv[1]);
 }

@@ -86,7 +86,7 @@ class Pages(unittest.TestCase):
             self.assertEqual(parts.addresses, ["data:,"])
 
     def test_outside_text_is_text(self):
-        for name in ("hostile.html", "memory-hostile.html", "plan.html"):
+        for name in ("hostile.html", "memory-hostile.html", "plan.html", "replay.html"):
             with self.subTest(page=name):
                 parts = parse(Path(self.folder.name) / name)
                 self.assertLessEqual(len(parts.scripts), 2)
@@ -120,7 +120,7 @@ class Pages(unittest.TestCase):
 
     @unittest.skipUnless(BROWSER, "no browser: install chromium, or name one by CHROMIUM")
     def test_on_a_phone_in_the_dark(self):
-        for name in ("gpu.html", "memory-sides.html"):
+        for name in ("gpu.html", "memory-sides.html", "replay.html"):
             page = Path(self.folder.name) / name
             with self.subTest(page=name):
                 document, said = self.browse(page, "--window-size=390,800", "--force-dark-mode",

@@ -5,6 +5,7 @@
  * Multiple Chunks").
  */
 #include "../test.h"
+#include "storage/md5.h"
 #include "storage/sign.h"
 
 #include <errno.h>
@@ -150,43 +151,34 @@ static void test_query(void **state)
     sign(&request, "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7");
 }
 
-/* 65 KiB of 'a' in chunks of 64 KiB. */
-static void test_chunks(void **state)
+/* The examples of RFC 1321, and RFC 2616's form of a digest. */
+static void test_md5(void **state)
 {
-    const struct hr__sign_pair headers[] = {
-        {"content-encoding", "aws-chunked"},
-        {"content-length", "66824"},
-        {"host", "s3.amazonaws.com"},
-        {"x-amz-content-sha256", HR__SIGN_CHUNKED},
-        {"x-amz-date", "20130524T000000Z"},
-        {"x-amz-decoded-content-length", "66560"},
-        {"x-amz-storage-class", "REDUCED_REDUNDANCY"},
+    static const struct {
+        const char *text, *digest, *base64;
+    } examples[] = {
+        {"", "d41d8cd98f00b204e9800998ecf8427e", "1B2M2Y8AsgTpgAmY7PhCfg=="},
+        {"abc", "900150983cd24fb0d6963f7d28e17f72", "kAFQmDzST7DWlj99KOF/cg=="},
+        {"abcdefghijklmnopqrstuvwxyz", "c3fcd3d76192e4007dfb496cca67e13b", NULL},
+        {"1234567890123456789012345678901234567890123456789012345678901234567890123456789"
+         "0",
+         "57edf4a22be3c955ac49da2e2107b67a", NULL},
     };
-    const struct hr__sign_request request = {.method = "PUT",
-                                             .path = "/"
-                                                     "examplebucket/chunkObject.txt",
-                                             .headers = headers,
-                                             .header_count = 7,
-                                             .payload = HR__SIGN_CHUNKED};
-    struct hr__sign_key key;
-    struct hr__draft header = {0};
-    char signature[HR__SIGN_TEXT], *body = malloc(65536);
-    memset(body, 'a', 65536);
-    assert_int_equal(hr__sign_begin(&key, &scope), 0);
-    assert_int_equal(hr__sign(&header, signature, &key, &request), 0);
-    assert_string_equal(signature,
-                        "4f232c4386841ef735655705268965c44a0e4690baa4adea153f7db9fa80a0a9");
-    assert_int_equal(hr__sign_chunk(signature, &key, body, 65536), 0);
-    assert_string_equal(signature,
-                        "ad80c730a21e5b8d04586a2213dd63b9a0e99e0e2307b0ade35a65485a288648");
-    assert_int_equal(hr__sign_chunk(signature, &key, body, 1024), 0);
-    assert_string_equal(signature,
-                        "0055627c9e194cb4542bae2aa5492e3c1575bbb81b612b7d234b86a503ef5497");
-    assert_int_equal(hr__sign_chunk(signature, &key, "", 0), 0);
-    assert_string_equal(signature,
-                        "b6c6ea8a5354eaf15b3cb7646744f4275b71ea724fed81ceb9323e279d449df9");
-    free(body);
-    hr__draft_clear(&header);
+    char text[HR__MD5_TEXT], base64[HR__MD5_64];
+    uint8_t digest[HR__MD5_BYTES], back[HR__MD5_BYTES];
+    for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
+        hr__md5_of(examples[i].text, strlen(examples[i].text), digest);
+        hr__md5_text(digest, text);
+        assert_string_equal(text, examples[i].digest);
+        hr__md5_base64(digest, base64);
+        if (examples[i].base64)
+            assert_string_equal(base64, examples[i].base64);
+        assert_int_equal(hr__md5_of_text(text, back), 0);
+        assert_memory_equal(back, digest, sizeof back);
+    }
+    assert_int_equal(hr__md5_of_text("57edf4a22be3c955ac49da2e2107b67", back), -EINVAL);
+    assert_int_equal(hr__md5_of_text("57edf4a22be3c955ac49da2e2107b67a-2", back), -EINVAL);
+    assert_int_equal(hr__md5_of_text("57edf4a22be3c955ac49da2e2107b67g", back), -EINVAL);
 }
 
 static void test_scope(void **state)
@@ -213,7 +205,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sha256),     cmocka_unit_test(test_get_object),
         cmocka_unit_test(test_put_object), cmocka_unit_test(test_query),
-        cmocka_unit_test(test_chunks),     cmocka_unit_test(test_scope),
+        cmocka_unit_test(test_md5),        cmocka_unit_test(test_scope),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,489 @@
+/*
+ * The policies that the simulator compares (policies.h).
+ *
+ * Each has the state that it needs; what all share is which slots are cached and the bytes that are
+ * free on each host.
+ */
+#include "policies.h"
+
+#include "base/memory.h"
+#include "cache/future.h"
+#include "cache/residents.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NONE UINT32_MAX
+
+static uint32_t slot_bytes(const struct caches *c, uint32_t slot)
+{
+    return c->stream->size[c->stream->sample[slot]];
+}
+
+static void admit(struct caches *c, uint32_t host, uint32_t slot)
+{
+    c->cached[slot] = 1;
+    c->free[host] -= slot_bytes(c, slot);
+    c->copies[c->stream->sample[slot]]++;
+}
+
+static void evict(struct caches *c, uint32_t host, uint32_t slot)
+{
+    c->cached[slot] = 0;
+    c->free[host] += slot_bytes(c, slot);
+    c->copies[c->stream->sample[slot]]--;
+}
+
+static void stop(struct caches *c)
+{
+    hr__free(c->own);
+}
+
+/* ---- never evict ---- */
+
+static void never_start(struct caches *c)
+{
+    (void)c;
+}
+
+static void never_use(struct caches *c, uint64_t use, uint32_t host)
+{
+    uint32_t slot = c->stream->slot[use];
+    if (!c->cached[slot] && slot_bytes(c, slot) <= c->free[host])
+        admit(c, host, slot);
+}
+
+/* ---- lists of slots, for LRU and the page cache ---- */
+
+struct ends {
+    uint32_t newest, oldest;
+    uint64_t bytes;
+};
+
+struct links {
+    uint32_t newer, older;
+};
+
+struct lists {
+    struct links *of; /* by slot */
+    uint8_t *in;      /* by slot: the list, 1 or 2, or 0 */
+    uint64_t *left;   /* by slot: the age of its host's cache when it was evicted, + 1; 0: never */
+    struct ends *inactive, *active; /* by host */
+    uint64_t *age;                  /* by host: bytes that were evicted or activated */
+    uint8_t *returned; /* by host: evicted items were activated since the last reclaim */
+};
+
+static void push(struct caches *c, struct ends *list, uint32_t slot, uint8_t which)
+{
+    struct lists *l = c->own;
+    l->of[slot] = (struct links){.newer = NONE, .older = list->newest};
+    if (list->newest != NONE)
+        l->of[list->newest].newer = slot;
+    else
+        list->oldest = slot;
+    list->newest = slot;
+    list->bytes += slot_bytes(c, slot);
+    l->in[slot] = which;
+}
+
+static void pull(struct caches *c, struct ends *list, uint32_t slot)
+{
+    struct lists *l = c->own;
+    struct links of = l->of[slot];
+    *(of.newer != NONE ? &l->of[of.newer].older : &list->newest) = of.older;
+    *(of.older != NONE ? &l->of[of.older].newer : &list->oldest) = of.newer;
+    list->bytes -= slot_bytes(c, slot);
+    l->in[slot] = 0;
+}
+
+static void lists_start(struct caches *c)
+{
+    uint32_t hosts = c->stream->wish.hosts;
+    struct lists *l = policies_array(1, sizeof *l);
+    l->of = policies_array(c->stream->slots, sizeof *l->of);
+    l->in = policies_array(c->stream->slots, sizeof *l->in);
+    l->left = policies_array(c->stream->slots, sizeof *l->left);
+    l->inactive = policies_array(hosts, sizeof *l->inactive);
+    l->active = policies_array(hosts, sizeof *l->active);
+    l->age = policies_array(hosts, sizeof *l->age);
+    l->returned = policies_array(hosts, sizeof *l->returned);
+    for (uint32_t host = 0; host < hosts; host++)
+        l->inactive[host] = l->active[host] = (struct ends){NONE, NONE, 0};
+    c->own = l;
+}
+
+static void lists_stop(struct caches *c)
+{
+    struct lists *l = c->own;
+    hr__free(l->of);
+    hr__free(l->in);
+    hr__free(l->left);
+    hr__free(l->inactive);
+    hr__free(l->active);
+    hr__free(l->age);
+    hr__free(l->returned);
+    hr__free(l);
+}
+
+static void lru_use(struct caches *c, uint64_t use, uint32_t host)
+{
+    struct lists *l = c->own;
+    uint32_t slot = c->stream->slot[use];
+    struct ends *list = &l->inactive[host];
+    if (c->cached[slot])
+        pull(c, list, slot);
+    while (!c->cached[slot] && c->free[host] < slot_bytes(c, slot) && list->oldest != NONE) {
+        uint32_t old = list->oldest;
+        pull(c, list, old);
+        evict(c, host, old);
+    }
+    if (!c->cached[slot]) {
+        if (c->free[host] < slot_bytes(c, slot))
+            return;
+        admit(c, host, slot);
+    }
+    push(c, list, slot, 1);
+}
+
+/* ---- the kernel's page cache: mm/vmscan.c and mm/workingset.c of Linux 6, by whole files ---- */
+
+static int inactive_is_low(const struct lists *l, uint32_t host)
+{
+    uint64_t inactive = l->inactive[host].bytes, active = l->active[host].bytes;
+    uint64_t gib = (inactive + active) >> 30;
+    double ratio = gib ? floor(sqrt(10.0 * (double)gib)) : 1;
+    return (double)inactive * ratio < (double)active;
+}
+
+/* Moves the oldest active files to the inactive list: as many as keep the scanned parts of both
+ * lists equal if files came back soon after their eviction, or as few as keep it long enough. */
+static void deactivate(struct caches *c, uint32_t host, uint64_t needed)
+{
+    struct lists *l = c->own;
+    struct ends *inactive = &l->inactive[host], *active = &l->active[host];
+    double wanted = 0;
+    if (l->returned[host] || inactive_is_low(l, host))
+        wanted = (double)needed * (double)active->bytes / (double)(inactive->bytes + 1);
+    l->returned[host] = 0;
+    while (active->oldest != NONE && (wanted > 0 || inactive->oldest == NONE)) {
+        uint32_t old = active->oldest;
+        wanted -= slot_bytes(c, old);
+        pull(c, active, old);
+        push(c, inactive, old, 1);
+    }
+}
+
+static void page_hit(struct caches *c, uint32_t host, uint32_t slot)
+{
+    struct lists *l = c->own;
+    if (l->in[slot] != 1)
+        return;
+    pull(c, &l->inactive[host], slot);
+    push(c, &l->active[host], slot, 2);
+    l->age[host] += slot_bytes(c, slot);
+}
+
+static void page_use(struct caches *c, uint64_t use, uint32_t host)
+{
+    struct lists *l = c->own;
+    uint32_t slot = c->stream->slot[use], bytes = slot_bytes(c, slot);
+    if (c->cached[slot]) {
+        page_hit(c, host, slot);
+        return;
+    }
+    if (c->free[host] < bytes)
+        deactivate(c, host, bytes - c->free[host]);
+    while (c->free[host] < bytes && l->inactive[host].oldest != NONE) {
+        uint32_t old = l->inactive[host].oldest;
+        pull(c, &l->inactive[host], old);
+        evict(c, host, old);
+        l->left[old] = l->age[host] + 1;
+        l->age[host] += slot_bytes(c, old);
+    }
+    if (c->free[host] < bytes)
+        return;
+    admit(c, host, slot);
+    int is_back = l->left[slot] && l->age[host] + 1 - l->left[slot] <= l->active[host].bytes;
+    push(c, is_back ? &l->active[host] : &l->inactive[host], slot, is_back ? 2 : 1);
+    l->age[host] += is_back ? bytes : 0;
+    l->returned[host] |= (uint8_t)is_back;
+}
+
+/* ---- Lobster: reuse count and reuse distance, with the cluster's last copy kept ---- */
+
+static void lobster_use(struct caches *c, uint64_t use, uint32_t host)
+{
+    const struct stream *s = c->stream;
+    uint32_t slot = s->slot[use], next = s->next[use];
+    const struct phase *last = c->phase + (c->phase + 1 < s->phases + s->phase_count);
+    int is_useful = next != NO_NEXT && next < last->ends;
+    uint16_t copies = c->copies[s->sample[slot]];
+    if (c->cached[slot] && !is_useful && copies > 1)
+        evict(c, host, slot);
+    else if (!c->cached[slot] && (is_useful || !copies) && slot_bytes(c, slot) <= c->free[host])
+        admit(c, host, slot);
+}
+
+/* ---- NoPFS: each host keeps what it will use most often, and never changes that ---- */
+
+static int compare_keys(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void nopfs_start(struct caches *c)
+{
+    const struct stream *s = c->stream;
+    uint8_t *placed = policies_array(s->slots, 1);
+    uint64_t *key = policies_array(s->slots, sizeof *key);
+    /* Slots of a host are numbered by their first uses. */
+    for (uint64_t slot = 0; slot < s->slots; slot++)
+        key[slot] = (uint64_t)UINT32_MAX << 32 | slot;
+    for (uint64_t use = 0; use < s->uses; use++)
+        key[s->slot[use]] -= UINT64_C(1) << 32;
+    for (uint32_t host = 0; host < s->wish.hosts; host++) {
+        uint64_t from = s->first[host], to = s->first[host + 1], left = c->free[host];
+        qsort(key + from, to - from, sizeof *key, compare_keys);
+        for (uint64_t i = from; i < to; i++) {
+            uint32_t slot = (uint32_t)key[i];
+            if (slot_bytes(c, slot) > left)
+                continue;
+            left -= slot_bytes(c, slot);
+            placed[slot] = 1;
+        }
+    }
+    hr__free(key);
+    c->own = placed;
+}
+
+static void nopfs_use(struct caches *c, uint64_t use, uint32_t host)
+{
+    uint32_t slot = c->stream->slot[use];
+    if (!c->cached[slot] && ((uint8_t *)c->own)[slot])
+        admit(c, host, slot);
+}
+
+/* ---- Belady, with bypass: all uses of the run are known ---- */
+
+/* A heap for each host, the furthest use first. Entries of earlier uses are skipped. */
+struct belady_entry {
+    uint32_t next, slot;
+};
+
+struct belady_heap {
+    struct belady_entry *entries;
+    uint64_t count;
+};
+
+struct belady {
+    struct belady_heap *heaps; /* by host */
+    uint32_t *next;            /* by slot */
+};
+
+static void belady_start(struct caches *c)
+{
+    struct belady *b = policies_array(1, sizeof *b);
+    b->heaps = policies_array(c->stream->wish.hosts, sizeof *b->heaps);
+    b->next = policies_array(c->stream->slots, sizeof *b->next);
+    c->own = b;
+}
+
+static void heap_push(struct belady_heap *heap, struct belady_entry entry)
+{
+    if (hr__reserve(HR__TAG_ORDER, &heap->entries, heap->count + 1))
+        policies_die("out of memory");
+    uint64_t at = heap->count++;
+    while (at && heap->entries[(at - 1) / 2].next < entry.next) {
+        heap->entries[at] = heap->entries[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    heap->entries[at] = entry;
+}
+
+static void heap_pop(struct belady_heap *heap)
+{
+    struct belady_entry last = heap->entries[--heap->count];
+    uint64_t at = 0, child;
+    while ((child = 2 * at + 1) < heap->count) {
+        child +=
+            child + 1 < heap->count && heap->entries[child + 1].next > heap->entries[child].next;
+        if (heap->entries[child].next <= last.next)
+            break;
+        heap->entries[at] = heap->entries[child];
+        at = child;
+    }
+    heap->entries[at] = last;
+}
+
+static void belady_use(struct caches *c, uint64_t use, uint32_t host)
+{
+    struct belady *b = c->own;
+    struct belady_heap *heap = &b->heaps[host];
+    uint32_t slot = c->stream->slot[use], next = c->stream->next[use];
+    while (!c->cached[slot] && c->free[host] < slot_bytes(c, slot) && heap->count) {
+        struct belady_entry top = heap->entries[0];
+        int is_current = c->cached[top.slot] && b->next[top.slot] == top.next;
+        if (is_current && top.next <= next)
+            return;
+        heap_pop(heap);
+        if (is_current)
+            evict(c, host, top.slot);
+    }
+    if (!c->cached[slot]) {
+        if (next == NO_NEXT || c->free[host] < slot_bytes(c, slot))
+            return;
+        admit(c, host, slot);
+    }
+    b->next[slot] = next;
+    heap_push(heap, (struct belady_entry){next, slot});
+}
+
+static void belady_stop(struct caches *c)
+{
+    struct belady *b = c->own;
+    for (uint32_t host = 0; host < c->stream->wish.hosts; host++)
+        hr__free(b->heaps[host].entries);
+    hr__free(b->heaps);
+    hr__free(b->next);
+    hr__free(b);
+}
+
+/* ---- ours: next use over all orders as far as it is known, of some of the cached items ---- */
+
+struct ours {
+    struct hr__future *futures;       /* by host */
+    struct hr__future_order **orders; /* by host and order; the last one is the validation's */
+    uint32_t per_host;                /* orders */
+    struct hr__residents *cached;     /* by host: its slots, from 0 */
+};
+
+/* A host's view of the caches. */
+struct ours_view {
+    const struct caches *caches;
+    uint32_t host;
+};
+
+static void ours_start(struct caches *c)
+{
+    const struct stream *s = c->stream;
+    struct hr_error error;
+    struct ours *o = policies_array(1, sizeof *o);
+    o->per_host = s->wish.jobs + 1;
+    o->futures = policies_array(s->wish.hosts, sizeof *o->futures);
+    o->orders = policies_array((uint64_t)s->wish.hosts * o->per_host, sizeof(void *));
+    o->cached = policies_array(s->wish.hosts, sizeof *o->cached);
+    for (uint32_t host = 0; host < s->wish.hosts; host++) {
+        uint64_t slots = s->first[host + 1] - s->first[host];
+        for (uint32_t i = 0; i < s->wish.jobs + (s->wish.validation > 0); i++)
+            if (hr__future_order_create(&o->orders[host * o->per_host + i], &o->futures[host],
+                                        slots, &error))
+                policies_die(error.message);
+        hr__residents_init(&o->cached[host]);
+        o->cached[host].drawn = s->wish.drawn;
+        if (hr__residents_reserve(&o->cached[host], (uint32_t)slots))
+            policies_die("out of memory");
+    }
+    c->own = o;
+}
+
+static void ours_stop(struct caches *c)
+{
+    struct ours *o = c->own;
+    for (uint64_t i = 0; i < (uint64_t)c->stream->wish.hosts * o->per_host; i++)
+        hr__future_order_destroy(&o->orders[i]);
+    for (uint32_t host = 0; host < c->stream->wish.hosts; host++)
+        hr__residents_clear(&o->cached[host]);
+    hr__free(o->futures);
+    hr__free(o->orders);
+    hr__free(o->cached);
+    hr__free(o);
+}
+
+static struct hr__future_order *order_of(const struct ours *o, uint32_t host,
+                                         const struct phase *phase, uint32_t job)
+{
+    return o->orders[host * o->per_host + (phase->is_validation ? o->per_host - 1 : job)];
+}
+
+static void add_uses(struct caches *c, const struct phase *of, const struct phase *uses)
+{
+    const struct stream *s = c->stream;
+    for (uint64_t use = uses->begins; use < uses->ends; use++) {
+        uint32_t host = stream_host(s, uses, use);
+        if (hr__future_add(order_of(c->own, host, of, stream_job(s, uses, use)),
+                           s->slot[use] - s->first[host]))
+            policies_die("out of memory");
+    }
+}
+
+/* What is known: `known` epochs of each job, with this one, and the next validation. */
+static void ours_begin(struct caches *c)
+{
+    const struct stream *s = c->stream;
+    const struct phase *now = c->phase, *next = now + 1, *end = s->phases + s->phase_count;
+    for (uint32_t host = 0; host < s->wish.hosts; host++)
+        for (uint32_t job = 0; job < now->jobs; job++)
+            hr__future_begin(order_of(c->own, host, now, job));
+    add_uses(c, now, now);
+    for (uint32_t host = 0; host < s->wish.hosts; host++)
+        for (uint32_t job = 0; job < now->jobs; job++)
+            hr__future_end_epoch(order_of(c->own, host, now, job));
+    if (now->is_validation)
+        add_uses(c, now, now);
+    for (uint32_t ahead = 1; !now->is_validation && ahead < s->wish.known && next < end; next++)
+        if (!next->is_validation) {
+            add_uses(c, now, next);
+            ahead++;
+        }
+}
+
+static double ours_next(const void *context, uint32_t index)
+{
+    const struct ours_view *view = context;
+    const struct stream *s = view->caches->stream;
+    const struct ours *o = view->caches->own;
+    struct hr__future_order *const *orders = &o->orders[view->host * o->per_host];
+    if (s->sample[s->first[view->host] + index] >= s->wish.samples)
+        return hr__future_next(orders[s->wish.jobs], index);
+    double soonest = HUGE_VAL;
+    for (uint32_t job = 0; job < s->wish.jobs; job++) {
+        double next = hr__future_next(orders[job], index);
+        soonest = next < soonest ? next : soonest;
+    }
+    return soonest;
+}
+
+static void ours_use(struct caches *c, uint64_t use, uint32_t host)
+{
+    const struct stream *s = c->stream;
+    const struct ours_view view = {c, host};
+    struct ours *o = c->own;
+    struct hr__residents *cached = &o->cached[host];
+    uint32_t slot = s->slot[use], index = slot - (uint32_t)s->first[host];
+    hr__future_use(order_of(o, host, c->phase, stream_job(s, c->phase, use)), index);
+    if (c->cached[slot])
+        return;
+    double next = ours_next(&view, index), furthest;
+    while (c->free[host] < slot_bytes(c, slot)) {
+        uint32_t victim = hr__residents_furthest(cached, ours_next, &view, &furthest);
+        if (victim == HR__NO_RESIDENT || furthest <= next)
+            return;
+        evict(c, host, victim + (uint32_t)s->first[host]);
+        hr__residents_remove(cached, victim);
+    }
+    admit(c, host, slot);
+    hr__residents_add(cached, index);
+}
+
+const struct policy_rule policy_rules[] = {
+    {"lru", lists_start, NULL, lru_use, lists_stop},
+    {"page cache", lists_start, NULL, page_use, lists_stop},
+    {"never evict", never_start, NULL, never_use, stop},
+    {"lobster", never_start, NULL, lobster_use, stop},
+    {"nopfs", nopfs_start, NULL, nopfs_use, stop},
+    {"ours", ours_start, ours_begin, ours_use, ours_stop},
+    {"belady", belady_start, NULL, belady_use, belady_stop},
+    {NULL, NULL, NULL, NULL, NULL},
+};
