@@ -75,7 +75,7 @@ static int parse(struct replay_command *c, int argc, char **argv)
                 "gpu xF, link xF, python xF, launch-overhead xF, kernels:REGEX xF,\n"
                 "ops:REGEX xF, layer:REGEX xF, remove:REGEX, ddp ranks=N link=SPEED,\n"
                 "bucket=SIZE, compress ratio=R, priority, overlap-optimizer, offload,\n"
-                "recompute.",
+                "recompute, loss-tolerance p=SHARE.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 1,

@@ -26,7 +26,7 @@ static int is_within(double value, double least, double most)
     return value >= least && value <= most;
 }
 
-static int check(const struct hr__network *n, double bytes, struct hr_error *error)
+int hr__network_check(const struct hr__network *n, double bytes, struct hr_error *error)
 {
     const struct {
         const char *name;
@@ -114,7 +114,7 @@ int hr__network_all_reduce(struct hr__network_result *out, const struct hr__netw
 {
     int is_ring = n->topology == HR__NETWORK_RING;
     *out = (struct hr__network_result){.seconds = 0};
-    int code = check(n, bytes, error);
+    int code = hr__network_check(n, bytes, error);
     if (code)
         return code;
     struct hr__network_flows f = {.count =

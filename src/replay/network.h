@@ -68,6 +68,10 @@ HR_NODISCARD int hr__network_all_reduce(struct hr__network_result *out,
                                         const struct hr__network *network, double bytes,
                                         struct hr_error *error);
 
+/* The first two of these errors alone. */
+HR_NODISCARD int hr__network_check(const struct hr__network *network, double bytes,
+                                   struct hr_error *error);
+
 /* Returns how many packets an all-reduce needs without loss and tolerance. */
 double hr__network_packets(const struct hr__network *network, double bytes);
 

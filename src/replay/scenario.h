@@ -43,6 +43,7 @@ struct hr_replay_scenario {
     struct hr__replay_channel *channels;
     size_t channel_count;
     struct hr__exchange exchange;
+    int is_on_network; /* loss-tolerance was applied: later changes of the exchange would undo it */
 };
 
 /* The tasks that a selection marks: a byte per task. */
@@ -98,6 +99,10 @@ int hr__apply_compress(struct hr_replay_scenario *scenario, const char *pattern,
 int hr__apply_priority(struct hr_replay_scenario *scenario, const char *pattern, double factor,
                        struct hr_error *error);
 int hr__apply_overlap(struct hr_replay_scenario *scenario, const char *pattern, double factor,
+                      struct hr_error *error);
+
+/* The what-if loss-tolerance; see what_if_network.c. */
+int hr__apply_network(struct hr_replay_scenario *scenario, const char *pattern, double factor,
                       struct hr_error *error);
 
 /* The what-ifs about memory; see what_if_memory.c. */

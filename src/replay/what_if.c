@@ -295,6 +295,17 @@ const struct hr__what_if hr__what_ifs[] = {
      "Cost). "
      "Python between the operators does not count.",
      0, 0, hr__apply_recompute, " layers="},
+    {"loss-tolerance", "loss-tolerance p=0.05 loss=0.01",
+     "collectives that do without a share of their packets",
+     "Times of collectives change as those of an all-reduce in a simulation, packet by packet, of "
+     "a ring or a parameter server: from a lossless transport with recorded-loss= (0) to one that "
+     "is content with 1-p of each message's packets where loss= is lost (DLCP, Wang and others; "
+     "MLT, NSDI'24). This predicts the time only, not the accuracy, which lost gradients change; "
+     "in a ring a loss reaches all later steps, with a server one worker's gradient. Loss is "
+     "independent from packet to packet, and the transport does not take it for congestion.",
+     0, 0, hr__apply_network,
+     " p= loss= recorded-loss= link= latency= workers= topology= paths= balance= small= packet="
+     " queue= mark= timeout= draws= seed="},
     {"launch-overhead", "launch-overhead x0.5", "calls that launch kernels take F times as long",
      "The profiler makes launches slower than they are without it: F is your choice.", 0, 1,
      apply_launch, NULL},
@@ -391,12 +402,25 @@ int hr_replay_is_argument(const char *what_if, const char *word)
     return 0;
 }
 
+/* Returns whether a what-if makes communication anew. */
+static int makes_communication(const struct hr__what_if *w)
+{
+    return w->apply == hr__apply_ddp || w->apply == hr__apply_bucket ||
+           w->apply == hr__apply_compress || w->apply == hr__apply_priority ||
+           w->apply == hr__apply_overlap || w->apply == hr__apply_network;
+}
+
 int hr_replay_apply(struct hr_replay_scenario *s, const char *what_if, struct hr_error *error)
 {
     double factor = 1;
     const struct hr__what_if *w = hr__what_if_find(what_if, error);
     if (!w)
         return -EINVAL;
+    if (s->is_on_network && makes_communication(w))
+        return hr__fail(error, -EINVAL,
+                        "'%.200s' after loss-tolerance: name loss-tolerance once, and behind what "
+                        "changes the exchange of gradients",
+                        what_if);
     char *text = hr__strdup(HR__TAG_REPLAY, what_if);
     if (!text)
         return hr__fail(error, -ENOMEM, "out of memory for a what-if");

@@ -66,6 +66,19 @@ class Replay(CliCase):
         self.assertEqual((status, err), (0, ""))
         self.assertTrue(out.startswith("The trace has no steps of the profiler (ProfilerStep#)"), out)
 
+    def test_loss_tolerance(self):
+        events = [*TRACE, event("kernel", "ncclDevKernel_AllReduce_Sum_f32", 8, 116, 50, correlation=1, stream=8,
+                                device=0, dtype="Float", **{"In msg nelems": 100000, "Group size": 2})]
+        trace = self.write("nccl.json", json.dumps({"traceEvents": events}).encode())
+        status, out, err = self.run_it("replay", trace, "loss-tolerance", "p=0.5", "latency=1us", "gpu", "x2", "--json")
+        self.assertEqual((status, err), (0, ""))
+        found = json.loads(out)["what_ifs"]
+        self.assertEqual([one["what"] for one in found], ["loss-tolerance p=0.5 latency=1us", "gpu x2"])
+        self.assertIn("time only, not the accuracy", found[0]["assumes"])
+        status, out, err = self.run_it("replay", self.trace, "loss-tolerance", "p=0.5")
+        self.assertEqual((status, out), (3, ""))
+        self.assertIn("has no communication", err)
+
     def test_predicted_trace(self):
         to = os.path.join(self.root, "after.json")
         self.json("gpu x2", "--trace", to)
