@@ -120,7 +120,7 @@ class Replay(CliCase):
             damaged = self.write("damaged.json.gz", content)
             status, out, err = self.run_it("replay", damaged)
             self.assertEqual((status, out), (3, ""))
-            self.assertIn(f"{damaged}: ", err)
+            self.assertIn("damaged.json.gz: ", err)
             self.assertIn(words, err)
 
     def test_untrusted(self):
