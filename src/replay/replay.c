@@ -97,6 +97,31 @@ static int by_rank(const void *a, const void *b)
     return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
+/* Refuses traces, sorted by rank, that are not of different ranks of one run. */
+static int check_ranks(const struct hr_replay *r, struct hr_error *error)
+{
+    const struct hr__trace_data *first = r->traces;
+    if (r->trace_count > 1 && first->rank < 0)
+        return hr__fail(error, -EINVAL,
+                        "one of %zu traces does not say its rank (distributedInfo), so they cannot "
+                        "be joined: give one of them",
+                        r->trace_count);
+    for (size_t i = 1; i < r->trace_count; i++) {
+        const struct hr__trace_data *t = &r->traces[i];
+        if (t->rank == t[-1].rank)
+            return hr__fail(error, -EINVAL,
+                            "two traces are of rank %lld: give one trace of each rank of one run",
+                            (long long)t->rank);
+        if (t->ranks != first->ranks)
+            return hr__fail(error, -EINVAL,
+                            "rank %lld is of a run of %lld ranks, and rank %lld of one of %lld: "
+                            "give traces of one run",
+                            (long long)first->rank, (long long)first->ranks, (long long)t->rank,
+                            (long long)t->ranks);
+    }
+    return 0;
+}
+
 /* Reads all traces and sorts them by rank. */
 static int read_all(struct hr_replay *r, const struct path_list *list, struct hr_error *error)
 {
@@ -110,18 +135,7 @@ static int read_all(struct hr_replay *r, const struct path_list *list, struct hr
             return code;
     }
     qsort(r->traces, r->trace_count, sizeof *r->traces, by_rank);
-    for (size_t i = 1; i < r->trace_count; i++)
-        if (r->traces[i].rank == r->traces[i - 1].rank)
-            return r->traces[i].rank < 0
-                       ? hr__fail(error, -EINVAL,
-                                  "two of %zu traces do not say their rank (distributedInfo): they "
-                                  "are not of ranks of one run; give one of them",
-                                  r->trace_count)
-                       : hr__fail(error, -EINVAL,
-                                  "two traces are of rank %lld: give one trace of each rank of one "
-                                  "run",
-                                  (long long)r->traces[i].rank);
-    return 0;
+    return check_ranks(r, error);
 }
 
 static int open_all(struct hr_replay *r, const char *const *paths, size_t count,

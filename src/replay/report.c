@@ -248,6 +248,11 @@ static void add_notes(struct hr__report *r)
         note(r, c->collectives,
              "kernels that communicate include waiting for other ranks: give the traces of all "
              "ranks to divide it.");
+    if (c->joined && r->replay->traces[0].ranks > (int64_t)r->replay->trace_count)
+        hr__draft_print(&r->notes,
+                        "%zu of %lld ranks were given: transfers still include waiting for the "
+                        "others.\n",
+                        r->replay->trace_count, (long long)r->replay->traces[0].ranks);
     if (r->summary.unexplained > 0.01)
         hr__draft_print(&r->notes,
                         "%d %% of the critical path are latencies that no rule of the graph "

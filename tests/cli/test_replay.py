@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """headrace replay: traces and what-ifs on the command line, on a trace written by hand, and the Python
 that it finds for a recording (a stand-in for the package reports that)."""
+import gzip
 import json
 import os
 import re
@@ -140,6 +141,16 @@ class Replay(CliCase):
         self.assertEqual((status, out), (3, ""))
         self.assertIn("none.json", err)
         self.assertEqual(self.run_it("replay")[0], 2)
+
+    def test_damaged_files(self):
+        whole = gzip.compress(json.dumps({"traceEvents": TRACE * 500}).encode())
+        for content, words in ((whole[: len(whole) // 2], "the gzipped file is cut off"),
+                               (b"", "the file ends"), (b"\x7fELF\0", "no value begins here")):  # fmt: skip
+            damaged = self.write("damaged.json.gz", content)
+            status, out, err = self.run_it("replay", damaged)
+            self.assertEqual((status, out), (3, ""))
+            self.assertIn("damaged.json.gz: ", err)
+            self.assertIn(words, err)
 
     def test_untrusted(self):
         """One of three launches took 300 us: the graph does not explain it."""

@@ -146,7 +146,7 @@ def test_refused(trace, tmp_path):
     (tmp_path / "cut.json.gz").write_bytes(packed[: len(packed) // 2])
     with pytest.raises(ValueError, match="the gzipped file is cut off"):
         Replay(tmp_path / "cut.json.gz")
-    with pytest.raises(ValueError, match="do not say their rank"):
+    with pytest.raises(ValueError, match="does not say its rank"):
         Replay([trace, trace])
     with pytest.raises(ValueError, match="annotations contain 'nothing'"):
         Replay(trace, window="nothing")

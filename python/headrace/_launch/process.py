@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -75,6 +76,21 @@ class Signals:
             yield
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def run(self, command: Command, bar: Bar, mark: str, is_json: bool) -> int | None:
+        """Runs a command to its end, and names the processes with ``mark`` in their environment that
+        it leaves behind. Returns its exit status (128 + N after signal N, as in shells), or None
+        with a message if it could not be started."""
+        # With --json, standard output holds nothing but the JSON.
+        stdout = sys.stderr.fileno() if is_json else None
+        try:
+            started = start(command, stdout)
+        except OSError as error:
+            self._say(why_not(command, error))
+            return None
+        status = self.follow(started, bar)
+        name_left_over(mark, self._say)
+        return status
 
     def follow(self, process: subprocess.Popen[bytes], bar: Bar) -> int:
         """Waits for the script's end. Returns its exit status as a shell would."""

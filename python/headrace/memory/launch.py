@@ -104,16 +104,8 @@ class Launch:
         with open(os.path.join(self._folder, "settings.json"), "w", encoding="utf-8") as file:
             json.dump(settings, file)
         command = process.Command(options.command, None, self._environment())
-        # With --json, standard output holds nothing but the JSON.
-        stdout = sys.stderr.fileno() if options.json else None
-        try:
-            started = process.start(command, stdout)
-        except OSError as error:
-            say(process.why_not(command, error))
-            return None
-        status = self._signals.follow(started, Bar("memory", self._progress, options.no_progress))
-        process.name_left_over(f"{VARIABLE}={self._folder}", say)
-        return status
+        bar = Bar("memory", self._progress, options.no_progress)
+        return self._signals.run(command, bar, f"{VARIABLE}={self._folder}", options.json)
 
     def _environment(self) -> dict[str, str]:
         environment = process.environment_with(VARIABLE, self._folder)

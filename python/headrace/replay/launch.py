@@ -97,16 +97,8 @@ class Launch:
             json.dump(settings, file)
         environment = process.environment_with(VARIABLE, self._folder)
         command = process.Command(options.command, None, environment)
-        # With --json, standard output holds nothing but the JSON.
-        stdout = sys.stderr.fileno() if options.json else None
-        try:
-            started = process.start(command, stdout)
-        except OSError as error:
-            say(process.why_not(command, error))
-            return None
-        status = self._signals.follow(started, Bar("replay", self._progress, options.no_progress))
-        process.name_left_over(f"{VARIABLE}={self._folder}", say)
-        return status
+        bar = Bar("replay", self._progress, options.no_progress)
+        return self._signals.run(command, bar, f"{VARIABLE}={self._folder}", options.json)
 
     def _progress(self) -> tuple[float | None, str]:
         done = any("recorded" in line for line in hello.read(self._folder))

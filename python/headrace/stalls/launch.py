@@ -99,16 +99,11 @@ class Launch:
             self._write_settings(folder.path)
             guarded = None if self.options.unguarded else guard.Guard(folder.path)
             command = script.prepare(self.options.command, folder.path, guarded)
-            # With --json, standard output holds nothing but the JSON.
-            stdout = sys.stderr.fileno() if self.options.json else None
-            try:
-                started = process.start(command, stdout)
-            except OSError as error:
-                say(process.why_not(command, error))
-                return outcome.Outcome(), None
             bar = Bar("stalls", lambda: progress_of(folder.path), self.options.no_progress)
-            status = self._signals.follow(started, bar)
-            process.name_left_over(f"{script.FOLDER}={folder.path}", say)
+            mark = f"{script.FOLDER}={folder.path}"
+            status = self._signals.run(command, bar, mark, self.options.json)
+            if status is None:
+                return outcome.Outcome(), None
             found = outcome.read(folder.path)
             if guarded is not None:
                 self._note_redirected(found, guarded, status)
