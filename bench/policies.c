@@ -31,7 +31,7 @@
 
 enum { SKIPPED = 2 };
 
-struct outcome {
+struct policy_outcome {
     double alone, together; /* bytes read in an epoch over all bytes */
     double ns;              /* for each use */
 };
@@ -81,9 +81,10 @@ static void read_argument(struct policies_wish *wish, char *argument)
         policies_die("unknown argument: see the beginning of bench/policies.c");
 }
 
-static struct outcome simulate(const struct stream *s, const struct policy_rule *rule)
+static struct policy_outcome simulate(const struct policies_stream *s,
+                                      const struct policy_rule *rule)
 {
-    struct outcome outcome = {0};
+    struct policy_outcome outcome = {0};
     struct caches c = {.stream = s};
     uint32_t epoch = 0, last = s->wish.epochs - 1;
     uint64_t start = hr__thread_cpu_ns();
@@ -120,8 +121,8 @@ static struct outcome simulate(const struct stream *s, const struct policy_rule 
 
 int main(int argc, char **argv)
 {
-    static struct stream stream;
-    struct outcome outcomes[16];
+    static struct policies_stream stream;
+    struct policy_outcome outcomes[16];
     struct rusage usage;
     struct policies_wish wish = {.samples = 40000,
                                  .jobs = 1,

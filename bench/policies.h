@@ -31,7 +31,7 @@ struct phase {
     uint32_t jobs; /* that alternate in it */
 };
 
-struct stream {
+struct policies_stream {
     struct policies_wish wish;
     uint64_t all;   /* samples, with those of the validation */
     uint32_t *size; /* by sample, in bytes */
@@ -52,22 +52,24 @@ struct stream {
 void *policies_array(uint64_t count, uint64_t size);
 _Noreturn void policies_die(const char *what);
 
-void stream_make(struct stream *stream, const struct policies_wish *wish);
-void stream_free(struct stream *stream);
+void stream_make(struct policies_stream *stream, const struct policies_wish *wish);
+void stream_free(struct policies_stream *stream);
 
-static inline uint32_t stream_host(const struct stream *s, const struct phase *phase, uint64_t use)
+static inline uint32_t stream_host(const struct policies_stream *s, const struct phase *phase,
+                                   uint64_t use)
 {
     return (uint32_t)((use - phase->begins) % s->wish.hosts);
 }
 
-static inline uint32_t stream_job(const struct stream *s, const struct phase *phase, uint64_t use)
+static inline uint32_t stream_job(const struct policies_stream *s, const struct phase *phase,
+                                  uint64_t use)
 {
     return (uint32_t)((use - phase->begins) / s->wish.hosts % phase->jobs);
 }
 
 /* The caches of all hosts under one policy. */
 struct caches {
-    const struct stream *stream;
+    const struct policies_stream *stream;
     const struct phase *phase; /* that runs */
     uint8_t *cached;           /* by slot */
     uint64_t *free;            /* by host, in bytes */

@@ -56,7 +56,7 @@ static void never_use(struct caches *c, uint64_t use, uint32_t host)
 
 /* ---- lists of slots, for LRU and the page cache ---- */
 
-struct ends {
+struct list_ends {
     uint32_t newest, oldest;
     uint64_t bytes;
 };
@@ -69,12 +69,12 @@ struct lists {
     struct links *of; /* by slot */
     uint8_t *in;      /* by slot: the list, 1 or 2, or 0 */
     uint64_t *left;   /* by slot: the age of its host's cache when it was evicted, + 1; 0: never */
-    struct ends *inactive, *active; /* by host */
-    uint64_t *age;                  /* by host: bytes that were evicted or activated */
+    struct list_ends *inactive, *active; /* by host */
+    uint64_t *age;                       /* by host: bytes that were evicted or activated */
     uint8_t *returned; /* by host: evicted items were activated since the last reclaim */
 };
 
-static void push(struct caches *c, struct ends *list, uint32_t slot, uint8_t which)
+static void push(struct caches *c, struct list_ends *list, uint32_t slot, uint8_t which)
 {
     struct lists *l = c->own;
     l->of[slot] = (struct links){.newer = NONE, .older = list->newest};
@@ -87,7 +87,7 @@ static void push(struct caches *c, struct ends *list, uint32_t slot, uint8_t whi
     l->in[slot] = which;
 }
 
-static void pull(struct caches *c, struct ends *list, uint32_t slot)
+static void pull(struct caches *c, struct list_ends *list, uint32_t slot)
 {
     struct lists *l = c->own;
     struct links of = l->of[slot];
@@ -109,7 +109,7 @@ static void lists_start(struct caches *c)
     l->age = policies_array(hosts, sizeof *l->age);
     l->returned = policies_array(hosts, sizeof *l->returned);
     for (uint32_t host = 0; host < hosts; host++)
-        l->inactive[host] = l->active[host] = (struct ends){NONE, NONE, 0};
+        l->inactive[host] = l->active[host] = (struct list_ends){NONE, NONE, 0};
     c->own = l;
 }
 
@@ -130,7 +130,7 @@ static void lru_use(struct caches *c, uint64_t use, uint32_t host)
 {
     struct lists *l = c->own;
     uint32_t slot = c->stream->slot[use];
-    struct ends *list = &l->inactive[host];
+    struct list_ends *list = &l->inactive[host];
     if (c->cached[slot])
         pull(c, list, slot);
     while (!c->cached[slot] && c->free[host] < slot_bytes(c, slot) && list->oldest != NONE) {
@@ -161,7 +161,7 @@ static int inactive_is_low(const struct lists *l, uint32_t host)
 static void deactivate(struct caches *c, uint32_t host, uint64_t needed)
 {
     struct lists *l = c->own;
-    struct ends *inactive = &l->inactive[host], *active = &l->active[host];
+    struct list_ends *inactive = &l->inactive[host], *active = &l->active[host];
     double wanted = 0;
     if (l->returned[host] || inactive_is_low(l, host))
         wanted = (double)needed * (double)active->bytes / (double)(inactive->bytes + 1);
@@ -214,7 +214,7 @@ static void page_use(struct caches *c, uint64_t use, uint32_t host)
 
 static void lobster_use(struct caches *c, uint64_t use, uint32_t host)
 {
-    const struct stream *s = c->stream;
+    const struct policies_stream *s = c->stream;
     uint32_t slot = s->slot[use], next = s->next[use];
     const struct phase *last = c->phase + (c->phase + 1 < s->phases + s->phase_count);
     int is_useful = next != NO_NEXT && next < last->ends;
@@ -235,7 +235,7 @@ static int compare_keys(const void *a, const void *b)
 
 static void nopfs_start(struct caches *c)
 {
-    const struct stream *s = c->stream;
+    const struct policies_stream *s = c->stream;
     uint8_t *placed = policies_array(s->slots, 1);
     uint64_t *key = policies_array(s->slots, sizeof *key);
     /* Slots of a host are numbered by their first uses. */
@@ -352,7 +352,7 @@ static void belady_stop(struct caches *c)
 
 /* ---- ours: next use over all orders as far as it is known, of some of the cached items ---- */
 
-struct ours {
+struct ours_state {
     struct hr__future *futures;       /* by host */
     struct hr__future_order **orders; /* by host and order; the last one is the validation's */
     uint32_t per_host;                /* orders */
@@ -367,9 +367,9 @@ struct ours_view {
 
 static void ours_start(struct caches *c)
 {
-    const struct stream *s = c->stream;
+    const struct policies_stream *s = c->stream;
     struct hr_error error;
-    struct ours *o = policies_array(1, sizeof *o);
+    struct ours_state *o = policies_array(1, sizeof *o);
     o->per_host = s->wish.jobs + 1;
     o->futures = policies_array(s->wish.hosts, sizeof *o->futures);
     o->orders = policies_array((uint64_t)s->wish.hosts * o->per_host, sizeof(void *));
@@ -390,7 +390,7 @@ static void ours_start(struct caches *c)
 
 static void ours_stop(struct caches *c)
 {
-    struct ours *o = c->own;
+    struct ours_state *o = c->own;
     for (uint64_t i = 0; i < (uint64_t)c->stream->wish.hosts * o->per_host; i++)
         hr__future_order_destroy(&o->orders[i]);
     for (uint32_t host = 0; host < c->stream->wish.hosts; host++)
@@ -401,7 +401,7 @@ static void ours_stop(struct caches *c)
     hr__free(o);
 }
 
-static struct hr__future_order *order_of(const struct ours *o, uint32_t host,
+static struct hr__future_order *order_of(const struct ours_state *o, uint32_t host,
                                          const struct phase *phase, uint32_t job)
 {
     return o->orders[host * o->per_host + (phase->is_validation ? o->per_host - 1 : job)];
@@ -409,7 +409,7 @@ static struct hr__future_order *order_of(const struct ours *o, uint32_t host,
 
 static void add_uses(struct caches *c, const struct phase *of, const struct phase *uses)
 {
-    const struct stream *s = c->stream;
+    const struct policies_stream *s = c->stream;
     for (uint64_t use = uses->begins; use < uses->ends; use++) {
         uint32_t host = stream_host(s, uses, use);
         if (hr__future_add(order_of(c->own, host, of, stream_job(s, uses, use)),
@@ -421,7 +421,7 @@ static void add_uses(struct caches *c, const struct phase *of, const struct phas
 /* What is known: `known` epochs of each job, with this one, and the next validation. */
 static void ours_begin(struct caches *c)
 {
-    const struct stream *s = c->stream;
+    const struct policies_stream *s = c->stream;
     const struct phase *now = c->phase, *next = now + 1, *end = s->phases + s->phase_count;
     for (uint32_t host = 0; host < s->wish.hosts; host++)
         for (uint32_t job = 0; job < now->jobs; job++)
@@ -442,8 +442,8 @@ static void ours_begin(struct caches *c)
 static double ours_next(const void *context, uint32_t index)
 {
     const struct ours_view *view = context;
-    const struct stream *s = view->caches->stream;
-    const struct ours *o = view->caches->own;
+    const struct policies_stream *s = view->caches->stream;
+    const struct ours_state *o = view->caches->own;
     struct hr__future_order *const *orders = &o->orders[view->host * o->per_host];
     if (s->sample[s->first[view->host] + index] >= s->wish.samples)
         return hr__future_next(orders[s->wish.jobs], index);
@@ -457,9 +457,9 @@ static double ours_next(const void *context, uint32_t index)
 
 static void ours_use(struct caches *c, uint64_t use, uint32_t host)
 {
-    const struct stream *s = c->stream;
+    const struct policies_stream *s = c->stream;
     const struct ours_view view = {c, host};
-    struct ours *o = c->own;
+    struct ours_state *o = c->own;
     struct hr__residents *cached = &o->cached[host];
     uint32_t slot = s->slot[use], index = slot - (uint32_t)s->first[host];
     hr__future_use(order_of(o, host, c->phase, stream_job(s, c->phase, use)), index);

@@ -35,7 +35,7 @@ static uint32_t draw_size(struct hr__random *random)
     return (uint32_t)(100e3 * exp(0.45 * normal));
 }
 
-static void make_sizes(struct stream *s)
+static void make_sizes(struct policies_stream *s)
 {
     struct hr__random random;
     FILE *file = s->wish.sizes ? fopen(s->wish.sizes, "r") : NULL;
@@ -68,7 +68,8 @@ static uint64_t class_start(uint64_t samples, uint32_t class)
 }
 
 /* Fills in the samples of one job's epoch. */
-static void fill_epoch(const struct stream *s, uint32_t job, uint32_t epoch, uint64_t *order)
+static void fill_epoch(const struct policies_stream *s, uint32_t job, uint32_t epoch,
+                       uint64_t *order)
 {
     uint64_t n = s->wish.samples;
     struct hr_error error;
@@ -91,7 +92,8 @@ static void fill_epoch(const struct stream *s, uint32_t job, uint32_t epoch, uin
 }
 
 /* Appends a phase of `jobs` orders, of `steps` uses of each on each host. */
-static void append(struct stream *s, const uint64_t *orders, uint64_t length, uint32_t jobs)
+static void append(struct policies_stream *s, const uint64_t *orders, uint64_t length,
+                   uint32_t jobs)
 {
     struct phase *phase = &s->phases[s->phase_count++];
     uint64_t steps = length / s->wish.hosts;
@@ -103,7 +105,7 @@ static void append(struct stream *s, const uint64_t *orders, uint64_t length, ui
     phase->ends = s->uses;
 }
 
-static void make_uses(struct stream *s)
+static void make_uses(struct policies_stream *s)
 {
     const struct policies_wish *w = &s->wish;
     uint64_t n = w->samples, validations = w->validation ? w->epochs / w->every : 0;
@@ -129,7 +131,7 @@ static void make_uses(struct stream *s)
 }
 
 /* Replaces the samples in the stream by slots. */
-static void make_slots(struct stream *s)
+static void make_slots(struct policies_stream *s)
 {
     uint32_t hosts = s->wish.hosts;
     uint32_t *slot_of = policies_array(s->all, sizeof *slot_of);
@@ -155,7 +157,7 @@ static void make_slots(struct stream *s)
     hr__free(seen_by);
 }
 
-static void make_next(struct stream *s)
+static void make_next(struct policies_stream *s)
 {
     uint32_t *last = policies_array(s->slots, sizeof *last);
     s->next = policies_array(s->uses, sizeof *s->next);
@@ -168,16 +170,16 @@ static void make_next(struct stream *s)
     hr__free(last);
 }
 
-void stream_make(struct stream *stream, const struct policies_wish *wish)
+void stream_make(struct policies_stream *stream, const struct policies_wish *wish)
 {
-    *stream = (struct stream){.wish = *wish, .all = wish->samples + wish->validation};
+    *stream = (struct policies_stream){.wish = *wish, .all = wish->samples + wish->validation};
     make_sizes(stream);
     make_uses(stream);
     make_slots(stream);
     make_next(stream);
 }
 
-void stream_free(struct stream *stream)
+void stream_free(struct policies_stream *stream)
 {
     hr__free(stream->size);
     hr__free(stream->slot);

@@ -141,6 +141,15 @@ struct hr_loader_options {
                             the process serves at another address; -ENOTSUP: built without it */
     int metrics_rank;    /* this process's rank in metrics, where `rank` is not that, because of
                             external_order; -1 (default): `rank` */
+    /* The private cache keeps the samples that are used next, and evicts others for them, in place
+     * of those that came first: for an external order that uses some samples several times an epoch
+     * and others not at all, and for loaders that share a budget. See hr_loader_expect.
+     * cache_evicts: non-zero: `cache` is such a cache. -EINVAL if it is anything but a size, with
+     * several ranks or an agent. cache_of: another loader of this process with such a cache, which
+     * this one shares; `cache` is then NULL. It may be destroyed before this one. In a forked child
+     * a loader with cache_of does not start: -ECHILD. */
+    int cache_evicts;           /* default 0 */
+    struct hr_loader *cache_of; /* default NULL */
 };
 
 /* Sets the defaults of a struct of `size` bytes, of any version. Meant for bindings
@@ -205,6 +214,17 @@ HR_API HR_NODISCARD int hr_loader_push(struct hr_loader *loader, const int64_t *
 
 /* External order: declares that this epoch has no more batches. */
 HR_API HR_NODISCARD int hr_loader_push_end(struct hr_loader *loader, struct hr_error *error);
+
+/*
+ * External order: tells a loader whose cache evicts (cache_evicts, cache_of) the `count` samples
+ * that will be pushed, in order, as far as they are known: the first `first` in this epoch, the
+ * others in later ones. Call it after start_epoch or restore, before the first push; without it,
+ * batches are known from their push on. Nothing but the choice of what the cache keeps depends on
+ * it. Does nothing with any other cache. Errors: -ERANGE: an index is outside the dataset; -EINVAL:
+ * no external_order, no epoch was started, or more in this epoch than in all; -ECHILD.
+ */
+HR_API HR_NODISCARD int hr_loader_expect(struct hr_loader *loader, const int64_t *indices,
+                                         size_t count, size_t first, struct hr_error *error);
 
 /*
  * The consumer's position: after the batches that next has returned. Small,

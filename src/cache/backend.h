@@ -33,6 +33,11 @@ struct hr__cache_backend {
     uint64_t (*waiting)(const struct hr__cache *cache);
     void (*publish)(struct hr__cache *cache, const struct hr__worth *worth, enum hr_form form,
                     int asked);
+    /* Of caches that evict; or NULL. */
+    void (*begin_uses)(struct hr__cache *cache);
+    void (*add_uses)(struct hr__cache *cache, const int64_t *indices, size_t count);
+    void (*end_uses)(struct hr__cache *cache);
+    void (*use)(struct hr__cache *cache, uint64_t index);
     void (*log_kept)(struct hr__cache *cache); /* or NULL */
 };
 
@@ -42,6 +47,7 @@ struct hr__cache {
     uint64_t budget_bytes;
     int is_kept;
     int is_disk;
+    int evicts;
 };
 
 #endif

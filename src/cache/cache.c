@@ -101,6 +101,31 @@ void hr__cache_get_disk_counts(struct hr__cache *cache, struct hr__cache_counts 
         cache->backend->get_disk_counts(cache, counts);
 }
 
+int hr__cache_evicts(const struct hr__cache *cache)
+{
+    return cache->evicts;
+}
+
+void hr__cache_begin_uses(struct hr__cache *cache)
+{
+    cache->backend->begin_uses(cache);
+}
+
+void hr__cache_add_uses(struct hr__cache *cache, const int64_t *indices, size_t count)
+{
+    cache->backend->add_uses(cache, indices, count);
+}
+
+void hr__cache_end_uses(struct hr__cache *cache)
+{
+    cache->backend->end_uses(cache);
+}
+
+void hr__cache_use(struct hr__cache *cache, uint64_t index)
+{
+    cache->backend->use(cache, index);
+}
+
 int hr__cache_is_disk(const struct hr__cache *cache)
 {
     return cache->is_disk;

@@ -230,6 +230,18 @@ void hr__cache_get_disk_counts(struct hr__cache *cache, struct hr__cache_counts 
  * Constant. */
 int hr__cache_is_disk(const struct hr__cache *cache);
 
+/* Returns non-zero if the cache evicts (evicting.h): then nothing is staged, and the functions
+ * below tell it the uses that its loader will make. Constant. */
+int hr__cache_evicts(const struct hr__cache *cache);
+
+/* begin: an epoch begins; forgets the uses added before. add: the next known uses, in order. end:
+ * the uses added from now on are of the next epoch. use: a sample is used now. Any thread; they
+ * block for a short lock. */
+void hr__cache_begin_uses(struct hr__cache *cache);
+void hr__cache_add_uses(struct hr__cache *cache, const int64_t *indices, size_t count);
+void hr__cache_end_uses(struct hr__cache *cache);
+void hr__cache_use(struct hr__cache *cache, uint64_t index);
+
 /* Returns the number of items of all forms. */
 static inline uint64_t hr__all_items(const uint64_t items[HR_FORMS])
 {

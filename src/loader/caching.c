@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "cache/directory.h"
+#include "cache/evicting.h"
 #include "cache/spec.h"
 #include "cache/worth.h"
 #include "loader/inside.h"
@@ -28,6 +29,7 @@ struct hr__caching {
                                       parent */
     int of_publishers;             /* the loader is a publisher */
     int pid;                       /* process that made the cache */
+    int is_expected;               /* the caller told this epoch's samples; consumer's thread */
 
     /* Guarded by the loader's lock. */
     struct hr__worth worth;
@@ -87,6 +89,39 @@ static void choose_sounds(struct hr_loader *l)
     hr__caching_set_variant(c->spec, l->recipe, c->form_asked);
 }
 
+/* Opens a cache that evicts, alone or in another loader's. */
+static int open_evicting(struct hr_loader *l, struct hr_error *error)
+{
+    const struct hr_loader *beside = l->options.cache_of;
+    struct hr__cache_options options = {
+        .dataset = l->dataset,
+        .samples = hr_dataset_count(l->dataset),
+        .budget_bytes = l->caching->spec->share_bytes,
+    };
+    if (!beside)
+        return hr__cache_create_evicting(&l->cache, &options, error);
+    if (!beside->cache || beside->caching->pid != getpid())
+        return hr__fail(error, -EINVAL, "cache_of is a loader without a cache of this process");
+    return hr__cache_join_evicting(&l->cache, beside->cache, &options, error);
+}
+
+/* Checks the options of a cache that evicts. */
+static int check_evicting(const struct hr_loader *l, struct hr_error *error)
+{
+    const struct hr__cache_spec *spec = l->caching->spec;
+    if (l->options.cache_of && l->options.cache && *l->options.cache)
+        return hr__fail(error, -EINVAL,
+                        "the loader shares another's cache (cache_of) and has `cache` of its own: "
+                        "leave one of them out");
+    if (spec->name[0] || *l->caching->tiers->disk.path || l->options.world_size != 1 ||
+        l->caching->of_publishers)
+        return hr__fail(error, -EINVAL,
+                        "a cache that evicts (cache_evicts, cache_of) is private to one process: "
+                        "write a size alone, such as cache=64GiB, and use it with one rank and "
+                        "without an agent");
+    return 0;
+}
+
 /* Opens the first tier. It is shared if it has a name or if there are several ranks or
  * publishers. */
 static int open_first(struct hr_loader *l, struct hr_error *error)
@@ -116,6 +151,8 @@ static int open_cache(struct hr_loader *l, struct hr_error *error)
     l->caching->pid = getpid();
     l->caching->whole = l->dataset;
     l->caching->total_bytes = HR_SIZE_UNKNOWN;
+    if (l->options.cache_evicts || l->options.cache_of)
+        return open_evicting(l, error);
     int r = open_first(l, error);
     if (r || !*second->path)
         return r;
@@ -133,12 +170,68 @@ static int enter(struct hr_loader *l, struct hr_error *error)
     if (l->caching->pid == getpid())
         return 0;
     hr__cache_abandon(&l->cache);
+    if (l->options.cache_of)
+        return hr__fail(error, -ECHILD,
+                        "this loader shares another's cache, which a forked child does not have: "
+                        "make both loaders in the child");
     return open_cache(l, error);
 }
 
-static void begin_epoch(struct hr_loader *l)
+/* Tells the cache which samples this rank uses from `cut` on. If memory is short, it knows fewer.
+ */
+static void add_order(struct hr_loader *l, const struct hr__order *order, const struct hr__cut *cut)
+{
+    uint64_t *positions = hr__alloc(HR__TAG_LOADER, cut->batch_size, sizeof *positions);
+    int64_t *indices = hr__alloc(HR__TAG_LOADER, cut->batch_size, sizeof *indices);
+    uint64_t batches = positions && indices ? hr__cut_batches(cut) : 0;
+    size_t padding;
+    for (uint64_t batch = 0; batch < batches; batch++) {
+        size_t count = hr__cut_batch(cut, batch, positions, &padding);
+        for (size_t i = 0; i < count; i++)
+            indices[i] = (int64_t)hr__order_at(order, positions[i]);
+        hr__cache_add_uses(l->cache, indices, count);
+    }
+    hr__free(positions);
+    hr__free(indices);
+}
+
+/* Tells a cache that evicts the samples of the epoch that begins and of the one after it. */
+static void tell_order(struct hr_loader *l, const struct hr__epoch *plan)
+{
+    struct hr__cut whole = plan->cut;
+    struct hr__order *next;
+    l->caching->is_expected = 0;
+    hr__cache_begin_uses(l->cache);
+    if (!plan->order)
+        return;
+    add_order(l, plan->order, &plan->cut);
+    hr__cache_end_uses(l->cache);
+    whole.start = 0;
+    if ((l->options.epochs && plan->epoch + 1 >= l->options.epochs) ||
+        hr__order_create(&next, whole.samples, plan->shuffle, plan->seed, plan->epoch + 1, NULL))
+        return;
+    add_order(l, next, &whole);
+    hr__order_destroy(&next);
+}
+
+static void expect(struct hr_loader *l, const int64_t *indices, size_t count, size_t first,
+                   int pushed)
+{
+    if (!l->cache || !hr__cache_evicts(l->cache) || l->caching->is_expected)
+        return;
+    hr__cache_add_uses(l->cache, indices, first);
+    if (pushed)
+        return;
+    l->caching->is_expected = 1;
+    hr__cache_end_uses(l->cache);
+    hr__cache_add_uses(l->cache, indices + first, count - first);
+}
+
+static void begin_epoch(struct hr_loader *l, const struct hr__epoch *plan)
 {
     struct hr__caching *c = l->caching;
+    if (l->cache && hr__cache_evicts(l->cache))
+        tell_order(l, plan);
     if (!l->cache || c->total_bytes != HR_SIZE_UNKNOWN)
         return;
     int64_t bytes = hr__dataset_total_bytes(c->whole);
@@ -179,6 +272,8 @@ static void abandon(struct hr_loader *l)
 static void note_place(struct hr_loader *l, const struct hr__job *job)
 {
     const struct hr__epoch *plan = job->batch->plan;
+    if (l->cache && hr__cache_evicts(l->cache))
+        hr__cache_use(l->cache, (uint64_t)job->batch->indices[job->place]);
     /* Nobody else uses an order that the caller pushes. */
     if (l->cache && plan->order)
         hr__cache_note_place(l->cache, plan->same_order,
@@ -295,6 +390,12 @@ static int wants_index(struct hr_loader *l)
     return wants;
 }
 
+/* Returns non-zero if items can be cached first and converted later. */
+static int stages(const struct hr_loader *l)
+{
+    return !hr__cache_is_disk(l->cache) && !hr__cache_evicts(l->cache);
+}
+
 /* Chooses the form of a sample that was prepared, and describes its admission: an indexed item was
  * made in passing; items of other forms are converted later. */
 static void plan_offer_locked(struct hr_loader *l, const struct hr__cost *cost,
@@ -316,15 +417,15 @@ static void plan_offer_locked(struct hr_loader *l, const struct hr__cost *cost,
         offer->length = cost->made_bytes;
         offer->form = HR_FORM_INDEXED;
     }
-    /* A disk's items are converted before they are written, so only if that was asked for. */
-    if (c->next == offer->form || (hr__cache_is_disk(l->cache) && c->form_asked == HR_FORM_AUTO))
+    /* Where nothing is staged, items are converted at once, so only if that was asked for. */
+    if (c->next == offer->form || (!stages(l) && c->form_asked == HR_FORM_AUTO))
         return;
     offer->convert = 1;
     offer->reserve = hr__worth_reserve(&c->worth, c->next, offer->length, &space, &moment);
 }
 
-/* Converts a sample that a disk is offered, on this thread. It stays as it is if it has no such
- * form. */
+/* Converts a sample that a cache without staging is offered, on this thread. It stays as it is if
+ * it has no such form. */
 static void convert_offer(struct hr__thread *self, enum hr_form form, struct hr__cache_offer *offer)
 {
     struct hr_loader *l = self->loader;
@@ -375,7 +476,7 @@ static void offer(struct hr__thread *self, struct hr__job *job, uint64_t index,
         publish(l);
     if (is_on_disk && is_disk)
         return;
-    if (wish.convert && is_disk)
+    if (wish.convert && !stages(l))
         convert_offer(self, next, &wish);
     if (!hr__cache_offer(l->cache, &wish))
         return;
@@ -549,6 +650,7 @@ static void convert_unlocking(struct hr__thread *self)
 static const struct hr__keeper keeper = {
     .enter = enter,
     .begin_epoch = begin_epoch,
+    .expect = expect,
     .destroy = destroy,
     .abandon = abandon,
     .note_place = note_place,
@@ -562,7 +664,8 @@ static const struct hr__keeper keeper = {
 
 int hr__caching_create(struct hr_loader *l, int of_publishers, struct hr_error *error)
 {
-    if (!l->options.cache || !*l->options.cache)
+    int evicts = l->options.cache_evicts || l->options.cache_of;
+    if (!l->options.cache_of && (!l->options.cache || !*l->options.cache))
         return 0;
     struct hr__caching *c = hr__alloc(HR__TAG_LOADER, 1, sizeof *c);
     if (!c)
@@ -575,7 +678,12 @@ int hr__caching_create(struct hr_loader *l, int of_publishers, struct hr_error *
     if (!c->tiers)
         return hr__fail(error, -ENOMEM, "out of memory for a cache's description");
     c->spec = &c->tiers->first;
-    int r = hr__cache_tiers_parse(c->tiers, l->options.cache, error);
+    c->spec->form = HR__FORM_UNSET;
+    int r = l->options.cache_of && (!l->options.cache || !*l->options.cache)
+                ? 0
+                : hr__cache_tiers_parse(c->tiers, l->options.cache, error);
+    if (!r && evicts)
+        r = check_evicting(l, error);
     if (!r)
         r = choose_form(c->spec, l->options.cache_form, &c->form_asked, error);
     if (!r)

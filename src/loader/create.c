@@ -84,6 +84,11 @@ static int check_options(const struct hr_loader_options *o, struct hr_error *err
         r = check_range("metrics_rank", o->metrics_rank, -1, INT32_MAX, error);
     if (!r && o->metrics && *o->metrics)
         r = hr__endpoint_check(o->metrics, error);
+    if (!r && (o->cache_evicts || o->cache_of) &&
+        (hr__hosting_is_wanted(o) || hr__remote_is_wanted(o)))
+        r = hr__fail(error, -EINVAL,
+                     "a cache that evicts (cache_evicts, cache_of) is private to one process: use "
+                     "it without an agent and without memcached:");
     if (!r)
         r = hr__hosting_check(o, error);
     return r ? r : hr__remote_check(o, error);

@@ -140,7 +140,7 @@ int hr__loader_start_at(struct hr_loader *l, const struct hr_loader_state *state
             hr__ring_set_owner(l->ring, getpid());
     }
     if (l->keeper->begin_epoch)
-        l->keeper->begin_epoch(l);
+        l->keeper->begin_epoch(l, plan);
     pthread_mutex_lock(&l->lock);
     l->seed = state->seed;
     l->shuffle = state->shuffle != 0;
@@ -248,20 +248,17 @@ uint64_t hr_loader_batches(const struct hr_loader *loader)
     return loader->options.external_order ? 0 : hr__cut_batches(&cut);
 }
 
-static int check_push(const struct hr_loader *l, const int64_t *indices, size_t count,
-                      struct hr_error *error)
+/* Checks indices of an external order, for the function `name`. */
+static int check_indices(const struct hr_loader *l, const char *name, const int64_t *indices,
+                         size_t count, struct hr_error *error)
 {
     int r = check_child(l, error);
     if (r)
         return r;
     if (!l->options.external_order)
-        return hr__fail(error, -EINVAL, "push needs a loader with external_order");
+        return hr__fail(error, -EINVAL, "%s needs a loader with external_order", name);
     if (!hr__is_started(l))
         return hr__fail(error, -EINVAL, "no epoch was started: call hr_loader_start_epoch first");
-    if (!count || count > (size_t)l->options.batch_size)
-        return hr__fail(error, -EINVAL,
-                        "a batch of %zu samples was pushed: it must be from 1 to %d", count,
-                        l->options.batch_size);
     size_t samples = hr_dataset_count(l->dataset);
     for (size_t i = 0; i < count; i++)
         if (indices[i] < 0 || (uint64_t)indices[i] >= samples)
@@ -294,7 +291,10 @@ static int append_push(struct hr_loader *loader, struct hr__push *push, struct h
 int hr_loader_push(struct hr_loader *loader, const int64_t *indices, size_t count,
                    struct hr_error *error)
 {
-    int r = check_push(loader, indices, count, error);
+    int r = check_indices(loader, "push", indices, count, error);
+    if (!r && (!count || count > (size_t)loader->options.batch_size))
+        r = hr__fail(error, -EINVAL, "a batch of %zu samples was pushed: it must be from 1 to %d",
+                     count, loader->options.batch_size);
     if (r)
         return r;
     struct hr__push *push =
@@ -303,9 +303,23 @@ int hr_loader_push(struct hr_loader *loader, const int64_t *indices, size_t coun
         return hr__fail(error, -ENOMEM, "out of memory for a pushed batch of %zu indices", count);
     push->count = count;
     memcpy(push->indices, indices, count * sizeof *indices);
+    if (loader->keeper->expect)
+        loader->keeper->expect(loader, indices, count, count, 1);
     r = loader->attachment->push(loader, push, error);
     if (r)
         hr__free(push);
+    return r;
+}
+
+int hr_loader_expect(struct hr_loader *loader, const int64_t *indices, size_t count, size_t first,
+                     struct hr_error *error)
+{
+    int r = check_indices(loader, "expect", indices, count, error);
+    if (!r && first > count)
+        r = hr__fail(error, -EINVAL, "%zu samples are expected in this epoch, and %zu in all",
+                     first, count);
+    if (!r && loader->keeper->expect)
+        loader->keeper->expect(loader, indices, count, first, 0);
     return r;
 }
 

@@ -80,9 +80,14 @@ struct hr__part {
 struct hr__keeper {
     /* Called before threads start. In a forked child it makes a cache of the child's own. */
     int (*enter)(struct hr_loader *l, struct hr_error *error);
-    void (*begin_epoch)(struct hr_loader *l);
+    void (*begin_epoch)(struct hr_loader *l, const struct hr__epoch *plan);
     void (*destroy)(struct hr_loader *l);
     void (*abandon)(struct hr_loader *l);
+
+    /* The samples of an external order that come next: `first` of them in this epoch. `pushed`:
+     * they are a batch that was pushed. Consumer's thread. */
+    void (*expect)(struct hr_loader *l, const int64_t *indices, size_t count, size_t first,
+                   int pushed);
 
     /* A worker begins with a sample. */
     void (*note_place)(struct hr_loader *l, const struct hr__job *job);

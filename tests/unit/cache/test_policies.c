@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Returns the number of bytes that a policy reads in all, on hosts that are alone. */
-static uint64_t reads(const struct stream *s, const char *name, uint64_t capacity)
+static uint64_t reads(const struct policies_stream *s, const char *name, uint64_t capacity)
 {
     const struct policy_rule *rule = policy_rules;
     struct caches c = {.stream = s, .phase = s->phases};
@@ -38,7 +38,7 @@ static uint64_t reads(const struct stream *s, const char *name, uint64_t capacit
     return read;
 }
 
-static void equal_sizes(struct stream *s)
+static void equal_sizes(struct policies_stream *s)
 {
     for (uint64_t i = 0; i < s->all; i++)
         s->size[i] = 1;
@@ -46,7 +46,7 @@ static void equal_sizes(struct stream *s)
 
 /* The fewest misses from `use` on with the set `cached` of at most `capacity` slots: after each
  * use, any of the cached slots and the used one may be kept. */
-static uint32_t fewest(const struct stream *s, uint64_t capacity, uint32_t *memo)
+static uint32_t fewest(const struct policies_stream *s, uint64_t capacity, uint32_t *memo)
 {
     uint32_t sets = 1u << s->slots;
     for (uint64_t use = s->uses; use-- > 0;) {
@@ -78,7 +78,7 @@ static void test_belady_is_the_best_of_all_choices(void **state)
                                      .known = 2,
                                      .drawn = 8,
                                      .sampler = (enum sampler_kind)(round / 2 % 4)};
-        struct stream s;
+        struct policies_stream s;
         stream_make(&s, &wish);
         equal_sizes(&s);
         uint32_t *memo = policies_array((s.uses + 1) << s.slots, sizeof *memo);
@@ -100,17 +100,17 @@ static void test_capacity_is_kept_and_sizes_count(void **state)
              next[] = {2, 3, NO_NEXT, NO_NEXT};
     uint64_t first[] = {0, 2};
     struct phase phase = {.ends = 4, .jobs = 1};
-    struct stream s = {.wish = {.samples = 2, .jobs = 1, .hosts = 1},
-                       .all = 2,
-                       .size = size,
-                       .uses = 4,
-                       .slot = slot,
-                       .next = next,
-                       .slots = 2,
-                       .sample = sample,
-                       .first = first,
-                       .phases = &phase,
-                       .phase_count = 1};
+    struct policies_stream s = {.wish = {.samples = 2, .jobs = 1, .hosts = 1},
+                                .all = 2,
+                                .size = size,
+                                .uses = 4,
+                                .slot = slot,
+                                .next = next,
+                                .slots = 2,
+                                .sample = sample,
+                                .first = first,
+                                .phases = &phase,
+                                .phase_count = 1};
     assert_int_equal(reads(&s, "belady", 12), 5 + 7);
     assert_int_equal(reads(&s, "belady", 11), 5 + 7 + 7);
     assert_int_equal(reads(&s, "belady", 4), 5 + 7 + 5 + 7);
@@ -122,7 +122,7 @@ static void test_known_results(void **state)
 {
     struct policies_wish wish = {
         .samples = 2000, .every = 1, .jobs = 1, .hosts = 1, .epochs = 5, .known = 2, .drawn = 32};
-    struct stream s;
+    struct policies_stream s;
     stream_make(&s, &wish);
     equal_sizes(&s);
     assert_int_equal(reads(&s, "never evict", 1000), 2000 + 4 * 1000);
@@ -149,7 +149,7 @@ static void test_hosts(void **state)
 {
     struct policies_wish wish = {
         .samples = 400, .every = 1, .jobs = 1, .hosts = 4, .epochs = 4, .known = 2, .drawn = 8};
-    struct stream s;
+    struct policies_stream s;
     stream_make(&s, &wish);
     equal_sizes(&s);
     assert_int_equal(s.uses, 1600);
