@@ -155,6 +155,8 @@ static int collect(struct summary *summary, const char *path, const struct scan_
         r = hr_dataset_verify(dataset, o->threads, cli_progress_call, progress, &report, error);
     if (!r && report)
         r = summary_add_report(summary, report);
+    if (!r)
+        hr_dataset_get_info(dataset, &summary->info); /* the requests of all that */
     hr_verify_report_destroy(&report);
     hr_dataset_unref(&dataset);
     return r;

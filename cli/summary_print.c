@@ -72,6 +72,11 @@ static void print_head(const struct summary *s)
         printf(", %s %s", text_count(d, s->info.directories),
                plural(s->info.directories, "directory", "directories"));
     printf("\n");
+    if (s->info.object_requests)
+        printf("  %s %s to the store, of them %s for listings, about $%.6f\n",
+               text_count(a, s->info.object_requests),
+               plural(s->info.object_requests, "request", "requests"),
+               text_count(b, s->info.object_lists), s->info.object_cost_usd);
 }
 
 static void print_sizes(const struct summary *s)
@@ -339,15 +344,25 @@ static json_t *json_index(const struct summary *s)
     return index;
 }
 
+/* The requests for objects. */
+static json_t *json_requests(const struct summary *s)
+{
+    if (!s->info.object_requests)
+        return json_null();
+    return json_pack("{s:I, s:I, s:f}", "count", (json_int_t)s->info.object_requests, "lists",
+                     (json_int_t)s->info.object_lists, "cost_usd", s->info.object_cost_usd);
+}
+
 json_t *summary_json(const struct summary *summary)
 {
     const struct summary *s = summary;
     static const char *const kinds[] = {"folder", "list", "pack", "tar", "parquet"};
     return json_pack(
-        "{s:i, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "layout", 1,
-        "path", s->path, "kind", kinds[s->kind], "samples", (json_int_t)s->samples, "bytes",
-        (json_int_t)s->bytes, "directories", (json_int_t)s->info.directories, "classes",
+        "{s:i, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}",
+        "layout", 1, "path", s->path, "kind", kinds[s->kind], "samples", (json_int_t)s->samples,
+        "bytes", (json_int_t)s->bytes, "directories", (json_int_t)s->info.directories, "classes",
         json_classes(s), "size", json_size(s), "histogram", json_histogram(s), "unreadable",
         summary_bads_json(&s->unreadable), "verify", json_verify(s), "index", json_index(s),
-        "sounds", json_sounds(s), "rows", json_rows(s), "ok", !summary_has_problem(s));
+        "sounds", json_sounds(s), "rows", json_rows(s), "requests", json_requests(s), "ok",
+        !summary_has_problem(s));
 }

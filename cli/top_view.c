@@ -438,6 +438,9 @@ static void put_loader(FILE *out, const json_t *loader, size_t columns)
         fprintf(out, "    %s\n", slow);
     if (cached > 0)
         fprintf(out, "    %s cached\n", bytes(a, cached));
+    if (top_number(loader, "object_requests") > 0)
+        fprintf(out, "    %.0f requests for objects, about $%.4f\n",
+                top_number(loader, "object_requests"), top_number(loader, "object_cost_usd"));
     if (bad > 0)
         fprintf(out, "    %s bad sample%s so far\n", whole(a, bad), plural(bad));
 }

@@ -290,6 +290,9 @@ struct hr_dataset_info {
     uint64_t directories;  /* walked or validated */
     uint64_t memory_bytes; /* resident bytes of names, labels, sizes and rows */
     char index_path[1024]; /* "" when none is used */
+    /* Of a dataset at URLs since it was opened; else 0. */
+    uint64_t object_requests, object_lists; /* all; those that list */
+    double object_cost_usd; /* an estimate, with HEADRACE_OBJECT_PRICES (docs/object-storage.md) */
 };
 
 HR_API void hr_dataset_get_info(const struct hr_dataset *dataset, struct hr_dataset_info *info);

@@ -382,6 +382,7 @@ struct hr_loader_stats {
     uint64_t object_hedges;   /* repeated because an answer was late */
     uint64_t object_refusals; /* answers that asked for fewer requests */
     uint64_t object_bytes;    /* received */
+    double object_cost_usd; /* an estimate, with HEADRACE_OBJECT_PRICES (docs/object-storage.md) */
 };
 
 HR_API void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats *stats);

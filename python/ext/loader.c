@@ -447,9 +447,10 @@ static PyObject *loader_stats(PyObject *object, PyObject *none)
         {"object_refusals", s.object_refusals},
         {"object_bytes", s.object_bytes},
     };
-    PyObject *dict = Py_BuildValue("{s:O,s:N,s:N,s:N}", "io_uring", s.io_uring ? Py_True : Py_False,
-                                   "fetch", histogram(&s.fetch), "prepare", histogram(&s.prepare),
-                                   "wait", histogram(&s.wait));
+    PyObject *dict =
+        Py_BuildValue("{s:O,s:N,s:N,s:N,s:d}", "io_uring", s.io_uring ? Py_True : Py_False, "fetch",
+                      histogram(&s.fetch), "prepare", histogram(&s.prepare), "wait",
+                      histogram(&s.wait), "object_cost_usd", s.object_cost_usd);
     if (dict && core_put_numbers(dict, counters, sizeof counters / sizeof *counters) < 0)
         Py_CLEAR(dict);
     return dict;

@@ -487,6 +487,13 @@ void hr_dataset_get_info(const struct hr_dataset *dataset, struct hr_dataset_inf
         now.memory_bytes += hr__row_table_bytes(dataset->rows);
     if (d->index_path)
         snprintf(now.index_path, sizeof now.index_path, "%s", d->index_path);
+    if (d->http) {
+        struct hr__http_counts counts = {0};
+        hr__http_count(d->http, &counts);
+        now.object_requests = counts.requests;
+        now.object_lists = counts.lists;
+        now.object_cost_usd = counts.cost_usd;
+    }
     hr__versioned_give(info, &now, sizeof now);
 }
 

@@ -183,6 +183,24 @@ static int read_text(int fd, char **text, size_t *length)
     return -ENOMEM;
 }
 
+/* Refuses paths of this machine in a list that another one wrote. */
+static int check_names(const struct hr__catalog *c, const char *path, struct hr_error *error)
+{
+    char printable[256];
+    for (uint64_t i = 0; i < c->header->samples; i++) {
+        const char *name = hr__catalog_at(c, c->names[i]);
+        if (*name != '/')
+            continue;
+        hr__printable(printable, sizeof printable, name);
+        return hr__fail(error, -EPERM,
+                        "the list %s names a file of this machine, %s: a list at a URL may name "
+                        "URLs, and objects relative to itself; copy the list to a disk if it is "
+                        "yours",
+                        path, printable);
+    }
+    return 0;
+}
+
 /* Reads and parses a list at a URL. */
 static int read_object(struct hr__catalog **out, const char *path, struct hr_error *error)
 {
@@ -201,6 +219,8 @@ static int read_object(struct hr__catalog **out, const char *path, struct hr_err
                  read.reason ? read.reason : hr__errno_text(r));
     else
         r = hr__list_parse(out, (const char *)read.bytes, read.length, path, error);
+    if (!r && (r = check_names(*out, path, error)))
+        hr__catalog_destroy(out);
     hr__read_drop(&read);
     hr__http_unref(&http);
     return r;

@@ -68,6 +68,7 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
     s.object_hedges = http.hedges;
     s.object_refusals = http.refusals;
     s.object_bytes = http.bytes;
+    s.object_cost_usd = http.cost_usd;
     s.slots = ring.slots;
     s.grown_slots = ring.grown;
     s.slot_bytes = ring.slot_bytes;

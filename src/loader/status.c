@@ -122,10 +122,12 @@ static json_t *counted(const struct hr_loader_stats *s)
         {"staged_bytes", s->staged_bytes},
         {"memory_bytes", s->slots * s->slot_bytes},
         {"ready_batches", s->ready_batches},
+        {"object_requests", s->object_requests},
+        {"object_bytes", s->object_bytes},
         {"reattached", s->reattached},
     };
-    json_t *json = json_pack("{s:f, s:f}", "fetch_s", seconds(s->fetch.sum_ns), "prepare_s",
-                             seconds(s->prepare.sum_ns));
+    json_t *json = json_pack("{s:f, s:f, s:f}", "fetch_s", seconds(s->fetch.sum_ns), "prepare_s",
+                             seconds(s->prepare.sum_ns), "object_cost_usd", s->object_cost_usd);
     for (size_t i = 0; json && i < sizeof all / sizeof *all; i++)
         json_object_set_new(json, all[i].key, integer(all[i].value));
     return json;

@@ -72,6 +72,12 @@ void hr__http_count(const struct hr__http_client *http, struct hr__http_counts *
     counts->hedges += atomic_load(&http->hedges);
     counts->refusals += atomic_load(&http->refusals);
     counts->bytes += atomic_load(&http->bytes);
+    counts->writes += atomic_load(&http->writes);
+    uint64_t lists = atomic_load(&http->lists), writes = atomic_load(&http->writes);
+    uint64_t all = atomic_load(&http->requests);
+    counts->cost_usd +=
+        (double)lists * http->settings.list_usd + (double)writes * http->settings.write_usd +
+        (double)(all > lists + writes ? all - lists - writes : 0) * http->settings.read_usd;
 }
 
 int hr__http_run(struct hr__http_client *http, struct hr__http_call *call)

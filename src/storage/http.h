@@ -51,6 +51,8 @@ struct hr__http_counts {
     uint64_t hedges;   /* requests repeated because the first was slow */
     uint64_t refusals; /* answers that asked for fewer requests (503, 429) */
     uint64_t bytes;    /* of bodies */
+    uint64_t writes;   /* of `requests`: those that begin, send and complete an upload */
+    double cost_usd;   /* what all of them cost, with the prices of the settings */
 };
 
 /* Adds the client's counts to *counts. Any thread. */

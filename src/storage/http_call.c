@@ -125,6 +125,13 @@ static bool is_other_version(struct hr__http_attempt *a)
            (c->expected >= 0 && a->object.bytes >= 0 && c->expected != a->object.bytes);
 }
 
+/* Returns whether the object was listed with an ETag, and the answer has none to compare. */
+static bool is_unnamed(const struct hr__http_attempt *a)
+{
+    uint64_t listed = a->call->change, told = a->object.change;
+    return listed && !(listed >> 63) && (!told || told >> 63);
+}
+
 /* Compares the range that an answer tells with the one that is wanted. */
 static int check_range(struct hr__http_attempt *a)
 {
@@ -141,7 +148,8 @@ static int check_range(struct hr__http_attempt *a)
 }
 
 /* Compares what an answer tells with what is wanted and was listed. Returns 0, -ESTALE, -ENODATA,
- * -EOPNOTSUPP: the server ignores ranges, or -EPROTO: it tells what cannot be. */
+ * -ENOMSG: it has no ETag, -EOPNOTSUPP: the server ignores ranges, or -EPROTO: it tells what cannot
+ * be. */
 static int check_head(struct hr__http_attempt *a)
 {
     const struct hr__http_call *c = a->call;
@@ -150,6 +158,8 @@ static int check_head(struct hr__http_attempt *a)
     a->object.bytes = is_part ? a->total : a->told;
     if (is_other_version(a))
         return -ESTALE;
+    if (is_unnamed(a))
+        return -ENOMSG;
     if (!c->is_range)
         return is_part ? -EPROTO : 0;
     if (is_part)
@@ -568,6 +578,10 @@ static enum hr__http_verdict judge_refusal(int code, struct hr_error *why)
     switch (code) {
     case -ESTALE:
         return fail(why, code, "it was replaced after it was listed: open the dataset again");
+    case -ENOMSG:
+        return fail(why, code,
+                    "the answer has no ETag, so it cannot be compared with what was listed: "
+                    "something between takes it away; ask the store itself (AWS_ENDPOINT_URL)");
     case -EOPNOTSUPP:
         return fail(why, code,
                     "the server sends whole files only, and a part is needed: use a server that "

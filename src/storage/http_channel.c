@@ -181,6 +181,8 @@ static void begin(struct hr__http_channel *ch, struct hr__http_call *call, bool 
     struct hr_error why = {.code = 0};
     struct hr__http_attempt *a = take_attempt(ch);
     int r = a ? 0 : hr__fail(&why, -ENOMEM, "out of memory for a request");
+    if (call->body)
+        atomic_fetch_add(&ch->http->writes, 1);
     if (a) {
         a->call = call;
         a->is_hedge = is_hedge;

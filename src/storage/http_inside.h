@@ -36,8 +36,9 @@ struct hr__http_settings {
     char region[64]; /* "": not set */
     int path_style;  /* -1: as the endpoint needs */
     char *certificates;
-    uint64_t deadline_ns; /* for one read with all its retries */
-    unsigned stall_ms;    /* without a byte: the request is given up */
+    uint64_t deadline_ns;                 /* for one read with all its retries */
+    unsigned stall_ms;                    /* without a byte: the request is given up */
+    double read_usd, write_usd, list_usd; /* the price of a request */
 };
 
 #define HR__HTTP_IDLE 16
@@ -62,7 +63,7 @@ struct hr__http_client {
     atomic_int was_reached; /* some request was answered */
     _Atomic int64_t skew_s; /* of this machine's clock: added to its time in signatures */
 
-    _Atomic uint64_t requests, lists, retries, hedges, refusals, bytes;
+    _Atomic uint64_t requests, lists, retries, hedges, refusals, bytes, writes;
 
     /* Channels of threads that are done with them. */
     _Atomic(struct hr__http_channel *) idle[HR__HTTP_IDLE];

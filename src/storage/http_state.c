@@ -93,6 +93,28 @@ static int set_times(struct hr__http_settings *s, struct hr_error *error)
     return 0;
 }
 
+/* Reads "GET,PUT,LIST", in dollars for 1,000 requests. The usual ones are S3's in us-east-1. */
+static int set_prices(struct hr__http_settings *s, struct hr_error *error)
+{
+    const char *text = hr__setting("HEADRACE_OBJECT_PRICES");
+    double usd[3] = {0.0004, 0.005, 0.005};
+    const char *at = text;
+    for (int i = 0; text && i < 3; i++) {
+        char *end;
+        usd[i] = strtod(at, &end);
+        if (end == at || !(usd[i] >= 0 && usd[i] <= 1000) || *end != (i < 2 ? ',' : 0))
+            return hr__fail(error, -EINVAL,
+                            "HEADRACE_OBJECT_PRICES is %.60s: it is three prices of 1,000 requests "
+                            "in dollars, of GET, PUT and LIST, as in \"0.0004,0.005,0.005\"",
+                            text);
+        at = end + 1;
+    }
+    s->read_usd = usd[0] / 1000;
+    s->write_usd = usd[1] / 1000;
+    s->list_usd = usd[2] / 1000;
+    return 0;
+}
+
 static int set_style(struct hr__http_settings *s, const struct hr__aws_profile *p,
                      struct hr_error *error)
 {
@@ -156,6 +178,8 @@ int hr__http_read_settings(struct hr__http_settings *s, struct hr_error *error)
         r = set_style(s, &p, error);
     if (!r)
         r = set_times(s, error);
+    if (!r)
+        r = set_prices(s, error);
     hr__aws_profile_clear(&p);
     return r;
 }

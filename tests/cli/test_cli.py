@@ -135,7 +135,7 @@ Images of a class: mean 2.0, from 1 to 3
                 "verify": {"checked": 4, "bad": []},
                 "index": None,
                 "sounds": None,
-                "rows": None,
+                "rows": None, "requests": None,
                 "ok": True,
             },
         )

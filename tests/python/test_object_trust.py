@@ -216,6 +216,20 @@ def test_ranges_that_were_not_asked_for(store, proxy, told):
     assert {one.headers["range"] for one in proxy.requests} == {"bytes=0-65535"}
 
 
+def test_an_answer_without_the_etag(store, proxy):
+    """An object that was listed with an ETag is not read without one: it may be another version."""
+    proxy.fault = lambda one: None if one.is_list else ("headers", {"ETag": ""})
+    with with_keys(proxy.url), pytest.raises(SampleError, match="the answer has no ETag"):
+        read_all(ImageFolder("s3://birds/train", transform=SMALL))
+
+
+def test_a_list_that_names_files_of_this_machine(store, proxy):
+    """A list at a URL is another one's: it does not choose files of this machine."""
+    (store[0] / "list.txt").write_text("/etc/hostname\t0\n")
+    with with_keys(proxy.url), pytest.raises(PermissionError, match="names a file of this machine"):
+        headrace.ImageList("s3://birds/list.txt")
+
+
 def test_a_change_without_an_etag(store, proxy):
     """Where a server sends no ETag, the size and the time tell that an object was replaced."""
     with tarfile.open(store[0] / "a.tar", "w") as file:

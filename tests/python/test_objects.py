@@ -8,9 +8,12 @@ import functools
 import hashlib
 import http.server
 import io
+import json
 import logging
 import os
 import shutil
+import subprocess
+import sys
 import tarfile
 import threading
 
@@ -588,7 +591,7 @@ def test_a_server_without_ranges(store):
 
 def test_stats(store, proxy):
     proxy.fault = Sometimes(refusal(503, "SlowDown"), every=10)
-    with with_keys(proxy.url):
+    with with_keys(proxy.url, HEADRACE_OBJECT_PRICES="0.4,3,5"):
         loader = load("s3://birds/train")[1]
     stats = loader.stats()
     assert stats["object_requests"] == len(proxy.requests)
@@ -598,7 +601,47 @@ def test_stats(store, proxy):
     assert stats["object_bytes"] >= stats["bytes_read"] > 0
     plain = stats["object_requests"] - stats["object_lists"]
     assert stats["object_cost_usd"] == pytest.approx(
-        plain * 0.4 / 1e6 + stats["object_lists"] * 5 / 1e6)
+        plain * 0.4 / 1e3 + stats["object_lists"] * 5 / 1e3)
+
+
+def command(*arguments):
+    done = subprocess.run([sys.executable, "-m", "headrace", *arguments], capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_commands(store, proxy, tmp_path):
+    """The command takes URLs where it takes paths, and tells what its requests cost."""
+    with with_keys(proxy.url, XDG_RUNTIME_DIR=tmp_path):
+        told = json.loads(command("scan", "--json", "--verify", "s3://birds/train"))
+        assert told["samples"] == 63
+        # one finds out what is there, before there is a dataset that counts
+        count = told["requests"]["count"]
+        assert len(proxy.requests) - 1 <= count <= len(proxy.requests)
+        lists = sum(one.is_list for one in proxy.requests)
+        assert told["requests"]["lists"] == lists
+        assert told["requests"]["cost_usd"] == pytest.approx(
+            (count - lists) * 4e-7 + lists * 5e-6)
+        assert "to the store" in command("scan", "s3://birds/train")
+        command("pack", "s3://birds/train", str(tmp_path / "a.hrpack"), "--no-progress")
+        command("pack", str(store[0] / "train"), str(tmp_path / "b.hrpack"), "--no-progress")
+        assert epoch(headrace.Pack(str(tmp_path / "a.hrpack"), transform=SMALL))[0] == \
+            epoch(headrace.Pack(str(tmp_path / "b.hrpack"), transform=SMALL))[0]
+        spec = f"disk:{tmp_path / 'cache'}?size=64MiB"
+        assert "63 of 63" in command("cache", "warm", spec, "s3://birds/train", "--no-progress")
+        expected, _, _ = load(str(store[0] / "train"))
+        proxy.requests.clear()
+        found, _, _ = load("s3://birds/train", cache=spec)
+        assert found == expected and all(one.is_list for one in proxy.requests)
+    assert json.loads(command("scan", "--json", str(store[0] / "train")))["requests"] is None
+
+
+@pytest.mark.parametrize("prices", ["1,2", "a,b,c", "1,2,3,4", "-1,2,3"])
+def test_prices_that_are_none(prices):
+    with with_keys("http://127.0.0.1:1", HEADRACE_OBJECT_PRICES=prices), \
+            pytest.raises(ValueError, match="HEADRACE_OBJECT_PRICES"):
+        ImageFolder("s3://birds/train")
 
 
 def test_google(store, proxy):

@@ -33,7 +33,7 @@ from ._mix import Mix
 from ._order import Dealt, InOrder, Order, adopt
 from ._publication import Publication
 from ._shared import Shared
-from ._stats import SkippedSample, add_stats, object_cost
+from ._stats import SkippedSample, add_stats
 from ._surroundings import Part, local_ranks
 from ._workers import Workers
 
@@ -551,13 +551,12 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
         ``object_requests``, of them ``object_lists`` (pages of listings), ``object_retries`` (after
         a failure) and ``object_hedges`` (because an answer was late); ``object_refusals`` (answers
         that asked for fewer requests), ``object_bytes``, and ``object_cost_usd``, an estimate with
-        the prices of S3.
+        ``HEADRACE_OBJECT_PRICES``.
 
         If rates were gathered, for the previous epoch: ``rank_wait_s`` (seconds that each rank's
         training waited), ``rank_ready_s`` (mean seconds until a batch was ready),
         ``wait_spread_s`` and ``ready_spread_s`` (largest minus smallest)."""
         own = add_stats(self._native().stats(), self._past_stats)
-        own["object_cost_usd"] = object_cost(own)
         return {**own, **stats_of_ranks(self._exchange.ranks)}
 
     def skipped(self) -> list[SkippedSample]:

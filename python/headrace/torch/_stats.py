@@ -57,19 +57,10 @@ ZEROS: dict[str, Any] = {
     **dict.fromkeys(("cache_waveforms", "disk_items", "disk_used_bytes"), 0),
     **dict.fromkeys(("object_requests", "object_lists", "object_retries", "object_hedges"), 0),
     **dict.fromkeys(("object_refusals", "object_bytes"), 0),
+    "object_cost_usd": 0.0,
     "io_uring": False,
     **{name: {"count": 0, "sum_ns": 0, "buckets": [0] * 48} for name in ("fetch", "prepare", "wait")},
 }
-
-
-# What S3 asks in us-east-1, in dollars, for one request: a page of a listing, and any other.
-_LIST_USD, _GET_USD = 5e-6, 4e-7
-
-
-def object_cost(stats: dict[str, Any]) -> float:
-    """Returns an estimate of what the requests for objects cost."""
-    lists = stats["object_lists"]
-    return lists * _LIST_USD + (stats["object_requests"] - lists) * _GET_USD
 
 
 def add_stats(now: dict[str, Any], past: dict[str, Any] | None) -> dict[str, Any]:
