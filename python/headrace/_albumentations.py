@@ -117,6 +117,9 @@ def _pad(walk: Walk, t: Any) -> None:
     if t.border_mode not in _BORDERS:
         raise ValueError("its border_mode has no equivalent here")
     walk.add(t, "Pad", padding=t.padding, fill=fill, padding_mode=_BORDERS[t.border_mode])
+    if t.border_mode == 0 and t.fill_mask != 255:  # which all masks get here
+        fill = t.fill_mask
+        walk.steps[-1]._mask_fill = int(fill) if isinstance(fill, float) else fill
 
 
 def _invert(walk: Walk, t: Any) -> None:

@@ -183,16 +183,16 @@ def refuse_tail(dataset: _core.Dataset) -> None:
 
 
 def warn_of_fills(dataset: _core.Dataset, transform: Any) -> None:
-    """Warns where a transform of torchvision's would fill masks with another number than 255."""
+    """Warns where a transform of another library would fill masks with another number than 255."""
     if dataset.masks is None or transform is None:
         return
     fills = other_mask_fills(transform, make)
     if fills:
         warnings.warn(
-            f"torchvision's transforms fill what they add to masks ({', '.join(fills)}), and here "
-            "it becomes 255, the index that losses ignore. Say that you want this: "
-            "fill={tv_tensors.Image: 0, tv_tensors.Mask: 255}. For another index, replace 255 in "
-            "the batches' masks, if they have none of their own",
+            f"other libraries' transforms fill what they add to masks ({', '.join(fills)}), and here "
+            "it becomes 255, the index that losses ignore. Say that you want this: torchvision's "
+            "fill={tv_tensors.Image: 0, tv_tensors.Mask: 255}, Albumentations' fill_mask=255. For "
+            "another index, replace 255 in the batches' masks, if they have none of their own",
             stacklevel=2,
         )
 

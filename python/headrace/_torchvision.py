@@ -299,7 +299,7 @@ def _note_mask_fill(made: Any, t: Any) -> None:
 
 
 def other_mask_fills(transform: Any, make: Make) -> list[str]:
-    """Returns, for messages, what a transform's translated parts fill masks with in torchvision, if
+    """Returns, for messages, what a transform's translated parts fill masks with in their library, if
     that is not 255."""
     found: list[str] = []
     left = beginnings(transform, make)[0].steps

@@ -32,6 +32,8 @@ struct hr__pack_maker {
                                       for the first one to convert; made when needed */
     struct hr__checker *checker;
     struct hr__sample sample;
+    uint64_t image_end;          /* the sample after the image whose header is below; 0: none */
+    struct hr_image_info header; /* of an image whose mask follows; no format: it is bad */
 };
 
 uint64_t hr__pack_options_digest(const struct hr_pack_options *options)
@@ -307,14 +309,40 @@ static int convert(struct hr__pack_maker *m, struct hr__made *made, struct hr_er
     return convert_to(m, made, (enum hr_form)wanted, error);
 }
 
-/* A mask stays the file it is. */
-static int keep_mask(struct hr__pack_maker *m, struct hr__made *made, struct hr_error *error)
+/* Notes the header of an image whose mask is sample `index` + 1. */
+static void note_image(struct hr__pack_maker *m, uint64_t index, const struct hr__made *made)
+{
+    const void *bytes = made->entry.bytes;
+    m->image_end = index + 1;
+    m->header = (struct hr_image_info){0};
+    if (hr__checker_info(m->checker, bytes, made->entry.length, &m->header, NULL))
+        m->header = (struct hr_image_info){0};
+}
+
+/* Notes the header of the image before a mask, if another thread or an earlier run packed it. */
+static void find_image(struct hr__pack_maker *m, struct hr_dataset *dataset, uint64_t mask)
+{
+    struct hr__made image = {0};
+    if (m->image_end == mask)
+        return;
+    m->image_end = mask;
+    m->header = (struct hr_image_info){0};
+    if (!read_sample(m, dataset, mask - 1, &image, NULL))
+        note_image(m, mask - 1, &image);
+    hr__free(image.bytes);
+}
+
+/* A mask stays the file it is. Its size is not compared with that of a bad image. */
+static int keep_mask(struct hr__pack_maker *m, struct hr_dataset *dataset, uint64_t index,
+                     struct hr__made *made, struct hr_error *error)
 {
     made->entry.kept =
         m->options->form == HR_FORM_ENCODED ? HR_PACK_KEPT_ASKED : HR_PACK_KEPT_FORMAT;
     if (m->options->trust)
         return 0;
-    return hr__checker_mask(m->checker, made->entry.bytes, made->entry.length, NULL, error);
+    find_image(m, dataset, index);
+    return hr__checker_mask(m->checker, made->entry.bytes, made->entry.length,
+                            m->header.format ? &m->header : NULL, error);
 }
 
 void hr__pack_make(struct hr__pack_maker *maker, struct hr_dataset *dataset, uint64_t index,
@@ -328,8 +356,10 @@ void hr__pack_make(struct hr__pack_maker *maker, struct hr_dataset *dataset, uin
     int is_mask = dataset->is_paired && index % 2;
     int r = read_sample(maker, dataset, index, made, &why);
     if (!r && is_mask) {
-        r = keep_mask(maker, made, &why);
+        r = keep_mask(maker, dataset, index, made, &why);
     } else if (!r) {
+        if (dataset->is_paired)
+            note_image(maker, index, made);
         hr__checker_expect(maker->checker, dataset, index, made->entry.bytes, made->entry.length);
         r = convert(maker, made, &why);
     }

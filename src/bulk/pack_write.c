@@ -122,11 +122,19 @@ int hr__pack_take_options(struct hr_pack_options *out, const struct hr_pack_opti
     return 0;
 }
 
-/* Returns non-zero if a sample may be begun: the ring has a place for it, and the byte limit allows
+/* Returns how many samples a thread takes next: an image with its mask, which has to have its size.
+ */
+static uint64_t samples_at_once(const struct packing *p)
+{
+    return p->dataset->is_paired && p->next % 2 == 0 ? 2 : 1;
+}
+
+/* Returns non-zero if these may be begun: the ring has places for them, and the byte limit allows
  * it. */
 static int may_begin_locked(const struct packing *p)
 {
-    return p->next < p->count && p->next < p->due + p->places &&
+    uint64_t end = p->next + samples_at_once(p);
+    return end <= p->count && end <= p->due + p->places &&
            (p->next == p->due || p->waiting_bytes < WAITING_BYTES);
 }
 
@@ -147,16 +155,18 @@ static void work(struct packing *p, struct hr__pack_maker *maker)
             pthread_cond_wait(&p->room, &p->lock);
             continue;
         }
-        uint64_t i = p->next++;
-        pthread_mutex_unlock(&p->lock);
-        hr__pack_make(maker, p->dataset, i, &made);
-        pthread_mutex_lock(&p->lock);
-        struct pack_place *place = &p->ring[i % p->places];
-        place->made = made;
-        place->ready = 1;
-        p->waiting_bytes += made.entry.length;
-        if (i == p->due)
-            pthread_cond_signal(&p->ready);
+        uint64_t i = p->next, end = i + samples_at_once(p);
+        for (p->next = end; i < end; i++) {
+            pthread_mutex_unlock(&p->lock);
+            hr__pack_make(maker, p->dataset, i, &made);
+            pthread_mutex_lock(&p->lock);
+            struct pack_place *place = &p->ring[i % p->places];
+            place->made = made;
+            place->ready = 1;
+            p->waiting_bytes += made.entry.length;
+            if (i == p->due)
+                pthread_cond_signal(&p->ready);
+        }
     }
     pthread_mutex_unlock(&p->lock);
 }

@@ -327,3 +327,15 @@ def test_dataset_of_ones_own(images):
     loader.close()
     assert "OwnDataset" in said and "worker processes" in said
     assert torch.equal(got, torch.stack([dataset[index][0] for index in range(len(dataset))]))
+
+
+def test_another_fill_of_masks_is_told(tmp_path, recwarn):
+    image, mask = tmp_path / "image.png", tmp_path / "mask.png"
+    Image.new("RGB", (40, 30)).save(image), Image.new("L", (40, 30)).save(mask)
+    dataset = headrace.ImageList([image], masks=[mask])
+    for given, words in [({}, "(Pad with 0)"), ({"fill_mask": 7}, "(Pad with 7)"),
+                         ({"fill_mask": 255}, None), ({"border_mode": REFLECT}, None)]:
+        recwarn.clear()
+        loaders()(dataset, 1, transform=A.Compose([A.Pad(3, **given), A.RandomCrop(20, 20), ToTensorV2()]))
+        found = [str(one.message) for one in recwarn if "fill what they add" in str(one.message)]
+        assert [words in one and "fill_mask=255" in one for one in found] == [True] * bool(words)

@@ -378,11 +378,29 @@ def test_bad_masks_are_found_before_training(pairs, tmp_path):
     found = {bad.index: bad.reason for bad in dataset.verify()}
     assert list(found) == [0, 1, 2] and all("its mask (" in reason for reason in found.values())
     assert "it has 80 x 60 pixels" in found[0] and "the PNG has colours" in found[1]
-    with pytest.raises(headrace.SampleError, match="colours.png.*the PNG has colours"):
+    with pytest.raises(headrace.SampleError, match="sample 0 .*turned.png.*it has 80 x 60 pixels"):
         headrace.pack(dataset, tmp_path / "x.hrpack")
+    masks[0] = pairs[0][1]
+    with pytest.raises(headrace.SampleError, match="colours.png.*the PNG has colours"):
+        headrace.pack(headrace.ImageList(images, masks=masks), tmp_path / "y.hrpack")
     masks[1] = pairs[1][1]
     with pytest.raises(headrace.SampleError, match="nothing"):
         headrace.pack(headrace.ImageList(images, masks=masks), tmp_path / "z.hrpack")
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_a_pack_refuses_masks_of_other_sizes(pairs, tmp_path, jobs):
+    pairs = pairs * 20
+    images, masks, _ = map(list, zip(*pairs))
+    masks[71] = masks[72]  # of another size
+    dataset, path = headrace.ImageList(images, masks=masks), tmp_path / "x.hrpack"
+    with pytest.raises(headrace.SampleError, match=r"sample 71 \(.*2.png\): its mask: it has"):
+        headrace.pack(dataset, path, jobs=jobs)
+    told = headrace.pack(dataset, path, jobs=jobs, on_error="skip")
+    (bad,) = told["bad"]
+    assert bad.index == 71 and bad.path == str(masks[72]) and "and the image" in bad.reason
+    (bad,) = headrace.verify_pack(path)
+    assert bad.index == 71
 
 
 @pytest.mark.parametrize("sizes", ["one", "several"])
