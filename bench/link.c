@@ -35,7 +35,7 @@ struct link_packet {
     char *bytes; /* PACKET_BYTES, allocated at its first use */
 };
 
-struct direction {
+struct link_direction {
     int from, to;
     uint64_t free_ns; /* when the link has sent all that it was given */
     size_t first, count;
@@ -87,7 +87,7 @@ static size_t wire_bytes(const struct link_packet *p)
     return bytes + FRAME_BYTES + (segments - 1) * (HEADER_BYTES + FRAME_BYTES);
 }
 
-static void take(struct direction *d)
+static void take(struct link_direction *d)
 {
     while (d->count < PACKETS) {
         struct link_packet *p = &d->packets[(d->first + d->count) % PACKETS];
@@ -111,7 +111,7 @@ static void take(struct direction *d)
 }
 
 /* Delivers what is due. Returns when the next packet is, or UINT64_MAX. */
-static uint64_t give(struct direction *d)
+static uint64_t give(struct link_direction *d)
 {
     uint64_t now = now_ns();
     while (d->count && d->packets[d->first].due_ns <= now) {
@@ -126,7 +126,7 @@ static uint64_t give(struct direction *d)
 
 int main(int argc, char **argv)
 {
-    static struct direction ways[2];
+    static struct link_direction ways[2];
     if (argc != 6) {
         fprintf(stderr, "bench_link NAMESPACE NAMESPACE BITS_A_SECOND DELAY_US QUEUE_MS\n");
         return 2;

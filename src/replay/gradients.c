@@ -148,7 +148,7 @@ static uint32_t forward_of(const struct hr__rank_events *r, uint32_t event)
     return HR__NO_EVENT;
 }
 
-static int add_gradient(struct gradient_finder *f, struct hr__backward *pass,
+static int add_gradient(struct gradient_finder *f, struct hr__backward_pass *pass,
                         const struct gradient_mark *mark)
 {
     const struct hr__rank_events *r = &f->g->ranks[f->rank];
@@ -173,7 +173,8 @@ static int add_gradient(struct gradient_finder *f, struct hr__backward *pass,
 
 /* Returns whether a task is where waiting for a pass shows: on the device's stream or the main
  * thread. */
-static int is_place(const struct gradient_finder *f, const struct hr__backward *pass, uint32_t at)
+static int is_place(const struct gradient_finder *f, const struct hr__backward_pass *pass,
+                    uint32_t at)
 {
     const struct hr__graph_task *task = &f->g->tasks[at];
     const struct hr__gradient *last = &f->out->all[pass->first + pass->count - 1];
@@ -191,7 +192,7 @@ static int64_t asked_ns(const struct hr__graph *g, uint32_t at)
 }
 
 /* Finds what follows a pass, and its updates; the next pass begins at `until_ns`. */
-static void follow(struct gradient_finder *f, struct hr__backward *pass, int64_t break_ns,
+static void follow(struct gradient_finder *f, struct hr__backward_pass *pass, int64_t break_ns,
                    int64_t until_ns)
 {
     const struct hr__graph *g = f->g;
@@ -219,7 +220,7 @@ static int find_passes(struct gradient_finder *f)
 {
     struct hr__gradients *out = f->out;
     for (size_t i = 0; i < f->count;) {
-        struct hr__backward pass = {.rank = f->rank};
+        struct hr__backward_pass pass = {.rank = f->rank};
         int64_t until_ns = INT64_MAX;
         for (; i < f->count && (f->marks[i].is_gradient || !pass.count); i++)
             if (f->marks[i].is_gradient && add_gradient(f, &pass, &f->marks[i]))

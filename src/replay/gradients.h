@@ -18,7 +18,7 @@ struct hr__gradient {
 };
 
 /* A backward pass of a rank. */
-struct hr__backward {
+struct hr__backward_pass {
     uint32_t rank;
     uint32_t first, count;    /* its gradients */
     int64_t begin_ns, end_ns; /* from its first gradient to its end */
@@ -29,7 +29,7 @@ struct hr__backward {
 struct hr__gradients {
     struct hr__gradient *all;
     size_t count;
-    struct hr__backward *passes; /* by rank, then in order of time */
+    struct hr__backward_pass *passes; /* by rank, then in order of time */
     size_t pass_count;
     uint32_t **first_task; /* by rank, by event: the first task of it; HR__NO_TASK: none */
     uint32_t **first_work; /* by rank, by event: the first work of a device that it launched */

@@ -203,7 +203,7 @@ static int add_unit(struct hr_replay_scenario *s, const struct exchange_unit *un
 
 /* Returns the first task of the forward operator of a gradient's layer, on the device if that made
  * the gradient; HR__NO_TASK: unknown. */
-static uint32_t forward_task(const struct hr__gradients *all, const struct hr__backward *pass,
+static uint32_t forward_task(const struct hr__gradients *all, const struct hr__backward_pass *pass,
                              const struct hr__gradient *gradient)
 {
     if (gradient->forward == HR__NO_EVENT)
@@ -214,7 +214,7 @@ static uint32_t forward_task(const struct hr__gradients *all, const struct hr__b
 
 /* Returns whether an earlier what-if has removed the layer of a gradient. */
 static int is_gone(const struct hr_replay_scenario *s, const struct hr__gradients *all,
-                   const struct hr__backward *pass, const struct hr__gradient *gradient)
+                   const struct hr__backward_pass *pass, const struct hr__gradient *gradient)
 {
     uint32_t task = forward_task(all, pass, gradient);
     return task != HR__NO_TASK && s->replay->graph.tasks[task].length_ns > 0 &&
@@ -223,9 +223,9 @@ static int is_gone(const struct hr_replay_scenario *s, const struct hr__gradient
 
 /* Adds the slices of a gradient, for which the next forward operator of its layer waits. */
 static int add_slices(struct hr_replay_scenario *s, const struct hr__gradients *all,
-                      const struct hr__backward *pass, struct exchange_unit unit, uint32_t k)
+                      const struct hr__backward_pass *pass, struct exchange_unit unit, uint32_t k)
 {
-    const struct hr__backward *next = pass + 1;
+    const struct hr__backward_pass *next = pass + 1;
     double bytes = unit.bytes, update_s = unit.update_s, slice = s->exchange.slice_bytes;
     unit.waits = HR__NO_TASK;
     if (next < all->passes + all->pass_count && next->rank == pass->rank &&
@@ -243,7 +243,7 @@ static int add_slices(struct hr_replay_scenario *s, const struct hr__gradients *
 
 /* Adds the units of a backward pass. */
 static int add_pass(struct hr_replay_scenario *s, const struct hr__gradients *all,
-                    const struct hr__backward *pass)
+                    const struct hr__backward_pass *pass)
 {
     const struct hr__exchange *x = &s->exchange;
     const struct hr__gradient *own = &all->all[pass->first];
