@@ -263,6 +263,16 @@ static void suggest_agent(const struct hr_loader *l)
                 here);
 }
 
+/* Logs that samples of a list of URLs are not cached: it has no sizes to tell changed objects by. */
+static void warn_if_uncached(const struct hr_loader *l)
+{
+    if (l->options.cache && hr__dataset_origin(l->dataset)->http && hr_dataset_count(l->dataset) &&
+        hr_dataset_sample_bytes(l->dataset, 0) == HR_SIZE_UNKNOWN)
+        hr__log(HR_LOG_WARNING,
+                "samples of a list of URLs are not cached, and each epoch asks for them again, "
+                "because a list has no sizes: use their folder or a pack");
+}
+
 int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset, struct hr_recipe *recipe,
                      const struct hr_loader_options *options, struct hr_error *error)
 {
@@ -292,6 +302,8 @@ int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset, struct 
         r = hr__remote_is_wanted(&l->options)    ? hr__remote_create(l, error)
             : hr__hosting_is_wanted(&l->options) ? hr__hosting_create(l, error)
                                                  : hr__caching_create(l, 0, error);
+    if (!r)
+        warn_if_uncached(l);
     if (l->attachment == &hr__attachment_none) /* the texts are the caller's */
         l->options.cache = l->options.agent = l->options.stream = l->options.agent_command = NULL;
     if (r) {

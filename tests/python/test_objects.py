@@ -545,7 +545,7 @@ def listed(paths):
     return headrace.ImageList(zip(paths, range(len(paths))), SMALL)
 
 
-def test_lists(store, proxy):
+def test_lists(store, proxy, caplog):
     """Lists of objects and files, a list that is an object, and files of a web server."""
     names = ["cat/001.jpg", "dog/002.jpg", "ant/003.jpg"]
     local = [str(store[0] / "train" / name) for name in names]
@@ -559,6 +559,9 @@ def test_lists(store, proxy):
     with http_server(store[0]) as url:
         assert epoch(listed([f"{url}/train/{name}" for name in names]))[0] == there
         assert epoch(headrace.ImageList(f"{url}/list.txt", SMALL))[0] == there
+        assert "are not cached" not in caplog.text
+        assert epoch(headrace.ImageList(f"{url}/list.txt", SMALL), cache="64MiB")[0] == there
+        assert "samples of a list of URLs are not cached" in caplog.text
         with pytest.raises(SampleError, match="no such object"):
             epoch(listed([f"{url}/train/none.jpg"]))
     file.unlink()
