@@ -263,7 +263,8 @@ static void suggest_agent(const struct hr_loader *l)
                 here);
 }
 
-/* Logs that samples of a list of URLs are not cached: it has no sizes to tell changed objects by. */
+/* Logs that samples of a list of URLs are not cached: it has no sizes to tell changed objects by.
+ */
 static void warn_if_uncached(const struct hr_loader *l)
 {
     if (l->options.cache && hr__dataset_origin(l->dataset)->http && hr_dataset_count(l->dataset) &&
