@@ -18,6 +18,7 @@
 #include "cache/backend.h"
 #include "cache/capacity.h"
 #include "cache/future.h"
+#include "cache/private_entry.h"
 #include "cache/residents.h"
 #include "cache/space.h"
 #include "dataset/stamp.h"
@@ -39,10 +40,9 @@
 enum { WORD_BUSY = 1, WORD_THERE = 2, WORD_STATE = 3, WORD_FORM_SHIFT = 2, WORD_FORM_MASK = 7 };
 
 struct evicting_entry {
-    _Atomic uint64_t word;   /* 0: not cached */
+    struct hr__private_entry common;
     _Atomic uint32_t length; /* written before the word */
     _Atomic uint32_t pins;
-    _Atomic uint64_t of; /* digest of the stamp of its file; 0: none yet */
 };
 
 struct evicting;
@@ -220,9 +220,10 @@ static int evict_locked(struct evicting_pool *pool, double sooner)
         return 0;
     struct evicting *c = member_of(pool, item);
     struct evicting_entry *entry = &c->entries[item - c->first];
-    uint64_t word = atomic_load(&entry->word);
+    uint64_t word = atomic_load(&entry->common.word);
     /* One that is just being dropped is not there any more: its thread waits for the lock. */
-    if ((word & WORD_STATE) == WORD_THERE && atomic_compare_exchange_strong(&entry->word, &word, 0))
+    if ((word & WORD_STATE) == WORD_THERE &&
+        atomic_compare_exchange_strong(&entry->common.word, &word, 0))
         remove_locked(c, item - c->first, word);
     return 1;
 }
@@ -232,13 +233,13 @@ static void drop(struct evicting *c, uint64_t index, uint64_t word, uint64_t now
 {
     struct evicting_entry *entry = &c->entries[index];
     if ((word & WORD_STATE) != WORD_THERE ||
-        !atomic_compare_exchange_strong(&entry->word, &word, WORD_BUSY))
+        !atomic_compare_exchange_strong(&entry->common.word, &word, WORD_BUSY))
         return;
-    atomic_store_explicit(&entry->of, now, memory_order_release);
+    atomic_store_explicit(&entry->common.of, now, memory_order_release);
     pthread_mutex_lock(&c->pool->lock);
     remove_locked(c, index, word);
     pthread_mutex_unlock(&c->pool->lock);
-    atomic_store(&entry->word, 0);
+    atomic_store(&entry->common.word, 0);
 }
 
 /* ---- members ---- */
@@ -327,7 +328,7 @@ static void destroy(struct hr__cache *cache)
     struct evicting_pool *pool = c->pool;
     pthread_mutex_lock(&pool->lock);
     for (uint64_t i = 0; i < c->samples; i++) {
-        uint64_t word = atomic_exchange(&c->entries[i].word, 0);
+        uint64_t word = atomic_exchange(&c->entries[i].common.word, 0);
         if ((word & WORD_STATE) == WORD_THERE)
             remove_locked(c, i, word);
     }
@@ -354,16 +355,9 @@ static void abandon(struct hr__cache *cache)
 
 static int has(struct hr__cache *cache, uint64_t index)
 {
-    uint64_t word = atomic_load_explicit(&of(cache)->entries[index].word, memory_order_relaxed);
+    uint64_t word =
+        atomic_load_explicit(&of(cache)->entries[index].common.word, memory_order_relaxed);
     return (word & WORD_STATE) == WORD_THERE;
-}
-
-/* Returns the digest of the stamp that the sample's file has now; 0 if it cannot be queried. */
-static uint64_t look(const struct evicting *c, uint64_t index, struct hr__stamp *stamp)
-{
-    if (!c->dataset)
-        return 1;
-    return hr__stamp_now(stamp, c->dataset, index) ? 0 : hr__stamp_digest(stamp);
 }
 
 static int find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *item)
@@ -371,21 +365,21 @@ static int find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *
     struct evicting *c = of(cache);
     struct evicting_entry *entry = &c->entries[index];
     struct hr__stamp stamp;
-    uint64_t word = atomic_load(&entry->word);
+    uint64_t word = atomic_load(&entry->common.word);
     if ((word & WORD_STATE) != WORD_THERE)
         return 0;
-    uint64_t now = look(c, index, &stamp);
-    if (now != atomic_load_explicit(&entry->of, memory_order_acquire)) {
+    uint64_t now = hr__private_look(c->dataset, index, &stamp);
+    if (now != atomic_load_explicit(&entry->common.of, memory_order_acquire)) {
         if (now)
             drop(c, index, word, now);
         return 0;
     }
     atomic_fetch_add(&entry->pins, 1);
     do {
-        word = atomic_load(&entry->word);
+        word = atomic_load(&entry->common.word);
         item->length = atomic_load(&entry->length);
         /* The length could belong to a newer item. */
-    } while (word != atomic_load(&entry->word));
+    } while (word != atomic_load(&entry->common.word));
     if ((word & WORD_STATE) != WORD_THERE) {
         atomic_fetch_sub(&entry->pins, 1);
         return 0;
@@ -486,48 +480,25 @@ static struct hr__space_block *admit(struct evicting *c, const struct hr__cache_
     return block;
 }
 
-/* Reserves an empty entry for this thread, if the file is the same as when its read began. */
-static int take_entry(struct evicting *c, const struct hr__cache_offer *given)
-{
-    struct evicting_entry *entry = &c->entries[given->index];
-    struct hr__stamp stamp = {.bytes = 0};
-    uint64_t none = 0, now = look(c, given->index, &stamp);
-    if (!atomic_compare_exchange_strong(&entry->word, &none, WORD_BUSY))
-        return 0;
-    atomic_store_explicit(&entry->of, now, memory_order_release);
-    if (!c->dataset ||
-        (now && given->ticket && now == given->ticket->key[0] && !hr__stamp_is_fresh(&stamp)))
-        return 1;
-    atomic_store(&entry->word, 0);
-    return 0;
-}
-
-static void copy(uint8_t *to, const struct hr__cache_offer *given)
-{
-    if (!given->parts)
-        memcpy(to, given->bytes, given->length);
-    for (int i = 0; given->parts && i < HR_ITEM_PARTS; to += given->parts[i++].length)
-        memcpy(to, given->parts[i].bytes, given->parts[i].length);
-}
-
 static int offer(struct hr__cache *cache, const struct hr__cache_offer *given)
 {
     struct evicting *c = of(cache);
     struct evicting_entry *entry = &c->entries[given->index];
-    if (!given->length || given->length > UINT32_MAX || !take_entry(c, given))
+    if (!given->length || given->length > UINT32_MAX ||
+        !hr__private_take(&entry->common, c->dataset, given, WORD_BUSY))
         return 0;
     struct hr__space_block *block = admit(c, given);
     if (!block) {
-        atomic_store(&entry->word, 0);
+        atomic_store(&entry->common.word, 0);
         return 0;
     }
     uint8_t *bytes = hr__space_bytes(block);
-    copy(bytes, given);
+    hr__private_copy(bytes, given);
     atomic_store(&entry->length, (uint32_t)given->length);
     pthread_mutex_lock(&c->pool->lock);
     hr__residents_add(&c->pool->residents, c->first + (uint32_t)given->index);
-    atomic_store(&entry->word, (uint64_t)(uintptr_t)bytes |
-                                   (uint64_t)given->form << WORD_FORM_SHIFT | WORD_THERE);
+    atomic_store(&entry->common.word, (uint64_t)(uintptr_t)bytes |
+                                          (uint64_t)given->form << WORD_FORM_SHIFT | WORD_THERE);
     pthread_mutex_unlock(&c->pool->lock);
     return 1;
 }
@@ -536,15 +507,10 @@ static enum hr__claim claim(struct hr__cache *cache, uint64_t index,
                             struct hr__cache_ticket *ticket)
 {
     struct evicting *c = of(cache);
-    struct hr__stamp stamp;
     *ticket = (struct hr__cache_ticket){.is_claimed = 0};
     if (has(cache, index))
         return HR__CLAIM_FOUND;
-    uint64_t seen = atomic_load_explicit(&c->entries[index].of, memory_order_relaxed);
-    if (!seen && c->dataset)
-        seen = hr__stamp_believed(&stamp, c->dataset, index) ? hr__stamp_digest(&stamp)
-                                                             : look(c, index, &stamp);
-    ticket->key[0] = seen;
+    hr__private_claim(&c->entries[index].common, c->dataset, index, ticket);
     return HR__CLAIM_ALONE;
 }
 

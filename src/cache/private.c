@@ -23,6 +23,7 @@
 #include "base/round.h"
 #include "cache/backend.h"
 #include "cache/capacity.h"
+#include "cache/private_entry.h"
 #include "dataset/stamp.h"
 
 #include <errno.h>
@@ -52,12 +53,10 @@ enum { STATE_BUSY = 1, STATE_STAGED = 2, STATE_FINAL = 3, STATE_MASK = 3 };
 _Static_assert(HR_FORMS <= FORM_MASK + 1, "a word has room for every form");
 
 struct entry {
-    _Atomic uint64_t word;
+    struct hr__private_entry common;
     _Atomic uint32_t staged_length; /* written before the word becomes staged */
     _Atomic uint32_t final_length;  /* written before the word becomes final */
     _Atomic uint32_t pins;          /* on the staged bytes */
-    _Atomic uint64_t of; /* digest of a stamp of its file: the item's if there is an item, else the
-                          * last one seen; 0: none yet */
 };
 
 /* A chunk of adjacent staged items. */
@@ -232,16 +231,9 @@ static void abandon(struct hr__cache *cache)
 
 static int has(struct hr__cache *cache, uint64_t index)
 {
-    uint64_t word = atomic_load_explicit(&of(cache)->entries[index].word, memory_order_relaxed);
+    uint64_t word =
+        atomic_load_explicit(&of(cache)->entries[index].common.word, memory_order_relaxed);
     return (word & STATE_MASK) >= STATE_STAGED;
-}
-
-/* Returns the digest of the stamp that the sample's file has now; 0 if it cannot be queried. */
-static uint64_t look(const struct private *c, uint64_t index, struct hr__stamp *stamp)
-{
-    if (!c->dataset)
-        return 1;
-    return hr__stamp_now(stamp, c->dataset, index) ? 0 : hr__stamp_digest(stamp);
 }
 
 /* Drops the item of a file that has changed. A staged item stays until it is final, and is a miss
@@ -250,10 +242,10 @@ static void drop(struct private *c, uint64_t index, uint64_t word, uint64_t now)
 {
     struct entry *e = &c->entries[index];
     if ((word & STATE_MASK) != STATE_FINAL ||
-        !atomic_compare_exchange_strong(&e->word, &word, STATE_BUSY))
+        !atomic_compare_exchange_strong(&e->common.word, &word, STATE_BUSY))
         return;
-    atomic_store_explicit(&e->of, now, memory_order_release);
-    atomic_store(&e->word, 0);
+    atomic_store_explicit(&e->common.of, now, memory_order_release);
+    atomic_store(&e->common.word, 0);
     pthread_mutex_lock(&c->lock);
     c->counts.items[word >> FORM_SHIFT & FORM_MASK]--;
     pthread_mutex_unlock(&c->lock);
@@ -263,11 +255,11 @@ static void drop(struct private *c, uint64_t index, uint64_t word, uint64_t now)
  * meanwhile. */
 static int pin(struct entry *e, struct hr__cache_item *item)
 {
-    uint64_t word = atomic_load_explicit(&e->word, memory_order_acquire);
+    uint64_t word = atomic_load_explicit(&e->common.word, memory_order_acquire);
     item->pinned = 0;
     if ((word & STATE_MASK) == STATE_STAGED) {
         atomic_fetch_add(&e->pins, 1);
-        word = atomic_load(&e->word);
+        word = atomic_load(&e->common.word);
         item->pinned = (word & STATE_MASK) == STATE_STAGED;
         if (!item->pinned)
             atomic_fetch_sub(&e->pins, 1);
@@ -278,7 +270,7 @@ static int pin(struct entry *e, struct hr__cache_item *item)
     item->length = item->pinned ? e->staged_length : e->final_length;
     item->form = (enum hr_form)(word >> FORM_SHIFT & FORM_MASK);
     /* The length could belong to a newer item, so check that the word is unchanged. */
-    if (atomic_load_explicit(&e->word, memory_order_relaxed) == word)
+    if (atomic_load_explicit(&e->common.word, memory_order_relaxed) == word)
         return 1;
     if (item->pinned)
         atomic_fetch_sub(&e->pins, 1);
@@ -290,11 +282,11 @@ static int find(struct hr__cache *cache, uint64_t index, struct hr__cache_item *
     struct private *c = of(cache);
     struct entry *e = &c->entries[index];
     struct hr__stamp stamp;
-    uint64_t first = atomic_load_explicit(&e->word, memory_order_acquire);
+    uint64_t first = atomic_load_explicit(&e->common.word, memory_order_acquire);
     if ((first & STATE_MASK) < STATE_STAGED)
         return 0;
-    uint64_t now = look(c, index, &stamp);
-    if (now != atomic_load_explicit(&e->of, memory_order_acquire)) {
+    uint64_t now = hr__private_look(c->dataset, index, &stamp);
+    if (now != atomic_load_explicit(&e->common.of, memory_order_acquire)) {
         if (now)
             drop(c, index, first, now);
         return 0;
@@ -511,43 +503,19 @@ static void wait_for_conversion(struct private *c, struct hr__cache_staged *stag
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Reserves an empty entry for this thread. Returns non-zero if the file is the same as when its
- * read began and was not being written then. Stores the file's present state. */
-static int take_entry(struct private *c, const struct hr__cache_offer *given)
-{
-    struct entry *e = &c->entries[given->index];
-    struct hr__stamp stamp = {.bytes = 0};
-    uint64_t none = 0, now = look(c, given->index, &stamp);
-    if (!atomic_compare_exchange_strong(&e->word, &none, STATE_BUSY))
-        return 0;
-    atomic_store_explicit(&e->of, now, memory_order_release);
-    if (!c->dataset ||
-        (now && given->ticket && now == given->ticket->key[0] && !hr__stamp_is_fresh(&stamp)))
-        return 1;
-    atomic_store(&e->word, 0);
-    return 0;
-}
-
-static void copy(uint8_t *to, const struct hr__cache_offer *given)
-{
-    if (!given->parts)
-        memcpy(to, given->bytes, given->length);
-    for (int i = 0; given->parts && i < HR_ITEM_PARTS; to += given->parts[i++].length)
-        memcpy(to, given->parts[i].bytes, given->parts[i].length);
-}
-
 static int offer(struct hr__cache *cache, const struct hr__cache_offer *given)
 {
     struct private *c = of(cache);
     struct entry *e = &c->entries[given->index];
-    if (!given->length || given->length > UINT32_MAX || !take_entry(c, given))
+    if (!given->length || given->length > UINT32_MAX ||
+        !hr__private_take(&e->common, c->dataset, given, STATE_BUSY))
         return 0;
     uint64_t padded = hr__round_up(given->length, ALIGNMENT), reserve = 0;
     struct hr__cache_staged *staged = NULL;
     if (given->convert) {
         staged = hr__alloc(HR__TAG_CACHE, 1, sizeof *staged);
         if (!staged) {
-            atomic_store(&e->word, 0);
+            atomic_store(&e->common.word, 0);
             return 0;
         }
         if (given->reserve > padded)
@@ -558,15 +526,16 @@ static int offer(struct hr__cache *cache, const struct hr__cache_offer *given)
     uint8_t *space = admit(c, given, staged, padded, reserve);
     if (!space) {
         hr__free(staged);
-        atomic_store(&e->word, 0);
+        atomic_store(&e->common.word, 0);
         return 0;
     }
-    copy(space, given);
+    hr__private_copy(space, given);
     if (staged)
         e->staged_length = (uint32_t)given->length;
     else
         e->final_length = (uint32_t)given->length;
-    atomic_store(&e->word, make_word(space, given->form, staged ? STATE_STAGED : STATE_FINAL));
+    atomic_store(&e->common.word,
+                 make_word(space, given->form, staged ? STATE_STAGED : STATE_FINAL));
     if (staged)
         wait_for_conversion(c, staged);
     return 1;
@@ -596,7 +565,7 @@ static struct hr__cache_staged *take(struct hr__cache *cache, struct hr__cache_i
     if (!staged)
         return NULL;
     struct entry *e = &c->entries[staged->index];
-    uint64_t word = atomic_load_explicit(&e->word, memory_order_acquire);
+    uint64_t word = atomic_load_explicit(&e->common.word, memory_order_acquire);
     *item = (struct hr__cache_item){
         .bytes = word_bytes(word),
         .length = e->staged_length,
@@ -658,7 +627,7 @@ static int settle(struct hr__cache *cache, struct hr__cache_staged *staged,
 {
     struct private *c = of(cache);
     struct entry *e = &c->entries[staged->index];
-    uint64_t word = atomic_load_explicit(&e->word, memory_order_acquire);
+    uint64_t word = atomic_load_explicit(&e->common.word, memory_order_acquire);
     enum hr_form from = (enum hr_form)(word >> FORM_SHIFT & FORM_MASK), to = from;
     const void *bytes = word_bytes(word);
     uint8_t *space = NULL;
@@ -690,7 +659,7 @@ static int settle(struct hr__cache *cache, struct hr__cache_staged *staged,
     }
     memcpy(space, bytes, length);
     e->final_length = (uint32_t)length;
-    atomic_store(&e->word, make_word(space, to, STATE_FINAL));
+    atomic_store(&e->common.word, make_word(space, to, STATE_FINAL));
     pthread_mutex_lock(&c->lock);
     staged->next = c->leaving;
     c->leaving = staged;
@@ -711,15 +680,10 @@ static enum hr__claim claim(struct hr__cache *cache, uint64_t index,
                             struct hr__cache_ticket *ticket)
 {
     struct private *c = of(cache);
-    struct hr__stamp stamp;
     *ticket = (struct hr__cache_ticket){.is_claimed = 0};
     if (has(cache, index))
         return HR__CLAIM_FOUND;
-    uint64_t seen = atomic_load_explicit(&c->entries[index].of, memory_order_relaxed);
-    if (!seen && c->dataset)
-        seen = hr__stamp_believed(&stamp, c->dataset, index) ? hr__stamp_digest(&stamp)
-                                                             : look(c, index, &stamp);
-    ticket->key[0] = seen;
+    hr__private_claim(&c->entries[index].common, c->dataset, index, ticket);
     return HR__CLAIM_ALONE;
 }
 
