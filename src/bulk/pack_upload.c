@@ -7,6 +7,7 @@
  */
 #include "bulk/pack_upload.h"
 
+#include "base/clock.h"
 #include "base/draft.h"
 #include "base/error.h"
 #include "base/files.h"
@@ -501,11 +502,7 @@ void hr__pack_upload_offer(struct hr__pack_upload *u, uint64_t safe)
 /* Waits a moment for a change. Returns the error that ended sending, or 0. */
 static int wait_locked(struct hr__pack_upload *u, struct hr_error *error)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    uint64_t ns = (uint64_t)until.tv_nsec + LOOK_AROUND_NS;
-    until.tv_sec += (time_t)(ns / 1000000000u);
-    until.tv_nsec = (long)(ns % 1000000000u);
+    struct timespec until = hr__timespec(hr__now_ns() + LOOK_AROUND_NS);
     if (!u->failure.code)
         pthread_cond_timedwait(&u->changed, &u->lock, &until);
     if (u->failure.code && error)

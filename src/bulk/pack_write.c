@@ -192,11 +192,7 @@ static void worker_main(struct packing *p)
  * owns; 0: not yet; or an error. */
 static int wait_for_due(struct packing *p, struct hr__made *made)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    uint64_t ns = (uint64_t)until.tv_nsec + LOOK_AROUND_NS;
-    until.tv_sec += (time_t)(ns / 1000000000u);
-    until.tv_nsec = (long)(ns % 1000000000u);
+    struct timespec until = hr__timespec(hr__now_ns() + LOOK_AROUND_NS);
     pthread_mutex_lock(&p->lock);
     struct pack_place *place = &p->ring[p->due % p->places];
     int r = 0;
