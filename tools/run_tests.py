@@ -6,10 +6,11 @@ examples, and those of the Python package in several processes that one pytest f
 its files (pytest_share.py, which also ends a test that hangs). More of these start when the C tests
 have ended. Each part writes its record to BUILD: meson-logs/testlog.json, pytest-tools.xml and
 pytest.xml. With --long only tests of Python marked `long` run, with the record pytest-long.xml; with
---package only the others of the package, as it is installed, and BUILD may be empty. The output of pytest goes to a log beside the record, and is printed if a test failed. Tests marked
-`measures` (a mark in pytest, a suite in Meson) measure real training, which other tests disturb: if
-one fails, it runs once more after everything else has ended, and the summary names it. The exit
-status is 0 only if no other test failed and each part ran at least one.
+--package only the others of the package, as it is installed, and BUILD may be empty. The output of
+pytest goes to a log beside the record, and is printed if a test failed. A few tests that failed run
+once more after everything else has ended, and the summary names those that pass then: processes with
+time limits fail where the machine stands still for seconds. What a sanitizer reported stays failed.
+The exit status is 0 only if no test failed for good and each part ran at least one.
 """
 
 import argparse
@@ -25,7 +26,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 GOOD = {"OK", "EXPECTEDFAIL"}
 PASSED_OVER = {"SKIP"}
-NO_TESTS = 5  # pytest's exit status where no test has the marks asked for
+AGAIN_AT_MOST = 8  # more failures than this are no accident of a busy machine
+SANITIZER_REPORTS = ("WARNING: ThreadSanitizer", "ERROR: AddressSanitizer", "ERROR: LeakSanitizer",
+                     "runtime error:")
 # Test files of the Python package that take longest. A file belongs to one process, so these begin
 # first: a long one at the end would keep one process busy and leave the others without work.
 LONGEST = ("stalls_scripts", "cameras", "memory_launch", "stalls_disturbed", "stalls_endings",
@@ -100,6 +103,16 @@ def replace_failed_lines(record, again):
     return replaced
 
 
+def failed_without_report(record):
+    """Names of the failed tests of a testlog.json in whose output no sanitizer reports anything."""
+    tests = map(json.loads, record.read_text().splitlines())
+    # "unit - headrace:watch-result"
+    return [test["name"].split(":")[-1] for test in tests
+            if test["result"] not in GOOD | PASSED_OVER
+            and not any(report in test.get("stdout", "") + test.get("stderr", "")
+                        for report in SANITIZER_REPORTS)]
+
+
 def merge(logs, merged):
     """Makes one JUnit file of several; none where one of them is missing."""
     if all(log.exists() for log in logs):
@@ -144,9 +157,9 @@ class Part:
             merge(self.shares, self.record)
 
     def again(self, environment):
-        """Runs failed tests that are marked `measures` once more, with nothing beside them, and
-        puts the new results into the record. Returns lines of the summary."""
-        if not self.record.exists():
+        """Runs failed tests once more, with nothing beside them, and puts the new results into the
+        record. Returns lines of the summary."""
+        if not self.record.exists() or not 0 < self.totals(self.record)[1] <= AGAIN_AT_MOST:
             return []
         if self.totals is meson_totals:
             names = self.again_in_meson()
@@ -155,9 +168,7 @@ class Part:
         return [f"    failed beside other tests, passed alone: {name}" for name in names]
 
     def again_in_meson(self):
-        # "unit+measures - headrace:watch-result (FAIL)"
-        failed = [name.split(":")[-1].split(" ")[0] for name in self.totals(self.record)[3]
-                  if "measures" in name.split(" - ")[0].split("+")]
+        failed = failed_without_report(self.record)
         record = self.record.with_name("again.json")
         record.unlink(missing_ok=True)
         if not failed:
@@ -172,17 +183,10 @@ class Part:
         record.unlink(missing_ok=True)
         tests = [name.replace(".", "/", name.split("::")[0].count(".")).replace("::", ".py::", 1)
                  for name in self.totals(self.record)[3]]
-        if not tests:
-            return []
-        status = self.status
-        start_pytest(self, tests, environment, record, "measures")
-        self.status = self.processes[-1].wait()
-        if self.status == NO_TESTS or not record.exists():
-            self.status = status
-            return []
-        names = replace_failed(self.record, record)
-        _, failed, _, _ = self.totals(self.record)
-        self.status = status if failed else 0
+        start_pytest(self, tests, environment, record, "")
+        self.processes[-1].wait()
+        names = replace_failed(self.record, record) if record.exists() else []
+        self.status = self.status if self.totals(self.record)[1] else 0
         return names
 
     def report(self):

@@ -31,7 +31,6 @@ def clips(tmp_path_factory):
     return root
 
 
-@pytest.mark.measures
 def test_a_script(clips, tmp_path):
     measured = measure(
         tmp_path,

@@ -13,8 +13,6 @@ from headrace import _core
 from headrace.stalls import counters, load
 from headrace.stalls.timer import set_pauses_apart
 
-pytestmark = pytest.mark.measures
-
 ZERO = load.Load(0.0, 2, 0.0, 0.0, 1, 0.0, 0.0, 0.0)
 
 

@@ -18,8 +18,6 @@ from headrace import _core
 
 pytest.importorskip("torch")
 
-pytestmark = pytest.mark.measures
-
 # Loops over files that the probe can identify; each test appends its own loop.
 COMMON = """
 import os, sys, time, torch

@@ -23,8 +23,6 @@ from headrace.stalls import guard
 
 pytest.importorskip("torch")
 
-pytestmark = pytest.mark.measures
-
 TOOLS = str(Path(__file__).parents[2] / "tools")
 
 PRELUDE = f"""

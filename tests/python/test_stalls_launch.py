@@ -19,8 +19,6 @@ import headrace
 import places
 import pytest
 
-pytestmark = pytest.mark.measures
-
 PROBE = '''
 """Stands for the probe: DataLoader's iterator acts as the variable PROBE says."""
 import json, os, sys, time

@@ -7,8 +7,6 @@ from stalls_scripts import measure
 
 from headrace import _core
 
-pytestmark = pytest.mark.measures
-
 
 def seconds_of_a_batch(record, phase):
     found = [one for one in record["segments"] if one["phase"] == phase]

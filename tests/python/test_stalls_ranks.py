@@ -17,8 +17,6 @@ torch = pytest.importorskip("torch")
 from headrace.stalls import channel as channels  # noqa: E402
 from headrace.stalls.channel import Channel, RanksApart, default_address  # noqa: E402
 
-pytestmark = pytest.mark.measures
-
 
 def free_port() -> int:
     with socket.socket() as one:

@@ -14,8 +14,6 @@ pytest.importorskip("torch")
 from headrace.stalls import guard, reads
 from stalls_scripts import measure
 
-pytestmark = pytest.mark.measures
-
 SIZE = 60_000
 COUNT = 240
 

@@ -19,8 +19,6 @@ from headrace.stalls.channel import Channel  # noqa: E402
 from headrace.stalls.replay import Replay  # noqa: E402
 from headrace.stalls.sources import Other  # noqa: E402
 
-pytestmark = pytest.mark.measures
-
 
 def test_json_has_no_nan(tmp_path):
     path = tmp_path / "rank-0.json"

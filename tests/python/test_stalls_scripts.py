@@ -7,8 +7,6 @@ from stalls_scripts import measure
 
 pytest.importorskip("torch")
 
-pytestmark = pytest.mark.measures
-
 LONG = pytest.mark.long
 ALL = {"host", "warm"}  # without a device, and with files that are not known
 FOREVER = """
