@@ -9,6 +9,7 @@
 #include "replay/network.h"
 
 #include "base/error.h"
+#include "base/heap.h"
 #include "base/memory.h"
 #include "base/random.h"
 
@@ -78,8 +79,9 @@ struct net {
 
 /* ---- moments ---- */
 
-static int is_before(const struct net_moment *a, const struct net_moment *b)
+static int is_before(const void *one, const void *other)
 {
+    const struct net_moment *a = one, *b = other;
     return a->at != b->at ? a->at < b->at : a->order < b->order;
 }
 
@@ -89,27 +91,8 @@ static void push(struct net *m, struct net_moment moment)
         m->no_memory = 1;
         return;
     }
-    size_t at = m->heap_count++;
     moment.order = m->order++;
-    while (at && is_before(&moment, &m->heap[(at - 1) / 2])) {
-        m->heap[at] = m->heap[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    m->heap[at] = moment;
-}
-
-static struct net_moment pop(struct net *m)
-{
-    struct net_moment top = m->heap[0], last = m->heap[--m->heap_count];
-    size_t at = 0;
-    for (size_t child; (child = 2 * at + 1) < m->heap_count; at = child) {
-        child += child + 1 < m->heap_count && is_before(&m->heap[child + 1], &m->heap[child]);
-        if (!is_before(&m->heap[child], &last))
-            break;
-        m->heap[at] = m->heap[child];
-    }
-    m->heap[at] = last;
-    return top;
+    hr__heap_push(m->heap, &m->heap_count, &moment, sizeof moment, is_before);
 }
 
 /* ---- draws ---- */
@@ -327,7 +310,7 @@ static void arrive(struct net *m, struct net_moment moment)
     push(m, moment);
 }
 
-/* Adapts a window to the share of marked packets (DCTCP, section 3.1). */
+/* Adapts a window to the share of marked packets (DCTCP). */
 static void adapt(struct net_flow *f, int is_marked)
 {
     f->known++;
@@ -362,7 +345,8 @@ static void time_out(struct net *m, const struct net_moment *moment)
 
 static void step(struct net *m)
 {
-    struct net_moment moment = pop(m);
+    struct net_moment moment;
+    hr__heap_pop(m->heap, &m->heap_count, &moment, sizeof moment, is_before);
     m->now = moment.at;
     if (moment.kind == NET_FREE)
         try_send(m, moment.flow);

@@ -2,6 +2,7 @@
 #include "replay/simulate.h"
 
 #include "base/error.h"
+#include "base/heap.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -30,10 +31,11 @@ struct simulator {
     size_t done;
 };
 
-/* ---- the heap of moments ---- */
+/* ---- moments ---- */
 
-static int is_before(const struct replay_moment *a, const struct replay_moment *b)
+static int is_before(const void *one, const void *other)
 {
+    const struct replay_moment *a = one, *b = other;
     if (a->ns != b->ns)
         return a->ns < b->ns;
     return a->task < b->task; /* a lane becomes free after all that is ready then */
@@ -41,29 +43,7 @@ static int is_before(const struct replay_moment *a, const struct replay_moment *
 
 static void push(struct simulator *m, struct replay_moment moment)
 {
-    size_t at = m->heap_count++;
-    while (at) {
-        size_t parent = (at - 1) / 2;
-        if (!is_before(&moment, &m->heap[parent]))
-            break;
-        m->heap[at] = m->heap[parent];
-        at = parent;
-    }
-    m->heap[at] = moment;
-}
-
-static struct replay_moment pop(struct simulator *m)
-{
-    struct replay_moment top = m->heap[0], last = m->heap[--m->heap_count];
-    size_t at = 0;
-    for (size_t child; (child = 2 * at + 1) < m->heap_count; at = child) {
-        child += child + 1 < m->heap_count && is_before(&m->heap[child + 1], &m->heap[child]);
-        if (!is_before(&m->heap[child], &last))
-            break;
-        m->heap[at] = m->heap[child];
-    }
-    m->heap[at] = last;
-    return top;
+    hr__heap_push(m->heap, &m->heap_count, &moment, sizeof moment, is_before);
 }
 
 /* ---- tasks ---- */
@@ -116,7 +96,8 @@ static void wait_for_lane(struct simulator *m, uint32_t task)
 
 static void step(struct simulator *m)
 {
-    struct replay_moment moment = pop(m);
+    struct replay_moment moment;
+    hr__heap_pop(m->heap, &m->heap_count, &moment, sizeof moment, is_before);
     if (moment.task == HR__NO_TASK) {
         uint32_t task = m->queue[moment.lane], held = m->running[moment.lane];
         if (held != HR__NO_TASK && m->s->begin_ns[held] + m->g->tasks[held].length_ns > moment.ns)

@@ -1,6 +1,6 @@
 /*
- * Replays a graph: when each task begins if only its edges hold it back ("Daydream", ATC'20,
- * section 4). Tasks of a thread or stream keep their recorded order, which the edges hold; those of
+ * Replays a graph: when each task begins if only its edges hold it back ("Daydream", ATC'20).
+ * Tasks of a thread or stream keep their recorded order, which the edges hold; those of
  * a scheduled lane run one at a time, the one with the highest priority of those that are ready.
  *
  * With the recorded order, more work never shortens a replay; with priorities it may, as Graham

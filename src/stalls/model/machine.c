@@ -3,37 +3,28 @@
  */
 #include "stalls/model/machine.h"
 
+#include "base/heap.h"
 #include "base/memory.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
 
-static bool before(const struct hr__mark *a, const struct hr__mark *b)
+static int is_before(const void *one, const void *other)
 {
+    const struct hr__mark *a = one, *b = other;
     return a->at < b->at || (a->at == b->at && a->order < b->order);
 }
 
 static void push(struct hr__marks *heap, struct hr__mark mark)
 {
-    size_t i = heap->count++;
-    for (; i > 0 && before(&mark, &heap->marks[(i - 1) / 2]); i = (i - 1) / 2)
-        heap->marks[i] = heap->marks[(i - 1) / 2];
-    heap->marks[i] = mark;
+    hr__heap_push(heap->marks, &heap->count, &mark, sizeof mark, is_before);
 }
 
 static struct hr__mark pop(struct hr__marks *heap)
 {
-    struct hr__mark first = heap->marks[0], last = heap->marks[--heap->count];
-    size_t i = 0, child = 1;
-    for (; child < heap->count; i = child, child = 2 * i + 1) {
-        if (child + 1 < heap->count && before(&heap->marks[child + 1], &heap->marks[child]))
-            child++;
-        if (!before(&heap->marks[child], &last))
-            break;
-        heap->marks[i] = heap->marks[child];
-    }
-    heap->marks[i] = last;
+    struct hr__mark first;
+    hr__heap_pop(heap->marks, &heap->count, &first, sizeof first, is_before);
     return first;
 }
 
