@@ -111,7 +111,7 @@ static int parse(struct predict_command *c, int argc, char **argv)
          .kind = CLI_CHOICE,
          .target = &c->form,
          .choices = forms,
-         .value = "auto|encoded|indexed|coefficients|planes",
+         .value = "auto|encoded|indexed|coefficients|planes|waveform",
          .help = "form of the items in its cache; auto (default): the\nfastest"},
         {.name = "stall",
          .kind = CLI_REAL,

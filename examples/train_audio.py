@@ -48,6 +48,8 @@ def headrace_loader(options, part):
         shuffle=part == "train",
         num_workers=options.workers,
         seed=options.seed,
+        cache=options.cache if part == "train" else None,
+        cache_form=options.cache_form,
     )
     return loader, len(clips.classes)
 
@@ -169,6 +171,8 @@ def main():
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--cache", help="memory for Headrace's clips, such as 1GiB")
+    parser.add_argument("--cache-form", choices=["auto", "encoded", "waveform"], default="auto")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     if not (Path(options.data) / "train").is_dir():

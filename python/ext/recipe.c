@@ -229,6 +229,14 @@ static PyObject *recipe_views(PyObject *object, void *closure)
     return PyLong_FromSize_t(hr_recipe_views(core_recipe_handle(object)));
 }
 
+static PyObject *recipe_sound_head(PyObject *object, void *closure)
+{
+    struct hr_sound_head head;
+    if (hr_recipe_sound_head(core_recipe_handle(object), &head))
+        Py_RETURN_NONE;
+    return Py_BuildValue("(Oi)", head.mono ? Py_True : Py_False, head.rate);
+}
+
 static PyMethodDef recipe_methods[] = {
     {"of_views", (PyCFunction)(void (*)(void))recipe_of_views,
      METH_METHOD | METH_FASTCALL | METH_KEYWORDS | METH_CLASS,
@@ -241,6 +249,9 @@ static PyGetSetDef recipe_getset[] = {
     {"shape", recipe_shape, NULL, PyDoc_STR("Of one sample."), NULL},
     {"dtype", recipe_dtype, NULL, PyDoc_STR("Of one element."), NULL},
     {"nbytes", recipe_nbytes, NULL, PyDoc_STR("Of one sample."), NULL},
+    {"sound_head", recipe_sound_head, NULL,
+     PyDoc_STR("What it does first to the whole sound, as (mono, rate); None: it is of images."),
+     NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

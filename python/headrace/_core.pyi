@@ -400,6 +400,7 @@ class Recipe:
     shape: Final[tuple[int, ...]]
     dtype: Final[Literal["uint8", "float16", "bfloat16", "float32"]]
     nbytes: Final[int]
+    sound_head: Final[tuple[bool, int] | None]
 
 class _ImageInfo(TypedDict):
     format: Literal[

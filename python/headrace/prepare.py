@@ -97,6 +97,12 @@ class Preparer:
         return self._preparer.run(self._recipe, data, seed or 0, epoch or 0, index or 0)
 
     @property
+    def sound_head(self) -> tuple[bool, int] | None:
+        """What the transform does first to a whole sound: whether it mixes the channels, and the
+        rate that it resamples to (0: none). ``None``: it is of images."""
+        return None if self._recipe is None else self._recipe.sound_head
+
+    @property
     def damage(self) -> str | None:
         """The damage of the last image if ``damaged="accept"`` accepted it; else ``None``."""
         return self._preparer.damage

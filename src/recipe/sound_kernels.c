@@ -577,6 +577,31 @@ static void logarithms(float *values, size_t count, float scale, float least)
     logarithms_of(values + i, count - i, scale, least);
 }
 
+/* Bands whose sums are computed side by side, as each addition waits for the one before. */
+#define BESIDE 4
+
+/* Computes the sums of the bands [band, band + n), each in the order of its bins. The bins that
+ * each of them has come first, then what is left of each. */
+static inline void sum_bands(const struct hr__mel *mel, const dn *power, int band, int n,
+                             float *sums)
+{
+    const int *low = mel->low + band, *count = mel->count + band;
+    double *const *weight = mel->weight + band;
+    dn exact[BESIDE] = {0};
+    int shared = count[0];
+    for (int k = 1; k < n; k++)
+        shared = count[k] < shared ? count[k] : shared;
+    for (int i = 0; i < shared; i++)
+        for (int k = 0; k < n; k++)
+            exact[k] += power[low[k] + i] * weight[k][i];
+    for (int k = 0; k < n; k++) {
+        for (int i = shared; i < count[k]; i++)
+            exact[k] += power[low[k] + i] * weight[k][i];
+        vn sum = __builtin_convertvector(exact[k], vn);
+        memcpy(sums + HR__SOUND_LANES * k, &sum, sizeof sum);
+    }
+}
+
 /* Computes the sums of the mel bands of COLUMNS columns, from lane `at` of `sums` on. */
 static void mel_sums(const struct hr__mel *mel, const struct frames *f, double *work, v8 *sums,
                      int at)
@@ -598,14 +623,11 @@ static void mel_sums(const struct hr__mel *mel, const struct frames *f, double *
     for (int k = 0; mel->is_amplitude && k <= mel->points / 2; k++)
         for (int j = 0; j < COLUMNS; j++)
             power[k][j] = sqrt(power[k][j]);
-    for (int b = 0; b < mel->bands; b++) {
-        const dn *bin = power + mel->low[b];
-        dn exact = {0};
-        for (int i = 0; i < mel->count[b]; i++)
-            exact += bin[i] * mel->weight[b][i];
-        vn sum = __builtin_convertvector(exact, vn);
-        memcpy((float *)(sums + b) + at, &sum, sizeof sum);
-    }
+    int b = 0;
+    for (; b + BESIDE <= mel->bands; b += BESIDE)
+        sum_bands(mel, power, b, BESIDE, (float *)(sums + b) + at);
+    for (; b < mel->bands; b++)
+        sum_bands(mel, power, b, 1, (float *)(sums + b) + at);
 }
 
 static void mel_columns(const struct hr__mel *mel, const float *wave, int64_t length, int column,

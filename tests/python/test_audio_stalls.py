@@ -56,15 +56,24 @@ def test_a_script(clips, tmp_path):
         path.stat().st_size for path in clips.rglob("*.*")
     )
     assert "AudioFolder" in record["dataset"]["name"]
-    assert [form["form"] for form in record["headrace"]["forms"]] == ["encoded"]
+    assert [form["form"] for form in record["headrace"]["forms"]] == ["encoded", "waveform"]
     assert record["headrace"]["recipe"].startswith("RandomWindow(seconds=0.2")
 
 
 def test_cost_of_sounds(clips):
+    paths = sorted(clips.rglob("*.wav"))  # of one channel, and of one size
+    for recipe, rate in (
+        (WINDOW, 8000),
+        ([T.Gain(), *WINDOW], 22050),  # a waveform has nothing of this recipe
+    ):
+        file, waveform = headrace_cost(paths, recipe, seconds=0.1)["forms"]
+        assert file["form"] == "encoded" and waveform["form"] == "waveform"
+        assert file["cpu_s"] > 0 and waveform["cpu_s"] > 0
+        assert file["bytes"] == pytest.approx(paths[0].stat().st_size)
+        assert waveform["bytes"] == pytest.approx(4 * 0.5 * rate, rel=0.05)
     paths = sorted(clips.rglob("*.*"))
-    (form,) = headrace_cost(paths, WINDOW, seconds=0.1)["forms"]
-    assert form["form"] == "encoded" and form["cpu_s"] > 0
-    assert form["bytes"] == pytest.approx(sum(p.stat().st_size for p in paths) / len(paths))
+    forms = headrace_cost(paths, WINDOW, seconds=0.1)["forms"]
+    assert [form["form"] for form in forms] == ["encoded", "waveform"]
     assert "sound" in headrace_cost(paths, [T.Resize((8, 8))], seconds=0.1)["reason"]
     folder = headrace.AudioFolder(clips, WINDOW)
     assert obstacle(torch.utils.data.DataLoader(folder, 4)) == ""

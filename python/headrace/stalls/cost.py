@@ -12,12 +12,13 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import _core, transforms
-from ..forms import WAVEFORMS, Converter
+from ..forms import WAVEFORMS, Converter, convert
 from ..prepare import Preparer
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 MOST_FILES = 200
 MOST_SIZES = 2000
 MOST_BYTES = 48 << 20
+MOST_CONVERTED_BYTES = 256 << 20
 # Share of the time for converting; the rest is for preparing.
 CONVERTING = 0.5
 WARM_UP_FILES = 4
@@ -62,7 +64,7 @@ def headrace_cost(
     files, problem = _read(known, preparer)
     if not files:
         return {"reason": problem}
-    forms = _converted(files, begin + CONVERTING * seconds)
+    forms = _converted(files, _conversions(preparer), begin + CONVERTING * seconds)
     _prepare(forms, preparer, begin + seconds)
     scale = _mean_size(known) / _mean(map(len, forms[0].items))
     return {
@@ -123,23 +125,37 @@ def _read(paths: Sequence[_Path], preparer: Preparer) -> tuple[list[bytes], str]
     return files, problem
 
 
-def _converted(files: list[bytes], until: float) -> list[_Form]:
-    """Converts as many files as time allows, to every form of images that at least one of them has.
-
-    Sounds stay encoded: what their waveforms cost depends on the beginning of the recipe."""
-    forms = [_Form(name) for name in _core.forms if name not in WAVEFORMS]
+def _conversions(preparer: Preparer) -> dict[Form, Callable[[bytes], bytes]]:
+    """Returns how a file becomes an item of each form that gives the same batches. A waveform holds
+    what the transform does first."""
+    head = preparer.sound_head
+    if head is not None:
+        mono, rate = head
+        return {"waveform": lambda data: convert(data, "waveform", mono=mono, rate=rate)}
     converter = Converter()
+    images = [name for name in _core.forms if name not in (*WAVEFORMS, "encoded")]
+    return {name: partial(converter.convert, form=name) for name in images}
+
+
+def _converted(
+    files: list[bytes], conversions: dict[Form, Callable[[bytes], bytes]], until: float
+) -> list[_Form]:
+    """Converts as many files as time and memory allow, to every form that at least one of them
+    has."""
+    forms = [_Form("encoded"), *map(_Form, conversions)]
+    total = 0
     for data in files:
-        for form in forms:
+        forms[0].items.append(data)
+        for form in forms[1:]:
             item = data
-            if form.name != "encoded":
-                try:
-                    item = converter.convert(data, form.name)
-                    form.converted += 1
-                except (ValueError, NotImplementedError):
-                    pass
+            try:
+                item = conversions[form.name](data)
+                form.converted += 1
+                total += len(item)
+            except (ValueError, NotImplementedError):
+                pass
             form.items.append(item)
-        if time.perf_counter() > until:
+        if time.perf_counter() > until or total > MOST_CONVERTED_BYTES:
             break
     return [form for form in forms if form.converted or form.name == "encoded"]
 

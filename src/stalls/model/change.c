@@ -42,8 +42,8 @@ int hr__change_check(const struct hr_stalls_change *c, struct hr_error *error)
     if (c->loader != HR_STALLS_LOADER_SAME && c->loader != HR_STALLS_LOADER_HEADRACE)
         return refuse(error, "the loader must be the same or Headrace's");
     if (c->form < HR_FORM_AUTO || c->form >= HR_FORMS)
-        return refuse(error,
-                      "there is no such form: encoded, indexed, coefficients, planes or auto");
+        return refuse(error, "there is no such form: encoded, indexed, coefficients, planes, "
+                             "waveform, waveform16 or auto");
     if (c->page_cache && c->loader == HR_STALLS_LOADER_HEADRACE && c->form > HR_FORM_ENCODED)
         return refuse(error, "the page cache holds files as they are: other forms need a cache of "
                              "Headrace's, or a pack");

@@ -173,8 +173,10 @@ static void test_refused(void **state)
     change = no_change();
     change.loader = HR_STALLS_LOADER_HEADRACE;
     change.form = 7;
-    refused(&m, &change, -EINVAL,
-            "there is no such form: encoded, indexed, coefficients, planes or auto");
+    refused(
+        &m, &change, -EINVAL,
+        "there is no such form: encoded, indexed, coefficients, planes, waveform, waveform16 or "
+        "auto");
     change.form = HR_FORM_PLANES;
     change.page_cache = 1;
     refused(&m, &change, -EINVAL,
