@@ -189,6 +189,8 @@ int hr__http_read_settings(struct hr__http_settings *s, struct hr_error *error)
 void hr__http_begin(struct hr__http_client *http)
 {
     atomic_init(&http->limit, LIMIT_FIRST);
+    atomic_init(&http->bound, HR__HTTP_MOST);
+    hr__pace_init(&http->pace, LIMIT_FIRST / LIMIT_ONE, HR__HTTP_MOST);
     atomic_init(&http->process, getpid());
 }
 
@@ -227,6 +229,9 @@ bool hr__http_may_begin(struct hr__http_client *http)
             atomic_fetch_add(&http->requests, 1);
             return true;
         }
+    int bound = (int)atomic_load(&http->bound);
+    if (most > bound)
+        most = bound;
     return false;
 }
 
@@ -249,8 +254,8 @@ static void lower_limit(struct hr__http_client *http)
 static void raise_limit(struct hr__http_client *http, int active)
 {
     unsigned limit = atomic_load(&http->limit);
-    /* Requests that are not asked for prove nothing. */
-    if ((unsigned)active * 2 * LIMIT_ONE < limit)
+    /* Requests that are not asked for, or held back by the bound, prove nothing. */
+    if ((unsigned)active * 2 * LIMIT_ONE < limit || limit / LIMIT_ONE > atomic_load(&http->bound))
         return;
     /* By one for each answer before the first refusal, then by one for each round of answers. */
     unsigned step = atomic_load(&http->was_refused) ? LIMIT_ONE * LIMIT_ONE / limit : LIMIT_ONE;
@@ -258,7 +263,24 @@ static void raise_limit(struct hr__http_client *http, int active)
         atomic_compare_exchange_strong(&http->limit, &limit, limit + step);
 }
 
-void hr__http_ended(struct hr__http_client *http, bool refused, uint64_t latency_ns)
+/* Tells the pace what ended. While another thread does so, leaves it to that one's next turn. The
+ * thread may have died in a fork: then it was of another process. */
+static void pace(struct hr__http_client *http, uint64_t took_ns)
+{
+    pid_t owner = atomic_load(&http->pacing), self = getpid();
+    atomic_fetch_add(&http->answers, 1);
+    atomic_fetch_add(&http->took_ns, took_ns);
+    if (owner == self || !atomic_compare_exchange_strong(&http->pacing, &owner, self))
+        return;
+    struct hr__pace_sum ended = {atomic_exchange(&http->answers, 0),
+                                 atomic_exchange(&http->took_ns, 0)};
+    hr__pace_note(&http->pace, &ended, hr__now_ns());
+    atomic_store(&http->bound, hr__pace_now(&http->pace));
+    atomic_store(&http->pacing, 0);
+}
+
+void hr__http_ended(struct hr__http_client *http, bool refused, uint64_t latency_ns,
+                    uint64_t took_ns)
 {
     int active = atomic_fetch_sub(&http->active, 1);
     if (refused) {
@@ -275,6 +297,7 @@ void hr__http_ended(struct hr__http_client *http, bool refused, uint64_t latency
 
 /* ---- credentials ---- */
 
+    pace(http, took_ns);
 static int find_credentials(struct hr__http_client *http, bool gs, struct hr_error *error)
 {
     struct hr__web *web = NULL;
