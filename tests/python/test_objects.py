@@ -495,7 +495,7 @@ def test_pack(store, proxy):
         # a part that is cut is asked for again
         proxy.fault = Sometimes(("cut", 50))
         proxy.fault.hit = type("Never", (set,), {"__contains__": lambda self, one: False})()
-        assert epoch(dataset)[0] == there
+        assert epoch(dataset, prefetch_factor=2)[0] == there
         assert len(proxy.fault.hit) == 1
         path.write_bytes(path.read_bytes()[:5000])
         with pytest.raises(ValueError, match="it was cut"):
