@@ -293,15 +293,17 @@ static void suggest_agent(const struct hr_loader *l)
                 here);
 }
 
-/* Logs that samples of a list of URLs are not cached: it has no sizes to tell changed objects by.
+/* Logs that samples of a list of URLs are not kept on hosts: these do not know each other's ETags.
  */
 static void warn_if_uncached(const struct hr_loader *l)
 {
-    if (l->options.cache && hr__dataset_origin(l->dataset)->http && hr_dataset_count(l->dataset) &&
+    if (hr__hosting_is_wanted(&l->options) && hr__dataset_origin(l->dataset)->http &&
+        hr_dataset_count(l->dataset) &&
         hr_dataset_sample_bytes(l->dataset, 0) == HR_SIZE_UNKNOWN)
         hr__log(HR_LOG_WARNING,
-                "samples of a list of URLs are not cached, and each epoch asks for them again, "
-                "because a list has no sizes: use their folder or a pack");
+                "samples of a list of URLs are not kept on memcached servers, and each epoch asks "
+                "for them again, because a list has no sizes and ETags: use their folder or a "
+                "pack");
 }
 
 int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset, struct hr_recipe *recipe,

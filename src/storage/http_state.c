@@ -215,6 +215,11 @@ uint64_t hr__etag_digest(const char *etag)
     return length && !digest ? 1 : digest;
 }
 
+uint64_t hr__object_version(const struct hr__object *object)
+{
+    return object->is_weak || object->change & VERSION_MARK ? 0 : object->change;
+}
+
 uint64_t hr__version_digest(int64_t mtime_ns, int64_t bytes)
 {
     const int64_t what[2] = {mtime_ns, bytes};
@@ -224,14 +229,14 @@ uint64_t hr__version_digest(int64_t mtime_ns, int64_t bytes)
 bool hr__http_may_begin(struct hr__http_client *http)
 {
     int most = (int)(atomic_load(&http->limit) / LIMIT_ONE), now = atomic_load(&http->active);
+    int bound = (int)atomic_load(&http->bound);
+    if (most > bound)
+        most = bound;
     while (now < most)
         if (atomic_compare_exchange_weak(&http->active, &now, now + 1)) {
             atomic_fetch_add(&http->requests, 1);
             return true;
         }
-    int bound = (int)atomic_load(&http->bound);
-    if (most > bound)
-        most = bound;
     return false;
 }
 
@@ -292,12 +297,12 @@ void hr__http_ended(struct hr__http_client *http, bool refused, uint64_t latency
         return;
     uint64_t mean_ns = atomic_load(&http->latency_ns);
     atomic_store(&http->latency_ns, mean_ns ? mean_ns - mean_ns / 8 + latency_ns / 8 : latency_ns);
+    pace(http, took_ns);
     raise_limit(http, active);
 }
 
 /* ---- credentials ---- */
 
-    pace(http, took_ns);
 static int find_credentials(struct hr__http_client *http, bool gs, struct hr_error *error)
 {
     struct hr__web *web = NULL;
