@@ -134,8 +134,6 @@ static size_t next_batch(struct hr_loader *loader)
  * otherwise its use depends on when the consumer happens to be late. Returns their samples. */
 static size_t fill_queue(struct hr_loader *loader)
 {
-    struct hr_loader_options options;
-    hr_loader_options_default(&options);
     struct hr_loader_stats stats = {.size = sizeof stats};
     struct hr_batch *held[2] = {NULL};
     struct hr_error error;
@@ -149,7 +147,7 @@ static size_t fill_queue(struct hr_loader *loader)
     /* At most ten seconds: a short epoch has no more batches to prepare. */
     for (int i = 0; held[1] && i < 10000; i++) {
         hr_loader_get_stats(loader, &stats);
-        if (stats.ready_batches >= (uint64_t)options.batches_ahead)
+        if (stats.ready_batches >= (uint64_t)stats.batches_ahead)
             break;
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }

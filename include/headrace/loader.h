@@ -65,8 +65,11 @@ struct hr_loader_options {
                                and cgroup quota) divided by local_world_size, minus one, but
                                at least one */
     int local_world_size;   /* ranks that share this host; default 1 */
-    int batches_ahead;      /* batches prepared ahead of the consumer; default 2 */
-    uint64_t staging_bytes; /* limit on encoded bytes read ahead; default 16 MiB */
+    int batches_ahead;      /* batches prepared ahead of the consumer; 0 (default): 2, and of a
+                               dataset at URLs as many as have 256 samples, if they take at most
+                               256 MiB and, with an agent, at most window - 2. The stats tell */
+    uint64_t staging_bytes; /* limit on encoded bytes read ahead; 0 (default): 16 MiB, of a dataset
+                               at URLs 64 MiB */
     int direct_io;          /* non-zero: use O_DIRECT if the file system supports it */
     int no_io_uring;        /* non-zero: read with pread threads even if io_uring works */
     enum hr_on_error on_error;
@@ -383,6 +386,7 @@ struct hr_loader_stats {
     uint64_t object_refusals; /* answers that asked for fewer requests */
     uint64_t object_bytes;    /* received */
     double object_cost_usd; /* an estimate, with HEADRACE_OBJECT_PRICES (docs/object-storage.md) */
+    int batches_ahead;      /* in use */
 };
 
 HR_API void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats *stats);

@@ -413,6 +413,7 @@ static PyObject *loader_stats(PyObject *object, PyObject *none)
         {"slot_bytes", s.slot_bytes},
         {"staged_bytes", s.staged_bytes},
         {"ready_batches", s.ready_batches},
+        {"batches_ahead", (uint64_t)s.batches_ahead},
         {"threads", (uint64_t)s.threads},
         {"cache_hits", s.cache_hits},
         {"cache_bytes", s.cache_bytes},

@@ -129,6 +129,8 @@ static int keep(struct warming *w, struct bench *b, size_t index, struct hr_erro
     int r = convert(w, b, &item, why);
     if (r)
         return r;
+    if (hr__sample_learn(&b->sample, w->dataset, index))
+        (void)hr__cache_claim(w->cache, index, &b->ticket);
     struct hr__cache_offer offer = {
         .index = index,
         .ticket = &b->ticket,

@@ -321,6 +321,8 @@ int64_t hr__dataset_total_bytes(const struct hr_dataset *dataset)
         return HR_SIZE_UNKNOWN;
     for (size_t i = 0; i < dataset->count; i++) {
         int64_t bytes = hr_dataset_sample_bytes(dataset, i);
+        if (bytes < 0 && origin->http)
+            return HR_SIZE_UNKNOWN;
         total += bytes > 0 ? bytes : 0;
     }
     return total;
@@ -447,6 +449,18 @@ uint64_t hr__dataset_change(const struct hr_dataset *dataset, size_t index)
 {
     const struct hr__catalog *c = resolve(dataset, &index);
     return c->changes ? __atomic_load_n(&c->changes[index], __ATOMIC_RELAXED) : 0;
+}
+
+int hr__dataset_learn(struct hr_dataset *dataset, size_t index, int64_t bytes, uint64_t change)
+{
+    struct hr__catalog *c = hr__dataset_origin(dataset)->catalog;
+    uint64_t at = hr__dataset_at(dataset, index), none = 0;
+    if (!c->changes || !__atomic_compare_exchange_n(&c->changes[at], &none, change, 0,
+                                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return 0;
+    hr__catalog_store(&c->mtimes_ns[at], 0);
+    hr__catalog_store(&c->sizes[at], bytes);
+    return 1;
 }
 
 int hr__range_check(const struct hr__range *range, const void *bytes, size_t length)

@@ -134,7 +134,8 @@ static inline size_t hr__dataset_at(const struct hr_dataset *dataset, size_t ind
 int64_t hr__dataset_mtime_ns(const struct hr_dataset *dataset, size_t index);
 
 /* Returns the total bytes of all samples as scanned, without those that could not be queried; or
- * HR_SIZE_UNKNOWN while the scan is running. Loops over all samples. Any thread. */
+ * HR_SIZE_UNKNOWN while the scan is running, and of a list of URLs until all were read. Loops over
+ * all samples. Any thread. */
 int64_t hr__dataset_total_bytes(const struct hr_dataset *dataset);
 
 /* Position of a sample that is a piece of a container. */
@@ -167,6 +168,10 @@ struct hr__http_client *hr__dataset_http(const struct hr_dataset *dataset, const
 /* Returns the digest of the ETag of the object of sample `index`, as listed; 0: unknown. Any
  * thread. */
 uint64_t hr__dataset_change(const struct hr_dataset *dataset, size_t index);
+
+/* Notes the size and the digest of the ETag of an object that no listing told. Returns non-zero if
+ * they were not known before. Any thread. */
+int hr__dataset_learn(struct hr_dataset *dataset, size_t index, int64_t bytes, uint64_t change);
 
 /* Returns zero if the range has a checksum that these bytes do not match, else non-zero. Pure. */
 int hr__range_check(const struct hr__range *range, const void *bytes, size_t length);

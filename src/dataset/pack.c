@@ -190,7 +190,8 @@ static int read_part(struct hr__byte_source *source, void *out, size_t length, u
 #define SPARSE_RATIO 100
 
 /* Returns non-zero if a file is nearly all holes where its catalog and rows should be: memory for
- * them would be as large as a stranger likes. Some file systems do not tell the blocks of files. */
+ * them would be as large as a stranger likes. Some file systems do not tell the blocks of files. An
+ * object has no holes: its bytes have to come, and memory is used as they do. */
 static int is_hollow(const struct hr__pack_superblock *s, const struct hr__byte_source *source)
 {
     struct stat st;

@@ -15,6 +15,7 @@
 #include <headrace/cache.h>
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,6 +31,7 @@ struct hr__caching {
     int of_publishers;             /* the loader is a publisher */
     int pid;                       /* process that made the cache */
     int is_expected;               /* the caller told this epoch's samples; consumer's thread */
+    atomic_int is_warned;          /* of objects without versions */
 
     /* Guarded by the loader's lock. */
     struct hr__worth worth;
@@ -448,6 +450,26 @@ static void convert_offer(struct hr__thread *self, enum hr_form form, struct hr_
     pthread_mutex_unlock(&l->lock);
 }
 
+/* An object whose size and ETag no listing told can be cached from its first read on. Logs the
+ * first one that has no ETag. */
+static void learn(struct hr_loader *l, struct hr__job *job, uint64_t index)
+{
+    const struct hr__read *read = &job->sample.read;
+    char name[256];
+    if (!read->http || read->is_range || hr__dataset_change(l->dataset, index))
+        return;
+    if (hr__sample_learn(&job->sample, l->dataset, index)) {
+        (void)hr__cache_claim(l->cache, index, &job->ticket);
+    } else if (!read->version && !atomic_exchange(&l->caching->is_warned, 1)) {
+        hr__printable(name, sizeof name, read->path);
+        hr__log(HR_LOG_WARNING,
+                "%s is not cached, nor are others like it, and each epoch asks for them again: its "
+                "server sends no strong ETag, so nothing tells whether an object has changed. Use "
+                "a bucket, a pack, or a server that sends ETags",
+                name);
+    }
+}
+
 static void offer(struct hr__thread *self, struct hr__job *job, uint64_t index,
                   const struct hr__cost *cost)
 {
@@ -462,6 +484,7 @@ static void offer(struct hr__thread *self, struct hr__job *job, uint64_t index,
                                        is_on_disk ? job->located.source_bytes : cost->read_bytes,
                                    .form = cost->form,
                                    .is_on_disk = is_on_disk};
+    learn(l, job, index);
     hr__cache_get_counts(l->cache, &now);
     pthread_mutex_lock(&l->lock);
     if (is_on_disk)

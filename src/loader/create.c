@@ -28,14 +28,20 @@
 #define MAX_THREADS 4096
 #define MAX_AHEAD   65536
 
+/* What is prepared and read ahead unless told. What is on the way from a store (bandwidth x
+ * latency: 5 MB at 1 Gbit/s and 40 ms) has to be in batches that are open. */
+#define AHEAD           2
+#define STAGING         (UINT64_C(16) << 20)
+#define AHEAD_FAR       256 /* samples */
+#define AHEAD_FAR_BYTES (UINT64_C(256) << 20)
+#define STAGING_FAR     (UINT64_C(64) << 20)
+
 void hr_loader_options_init(struct hr_loader_options *options, size_t size)
 {
     static const struct hr_loader_options defaults = {
         .batch_size = 1,
         .world_size = 1,
         .local_world_size = 1,
-        .batches_ahead = 2,
-        .staging_bytes = 16u << 20,
         .on_error = HR_ON_ERROR_RAISE,
         .max_bad_share = 0.01,
         .cache_form = HR_FORM_AUTO,
@@ -68,7 +74,7 @@ static int check_options(const struct hr_loader_options *o, struct hr_error *err
     if (!r)
         r = check_range("local_world_size", o->local_world_size, 1, INT32_MAX, error);
     if (!r)
-        r = check_range("batches_ahead", o->batches_ahead, 1, MAX_AHEAD, error);
+        r = check_range("batches_ahead", o->batches_ahead, 0, MAX_AHEAD, error);
     if (!r)
         r = check_range("on_error", o->on_error, HR_ON_ERROR_RAISE, HR_ON_ERROR_SKIP, error);
     if (!r)
@@ -212,6 +218,29 @@ static void init_locks(struct hr_loader *l)
     hr__cond_init(&l->helped);
 }
 
+/* Sets what the caller leaves open. */
+static void choose_ahead(struct hr_loader *l)
+{
+    struct hr_loader_options *o = &l->options;
+    uint64_t bytes = 0, batch = (uint64_t)o->batch_size, samples = AHEAD_FAR;
+    for (size_t i = 0; i < hr_recipe_views(l->recipe); i++) {
+        struct hr_tensor_spec view;
+        hr_recipe_view_output(l->recipe, i, &view);
+        bytes += view.bytes;
+    }
+    if (bytes > AHEAD_FAR_BYTES / AHEAD_FAR)
+        samples = AHEAD_FAR_BYTES / bytes;
+    if (!o->staging_bytes)
+        o->staging_bytes = l->always_fetched ? STAGING_FAR : STAGING;
+    if (o->batches_ahead)
+        return;
+    o->batches_ahead = l->always_fetched ? (int)((samples + batch - 1) / batch) : AHEAD;
+    if (hr__remote_is_wanted(o) && o->batches_ahead > o->window - 2)
+        o->batches_ahead = o->window - 2;
+    if (o->batches_ahead < AHEAD)
+        o->batches_ahead = AHEAD;
+}
+
 int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct hr_recipe *recipe,
                     const struct hr_loader_options *options, struct hr_error *error)
 {
@@ -229,6 +258,7 @@ int hr__loader_make(struct hr_loader **out, struct hr_dataset *dataset, struct h
     l->options = *options;
     l->dataset = hr_dataset_ref(dataset);
     l->recipe = hr_recipe_ref(recipe);
+    choose_ahead(l);
     l->seed = options->seed;
     l->shuffle = options->shuffle && !options->external_order;
     hr_recipe_output(recipe, &l->spec);
@@ -263,15 +293,17 @@ static void suggest_agent(const struct hr_loader *l)
                 here);
 }
 
-/* Logs that samples of a list of URLs are not cached: it has no sizes to tell changed objects by.
+/* Logs that samples of a list of URLs are not kept on hosts: these do not know each other's ETags.
  */
 static void warn_if_uncached(const struct hr_loader *l)
 {
-    if (l->options.cache && hr__dataset_origin(l->dataset)->http && hr_dataset_count(l->dataset) &&
+    if (hr__hosting_is_wanted(&l->options) && hr__dataset_origin(l->dataset)->http &&
+        hr_dataset_count(l->dataset) &&
         hr_dataset_sample_bytes(l->dataset, 0) == HR_SIZE_UNKNOWN)
         hr__log(HR_LOG_WARNING,
-                "samples of a list of URLs are not cached, and each epoch asks for them again, "
-                "because a list has no sizes: use their folder or a pack");
+                "samples of a list of URLs are not kept on memcached servers, and each epoch asks "
+                "for them again, because a list has no sizes and ETags: use their folder or a "
+                "pack");
 }
 
 int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset, struct hr_recipe *recipe,

@@ -49,10 +49,11 @@ int hr__remote_check(const struct hr_loader_options *o, struct hr_error *error)
     if (is_set(o->stream) && strlen(o->stream) >= STREAM_NAME_BYTES)
         return hr__fail(error, -EINVAL, "stream: a name of %zu bytes: it may have %d",
                         strlen(o->stream), STREAM_NAME_BYTES - 1);
-    if (o->window < o->batches_ahead + 2 || o->window > WINDOW_MAX)
+    int ahead = o->batches_ahead ? o->batches_ahead : 2; /* the least that is chosen */
+    if (o->window < ahead + 2 || o->window > WINDOW_MAX)
         return hr__fail(error, -EINVAL,
                         "window = %d: must be from %d (batches_ahead = %d and 2 more) to %d",
-                        o->window, o->batches_ahead + 2, o->batches_ahead, WINDOW_MAX);
+                        o->window, ahead + 2, ahead, WINDOW_MAX);
     return is_set(o->cache) ? hr__cache_tiers_parse(&tiers, o->cache, error) : 0;
 }
 

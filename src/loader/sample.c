@@ -101,6 +101,12 @@ int hr__sample_check(const struct hr__sample *s, struct hr_error *error)
     return 0;
 }
 
+int hr__sample_learn(const struct hr__sample *s, struct hr_dataset *dataset, uint64_t index)
+{
+    return s->read.version &&
+           hr__dataset_learn(dataset, index, (int64_t)s->read.length, s->read.version);
+}
+
 int hr__sample_read(struct hr__sample *s, const struct hr_dataset *dataset, uint64_t index,
                     struct hr_error *error)
 {

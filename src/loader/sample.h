@@ -33,6 +33,10 @@ int hr__sample_aim(struct hr__sample *sample, const struct hr_dataset *dataset, 
 /* Points sample->read at an item on a disk of the cache. */
 void hr__sample_aim_at(struct hr__sample *sample, const struct hr__cache_place *place);
 
+/* Notes the version of an object of a list, which its read tells. Returns non-zero if it was not
+ * known before: then the sample can be cached from now on, and has to be claimed again. */
+int hr__sample_learn(const struct hr__sample *sample, struct hr_dataset *dataset, uint64_t index);
+
 /*
  * Returns 0 if the read succeeded and the bytes are right, the read's error, or -EBADMSG if the
  * checksum differs; the wrong bytes are then still the caller's to free. Messages call the sample

@@ -62,6 +62,7 @@ void hr_loader_get_stats(const struct hr_loader *loader, struct hr_loader_stats 
     }
     if (hr__dataset_origin(l->dataset)->http)
         hr__http_count(hr__dataset_origin(l->dataset)->http, &http);
+    s.batches_ahead = l->options.batches_ahead;
     s.object_requests = http.requests;
     s.object_lists = http.lists;
     s.object_retries = http.retries;

@@ -27,6 +27,7 @@ struct hr__object {
     int64_t bytes;
     int64_t mtime_ns; /* since 1970; 0: not told */
     uint64_t change;  /* digest of its ETag; 0: not told */
+    int is_weak;      /* the ETag may be that of other bytes, too */
 };
 
 /* Makes a client with the settings of the environment and of the AWS profile. On success *out holds
@@ -66,6 +67,9 @@ int hr__http_read(struct hr__read *read, uint64_t max_bytes);
 
 /* The digest of an ETag as in struct hr__object. Pure. */
 uint64_t hr__etag_digest(const char *etag);
+
+/* Returns `change` of an object if equal digests mean equal bytes; else 0. Pure. */
+uint64_t hr__object_version(const struct hr__object *object);
 
 /* Reads up to `capacity` bytes at `offset` of the object at `url`, and what the store says of it.
  * Returns 0 and the number of bytes in *got, or a negative errno. `change`: the object's digest if

@@ -87,6 +87,7 @@ static void on_header(struct hr__web_exchange *exchange, const char *name, const
         a->told = number_of(value);
     } else if (!strcmp(name, "etag")) {
         a->object.change = hr__etag_digest(value);
+        a->object.is_weak = !strncmp(value, "W/", 2);
         snprintf(a->etag, sizeof a->etag, "%s", value);
     } else if (!strcmp(name, "x-amz-server-side-encryption")) {
         a->is_encrypted |= !strncmp(value, "aws:kms", 7);
@@ -577,7 +578,7 @@ static enum hr__http_verdict judge_refusal(int code, struct hr_error *why)
 {
     switch (code) {
     case -ESTALE:
-        return fail(why, code, "it was replaced after it was listed: open the dataset again");
+        return fail(why, code, "it was replaced after it was listed, or read before: open the dataset again");
     case -ENOMSG:
         return fail(why, code,
                     "the answer has no ETag, so it cannot be compared with what was listed: "

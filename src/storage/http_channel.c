@@ -115,7 +115,7 @@ void hr__http_channel_destroy(struct hr__http_channel **channel)
     for (struct hr__http_attempt *a = ch->flying; a; a = a->next)
         if (hr__http_channel_is_ours(ch)) {
             hr__web_stop(ch->web, &a->exchange);
-            hr__http_ended(ch->http, false, 0);
+            hr__http_ended(ch->http, false, 0, 0);
         }
     free_attempts(ch->flying);
     free_attempts(ch->idle);
@@ -161,7 +161,7 @@ static void stop_attempts(struct hr__http_channel *ch, struct hr__http_call *cal
         if (!a)
             continue;
         hr__web_stop(ch->web, &a->exchange);
-        hr__http_ended(ch->http, false, 0);
+        hr__http_ended(ch->http, false, 0, 0);
         put_attempt(ch, a);
     }
 }
@@ -198,7 +198,7 @@ static void begin(struct hr__http_channel *ch, struct hr__http_call *call, bool 
         call->tries += !is_hedge;
         return;
     }
-    hr__http_ended(ch->http, false, 0);
+    hr__http_ended(ch->http, false, 0, 0);
     if (a)
         put_attempt(ch, a);
     if (!is_hedge)
@@ -269,7 +269,7 @@ static void finish(struct hr__http_channel *ch, struct hr__http_attempt *a)
         a->first_ns > a->started_ns && !call->body ? a->first_ns - a->started_ns : 0;
     unsigned pause_s = a->pause_s;
     hr__http_ended(ch->http, verdict == HR__HTTP_REFUSED,
-                   verdict == HR__HTTP_DONE ? latency_ns : 0);
+                   verdict == HR__HTTP_DONE ? latency_ns : 0, hr__now_ns() - a->started_ns);
     if (verdict == HR__HTTP_DONE && latency_ns)
         note_latency(ch, latency_ns);
     put_attempt(ch, a);

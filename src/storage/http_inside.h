@@ -11,6 +11,7 @@
 #include "storage/credentials.h"
 #include "storage/http.h"
 #include "storage/http_upload.h"
+#include "storage/pace.h"
 #include "storage/sign.h"
 #include "storage/url.h"
 #include "storage/web.h"
@@ -59,6 +60,10 @@ struct hr__http_client {
     atomic_int active;      /* requests in flight */
     atomic_uint limit;      /* the most of them, in 1/256 */
     atomic_int was_refused; /* the limit grows slowly since */
+    atomic_uint bound;      /* the most of them that the link repays */
+    _Atomic pid_t pacing;   /* the process of which a thread changes `pace`; 0: none */
+    struct hr__pace pace;
+    _Atomic uint64_t answers, took_ns; /* that `pace` does not know yet */
     _Atomic uint64_t refused_ns, latency_ns;
     atomic_int was_reached; /* some request was answered */
     _Atomic int64_t skew_s; /* of this machine's clock: added to its time in signatures */
@@ -108,8 +113,9 @@ int hr__http_learn(struct hr__http_client *http, const struct hr__http_place *no
 /* A request may begin: counts it. */
 bool hr__http_may_begin(struct hr__http_client *http);
 /* It has ended. `refused`: the store asks for fewer, or does not keep up. `latency_ns`: until its
- * first byte; 0: unknown. */
-void hr__http_ended(struct hr__http_client *http, bool refused, uint64_t latency_ns);
+ * first byte; 0: unknown. `took_ns`: until its last one, then. */
+void hr__http_ended(struct hr__http_client *http, bool refused, uint64_t latency_ns,
+                    uint64_t took_ns);
 
 /* ---- http_call.c ---- */
 

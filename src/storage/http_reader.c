@@ -63,6 +63,7 @@ static void fill(struct hr__read *read, struct hr__http_call *call)
     read->reason = call->reason;
     read->bytes = call->bytes;
     read->length = call->length;
+    read->version = call->is_range ? 0 : hr__object_version(&call->object);
     read->completed_ns = hr__now_ns();
 }
 

@@ -189,6 +189,8 @@ int hr__http_read_settings(struct hr__http_settings *s, struct hr_error *error)
 void hr__http_begin(struct hr__http_client *http)
 {
     atomic_init(&http->limit, LIMIT_FIRST);
+    atomic_init(&http->bound, HR__HTTP_MOST);
+    hr__pace_init(&http->pace, LIMIT_FIRST / LIMIT_ONE, HR__HTTP_MOST);
     atomic_init(&http->process, getpid());
 }
 
@@ -213,6 +215,11 @@ uint64_t hr__etag_digest(const char *etag)
     return length && !digest ? 1 : digest;
 }
 
+uint64_t hr__object_version(const struct hr__object *object)
+{
+    return object->is_weak || object->change & VERSION_MARK ? 0 : object->change;
+}
+
 uint64_t hr__version_digest(int64_t mtime_ns, int64_t bytes)
 {
     const int64_t what[2] = {mtime_ns, bytes};
@@ -222,6 +229,9 @@ uint64_t hr__version_digest(int64_t mtime_ns, int64_t bytes)
 bool hr__http_may_begin(struct hr__http_client *http)
 {
     int most = (int)(atomic_load(&http->limit) / LIMIT_ONE), now = atomic_load(&http->active);
+    int bound = (int)atomic_load(&http->bound);
+    if (most > bound)
+        most = bound;
     while (now < most)
         if (atomic_compare_exchange_weak(&http->active, &now, now + 1)) {
             atomic_fetch_add(&http->requests, 1);
@@ -249,8 +259,8 @@ static void lower_limit(struct hr__http_client *http)
 static void raise_limit(struct hr__http_client *http, int active)
 {
     unsigned limit = atomic_load(&http->limit);
-    /* Requests that are not asked for prove nothing. */
-    if ((unsigned)active * 2 * LIMIT_ONE < limit)
+    /* Requests that are not asked for, or held back by the bound, prove nothing. */
+    if ((unsigned)active * 2 * LIMIT_ONE < limit || limit / LIMIT_ONE > atomic_load(&http->bound))
         return;
     /* By one for each answer before the first refusal, then by one for each round of answers. */
     unsigned step = atomic_load(&http->was_refused) ? LIMIT_ONE * LIMIT_ONE / limit : LIMIT_ONE;
@@ -258,7 +268,24 @@ static void raise_limit(struct hr__http_client *http, int active)
         atomic_compare_exchange_strong(&http->limit, &limit, limit + step);
 }
 
-void hr__http_ended(struct hr__http_client *http, bool refused, uint64_t latency_ns)
+/* Tells the pace what ended. While another thread does so, leaves it to that one's next turn. The
+ * thread may have died in a fork: then it was of another process. */
+static void pace(struct hr__http_client *http, uint64_t took_ns)
+{
+    pid_t owner = atomic_load(&http->pacing), self = getpid();
+    atomic_fetch_add(&http->answers, 1);
+    atomic_fetch_add(&http->took_ns, took_ns);
+    if (owner == self || !atomic_compare_exchange_strong(&http->pacing, &owner, self))
+        return;
+    struct hr__pace_sum ended = {atomic_exchange(&http->answers, 0),
+                                 atomic_exchange(&http->took_ns, 0)};
+    hr__pace_note(&http->pace, &ended, hr__now_ns());
+    atomic_store(&http->bound, hr__pace_now(&http->pace));
+    atomic_store(&http->pacing, 0);
+}
+
+void hr__http_ended(struct hr__http_client *http, bool refused, uint64_t latency_ns,
+                    uint64_t took_ns)
 {
     int active = atomic_fetch_sub(&http->active, 1);
     if (refused) {
@@ -270,6 +297,7 @@ void hr__http_ended(struct hr__http_client *http, bool refused, uint64_t latency
         return;
     uint64_t mean_ns = atomic_load(&http->latency_ns);
     atomic_store(&http->latency_ns, mean_ns ? mean_ns - mean_ns / 8 + latency_ns / 8 : latency_ns);
+    pace(http, took_ns);
     raise_limit(http, active);
 }
 

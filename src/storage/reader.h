@@ -78,7 +78,9 @@ struct hr__read {
     uint8_t *bytes; /* on success: the file's bytes, 64-byte aligned, followed by 64 zero bytes. The
                      * caller takes them and frees them with hr__free */
     size_t length;
-    int64_t label; /* of a sample source */
+    uint64_t version; /* of a whole object: digest of its ETag, as now told; 0: none that tells
+                       * other bytes apart */
+    int64_t label;    /* of a sample source */
     char *reason;  /* of a sample source or an object: why it failed, for people; NULL: `result`
                     * says it. Freed by drop */
     void (*release)(void *arg); /* NULL: `bytes` are freed with hr__free; else this is called in

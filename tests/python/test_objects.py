@@ -11,6 +11,7 @@ import io
 import json
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import threading
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import headrace
@@ -495,7 +497,7 @@ def test_pack(store, proxy):
         # a part that is cut is asked for again
         proxy.fault = Sometimes(("cut", 50))
         proxy.fault.hit = type("Never", (set,), {"__contains__": lambda self, one: False})()
-        assert epoch(dataset)[0] == there
+        assert epoch(dataset, prefetch_factor=2)[0] == there
         assert len(proxy.fault.hit) == 1
         path.write_bytes(path.read_bytes()[:5000])
         with pytest.raises(ValueError, match="it was cut"):
@@ -559,12 +561,79 @@ def test_lists(store, proxy, caplog):
     with http_server(store[0]) as url:
         assert epoch(listed([f"{url}/train/{name}" for name in names]))[0] == there
         assert epoch(headrace.ImageList(f"{url}/list.txt", SMALL))[0] == there
-        assert "are not cached" not in caplog.text
-        assert epoch(headrace.ImageList(f"{url}/list.txt", SMALL), cache="64MiB")[0] == there
-        assert "samples of a list of URLs are not cached" in caplog.text
+        assert "not cached" not in caplog.text
+        dataset = headrace.ImageList(f"{url}/list.txt", SMALL)
+        with DataLoader(dataset, batch_size=2, cache="64MiB") as loader:
+            assert [len(list(loader)) for _ in range(2)] == [2, 2]
+            assert loader.stats()["cache_hits"] == 0
+        assert caplog.text.count("sends no strong ETag") == 1
+        assert re.search(f"{url}/train/.*[.]jpg is not cached", caplog.text)
         with pytest.raises(SampleError, match="no such object"):
             epoch(listed([f"{url}/train/none.jpg"]))
     file.unlink()
+
+
+@pytest.mark.parametrize("cache", ["64MiB", "shm:headrace-test-list?size=64MiB"])
+def test_lists_are_cached(store, proxy, cache):
+    """From the first read on, under what it told of an object; another version is never served."""
+    folder = store[0] / "listed"
+    write(folder, [f"{n}.jpg" for n in range(12)])
+    urls = [f"s3://birds/listed/{n}.jpg" for n in range(12)]
+    try:
+        with with_keys(proxy.url):
+            with DataLoader(listed(urls), batch_size=4, shuffle=True, cache=cache) as loader:
+                first = sorted(i.numpy().tobytes() for batch, _ in loader for i in batch)
+                assert len(proxy.requests) == 12
+                again = sorted(i.numpy().tobytes() for batch, _ in loader for i in batch)
+                assert again == first and len(proxy.requests) == 12
+                assert loader.stats()["cache_hits"] == 12
+            (folder / "3.jpg").write_bytes(picture(100))
+            there = sorted(i.numpy().tobytes() for batch, _ in DataLoader(
+                listed([str(folder / f"{n}.jpg") for n in range(12)]), batch_size=4) for i in batch)
+            with DataLoader(listed(urls), batch_size=4, cache=cache) as loader:
+                for _ in range(2):
+                    found = sorted(i.numpy().tobytes() for batch, _ in loader for i in batch)
+                    assert found == there != first
+                assert loader.stats()["cache_hits"] == 12
+            # replaced while the program runs, before it is cached: refused
+            dataset = listed(urls)
+            with DataLoader(dataset, batch_size=4, cache="64MiB") as loader:
+                assert len(list(loader)) == 3
+            (folder / "5.jpg").write_bytes(picture(101))
+            with pytest.raises(SampleError, match="replaced after it was listed, or read before"):
+                list(DataLoader(dataset, batch_size=4, cache="64MiB"))
+    finally:
+        subprocess.run([sys.executable, "-m", "headrace", "cache", "drop", "shm:headrace-test-list"],
+                       check=False, capture_output=True)
+        shutil.rmtree(folder)
+
+
+def test_weak_etags_are_none(store, proxy, caplog):
+    """They may stay the same for other bytes."""
+    urls = [f"s3://birds/train/cat/{n:03}.jpg" for n in range(8)]
+    proxy.fault = lambda request: ("headers", {"ETag": 'W/"all"'})
+    with with_keys(proxy.url), DataLoader(listed(urls), batch_size=4, cache="64MiB") as loader:
+        assert [len(list(loader)) for _ in range(2)] == [2, 2]
+        assert loader.stats()["cache_hits"] == 0
+    assert "sends no strong ETag" in caplog.text
+
+
+def test_reads_far_ahead(store, proxy):
+    """Enough batches that the way to the store is full, unless told or too large."""
+    urls = [f"s3://birds/train/cat/{n:03}.jpg" for n in range(8)]
+    with with_keys(proxy.url):
+        dataset = listed(urls)
+        for options, ahead in (({"batch_size": 4}, 64), ({"batch_size": 100}, 3),
+                               ({"batch_size": 1000}, 2),
+                               ({"batch_size": 4, "prefetch_factor": 3}, 3)):
+            loader = DataLoader(dataset, num_workers=1, **options)
+            assert loader.stats()["batches_ahead"] == loader.prefetch_factor == ahead
+        large = headrace.ImageList(
+            [(url, 0) for url in urls],
+            T.Compose([T.Resize((2048, 2048)), T.ToDtype(torch.float32, scale=True)]))
+        assert DataLoader(large, batch_size=1).stats()["batches_ahead"] == 5
+    near = listed([str(store[0] / "train/cat/000.jpg")])
+    assert DataLoader(near, num_workers=1).stats()["batches_ahead"] == 2
 
 
 @contextlib.contextmanager

@@ -103,7 +103,8 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
         in_order: accepted without effect: batches always come in order.
         generator: its ``initial_seed()`` is used as ``seed``.
         prefetch_factor: batches prepared ahead, by all threads together (they share the
-            work of every batch); 2 if ``None``.
+            work of every batch). ``None``: 2, and of a dataset at URLs as many as have 256
+            samples, if they take at most 256 MiB (with an agent: at most ``window - 2``).
 
     Headrace's arguments:
         transform: replaces the dataset's transform; headrace's or torchvision's.
@@ -123,7 +124,8 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
             ignored. With a sampler it only makes ranks draw other random parameters.
         direct_io: bypass the page cache.
         io_uring: ``False``: read with plain threads.
-        staging_bytes: limit of the encoded bytes read ahead; 16 MiB if ``None``.
+        staging_bytes: limit of the encoded bytes read ahead. ``None``: 16 MiB, and of a
+            dataset at URLs 64 MiB.
         cache: memory for samples, so that later epochs need not read them again or, in
             part, decode them: bytes, or a text. ``"2GiB"``: a private cache, shared by the
             ranks of this host and removed with the last loader. ``"shm:NAME?size=64GiB"``: a
@@ -366,7 +368,7 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
         self._pin_by_copy = False
         self._options: dict[str, Any] = {
             "threads": 0 if num_workers is None else max(1, num_workers),
-            "batches_ahead": ahead,
+            "batches_ahead": 0 if prefetch_factor is None else ahead,
             "direct_io": direct_io,
             "no_io_uring": not io_uring,
             "on_error": on_error,
@@ -527,7 +529,7 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
         ``converted`` (items) and ``conversion_ns`` (of all threads).
 
         Current state: ``slots``, ``slot_bytes``, ``staged_bytes``, ``ready_batches``,
-        ``threads``, ``io_uring``, ``cache_bytes`` (size of the cached items),
+        ``batches_ahead`` (prepared ahead at most), ``threads``, ``io_uring``, ``cache_bytes`` (size of the cached items),
         ``cache_source_bytes`` (size of the files that an epoch need not read any more),
         ``cache_encoded``, ``cache_indexed``, ``cache_coefficients``, ``cache_planes``,
         ``cache_waveforms`` (items by form) and ``cache_waiting`` (items that wait for a conversion).
@@ -740,6 +742,9 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
             core = _core.Loader(self._source, self._recipe, **{**options, "pinned": False})
             self._pin_by_copy = True
             self._options["pinned"] = False
+        self._batches_ahead = core.stats()["batches_ahead"]
+        if self.prefetch_factor is not None:
+            vars(self)["prefetch_factor"] = self._batches_ahead
         if self._later_hosts is not None:
             core.set_hosts(*self._later_hosts)
         return core

@@ -52,6 +52,7 @@ _ADDED = (
 ZEROS: dict[str, Any] = {
     **dict.fromkeys(_ADDED, 0),
     **dict.fromkeys(("slots", "slot_bytes", "staged_bytes", "ready_batches", "threads"), 0),
+    "batches_ahead": 0,
     **dict.fromkeys(("cache_bytes", "cache_source_bytes", "cache_waiting"), 0),
     **dict.fromkeys(("cache_encoded", "cache_indexed", "cache_coefficients", "cache_planes"), 0),
     **dict.fromkeys(("cache_waveforms", "disk_items", "disk_used_bytes"), 0),

@@ -348,6 +348,7 @@ class Workers:
             **slots,
             "threads": self._workers,
             "ready_batches": self.ready(),
+            "batches_ahead": self._ahead,
             "prepare": prepare,
             "wait": wait,
         }

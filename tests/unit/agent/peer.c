@@ -124,14 +124,12 @@ void peer_expect(struct peer *p, enum hr__wire_type type, struct hr__wire_messag
 
 void peer_options(struct peer *p, const struct fixture *f, const char *stream)
 {
-    struct hr_loader_options o;
-    hr_loader_options_default(&o);
     p->f = f;
     p->attach = (struct hr__wire_attach){
         .seed = FIXTURE_SEED,
-        .staging_bytes = o.staging_bytes,
+        .staging_bytes = 16 << 20,
         .batch_size = 16,
-        .batches_ahead = o.batches_ahead,
+        .batches_ahead = 2,
         .window = 4,
         .world_size = 1,
         .shuffle = 1,

@@ -578,7 +578,7 @@ static void bad_size(struct hr_loader_options *o)
 
 static void no_ahead(struct hr_loader_options *o)
 {
-    o->batches_ahead = 0;
+    o->batches_ahead = -1;
 }
 
 static void too_large_a_batch(struct hr_loader_options *o)
