@@ -3,14 +3,15 @@
  *
  *   bench_policies [samples=N] [validation=N] [every=N] [jobs=N] [hosts=N] [epochs=N]
  *                  [sampler=shuffle|uniform|balanced|repeated] [share=PER CENT] [known=N]
- *                  [drawn=N] [sizes=FILE]
+ *                  [drawn=N] [sizes=FILE] [draws=FILE]
  *
  * The orders are those of loaders: a job has the seed of its number, hosts take turns in its order,
  * a validation goes through its own samples after every N epochs. Samplers draw as many samples as
  * there are, with replacement: `uniform`, or from classes of very different sizes, each equally
- * likely (`balanced`), or use a third of a shuffle three times each (`repeated`). Jobs and hosts
- * advance side by side; a job's uses are known for N epochs (2). All hosts together may keep
- * `share` per cent of the bytes, each as much.
+ * likely (`balanced`), or use a third of a shuffle three times each (`repeated`). draws= has the
+ * indices of a real sampler, of all epochs of one job. Jobs and hosts advance side by side; a job's
+ * uses are known for N epochs (2). All hosts together may keep `share` per cent of the bytes, each
+ * as much.
  *
  * For each policy it prints what an epoch reads over the bytes of all samples: from storage when
  * each host is alone (`alone`), and when a host asks the others first (`together`). These are means
@@ -75,6 +76,8 @@ static void read_argument(struct policies_wish *wish, char *argument)
         wish->share = (double)number / 100;
     else if (!strcmp(argument, "sizes"))
         wish->sizes = value;
+    else if (!strcmp(argument, "draws"))
+        wish->draws = value;
     else if (!strcmp(argument, "sampler"))
         read_sampler(wish, value);
     else
@@ -135,9 +138,10 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         read_argument(&wish, argv[i]);
     if (!wish.samples || !wish.jobs || !wish.hosts || !wish.every || wish.epochs <= SKIPPED + 1 ||
-        wish.samples % wish.hosts || wish.validation % wish.hosts || wish.hosts > UINT16_MAX)
-        policies_die("samples, jobs, hosts and every are above 0, epochs above 3, and samples and "
-                     "validation multiples of hosts");
+        wish.samples % wish.hosts || wish.validation % wish.hosts || wish.hosts > UINT16_MAX ||
+        (wish.draws && wish.jobs > 1))
+        policies_die("samples, jobs, hosts and every are above 0, epochs above 3, samples and "
+                     "validation multiples of hosts, and draws= are of one job");
     stream_make(&stream, &wish);
     printf("%-12s %8s %8s %8s\n", "", "alone", "together", "ns a use");
     for (int i = 0; policy_rules[i].name; i++) {

@@ -22,6 +22,7 @@ struct policies_wish {
     uint32_t known;    /* epochs of a job whose uses are known, with the one that runs */
     uint32_t drawn;    /* random items that an eviction compares */
     const char *sizes; /* a file with the samples' sizes, one a line; NULL: drawn */
+    const char *draws; /* a file with what the sampler gives, one a line; NULL: as `sampler` says */
 };
 
 /* A part of the stream: an epoch of all jobs side by side, or a validation. */

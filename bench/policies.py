@@ -20,7 +20,7 @@ PANELS = {
     "four orders": ["jobs=4"],
     "drawn with replacement": ["sampler=uniform", "known=3"],
     "classes balanced": ["sampler=balanced", "known=3"],
-    "each sample three times": ["sampler=repeated", "known=3"],
+    "each sample three times": ["sampler=repeated", "known=5"],
     "validation every 2 epochs": ["validation=4000", "every=2"],
 }
 SHARES = (20, 35, 50, 65, 80)

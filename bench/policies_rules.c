@@ -350,13 +350,16 @@ static void belady_stop(struct caches *c)
     hr__free(b);
 }
 
-/* ---- ours: next use over all orders as far as it is known, of some of the cached items ---- */
+/* ---- ours: next use over all orders as far as it is known ---- */
+
+/* Where several jobs share the samples, some of the cached items are compared; else each order
+ * knows which of its samples is used last. */
 
 struct ours_state {
     struct hr__future *futures;       /* by host */
     struct hr__future_order **orders; /* by host and order; the last one is the validation's */
     uint32_t per_host;                /* orders */
-    struct hr__residents *cached;     /* by host: its slots, from 0 */
+    struct hr__residents *cached;     /* by host: its slots, from 0; NULL: one job */
 };
 
 /* A host's view of the caches. */
@@ -373,13 +376,16 @@ static void ours_start(struct caches *c)
     o->per_host = s->wish.jobs + 1;
     o->futures = policies_array(s->wish.hosts, sizeof *o->futures);
     o->orders = policies_array((uint64_t)s->wish.hosts * o->per_host, sizeof(void *));
-    o->cached = policies_array(s->wish.hosts, sizeof *o->cached);
+    if (s->wish.jobs > 1)
+        o->cached = policies_array(s->wish.hosts, sizeof *o->cached);
     for (uint32_t host = 0; host < s->wish.hosts; host++) {
         uint64_t slots = s->first[host + 1] - s->first[host];
         for (uint32_t i = 0; i < s->wish.jobs + (s->wish.validation > 0); i++)
             if (hr__future_order_create(&o->orders[host * o->per_host + i], &o->futures[host],
                                         slots, &error))
                 policies_die(error.message);
+        if (!o->cached)
+            continue;
         hr__residents_init(&o->cached[host]);
         o->cached[host].drawn = s->wish.drawn;
         if (hr__residents_reserve(&o->cached[host], (uint32_t)slots))
@@ -393,7 +399,7 @@ static void ours_stop(struct caches *c)
     struct ours_state *o = c->own;
     for (uint64_t i = 0; i < (uint64_t)c->stream->wish.hosts * o->per_host; i++)
         hr__future_order_destroy(&o->orders[i]);
-    for (uint32_t host = 0; host < c->stream->wish.hosts; host++)
+    for (uint32_t host = 0; o->cached && host < c->stream->wish.hosts; host++)
         hr__residents_clear(&o->cached[host]);
     hr__free(o->futures);
     hr__free(o->orders);
@@ -455,26 +461,66 @@ static double ours_next(const void *context, uint32_t index)
     return soonest;
 }
 
+/* Returns the order of a host's slot, where there is one job. */
+static struct hr__future_order *only_order(const struct caches *c, uint32_t host, uint32_t index)
+{
+    const struct policies_stream *s = c->stream;
+    const struct ours_state *o = c->own;
+    int is_validation = s->sample[s->first[host] + index] >= s->wish.samples;
+    return o->orders[host * o->per_host + (uint32_t)is_validation];
+}
+
+/* Returns the slot of a host that is used last, and stores in how many ticks. */
+static uint32_t ours_furthest(const struct caches *c, uint32_t host, double *when)
+{
+    const struct ours_view view = {c, host};
+    const struct ours_state *o = c->own;
+    uint32_t furthest = HR__NO_RESIDENT;
+    if (o->cached)
+        return hr__residents_furthest(&o->cached[host], ours_next, &view, when);
+    *when = 0;
+    for (uint32_t i = 0; i < 1 + (c->stream->wish.validation > 0); i++) {
+        double then;
+        uint32_t one = hr__future_furthest(o->orders[host * o->per_host + i], &then);
+        if (one == HR__NO_RESIDENT || (furthest != HR__NO_RESIDENT && then <= *when))
+            continue;
+        furthest = one;
+        *when = then;
+    }
+    return furthest;
+}
+
+static void ours_evict(struct caches *c, uint32_t host, uint32_t index)
+{
+    struct ours_state *o = c->own;
+    evict(c, host, index + (uint32_t)c->stream->first[host]);
+    if (o->cached)
+        hr__residents_remove(&o->cached[host], index);
+    else
+        hr__future_drop(only_order(c, host, index), index);
+}
+
 static void ours_use(struct caches *c, uint64_t use, uint32_t host)
 {
     const struct policies_stream *s = c->stream;
     const struct ours_view view = {c, host};
     struct ours_state *o = c->own;
-    struct hr__residents *cached = &o->cached[host];
     uint32_t slot = s->slot[use], index = slot - (uint32_t)s->first[host];
     hr__future_use(order_of(o, host, c->phase, stream_job(s, c->phase, use)), index);
     if (c->cached[slot])
         return;
     double next = ours_next(&view, index), furthest;
     while (c->free[host] < slot_bytes(c, slot)) {
-        uint32_t victim = hr__residents_furthest(cached, ours_next, &view, &furthest);
+        uint32_t victim = ours_furthest(c, host, &furthest);
         if (victim == HR__NO_RESIDENT || furthest <= next)
             return;
-        evict(c, host, victim + (uint32_t)s->first[host]);
-        hr__residents_remove(cached, victim);
+        ours_evict(c, host, victim);
     }
     admit(c, host, slot);
-    hr__residents_add(cached, index);
+    if (o->cached)
+        hr__residents_add(&o->cached[host], index);
+    else
+        hr__future_keep(only_order(c, host, index), index);
 }
 
 const struct policy_rule policy_rules[] = {

@@ -67,6 +67,17 @@ static uint64_t class_start(uint64_t samples, uint32_t class)
     return (uint64_t)((double)samples * log2(1 + 31.0 * class / CLASSES) / 5);
 }
 
+/* Fills in an epoch from the file of draws. */
+static void read_epoch(const struct policies_stream *s, FILE *file, uint64_t *order)
+{
+    unsigned long long sample;
+    for (uint64_t i = 0; i < s->wish.samples; i++) {
+        if (fscanf(file, "%llu", &sample) != 1 || sample >= s->wish.samples)
+            policies_die("the file of draws has to have an index of a sample for each use");
+        order[i] = sample;
+    }
+}
+
 /* Fills in the samples of one job's epoch. */
 static void fill_epoch(const struct policies_stream *s, uint32_t job, uint32_t epoch,
                        uint64_t *order)
@@ -108,6 +119,9 @@ static void append(struct policies_stream *s, const uint64_t *orders, uint64_t l
 static void make_uses(struct policies_stream *s)
 {
     const struct policies_wish *w = &s->wish;
+    FILE *draws = w->draws ? fopen(w->draws, "r") : NULL;
+    if (w->draws && !draws)
+        policies_die("the file of draws cannot be opened");
     uint64_t n = w->samples, validations = w->validation ? w->epochs / w->every : 0;
     s->phases = policies_array(w->epochs + validations, sizeof *s->phases);
     s->slot =
@@ -115,8 +129,10 @@ static void make_uses(struct policies_stream *s)
     uint64_t *orders =
         policies_array(n * w->jobs > w->validation ? n * w->jobs : w->validation, sizeof *orders);
     for (uint32_t epoch = 0; epoch < w->epochs; epoch++) {
-        for (uint32_t job = 0; job < w->jobs; job++)
+        for (uint32_t job = 0; job < w->jobs && !draws; job++)
             fill_epoch(s, job, epoch, orders + job * n);
+        if (draws)
+            read_epoch(s, draws, orders);
         append(s, orders, n, w->jobs);
         if (!w->validation || (epoch + 1) % w->every)
             continue;
@@ -126,6 +142,8 @@ static void make_uses(struct policies_stream *s)
         s->phases[s->phase_count - 1].is_validation = 1;
     }
     hr__free(orders);
+    if (draws)
+        fclose(draws);
     if (s->uses >= NO_NEXT)
         policies_die("more than 2^32 - 2 uses: take fewer samples, jobs or epochs");
 }

@@ -77,7 +77,8 @@ struct hr_loader_options {
                              seen in an epoch is bad; default 0.01. Checked from the
                              100th sample on, and at the epoch's end */
     int external_order;   /* non-zero: the caller pushes each batch's indices with
-                             hr_loader_push; shuffle, rank and drop_last are ignored.
+                             hr_loader_push; shuffle, rank and drop_last are ignored, and
+                             world_size but for the cache that the ranks of a host share.
                              An index may repeat and an epoch may never end, so random
                              parameters are drawn for epoch number epoch + (p << 32),
                              where p counts the epoch's samples before this one (those

@@ -47,23 +47,14 @@ struct evicting_entry {
 
 struct evicting;
 
-/* The numbers of a member's items in the pool's set: first, first + 1, ... */
-struct evicting_range {
-    uint32_t first, samples;
-    struct evicting *member; /* NULL: it has left */
-};
-
 struct evicting_pool {
-    atomic_uint members;
     uint64_t budget_bytes;
     uint64_t mapped;
 
     pthread_mutex_t lock; /* guards the members below */
     struct hr__space space;
     struct hr__future future;
-    struct hr__residents residents;
-    struct evicting_range *ranges;
-    size_t range_count;
+    struct evicting *members;
     struct hr__space_block *leaving; /* of removed items that were pinned */
     uint64_t refused_ns;             /* time of the last refusal of memory; 0: never */
     int is_refused;                  /* this has been logged */
@@ -73,9 +64,9 @@ struct evicting_pool {
 struct evicting {
     struct hr__cache cache;
     struct evicting_pool *pool;
-    struct hr_dataset *dataset; /* NULL: do not check files */
+    struct evicting *next_member; /* guarded by the pool's lock */
+    struct hr_dataset *dataset;   /* NULL: do not check files */
     uint64_t samples;
-    uint32_t first; /* of its range */
     struct evicting_entry *entries;
     struct hr__future_order *order;
     struct hr__cache_counts counts; /* guarded by the pool's lock */
@@ -102,8 +93,6 @@ static void destroy_pool(struct evicting_pool *pool)
 {
     if (pool->space.base)
         munmap(pool->space.base, pool->mapped);
-    hr__residents_clear(&pool->residents);
-    hr__free(pool->ranges);
     pthread_mutex_destroy(&pool->lock);
     hr__free(pool);
 }
@@ -116,7 +105,6 @@ static int make_pool(struct evicting_pool **out, uint64_t budget_bytes, struct h
     if (!pool)
         return hr__fail(error, -ENOMEM, "out of memory for a cache");
     pthread_mutex_init(&pool->lock, NULL);
-    hr__residents_init(&pool->residents);
     pool->budget_bytes = budget_bytes;
     void *memory = MAP_FAILED;
     /* A limit far beyond what mmap can provide, so that no sum overflows. */
@@ -137,44 +125,6 @@ static int make_pool(struct evicting_pool **out, uint64_t budget_bytes, struct h
     madvise(memory, pool->mapped, MADV_HUGEPAGE);
     *out = pool;
     return 0;
-}
-
-static struct evicting *member_of(const struct evicting_pool *pool, uint32_t item)
-{
-    size_t i = 0;
-    while (item - pool->ranges[i].first >= pool->ranges[i].samples)
-        i++;
-    return pool->ranges[i].member;
-}
-
-/* Gives a member its range: that of one that left, or a new one. */
-static int join_locked(struct evicting_pool *pool, struct evicting *member)
-{
-    uint64_t end = 0;
-    for (size_t i = 0; i < pool->range_count; i++) {
-        struct evicting_range *range = &pool->ranges[i];
-        end = (uint64_t)range->first + range->samples;
-        if (!range->member && range->samples == member->samples) {
-            range->member = member;
-            member->first = range->first;
-            return 0;
-        }
-    }
-    if (end + member->samples >= HR__NO_RESIDENT)
-        return -EOVERFLOW;
-    if (hr__reserve(HR__TAG_CACHE, &pool->ranges, pool->range_count + 1) ||
-        hr__residents_reserve(&pool->residents, (uint32_t)(end + member->samples)))
-        return -ENOMEM;
-    member->first = (uint32_t)end;
-    pool->ranges[pool->range_count++] =
-        (struct evicting_range){member->first, (uint32_t)member->samples, member};
-    return 0;
-}
-
-static double next_use(const void *context, uint32_t item)
-{
-    const struct evicting *member = member_of(context, item);
-    return hr__future_next(member->order, item - member->first);
 }
 
 /* ---- removing items ---- */
@@ -201,7 +151,7 @@ static void remove_locked(struct evicting *c, uint64_t index, uint64_t word)
     struct evicting_pool *pool = c->pool;
     struct evicting_entry *entry = &c->entries[index];
     struct hr__space_block *block = hr__space_block_of(word_bytes(word));
-    hr__residents_remove(&pool->residents, c->first + (uint32_t)index);
+    hr__future_drop(c->order, index);
     c->counts.items[word_form(word)]--;
     c->counts.bytes -= block->bytes;
     c->counts.source_bytes -= block->owner_bytes;
@@ -214,17 +164,26 @@ static void remove_locked(struct evicting *c, uint64_t index, uint64_t word)
 /* Evicts an item that is used later than in `sooner` ticks. Returns 0 if none was found. */
 static int evict_locked(struct evicting_pool *pool, double sooner)
 {
-    double when;
-    uint32_t item = hr__residents_furthest(&pool->residents, next_use, pool, &when);
-    if (item == HR__NO_RESIDENT || when <= sooner)
+    struct evicting *c = NULL;
+    uint32_t index = HR__NO_RESIDENT;
+    for (struct evicting *member = pool->members; member; member = member->next_member) {
+        double when;
+        uint32_t furthest = hr__future_furthest(member->order, &when);
+        if (furthest == HR__NO_RESIDENT || when <= sooner)
+            continue;
+        c = member;
+        index = furthest;
+        sooner = when;
+    }
+    if (!c)
         return 0;
-    struct evicting *c = member_of(pool, item);
-    struct evicting_entry *entry = &c->entries[item - c->first];
+    struct evicting_entry *entry = &c->entries[index];
     uint64_t word = atomic_load(&entry->common.word);
-    /* One that is just being dropped is not there any more: its thread waits for the lock. */
     if ((word & WORD_STATE) == WORD_THERE &&
         atomic_compare_exchange_strong(&entry->common.word, &word, 0))
-        remove_locked(c, item - c->first, word);
+        remove_locked(c, index, word);
+    else /* the thread that is just dropping it waits for the lock */
+        hr__future_drop(c->order, index);
     return 1;
 }
 
@@ -275,17 +234,14 @@ static int make_member(struct evicting **out, struct evicting_pool *pool,
     if (!r)
         r = hr__future_order_create(&c->order, &pool->future, c->samples, error);
     if (!r) {
-        r = join_locked(pool, c);
-        if (r)
-            hr__fail(error, r, "a cache's items of %" PRIu64 " more samples: %s", c->samples,
-                     r == -ENOMEM ? "out of memory" : "2^32 samples of all loaders are the most");
+        c->next_member = pool->members;
+        pool->members = c;
     }
     pthread_mutex_unlock(&pool->lock);
     if (r) {
         free_member(c);
         return r;
     }
-    atomic_fetch_add(&pool->members, 1);
     *out = c;
     return 0;
 }
@@ -332,12 +288,15 @@ static void destroy(struct hr__cache *cache)
         if ((word & WORD_STATE) == WORD_THERE)
             remove_locked(c, i, word);
     }
-    for (size_t i = 0; i < pool->range_count; i++)
-        if (pool->ranges[i].member == c)
-            pool->ranges[i].member = NULL;
+    struct evicting **at = &pool->members;
+    while (*at != c)
+        at = &(*at)->next_member;
+    *at = c->next_member;
+    reclaim_locked(pool); /* what waits for this member's readers, who have ended */
+    int was_last = !pool->members;
     pthread_mutex_unlock(&pool->lock);
     free_member(c);
-    if (atomic_fetch_sub(&pool->members, 1) == 1)
+    if (was_last)
         destroy_pool(pool);
 }
 
@@ -496,7 +455,7 @@ static int offer(struct hr__cache *cache, const struct hr__cache_offer *given)
     hr__private_copy(bytes, given);
     atomic_store(&entry->length, (uint32_t)given->length);
     pthread_mutex_lock(&c->pool->lock);
-    hr__residents_add(&c->pool->residents, c->first + (uint32_t)given->index);
+    hr__future_keep(c->order, given->index);
     atomic_store(&entry->common.word, (uint64_t)(uintptr_t)bytes |
                                           (uint64_t)given->form << WORD_FORM_SHIFT | WORD_THERE);
     pthread_mutex_unlock(&c->pool->lock);

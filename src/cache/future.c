@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "cache/numbers.h"
+#include "cache/residents.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -35,21 +37,56 @@ struct hr__future_order {
     struct hr__future *future;
     uint64_t samples;
     struct future_sample *of;
-    uint32_t *following; /* by known use: the number of the same sample's following use */
-    uint32_t known;      /* number of known uses, with those that happened */
-    uint32_t ends;       /* number of the first use of the next epoch; NO_USE: not known yet */
-    uint32_t done;       /* number of uses in this epoch that happened */
-    uint64_t all_uses;   /* so far */
-    double gap;          /* mean number of ticks between two uses */
-    uint64_t used;       /* clock at the last use, or at the beginning */
-    uint64_t began;      /* clock at the beginning of this epoch */
-    uint64_t period;     /* ticks between the beginnings of the last two epochs; 0: unknown */
+    uint32_t *following;     /* by known use: the number of the same sample's following use */
+    uint32_t *sample_of;     /* by known use */
+    struct hr__numbers kept; /* known uses that are the next one of a kept sample */
+    struct hr__residents unforeseen; /* kept samples without a known use */
+    uint32_t known;                  /* number of known uses, with those that happened */
+    uint32_t ends;     /* number of the first use of the next epoch; NO_USE: not known yet */
+    uint32_t done;     /* number of uses in this epoch that happened */
+    uint64_t all_uses; /* so far */
+    double gap;        /* mean number of ticks between two uses */
+    uint64_t used;     /* clock at the last use, or at the beginning */
+    uint64_t began;    /* clock at the beginning of this epoch */
+    uint64_t period;   /* ticks between the beginnings of the last two epochs; 0: unknown */
 };
+
+static int is_kept(const struct hr__future_order *order, uint64_t sample)
+{
+    uint32_t next = order->of[sample].next;
+    return next != NO_USE ? hr__numbers_has(&order->kept, next)
+                          : hr__residents_has(&order->unforeseen, (uint32_t)sample);
+}
+
+/* Enters a kept sample into the set that it belongs to now. */
+static void enter(struct hr__future_order *order, uint64_t sample)
+{
+    uint32_t next = order->of[sample].next;
+    if (next != NO_USE)
+        hr__numbers_add(&order->kept, next);
+    else
+        hr__residents_add(&order->unforeseen, (uint32_t)sample);
+}
+
+static void leave(struct hr__future_order *order, uint64_t sample)
+{
+    uint32_t next = order->of[sample].next;
+    if (next != NO_USE)
+        hr__numbers_remove(&order->kept, next);
+    else
+        hr__residents_remove(&order->unforeseen, (uint32_t)sample);
+}
 
 static void forget(struct hr__future_order *order)
 {
-    for (uint64_t i = 0; i < order->samples; i++)
-        order->of[i].next = order->of[i].last = NO_USE;
+    for (uint64_t i = 0; i < order->samples; i++) {
+        struct future_sample *of = &order->of[i];
+        int moves = of->next != NO_USE && is_kept(order, i);
+        of->next = of->last = NO_USE;
+        if (moves)
+            enter(order, i);
+    }
+    hr__numbers_clear(&order->kept);
     order->known = order->done = 0;
     order->ends = NO_USE;
 }
@@ -65,17 +102,21 @@ int hr__future_order_create(struct hr__future_order **out, struct hr__future *fu
     struct hr__future_order *order = hr__alloc(HR__TAG_CACHE, 1, sizeof *order);
     if (order)
         order->of = hr__alloc(HR__TAG_CACHE, samples + !samples, sizeof *order->of);
-    if (!order || !order->of) {
-        hr__free(order);
+    if (order)
+        hr__residents_init(&order->unforeseen);
+    if (!order || !order->of || hr__residents_reserve(&order->unforeseen, (uint32_t)samples)) {
+        hr__future_order_destroy(&order);
         return hr__fail(error, -ENOMEM,
                         "out of memory for the next uses of %" PRIu64 " samples: %zu bytes for "
                         "each are needed",
-                        samples, sizeof *order->of);
+                        samples, sizeof *order->of + 2 * sizeof(uint32_t));
     }
     order->future = future;
     order->samples = samples;
     order->gap = 1;
     order->began = order->used = future->clock;
+    for (uint64_t i = 0; i < samples; i++)
+        order->of[i].next = NO_USE;
     forget(order);
     *out = order;
     return 0;
@@ -86,6 +127,9 @@ void hr__future_order_destroy(struct hr__future_order **order)
     if (!*order)
         return;
     hr__free((*order)->following);
+    hr__free((*order)->sample_of);
+    hr__numbers_free(&(*order)->kept);
+    hr__residents_clear(&(*order)->unforeseen);
     hr__free((*order)->of);
     hr__free(*order);
     *order = NULL;
@@ -100,17 +144,30 @@ void hr__future_begin(struct hr__future_order *order)
     forget(order);
 }
 
+static void change_next(struct hr__future_order *order, uint64_t sample, uint32_t use)
+{
+    int moves = is_kept(order, sample);
+    if (moves)
+        leave(order, sample);
+    order->of[sample].next = use;
+    if (moves)
+        enter(order, sample);
+}
+
 int hr__future_add(struct hr__future_order *order, uint64_t sample)
 {
     struct future_sample *of = &order->of[sample];
     if (order->known == NO_USE)
         return -EOVERFLOW;
-    if (hr__reserve(HR__TAG_CACHE, &order->following, (size_t)order->known + 1))
+    if (hr__reserve(HR__TAG_CACHE, &order->following, (size_t)order->known + 1) ||
+        hr__reserve(HR__TAG_CACHE, &order->sample_of, (size_t)order->known + 1) ||
+        hr__numbers_reserve(&order->kept, order->known + 1))
         return -ENOMEM;
     uint32_t use = order->known++;
     order->following[use] = NO_USE;
+    order->sample_of[use] = (uint32_t)sample;
     if (of->next == NO_USE)
-        of->next = use;
+        change_next(order, sample, use);
     else
         order->following[of->last] = use;
     of->last = use;
@@ -134,7 +191,7 @@ void hr__future_use(struct hr__future_order *order, uint64_t sample)
     order->all_uses++;
     of->uses += of->uses < UINT32_MAX;
     if (of->next != NO_USE)
-        of->next = order->following[of->next];
+        change_next(order, sample, order->following[of->next]);
 }
 
 /* Returns in how many ticks the order uses something again, as far as it stands still. */
@@ -173,4 +230,32 @@ double hr__future_next(const struct hr__future_order *order, uint64_t sample)
         return when(order, of->next);
     double between = (double)(order->all_uses + order->samples) / ((double)of->uses + 1);
     return when(order, order->known) + between * order->gap;
+}
+
+void hr__future_keep(struct hr__future_order *order, uint64_t sample)
+{
+    if (!is_kept(order, sample))
+        enter(order, sample);
+}
+
+void hr__future_drop(struct hr__future_order *order, uint64_t sample)
+{
+    if (is_kept(order, sample))
+        leave(order, sample);
+}
+
+static double next_of(const void *context, uint32_t sample)
+{
+    return hr__future_next(context, sample);
+}
+
+uint32_t hr__future_furthest(struct hr__future_order *order, double *when_used)
+{
+    if (order->unforeseen.count)
+        return hr__residents_furthest(&order->unforeseen, next_of, order, when_used);
+    uint32_t use = hr__numbers_largest(&order->kept);
+    if (use == HR__NO_NUMBER)
+        return HR__NO_RESIDENT;
+    *when_used = when(order, use);
+    return order->sample_of[use];
 }

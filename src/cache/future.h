@@ -16,6 +16,10 @@
  * A sample without a known use is expected after the last known one, as often as it was used so
  * far.
  *
+ * An order also finds which of the samples that a cache keeps is used last. The known uses that are
+ * next for a kept sample are a set whose largest is found at once (numbers.h); of kept samples
+ * without a known use, which come after all others, some random ones are compared (residents.h).
+ *
  * Pure: no real time, no I/O, no locks. The caller serialises all calls for one struct hr__future.
  */
 #ifndef HR_CACHE_FUTURE_H
@@ -32,9 +36,9 @@ struct hr__future {
 
 struct hr__future_order;
 
-/* Creates an order without known uses over samples 0 to `samples` - 1. Memory: 12 bytes for each,
- * and 4 for each known use. *future must exist as long as the order. Errors: -ENOMEM, -EOVERFLOW:
- * 2^32 - 1 samples or more. */
+/* Creates an order without known uses over samples 0 to `samples` - 1, of which none is kept.
+ * Memory: 20 bytes for each, and 8 for each known use. *future must exist as long as the order.
+ * Errors: -ENOMEM, -EOVERFLOW: 2^32 - 1 samples or more. */
 int hr__future_order_create(struct hr__future_order **out, struct hr__future *future,
                             uint64_t samples, struct hr_error *error);
 void hr__future_order_destroy(struct hr__future_order **order);
@@ -56,5 +60,13 @@ void hr__future_use(struct hr__future_order *order, uint64_t sample);
 
 /* Returns in how many ticks of the clock the order is expected to use the sample next. */
 double hr__future_next(const struct hr__future_order *order, uint64_t sample);
+
+/* Says that a cache keeps a sample of the order, or that it does so no longer. */
+void hr__future_keep(struct hr__future_order *order, uint64_t sample);
+void hr__future_drop(struct hr__future_order *order, uint64_t sample);
+
+/* Returns the kept sample that is used last, and stores in how many ticks that is. If some have no
+ * known use, it is one of these that is used among the last. HR__NO_RESIDENT: none is kept. */
+uint32_t hr__future_furthest(struct hr__future_order *order, double *when);
 
 #endif

@@ -22,11 +22,12 @@
 
 struct hr__cut hr__loader_cut(const struct hr_loader *l)
 {
+    int deals = !l->options.external_order;
     return (struct hr__cut){
         .samples = hr_dataset_count(l->dataset),
         .batch_size = (uint64_t)l->options.batch_size,
-        .ranks = (uint64_t)l->options.world_size,
-        .rank = (uint64_t)l->options.rank,
+        .ranks = deals ? (uint64_t)l->options.world_size : 1,
+        .rank = deals ? (uint64_t)l->options.rank : 0,
         .drop_last = l->options.drop_last,
     };
 }
@@ -84,8 +85,6 @@ static int make_plan(const struct hr_loader *l, const struct hr_loader_state *fr
         }
         plan->batches = hr__cut_batches(&plan->cut);
         plan->same_order = digest_of_order(plan, from->shuffle != 0);
-    } else {
-        plan->first_number = from->position / plan->cut.batch_size;
     }
     *out = plan;
     return 0;

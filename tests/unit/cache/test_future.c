@@ -4,6 +4,7 @@
 #include "../test.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "cache/numbers.h"
 #include "cache/residents.h"
 
 #include <errno.h>
@@ -197,15 +198,19 @@ static void test_errors(void **state)
     struct hr_error error;
     assert_int_equal(hr__future_order_create(&order, &future, UINT32_MAX, &error), -EOVERFLOW);
     assert_null(order);
-    for (uint64_t n = 1; n <= 2; n++) {
+    for (uint64_t n = 1; n <= 4; n++) {
         hr__alloc_fail_at(n, 0);
         assert_int_equal(hr__future_order_create(&order, &future, SAMPLES, &error), -ENOMEM);
         assert_null(order);
     }
     order = make_order(&future);
-    hr__alloc_fail_at(1, 0);
-    assert_int_equal(hr__future_add(order, 1), -ENOMEM);
-    hr__alloc_fail_at(0, 0);
+    for (uint64_t n = 1; n <= 8; n++) {
+        hr__alloc_fail_at(n, 0);
+        assert_int_equal(hr__future_add(order, 1), -ENOMEM);
+        hr__alloc_fail_at(0, 0);
+        hr__future_order_destroy(&order);
+        order = make_order(&future);
+    }
     assert_int_equal(hr__future_add(order, 1), 0);
     assert_true(hr__future_next(order, 1) == 0);
     hr__future_order_destroy(&order);
@@ -247,6 +252,78 @@ static void test_residents(void **state)
     hr__residents_clear(&set);
 }
 
+/* The largest number is that of a walk over all of them, wherever numbers come and go. */
+static void test_numbers(void **state)
+{
+    enum { NUMBERS = 300000 };
+    static uint8_t there[NUMBERS];
+    struct hr__numbers set = {.room = 0};
+    struct hr__random random;
+    hr__random_init(&random, 4, HR__PURPOSE_MIX, 0, 0);
+    assert_int_equal(hr__numbers_largest(&set), HR__NO_NUMBER);
+    for (uint32_t room = 1; room <= NUMBERS; room = room < NUMBERS / 3 ? room * 3 : NUMBERS + 1) {
+        assert_int_equal(hr__numbers_reserve(&set, room), 0);
+        for (int i = 0; i < 300; i++) {
+            uint32_t number = (uint32_t)hr__random_below(&random, room);
+            there[number] ^= 1;
+            (there[number] ? hr__numbers_add : hr__numbers_remove)(&set, number);
+            uint32_t largest = NUMBERS;
+            while (largest-- && !there[largest])
+                ;
+            assert_int_equal(hr__numbers_largest(&set), largest);
+            assert_int_equal(hr__numbers_has(&set, number), there[number]);
+        }
+    }
+    hr__numbers_clear(&set);
+    assert_int_equal(hr__numbers_largest(&set), HR__NO_NUMBER);
+    enum { FAR = 40000000 };
+    assert_int_equal(hr__numbers_reserve(&set, FAR + 1), 0);
+    hr__numbers_add(&set, FAR);
+    assert_int_equal(hr__numbers_largest(&set), FAR);
+    hr__numbers_remove(&set, FAR);
+    assert_int_equal(hr__numbers_largest(&set), HR__NO_NUMBER);
+    hr__numbers_free(&set);
+}
+
+/* The kept sample that is used last is found, by known uses and where they end, while samples are
+ * used, kept and dropped and epochs begin. */
+static void test_furthest(void **state)
+{
+    struct hr__future future = {0};
+    struct hr__future_order *order = make_order(&future);
+    uint32_t uses[2 * USES];
+    uint8_t kept[SAMPLES] = {0};
+    struct hr__random random;
+    double when;
+    hr__random_init(&random, 5, HR__PURPOSE_MIX, 0, 0);
+    assert_int_equal(hr__future_furthest(order, &when), HR__NO_RESIDENT);
+    for (int epoch = 0; epoch < 3; epoch++) {
+        draw(uses, 2 * USES, (uint32_t)epoch + 10);
+        hr__future_begin(order);
+        add_all(order, uses, USES);
+        hr__future_end_epoch(order);
+        add_all(order, uses + USES, USES);
+        for (uint32_t done = 0; done < USES; done++) {
+            uint32_t sample = (uint32_t)hr__random_below(&random, SAMPLES);
+            kept[sample] = (uint8_t)hr__random_below(&random, 2);
+            (kept[sample] ? hr__future_keep : hr__future_drop)(order, sample);
+            hr__future_use(order, uses[done]);
+            double latest = -1;
+            for (uint32_t i = 0; i < SAMPLES; i++)
+                if (kept[i] && hr__future_next(order, i) > latest)
+                    latest = hr__future_next(order, i);
+            uint32_t found = hr__future_furthest(order, &when);
+            assert_int_equal(found == HR__NO_RESIDENT, latest < 0);
+            if (found == HR__NO_RESIDENT)
+                continue;
+            assert_true(kept[found] && when == hr__future_next(order, found));
+            /* Of those without a known use some random ones are compared. */
+            assert_true(when == latest || search(uses, done + 1, 2 * USES, found) == 2 * USES);
+        }
+    }
+    hr__future_order_destroy(&order);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +335,8 @@ int main(void)
         cmocka_unit_test(test_a_pause),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_residents),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_furthest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
