@@ -1,7 +1,7 @@
 /*
- * Meetings of ranks, as threads that share in-memory servers: ranks that arrive in time, late,
- * never, twice or again; with different inputs; on servers that are down, start later, or lose
- * their items.
+ * Meetings of ranks, as threads that share in-memory servers and a clock of their own: ranks that
+ * arrive in time, late, never, twice or again; with different inputs; on servers that are down,
+ * start later, or lose their items.
  */
 #include "../test.h"
 
@@ -9,13 +9,12 @@
 #include "cluster/meeting.h"
 #include "cluster/meeting_record.h"
 #include "fake_servers.h"
+#include "stepped_clock.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define RANKS  128
 #define INPUTS 4
@@ -32,14 +31,14 @@ struct meeting_rank {
     struct hr__meeting_wish wish;
     struct hr__meeting_input inputs[INPUTS];
     const char *hosts;
-    useconds_t late_us;
+    long late_ms;
     int again; /* number of further meetings, one after the other */
     atomic_int stop;
     /* out */
     int result;
     struct hr_error error;
     int host_of_rank[RANKS];
-    pthread_t thread;
+    struct stepped_thread thread;
 };
 
 static struct meeting_rank ranks[RANKS];
@@ -82,7 +81,7 @@ static void *run_rank(void *arg)
     struct hr__hosts hosts;
     struct hr__peers *peers = NULL;
     struct hr__meeting_found found = {NULL};
-    usleep(rank->late_us);
+    stepped_sleep_ms(rank->late_ms);
     rank->result = hr__hosts_parse(&hosts, rank->hosts, &rank->error);
     if (!rank->result)
         rank->result = hr__peers_create(&peers, &hosts, &fake_peer_ops, &rank->error);
@@ -100,18 +99,14 @@ static void *run_rank(void *arg)
 
 static void start(int first, int end)
 {
-    pthread_attr_t attr;
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, 512 << 10);
     for (int r = first; r < end; r++)
-        assert_int_equal(pthread_create(&ranks[r].thread, &attr, run_rank, &ranks[r]), 0);
-    pthread_attr_destroy(&attr);
+        stepped_start(&ranks[r].thread, run_rank, &ranks[r]);
 }
 
 static void join(int first, int end)
 {
     for (int r = first; r < end; r++)
-        assert_int_equal(pthread_join(ranks[r].thread, NULL), 0);
+        stepped_join(&ranks[r].thread);
 }
 
 static void assert_met(int first, int end)
@@ -310,14 +305,14 @@ static void test_servers_come_up(void **state)
     fake_server_set_down(0, 1);
     fake_server_set_down(1, 1);
     start(0, 4);
-    usleep(300000);
+    stepped_sleep_ms(300);
     fake_server_set_down(1, 0);
     join(0, 4);
     assert_met(0, 4);
     make(4, 2);
-    ranks[3].late_us = 500000;
+    ranks[3].late_ms = 500;
     start(0, 4);
-    usleep(250000);
+    stepped_sleep_ms(250);
     fake_server_empty(0);
     fake_server_empty(1);
     join(0, 4);
@@ -327,7 +322,7 @@ static void test_servers_come_up(void **state)
 static void test_late(void **state)
 {
     make(8, 3);
-    ranks[6].late_us = 700000;
+    ranks[6].late_ms = 700;
     meet(8);
     assert_met(0, 8);
 }
@@ -373,7 +368,7 @@ static void test_cancel(void **state)
 {
     make(3, 2);
     start(0, 2);
-    usleep(100000);
+    stepped_sleep_ms(100);
     atomic_store(&ranks[0].stop, 1);
     join(0, 1);
     assert_int_equal(ranks[0].result, -ECANCELED);
@@ -428,11 +423,11 @@ static void test_left_by_another_world(void **state)
         fake_server_put(server, key, text);
     }
     start(0, 1);
-    usleep(300000);
+    stepped_sleep_ms(300);
     stale.writing++;
     assert_int_equal(hr__meeting_record_write(text, &stale), 0);
     fake_server_put(0, key, text);
-    usleep(300000);
+    stepped_sleep_ms(300);
     start(1, 2);
     join(0, 2);
     assert_met(0, 2);
