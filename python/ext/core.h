@@ -189,6 +189,9 @@ PyObject *core_cache_run(PyObject *module, PyObject *world_size);
 PyObject *core_cache_bytes(PyObject *module, PyObject *text);
 PyObject *core_cache_kind(PyObject *module, PyObject *text);
 
+/* meter.c: the module function metrics_text(). */
+PyObject *core_metrics_text(PyObject *module, PyObject *none);
+
 /* agent.c: module functions agent_socket() and agent_status(path). */
 PyObject *core_agent_socket(PyObject *module, PyObject *none);
 PyObject *core_agent_status(PyObject *module, PyObject *path);

@@ -1,5 +1,6 @@
 /*
- * headrace._core.Meter: the status of a loader in Python, for headrace top and Prometheus.
+ * headrace._core.Meter: the status of a loader in Python, for headrace top and Prometheus; and the
+ * module function metrics_text().
  *
  * A Meter belongs to the process that made it. In a forked child it does nothing but free its
  * memory.
@@ -86,6 +87,21 @@ static PyObject *meter_number(PyObject *self, void *closure)
 {
     struct hr_meter *handle = ((struct meter *)self)->handle;
     return PyLong_FromLong(handle ? hr_meter_number(handle) : -1);
+}
+
+PyObject *core_metrics_text(PyObject *module, PyObject *none)
+{
+    char *metrics = NULL;
+    struct hr_error error = {0};
+    int r;
+    Py_BEGIN_ALLOW_THREADS
+        r = hr_metrics_text(&metrics, &error);
+    Py_END_ALLOW_THREADS
+    if (r)
+        return core_raise(PyModule_GetState(module), r, &error, NULL);
+    PyObject *text = core_text(metrics);
+    hr_text_free(metrics);
+    return text;
 }
 
 CORE_METHOD(meter_publish);

@@ -206,6 +206,8 @@ static PyMethodDef module_methods[] = {
                "A dataset whose samples producers make, and its recipe.")},
     {"agent_status", core_agent_status, METH_O,
      PyDoc_STR("agent_status(socket)\n--\n\nWhat an agent does just now, as JSON.")},
+    {"metrics_text", core_metrics_text, METH_NOARGS,
+     PyDoc_STR("metrics_text()\n--\n\nThe metrics of this process's loaders, for Prometheus.")},
     {"memory_analyse", core_memory_analyse, METH_VARARGS,
      PyDoc_STR("memory_analyse(path, h2d_bytes_per_s, d2h_bytes_per_s)\n--\n\n"
                "A record's analysis as JSON; bandwidths of 0: what the record says.")},

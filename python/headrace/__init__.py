@@ -14,6 +14,7 @@
 * :func:`convert` converts JPEG files to items: the same pixels, decoded several times faster.
 * :func:`explain` says what of a loader's work runs natively and what in Python.
 * :func:`watch` lets ``headrace stalls`` measure a loop over any iterable of batches.
+* :mod:`headrace.opentelemetry` gives the metrics of loaders to OpenTelemetry.
 * :func:`agent_status` reports the state of an agent, which prepares batches for several jobs.
 * :class:`Preparer` runs the same transforms on image bytes in memory.
 

@@ -61,8 +61,7 @@ static void set_handlers(void)
     pthread_atfork(before_fork, after_fork, in_child);
 }
 
-/* Writes the metrics of all loaders, on the endpoint's thread. */
-static int text_of_all(void *arg, char **text, struct hr_error *error)
+int hr_metrics_text(char **text, struct hr_error *error)
 {
     struct hr__draft status = {.text = NULL};
     char *json = NULL;
@@ -83,6 +82,12 @@ static int text_of_all(void *arg, char **text, struct hr_error *error)
         r = hr__loaders_text(text, json, error);
     hr__free(json);
     return r;
+}
+
+/* On the endpoint's thread. */
+static int text_of_all(void *arg, char **text, struct hr_error *error)
+{
+    return hr_metrics_text(text, error);
 }
 
 static int serve_locked(const char *address, int local_rank, struct hr_error *error)

@@ -108,6 +108,26 @@ static struct hr_meter *begin(const char *metrics)
     return m;
 }
 
+/* Without an address, too; in a process without loaders each family has no samples. */
+static void test_text_of_the_process(void **state)
+{
+    char *text = NULL;
+    for (int i = 0; i < 2; i++) {
+        struct hr_meter *m = i ? begin("") : NULL;
+        if (m)
+            hr_meter_publish(m, "{\"loader\":0,\"rank\":1,\"prepared\":5}");
+        assert_int_equal(hr_metrics_text(&text, NULL), 0);
+        assert_non_null(strstr(text, "\n# TYPE headrace_loader_prepared_samples_total counter\n"));
+        prometheus_read(&figures, text);
+        hr__free(text);
+        if (m)
+            is("headrace_loader_prepared_samples_total{rank=\"1\",loader=\"0\"}", 5);
+        else
+            assert_int_equal(figures.count, 0);
+        hr_meter_end(&m);
+    }
+}
+
 /* Returns the number of loaders that are seen; *last is the member "a" of the last one, or -1. */
 static size_t seen(int *last)
 {
@@ -362,10 +382,15 @@ static void test_odd_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text), cmocka_unit_test(test_odd_text),
-        TEST(test_numbers),          TEST(test_too_long),
-        TEST(test_address),          TEST(test_fork),
-        TEST(test_killed),           TEST(test_many),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_odd_text),
+        TEST(test_text_of_the_process),
+        TEST(test_numbers),
+        TEST(test_too_long),
+        TEST(test_address),
+        TEST(test_fork),
+        TEST(test_killed),
+        TEST(test_many),
         TEST(test_odd_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
