@@ -15,9 +15,9 @@
 #define NUMBER_BYTES 400
 
 struct hr__json_reader {
-    struct hr__input in;
-    char *name;      /* for errors */
-    locale_t locale; /* "C", for strtod */
+    struct hr__input *in, own; /* in: own, or borrowed */
+    char *name;                /* for errors */
+    locale_t locale;           /* "C", for strtod */
     int depth;
     uint8_t is_array[HR__JSON_DEPTH], is_begun[HR__JSON_DEPTH];
     struct hr_error error;
@@ -29,6 +29,7 @@ static int make(struct hr__json_reader **out, const char *name, struct hr_error 
     *out = s;
     if (!s)
         return hr__fail(error, -ENOMEM, "out of memory for reading %s", name);
+    s->in = &s->own;
     s->name = hr__strdup(HR__TAG_BASE, name);
     s->locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (s->name && s->locale)
@@ -42,7 +43,7 @@ int hr__json_reader_of(struct hr__json_reader **out, const void *bytes, size_t l
 {
     int r = make(out, name, error);
     if (!r)
-        hr__input_memory(&(*out)->in, (*out)->name, bytes, length);
+        hr__input_memory((*out)->in, (*out)->name, bytes, length);
     return r;
 }
 
@@ -50,9 +51,17 @@ int hr__json_reader_open(struct hr__json_reader **out, const char *path, struct 
 {
     int r = make(out, path, error);
     if (!r)
-        r = hr__input_open(&(*out)->in, (*out)->name, error);
+        r = hr__input_open((*out)->in, (*out)->name, error);
     if (r)
         hr__json_reader_close(out);
+    return r;
+}
+
+int hr__json_reader_on(struct hr__json_reader **out, struct hr__input *in, struct hr_error *error)
+{
+    int r = make(out, in->name, error);
+    if (!r)
+        (*out)->in = in;
     return r;
 }
 
@@ -62,7 +71,7 @@ void hr__json_reader_close(struct hr__json_reader **stream)
     *stream = NULL;
     if (!s)
         return;
-    hr__input_close(&s->in);
+    hr__input_close(&s->own);
     if (s->locale)
         freelocale(s->locale);
     hr__free(s->name);
@@ -83,8 +92,8 @@ int hr__json_reader_error(const struct hr__json_reader *s, struct hr_error *erro
 
 uint64_t hr__json_reader_place(const struct hr__json_reader *s, uint64_t *length)
 {
-    *length = s->in.length;
-    return hr__input_at(&s->in);
+    *length = s->in->length;
+    return hr__input_at(s->in);
 }
 
 /* Sets the error and ends the stream. Returns 0. */
@@ -94,7 +103,7 @@ static int wrong(struct hr__json_reader *s, int code, const char *what)
     if (!s->error.code) {
         int r = hr__fail(&s->error, code, "%s: at byte %llu: %s", s->name,
                          (unsigned long long)place, what);
-        s->in.next = s->in.end;
+        s->in->next = s->in->end;
         (void)r;
     }
     return 0;
@@ -105,10 +114,10 @@ static int refill(struct hr__json_reader *s)
 {
     if (s->error.code)
         return 0;
-    if (hr__input_fill(&s->in))
+    if (hr__input_fill(s->in))
         return 1;
-    if (s->in.code) {
-        int r = hr__input_ended(&s->in, "JSON", &s->error);
+    if (s->in->code) {
+        int r = hr__input_ended(s->in, "JSON", &s->error);
         (void)r;
     }
     return 0;
@@ -117,15 +126,15 @@ static int refill(struct hr__json_reader *s)
 /* Returns the next byte without taking it; -1 at the end. */
 static inline int look(struct hr__json_reader *s)
 {
-    if (s->in.next == s->in.end && !refill(s))
+    if (s->in->next == s->in->end && !refill(s))
         return -1;
-    return *s->in.next;
+    return *s->in->next;
 }
 
 static inline int take(struct hr__json_reader *s)
 {
     int c = look(s);
-    s->in.next += c >= 0;
+    s->in->next += c >= 0;
     return c;
 }
 
@@ -134,7 +143,7 @@ static int look_past_blanks(struct hr__json_reader *s)
 {
     int c = look(s);
     while (c == ' ' || c == '\n' || c == '\r' || c == '\t') {
-        s->in.next++;
+        s->in->next++;
         c = look(s);
     }
     return c;
@@ -167,7 +176,7 @@ static int begin(struct hr__json_reader *s, int bracket, const char *what)
         return s->error.code ? 0 : wrong(s, -EBADMSG, what);
     if (s->depth == HR__JSON_DEPTH)
         return wrong(s, -EFBIG, "values are nested too deeply");
-    s->in.next++;
+    s->in->next++;
     s->is_array[s->depth] = bracket == '[';
     s->is_begun[s->depth++] = 0;
     return 1;
@@ -191,7 +200,7 @@ static int next(struct hr__json_reader *s, int is_array)
         return wrong(s, -EBADMSG, "values are read in the wrong order");
     int c = look_past_blanks(s);
     if (c == close) {
-        s->in.next++;
+        s->in->next++;
         s->depth--;
         return 0;
     }
@@ -199,7 +208,7 @@ static int next(struct hr__json_reader *s, int is_array)
         if (c != ',')
             return wrong(s, -EBADMSG,
                          c < 0 ? "the file ends in the middle" : "a comma is expected here");
-        s->in.next++;
+        s->in->next++;
     }
     s->is_begun[s->depth - 1] = 1;
     return 1;
@@ -292,24 +301,24 @@ static int read_string(struct hr__json_reader *s, char *text, size_t capacity, i
     *fits = 1;
     if (look_past_blanks(s) != '"')
         return wrong(s, -EBADMSG, "a text is expected here");
-    s->in.next++;
+    s->in->next++;
     for (;;) {
         char piece[4];
         size_t n;
-        const uint8_t *stop = plain_end(s->in.next, s->in.end);
-        size_t plain = (size_t)(stop - s->in.next);
+        const uint8_t *stop = plain_end(s->in->next, s->in->end);
+        size_t plain = (size_t)(stop - s->in->next);
         if (used + plain >= capacity)
             *fits = 0;
         if (*fits) {
-            memcpy(text + used, s->in.next, plain);
+            memcpy(text + used, s->in->next, plain);
             used += plain;
         }
-        s->in.next = stop;
+        s->in->next = stop;
         int c = take(s);
         if (c == '"')
             break;
         if (c >= 0x20 && c != '\\') { /* the first byte after a refill */
-            s->in.next--;
+            s->in->next--;
             continue;
         }
         if (c < 0x20)
@@ -353,7 +362,7 @@ int hr__json_reader_key(struct hr__json_reader *s, char *key, size_t capacity)
         key[0] = 0; /* no key that anybody asks for */
     if (look_past_blanks(s) != ':')
         return wrong(s, -EBADMSG, "a colon is expected here");
-    s->in.next++;
+    s->in->next++;
     return hr__json_reader_peek(s) != 0;
 }
 
@@ -427,7 +436,7 @@ int hr__json_reader_number(struct hr__json_reader *s, struct hr__json_number *nu
         if (n == sizeof text - 1)
             return wrong(s, -EFBIG, "a number is too long");
         text[n++] = (char)c;
-        s->in.next++;
+        s->in->next++;
     }
     text[n] = 0;
     if (!strcmp(text, "NaN"))
@@ -459,16 +468,16 @@ int hr__json_reader_fixed(struct hr__json_reader *s, int decimals, int64_t *valu
         return 0;
     is_negative = c == '-';
     if (is_negative) {
-        s->in.next++;
+        s->in->next++;
         c = look(s);
     }
-    for (; c >= '0' && c <= '9'; s->in.next++, c = look(s), digits++)
+    for (; c >= '0' && c <= '9'; s->in->next++, c = look(s), digits++)
         magnitude = with_digit(magnitude, c);
     if (!digits)
         return wrong(s, -EBADMSG, "a number is expected here");
     if (c == '.') {
-        s->in.next++;
-        for (c = look(s); c >= '0' && c <= '9'; s->in.next++, c = look(s)) {
+        s->in->next++;
+        for (c = look(s); c >= '0' && c <= '9'; s->in->next++, c = look(s)) {
             if (decimals > 0)
                 magnitude = with_digit(magnitude, c);
             else if (!decimals)
@@ -508,7 +517,7 @@ int hr__json_reader_flag(struct hr__json_reader *s, int *flag)
 static int skip_string(struct hr__json_reader *s)
 {
     for (;;) {
-        s->in.next = plain_end(s->in.next, s->in.end);
+        s->in->next = plain_end(s->in->next, s->in->end);
         int c = take(s);
         if (c == '"')
             return 1;
@@ -528,11 +537,11 @@ static int skip_nested(struct hr__json_reader *s, int bracket)
     int depth = 0;
     close[depth++] = bracket == '[' ? ']' : '}';
     while (depth) {
-        const uint8_t *at = s->in.next, *end = s->in.end;
+        const uint8_t *at = s->in->next, *end = s->in->end;
         /* digits, letters and blanks are neither brackets (from 0x5b on) nor quotation marks */
         while (at < end && (*at < 0x5b ? *at != '"' : (*at | 0x20) != 0x7b && (*at | 0x20) != 0x7d))
             at++;
-        s->in.next = at;
+        s->in->next = at;
         int c = take(s);
         if (c < 0)
             return wrong(s, -EBADMSG, "the file ends in the middle");
@@ -557,11 +566,11 @@ int hr__json_reader_skip(struct hr__json_reader *s)
     if (!c)
         return 0;
     if (c == '"' || c == '[' || c == '{') {
-        s->in.next++;
+        s->in->next++;
         return c == '"' ? skip_string(s) : skip_nested(s, c);
     }
     for (c = look(s); c >= 0 && is_of_number(c); c = look(s))
-        s->in.next++;
+        s->in->next++;
     return 1;
 }
 

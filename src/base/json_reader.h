@@ -19,6 +19,8 @@
 #ifndef HR_BASE_JSON_READER_H
 #define HR_BASE_JSON_READER_H
 
+#include "base/input.h"
+
 #include <headrace/base.h>
 
 #include <stddef.h>
@@ -41,6 +43,9 @@ int hr__json_reader_open(struct hr__json_reader **out, const char *path, struct 
  * -ENOMEM. */
 int hr__json_reader_of(struct hr__json_reader **out, const void *bytes, size_t length,
                        const char *name, struct hr_error *error);
+
+/* Goes on reading an opened input, which is borrowed. Errors: -ENOMEM. */
+int hr__json_reader_on(struct hr__json_reader **out, struct hr__input *in, struct hr_error *error);
 
 void hr__json_reader_close(struct hr__json_reader **stream);
 

@@ -2,17 +2,14 @@
 #include "replay/trace.h"
 
 #include "base/error.h"
-#include "base/json_reader.h"
 #include "base/memory.h"
+#include "base/trace_values.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
-#define KEY_BYTES    64
-#define NAME_BYTES   8192 /* longer names are cut: those of templates grow without bounds */
-#define TIME_MOST_NS (INT64_MAX / 4)
+#define KEY_BYTES  64
+#define NAME_BYTES 8192 /* longer names are cut: those of templates grow without bounds */
 
 /* One event while it is read. */
 struct trace_raw {
@@ -33,55 +30,6 @@ struct trace_reader {
 };
 
 /* ---- values ---- */
-
-/* Reads an integer, which some writers quote; `otherwise` for any other value. */
-static int64_t read_integer(struct trace_reader *r, int64_t otherwise)
-{
-    int64_t value = otherwise;
-    char text[32], *end;
-    int c = hr__json_reader_peek(r->json);
-    if (c == '-' || (c >= '0' && c <= '9')) {
-        hr__json_reader_fixed(r->json, 0, &value);
-    } else if (c == '"') {
-        hr__json_reader_text_cut(r->json, text, sizeof text);
-        long long number = strtoll(text, &end, 10);
-        if (end != text && !*end)
-            value = number;
-    } else {
-        hr__json_reader_skip(r->json);
-    }
-    return value;
-}
-
-/* Reads microseconds. Returns 0 if the value is no time. */
-static int read_time(struct trace_reader *r, int64_t *ns)
-{
-    int c = hr__json_reader_peek(r->json);
-    if (c == '-' || (c >= '0' && c <= '9'))
-        return hr__json_reader_fixed(r->json, 3, ns) && *ns > -TIME_MOST_NS && *ns < TIME_MOST_NS;
-    hr__json_reader_skip(r->json);
-    return 0;
-}
-
-/* Reads the number of a process or thread. A text becomes its hash, except "stream 7". */
-static int64_t read_thread(struct trace_reader *r)
-{
-    char text[128], *end;
-    if (hr__json_reader_peek(r->json) != '"')
-        return read_integer(r, HR__TRACE_NONE);
-    hr__json_reader_text_cut(r->json, text, sizeof text);
-    const char *digits = strncmp(text, "stream ", 7) ? text : text + 7;
-    long long number = strtoll(digits, &end, 10);
-    return end != digits && !*end ? number : (int64_t)(XXH3_64bits(text, strlen(text)) >> 1);
-}
-
-static void read_text(struct trace_reader *r, char *text, size_t capacity)
-{
-    if (hr__json_reader_peek(r->json) == '"')
-        hr__json_reader_text_cut(r->json, text, capacity);
-    else
-        hr__json_reader_skip(r->json);
-}
 
 static uint8_t sync_of(const char *text)
 {
@@ -133,11 +81,8 @@ static void read_shape(struct trace_reader *r)
 {
     int64_t elements = 1;
     int is_known = 1;
-    if (hr__json_reader_peek(r->json) != '[') {
-        hr__json_reader_skip(r->json);
+    if (!hr__value_array(r->json))
         return;
-    }
-    hr__json_reader_array(r->json);
     for (int i = 0; hr__json_reader_more(r->json); i++) {
         if (i || hr__json_reader_peek(r->json) != '[') {
             hr__json_reader_skip(r->json);
@@ -145,7 +90,7 @@ static void read_shape(struct trace_reader *r)
         }
         hr__json_reader_array(r->json);
         while (hr__json_reader_more(r->json)) {
-            int64_t size = read_integer(r, HR__TRACE_NONE);
+            int64_t size = hr__value_integer(r->json, HR__TRACE_NONE);
             is_known &= size >= 0 && !__builtin_mul_overflow(elements, size, &elements);
         }
         r->raw.elements = is_known ? elements : HR__TRACE_NONE;
@@ -156,17 +101,14 @@ static void read_shape(struct trace_reader *r)
 static void read_type(struct trace_reader *r)
 {
     char text[KEY_BYTES] = "";
-    if (hr__json_reader_peek(r->json) != '[') {
-        hr__json_reader_skip(r->json);
+    if (!hr__value_array(r->json))
         return;
-    }
-    hr__json_reader_array(r->json);
     for (int i = 0; hr__json_reader_more(r->json); i++) {
         if (i || hr__json_reader_peek(r->json) != '"') {
             hr__json_reader_skip(r->json);
             continue;
         }
-        read_text(r, text, sizeof text);
+        hr__value_text(r->json, text, sizeof text);
         r->raw.element_bytes = element_bytes(text);
     }
 }
@@ -191,22 +133,23 @@ static void read_argument(struct trace_reader *r, const char *key)
     char text[KEY_BYTES];
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         if (key[0] == integers[i].key[0] && !strcmp(key, integers[i].key)) {
-            *(int64_t *)((char *)&r->raw + integers[i].at) = read_integer(r, HR__TRACE_NONE);
+            *(int64_t *)((char *)&r->raw + integers[i].at) =
+                hr__value_integer(r->json, HR__TRACE_NONE);
             return;
         }
     text[0] = 0;
     if (!strcmp(key, "cuda_sync_kind")) {
-        read_text(r, text, sizeof text);
+        hr__value_text(r->json, text, sizeof text);
         r->raw.sync = sync_of(text);
     } else if (!strcmp(key, "dtype")) {
-        read_text(r, text, sizeof text);
+        hr__value_text(r->json, text, sizeof text);
         r->raw.element_bytes = element_bytes(text);
     } else if (!strcmp(key, "Input Dims")) {
         read_shape(r);
     } else if (!strcmp(key, "Input type")) {
         read_type(r);
     } else if (!strcmp(key, "name") || !strcmp(key, "labels")) {
-        read_text(r, r->raw.label, sizeof r->raw.label);
+        hr__value_text(r->json, r->raw.label, sizeof r->raw.label);
     } else {
         hr__json_reader_skip(r->json);
     }
@@ -215,11 +158,8 @@ static void read_argument(struct trace_reader *r, const char *key)
 static void read_arguments(struct trace_reader *r)
 {
     char key[KEY_BYTES];
-    if (hr__json_reader_peek(r->json) != '{') {
-        hr__json_reader_skip(r->json);
+    if (!hr__value_object(r->json))
         return;
-    }
-    hr__json_reader_object(r->json);
     while (hr__json_reader_key(r->json, key, sizeof key))
         read_argument(r, key);
 }
@@ -244,19 +184,19 @@ static void read_member(struct trace_reader *r, const char *key)
     if (is_flow)
         hr__json_reader_skip(r->json);
     else if (!strcmp(key, "ph"))
-        read_text(r, raw->phase, sizeof raw->phase);
+        hr__value_text(r->json, raw->phase, sizeof raw->phase);
     else if (!strcmp(key, "cat"))
-        read_text(r, raw->category, sizeof raw->category);
+        hr__value_text(r->json, raw->category, sizeof raw->category);
     else if (!strcmp(key, "name"))
-        read_text(r, raw->name, sizeof raw->name);
+        hr__value_text(r->json, raw->name, sizeof raw->name);
     else if (!strcmp(key, "pid"))
-        raw->process = read_thread(r);
+        raw->process = hr__value_thread(r->json, HR__TRACE_NONE);
     else if (!strcmp(key, "tid"))
-        raw->thread = read_thread(r);
+        raw->thread = hr__value_thread(r->json, HR__TRACE_NONE);
     else if (!strcmp(key, "ts"))
-        raw->has_begin = read_time(r, &raw->begin_ns);
+        raw->has_begin = hr__value_time(r->json, &raw->begin_ns);
     else if (!strcmp(key, "dur"))
-        raw->has_length = read_time(r, &raw->length_ns);
+        raw->has_length = hr__value_time(r->json, &raw->length_ns);
     else if (!strcmp(key, "args"))
         read_arguments(r);
     else
@@ -430,16 +370,13 @@ static void read_events(struct trace_reader *r)
 static void read_ranks(struct trace_reader *r)
 {
     char key[KEY_BYTES];
-    if (hr__json_reader_peek(r->json) != '{') {
-        hr__json_reader_skip(r->json);
+    if (!hr__value_object(r->json))
         return;
-    }
-    hr__json_reader_object(r->json);
     while (hr__json_reader_key(r->json, key, sizeof key))
         if (!strcmp(key, "rank"))
-            r->trace->rank = read_integer(r, HR__TRACE_NONE);
+            r->trace->rank = hr__value_integer(r->json, HR__TRACE_NONE);
         else if (!strcmp(key, "world_size"))
-            r->trace->ranks = read_integer(r, HR__TRACE_NONE);
+            r->trace->ranks = hr__value_integer(r->json, HR__TRACE_NONE);
         else
             hr__json_reader_skip(r->json);
 }
@@ -447,24 +384,18 @@ static void read_ranks(struct trace_reader *r)
 static void read_devices(struct trace_reader *r)
 {
     char key[KEY_BYTES], name[KEY_BYTES];
-    if (hr__json_reader_peek(r->json) != '[') {
-        hr__json_reader_skip(r->json);
+    if (!hr__value_array(r->json))
         return;
-    }
-    hr__json_reader_array(r->json);
     while (hr__json_reader_more(r->json)) {
-        if (hr__json_reader_peek(r->json) != '{') {
-            hr__json_reader_skip(r->json);
+        if (!hr__value_object(r->json))
             continue;
-        }
-        hr__json_reader_object(r->json);
         while (hr__json_reader_key(r->json, key, sizeof key)) {
             if (strcmp(key, "name") || r->trace->device) {
                 hr__json_reader_skip(r->json);
                 continue;
             }
             name[0] = 0;
-            read_text(r, name, sizeof name);
+            hr__value_text(r->json, name, sizeof name);
             r->trace->device = hr__strdup(HR__TAG_REPLAY, name);
             r->no_memory |= !r->trace->device;
         }
@@ -499,9 +430,14 @@ static int judge(struct trace_reader *r, struct hr_error *error)
         return hr__fail(error, -ENOMEM, "out of memory while reading %s", name);
     hr__json_reader_end(r->json);
     int code = hr__json_reader_error(r->json, error);
+    r->trace->bytes = hr__json_reader_place(r->json, &length);
+    if (code == -EBADMSG && !r->trace->bytes)
+        code = hr__fail(error, code,
+                        "%s is empty: the run ended before the profiler wrote it; record again, "
+                        "and let torch.profiler.profile end (headrace replay record does)",
+                        name);
     if (code)
         return code;
-    r->trace->bytes = hr__json_reader_place(r->json, &length);
     if (!r->has_events)
         return hr__fail(error, -EBADMSG,
                         "%s is JSON, but no trace: it has no traceEvents; give a trace of "

@@ -1,25 +1,18 @@
-/* Reads Kineto traces; see kineto_trace.h. The JSON library parses only elements whose text
- * contains one of the required words. */
+/* Reads Kineto traces; see kineto_trace.h. */
 #include "memory/import/kineto_trace.h"
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/trace_values.h"
 #include "memory/import/import.h"
-#include "memory/import/json_stream.h"
 
 #include <errno.h>
-#include <jansson.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
-#define TIME_MOST_US 4e15 /* the year 2096, since 1970 */
-
-static int no_memory(const struct hr__input *in, struct hr_error *error)
-{
-    return hr__fail(error, -ENOMEM, "out of memory while reading %s", in->name);
-}
+#define KEY_BYTES  64
+#define NAME_BYTES 8192 /* longer names are cut */
 
 /* Returns the id of a name; 0: out of memory. */
 static uint32_t name_of(struct hr__kineto *k, const char *text)
@@ -39,102 +32,85 @@ static uint32_t name_of(struct hr__kineto *k, const char *text)
     return id;
 }
 
-/* ---- values ---- */
-
-/* Converts microseconds, possibly with a fraction, to nanoseconds; 0: `value` is no time. */
-static int time_of(const json_t *value, int64_t *out)
-{
-    double us = json_number_value(value);
-    if (!json_is_number(value) || !(us >= -TIME_MOST_US && us <= TIME_MOST_US))
-        return 0;
-    /* Convert the fraction separately: a double cannot hold nanoseconds since 1970. */
-    double whole = floor(us);
-    *out = json_is_integer(value) ? json_integer_value(value) * 1000
-                                  : (int64_t)whole * 1000 + llround((us - whole) * 1000);
-    return 1;
-}
-
-static int64_t integer(const json_t *object, const char *key, int64_t otherwise)
-{
-    const json_t *value = json_object_get(object, key);
-    if (json_is_integer(value))
-        return json_integer_value(value);
-    double real = json_number_value(value);
-    return json_is_real(value) && real >= -9e15 && real <= 9e15 ? (int64_t)real : otherwise;
-}
-
-/* Threads and processes are numbers or words. */
-static uint64_t thread_of(const json_t *event)
-{
-    static const char *const keys[] = {"pid", "tid"};
-    uint64_t thread = 0;
-    for (size_t i = 0; i < 2; i++) {
-        const json_t *value = json_object_get(event, keys[i]);
-        json_int_t number = json_integer_value(value);
-        const char *text = json_string_value(value);
-        thread = text ? XXH3_64bits_withSeed(text, strlen(text), thread)
-                      : XXH3_64bits_withSeed(&number, sizeof number, thread + 1);
-    }
-    return thread;
-}
-
-static uint8_t device_of(const json_t *args)
-{
-    int64_t number = integer(args, "Device Id", 0);
-    if (!integer(args, "Device Type", 0))
-        return 0;
-    return number >= 0 && number < HR__IMPORT_DEVICES_MOST - 1 ? (uint8_t)(number + 1)
-                                                               : HR_MEMORY_LIBRARIES;
-}
-
 /* ---- events ---- */
 
-/* Returns 0 or -ENOMEM. */
-static int take_memory(struct hr__kineto *k, const json_t *event, int is_refused)
+/* One event while it is read. */
+struct kineto_raw {
+    char name[NAME_BYTES], category[64], phase[8];
+    int64_t process, thread, begin_ns, length_ns;
+    int64_t address, bytes, total, order, device_type, device;
+    int has_begin, has_length;
+};
+
+struct kineto_reader {
+    struct hr__kineto *k;
+    struct hr__json_reader *json;
+    struct kineto_raw raw;
+    int has_events, no_memory;
+};
+
+static uint64_t thread_of(const struct kineto_raw *raw)
 {
-    const json_t *args = json_object_get(event, "args");
+    const int64_t both[2] = {raw->process, raw->thread};
+    return XXH3_64bits(both, sizeof both);
+}
+
+static uint8_t device_of(const struct kineto_raw *raw)
+{
+    if (!raw->device_type)
+        return 0;
+    return raw->device >= 0 && raw->device < HR__IMPORT_DEVICES_MOST - 1
+               ? (uint8_t)(raw->device + 1)
+               : HR_MEMORY_LIBRARIES;
+}
+
+static void take_memory(struct kineto_reader *r, int is_refused)
+{
+    struct hr__kineto *k = r->k;
+    const struct kineto_raw *raw = &r->raw;
     struct hr__kineto_memory one = {
-        .address = (uint64_t)integer(args, "Addr", 0),
-        .bytes = integer(args, "Bytes", 0),
-        .total = integer(args, "Total Allocated", -1),
-        .order = (uint64_t)integer(args, "Ev Idx", (int64_t)k->memory_count),
-        .thread = thread_of(event),
-        .device = device_of(args),
+        .time_ns = raw->begin_ns,
+        .address = (uint64_t)raw->address,
+        .bytes = raw->bytes,
+        .total = raw->total,
+        .order = raw->order < 0 ? k->memory_count : (uint64_t)raw->order,
+        .thread = thread_of(raw),
+        .device = device_of(raw),
         .is_refused = (uint8_t)is_refused,
     };
-    if (!time_of(json_object_get(event, "ts"), &one.time_ns) || one.bytes == INT64_MIN) {
+    if (!raw->has_begin) {
         k->unreadable++;
-        return 0;
+        return;
     }
     if (!one.bytes)
-        return 0;
+        return;
     if (!k->memory_count)
-        k->pid = integer(event, "pid", 0);
+        k->pid = raw->process;
     if (hr__reserve(HR__TAG_MEMORY, &k->memory, k->memory_count + 1))
-        return -ENOMEM;
-    k->memory[k->memory_count++] = one;
-    return 0;
+        r->no_memory = 1;
+    else
+        k->memory[k->memory_count++] = one;
 }
 
-static int take_range(struct hr__kineto *k, const json_t *event, const char *name,
-                      enum hr__kineto_range_kind kind)
+static void take_range(struct kineto_reader *r, enum hr__kineto_range_kind kind)
 {
-    int64_t length_ns;
-    struct hr__kineto_range one = {.thread = thread_of(event), .kind = (uint8_t)kind};
-    if (!time_of(json_object_get(event, "ts"), &one.begin_ns) ||
-        !time_of(json_object_get(event, "dur"), &length_ns) || length_ns < 0) {
+    struct hr__kineto *k = r->k;
+    const struct kineto_raw *raw = &r->raw;
+    struct hr__kineto_range one = {.thread = thread_of(raw), .kind = (uint8_t)kind};
+    if (!raw->has_begin || !raw->has_length || raw->length_ns < 0) {
         k->unreadable++;
-        return 0;
+        return;
     }
-    one.end_ns = one.begin_ns + length_ns;
-    one.name = name_of(k, name);
+    one.begin_ns = raw->begin_ns;
+    one.end_ns = raw->begin_ns + raw->length_ns;
+    one.name = name_of(k, raw->name);
     if (!one.name || hr__reserve(HR__TAG_MEMORY, &k->ranges, k->range_count + 1))
-        return -ENOMEM;
-    k->ranges[k->range_count++] = one;
-    return 0;
+        r->no_memory = 1;
+    else
+        k->ranges[k->range_count++] = one;
 }
 
-static int take_event(struct hr__kineto *k, const json_t *event)
+static void take_event(struct kineto_reader *r)
 {
     static const struct {
         const char *word;
@@ -142,113 +118,162 @@ static int take_event(struct hr__kineto *k, const json_t *event)
     } kinds[] = {{"cpu_op", HR__KINETO_OPERATOR},
                  {"python_function", HR__KINETO_PYTHON},
                  {"user_annotation", HR__KINETO_ANNOTATION}};
-    const char *phase = json_string_value(json_object_get(event, "ph"));
-    const char *category = json_string_value(json_object_get(event, "cat"));
-    const char *name = json_string_value(json_object_get(event, "name"));
-    if (!phase || !name)
-        return 0;
-    if (*phase == 'i' && (!strcmp(name, "[memory]") || !strcmp(name, "[OutOfMemory]")))
-        return take_memory(k, event, name[1] == 'O');
-    for (size_t i = 0; *phase == 'X' && category && i < sizeof kinds / sizeof *kinds; i++)
-        if (!strcmp(category, kinds[i].word))
-            return take_range(k, event, name, kinds[i].kind);
-    return 0;
+    const struct kineto_raw *raw = &r->raw;
+    if (*raw->phase == 'i' && !strcmp(raw->name, "[memory]"))
+        take_memory(r, 0);
+    if (*raw->phase == 'i' && !strcmp(raw->name, "[OutOfMemory]"))
+        take_memory(r, 1);
+    for (size_t i = 0; *raw->phase == 'X' && i < sizeof kinds / sizeof *kinds; i++)
+        if (*raw->name && !strcmp(raw->category, kinds[i].word))
+            take_range(r, kinds[i].kind);
 }
 
-static int has(const struct hr__json_stream *stream, const char *word)
+static void read_arguments(struct kineto_reader *r)
 {
-    return memmem(stream->text, stream->length, word, strlen(word)) != NULL;
+    static const struct {
+        const char *key;
+        size_t at;
+    } integers[] = {
+        {"Addr", offsetof(struct kineto_raw, address)},
+        {"Bytes", offsetof(struct kineto_raw, bytes)},
+        {"Total Allocated", offsetof(struct kineto_raw, total)},
+        {"Ev Idx", offsetof(struct kineto_raw, order)},
+        {"Device Type", offsetof(struct kineto_raw, device_type)},
+        {"Device Id", offsetof(struct kineto_raw, device)},
+    };
+    char key[KEY_BYTES];
+    if (!hr__value_object(r->json))
+        return;
+    while (hr__json_reader_key(r->json, key, sizeof key)) {
+        size_t i = 0, count = sizeof integers / sizeof *integers;
+        while (i < count && strcmp(key, integers[i].key))
+            i++;
+        int64_t *value = i < count ? (int64_t *)((char *)&r->raw + integers[i].at) : NULL;
+        if (value)
+            *value = hr__value_integer(r->json, *value);
+        else
+            hr__json_reader_skip(r->json);
+    }
 }
 
-static int take_element(struct hr__kineto *k, const struct hr__json_stream *stream)
+static void read_member(struct kineto_reader *r, const char *key)
 {
-    if (!has(stream, "[memory]") && !has(stream, "\"cpu_op\"") &&
-        !has(stream, "\"python_function\"") && !has(stream, "\"user_annotation\"") &&
-        !has(stream, "[OutOfMemory]"))
-        return 0;
-    json_t *event = json_loadb(stream->text, stream->length, 0, NULL);
-    if (!event)
-        k->unreadable++;
-    int code = event ? take_event(k, event) : 0;
-    json_decref(event);
-    return code;
+    struct kineto_raw *raw = &r->raw;
+    if (!strcmp(key, "ph"))
+        hr__value_text(r->json, raw->phase, sizeof raw->phase);
+    else if (!strcmp(key, "cat"))
+        hr__value_text(r->json, raw->category, sizeof raw->category);
+    else if (!strcmp(key, "name"))
+        hr__value_text(r->json, raw->name, sizeof raw->name);
+    else if (!strcmp(key, "pid"))
+        raw->process = hr__value_thread(r->json, 0);
+    else if (!strcmp(key, "tid"))
+        raw->thread = hr__value_thread(r->json, 0);
+    else if (!strcmp(key, "ts"))
+        raw->has_begin = hr__value_time(r->json, &raw->begin_ns);
+    else if (!strcmp(key, "dur"))
+        raw->has_length = hr__value_time(r->json, &raw->length_ns);
+    else if (!strcmp(key, "args"))
+        read_arguments(r);
+    else
+        hr__json_reader_skip(r->json);
 }
 
-static int take_events(struct hr__kineto *k, struct hr__json_stream *stream, struct hr_error *error)
+static void read_events(struct kineto_reader *r)
 {
-    int code = hr__json_begin(stream, '[', error), found = 0;
-    while (!code && (found = hr__json_next(stream, error)) > 0)
-        if (take_element(k, stream))
-            code = no_memory(stream->in, error);
-    hr__json_left(stream);
-    return code ? code : found;
+    struct kineto_raw *raw = &r->raw;
+    char key[KEY_BYTES];
+    r->has_events = 1;
+    hr__json_reader_array(r->json);
+    while (!r->no_memory && hr__json_reader_more(r->json)) {
+        if (!hr__value_object(r->json))
+            continue;
+        raw->name[0] = raw->category[0] = raw->phase[0] = 0;
+        raw->process = raw->thread = raw->address = raw->bytes = 0;
+        raw->device_type = raw->device = raw->has_begin = raw->has_length = 0;
+        raw->total = raw->order = -1;
+        while (hr__json_reader_key(r->json, key, sizeof key))
+            read_member(r, key);
+        if (!hr__json_reader_error(r->json, NULL))
+            take_event(r);
+    }
 }
 
 /* ---- the rest of a trace ---- */
 
-static void take_base(struct hr__kineto *k, const json_t *value)
+static void read_rank(struct kineto_reader *r)
 {
-    k->base_ns = json_integer_value(value);
+    char key[KEY_BYTES];
+    if (!hr__value_object(r->json))
+        return;
+    while (hr__json_reader_key(r->json, key, sizeof key))
+        if (!strcmp(key, "rank"))
+            r->k->rank = hr__value_integer(r->json, -1);
+        else
+            hr__json_reader_skip(r->json);
 }
 
-static void take_distributed(struct hr__kineto *k, const json_t *value)
+static void read_devices(struct kineto_reader *r)
 {
-    k->rank = integer(value, "rank", -1);
-}
-
-static void take_devices(struct hr__kineto *k, const json_t *value)
-{
-    for (size_t i = 0; i < json_array_size(value); i++) {
-        const json_t *device = json_array_get(value, i);
-        int64_t bytes = integer(device, "totalGlobalMem", 0),
-                id = integer(device, "id", (int64_t)i);
-        if (bytes > 0 && id >= 0 && id < HR__IMPORT_DEVICES_MOST - 1)
-            k->capacity_bytes[id + 1] = (uint64_t)bytes;
-    }
-}
-
-static int read_member(struct hr__kineto *k, struct hr__json_stream *stream, struct hr_error *error)
-{
-    static const struct {
-        const char *key;
-        void (*take)(struct hr__kineto *k, const json_t *value);
-    } members[] = {{"baseTimeNanoseconds", take_base},
-                   {"distributedInfo", take_distributed},
-                   {"deviceProperties", take_devices}};
-    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
-        if (strcmp(stream->text, members[i].key))
+    char key[KEY_BYTES];
+    if (!hr__value_array(r->json))
+        return;
+    for (int64_t i = 0; hr__json_reader_more(r->json); i++) {
+        int64_t bytes = 0, id = i;
+        if (!hr__value_object(r->json))
             continue;
-        int code = hr__json_capture(stream, error);
-        if (code)
-            return code;
-        json_t *value = json_loadb(stream->text, stream->length, JSON_DECODE_ANY, NULL);
-        if (value)
-            members[i].take(k, value);
-        json_decref(value);
-        return 0;
+        while (hr__json_reader_key(r->json, key, sizeof key))
+            if (!strcmp(key, "totalGlobalMem"))
+                bytes = hr__value_integer(r->json, 0);
+            else if (!strcmp(key, "id"))
+                id = hr__value_integer(r->json, i);
+            else
+                hr__json_reader_skip(r->json);
+        if (bytes > 0 && id >= 0 && id < HR__IMPORT_DEVICES_MOST - 1)
+            r->k->capacity_bytes[id + 1] = (uint64_t)bytes;
     }
-    return hr__json_skip(stream, error);
 }
 
-static int read_all(struct hr__kineto *k, struct hr__json_stream *stream, struct hr_error *error)
+static void read_top(struct kineto_reader *r)
 {
-    int found, code = 0, is_trace = 0;
-    if (hr__json_peek(stream) == '[')
-        return take_events(k, stream, error);
-    code = hr__json_begin(stream, '{', error);
-    while (!code && (found = hr__json_key(stream, error)) != 0) {
-        if (found < 0)
-            return found;
-        if (strcmp(stream->text, "traceEvents")) {
-            code = read_member(k, stream, error);
-        } else {
-            is_trace = 1;
-            code = take_events(k, stream, error);
-        }
+    char key[KEY_BYTES];
+    if (hr__json_reader_peek(r->json) == '[') {
+        read_events(r);
+        return;
     }
-    if (!code && !is_trace)
+    hr__json_reader_object(r->json);
+    while (!r->no_memory && hr__json_reader_key(r->json, key, sizeof key))
+        if (!strcmp(key, "traceEvents"))
+            read_events(r);
+        else if (!strcmp(key, "baseTimeNanoseconds"))
+            r->k->base_ns = hr__value_integer(r->json, 0);
+        else if (!strcmp(key, "distributedInfo"))
+            read_rank(r);
+        else if (!strcmp(key, "deviceProperties"))
+            read_devices(r);
+        else
+            hr__json_reader_skip(r->json);
+}
+
+static int read_all(struct hr__kineto *k, struct hr__json_reader *json, struct hr_error *error)
+{
+    const char *name = hr__json_reader_name(json);
+    struct kineto_reader *r = hr__alloc(HR__TAG_MEMORY, 1, sizeof *r);
+    int code = 0;
+    if (!r)
+        return hr__fail(error, -ENOMEM, "out of memory while reading %s", name);
+    r->k = k;
+    r->json = json;
+    read_top(r);
+    if (r->no_memory)
+        code = hr__fail(error, -ENOMEM, "out of memory while reading %s", name);
+    hr__json_reader_end(json);
+    if (!code)
+        code = hr__json_reader_error(json, error);
+    if (!code && !r->has_events)
         code = hr__fail(error, -EBADMSG, "%s is JSON, but no Kineto trace: it has no traceEvents",
-                        stream->in->name);
+                        name);
+    hr__free(r);
     return code;
 }
 
@@ -274,11 +299,12 @@ static int by_thread(const void *a, const void *b)
 
 int hr__kineto_read(struct hr__kineto *out, struct hr__input *in, struct hr_error *error)
 {
-    struct hr__json_stream stream;
+    struct hr__json_reader *json;
     *out = (struct hr__kineto){.rank = -1};
-    hr__json_stream_init(&stream, in);
-    int code = read_all(out, &stream, error);
-    hr__json_stream_clear(&stream);
+    int code = hr__json_reader_on(&json, in, error);
+    if (!code)
+        code = read_all(out, json, error);
+    hr__json_reader_close(&json);
     if (code) {
         hr__kineto_clear(out);
         return code;

@@ -45,7 +45,7 @@ struct hr__kineto {
     size_t range_count;
     char **names; /* indexed by id - 1 */
     struct hr__ids name_ids;
-    uint64_t unreadable;                              /* elements that are not valid JSON */
+    uint64_t unreadable;                              /* events without a time */
     int64_t base_ns;                                  /* origin of times, since 1970 */
     int64_t rank;                                     /* -1: unknown */
     int64_t pid;                                      /* of the first memory event; 0: unknown */
@@ -53,7 +53,7 @@ struct hr__kineto {
 };
 
 /* The caller clears *out. Errors: -EBADMSG: damaged (with the position), or not a trace;
- * -ENOMEM. */
+ * -EFBIG: nested too deeply; -ENOMEM. */
 int hr__kineto_read(struct hr__kineto *out, struct hr__input *in, struct hr_error *error);
 void hr__kineto_clear(struct hr__kineto *kineto);
 

@@ -9,13 +9,12 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "memory/import/json_stream.h"
+#include "base/trace_values.h"
 #include "memory/import/places.h"
 #include "memory/record/recorder.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 
 #define CATEGORIES 8
@@ -139,54 +138,58 @@ static int take(struct timeline *t, const struct row *row)
 
 /* ---- rows ---- */
 
-static int bad_row(const struct timeline *t, const struct hr__json_stream *stream, const char *what)
+static int bad_row(const struct timeline *t, uint64_t place, const char *what)
 {
-    return hr__fail(t->im->error, -EBADMSG, "%s: byte %" PRIu64 ": %s", t->im->in->name, stream->at,
+    return hr__fail(t->im->error, -EBADMSG, "%s: byte %" PRIu64 ": %s", t->im->in->name, place,
                     what);
 }
 
-/* Reads an integer of a row, which may be written as a real. */
-static int whole(const json_t *value, int64_t *out)
-{
-    double real = json_number_value(value);
-    if (json_is_integer(value))
-        *out = json_integer_value(value);
-    else if (json_is_real(value) && real >= -9e15 && real <= 9e15)
-        *out = (int64_t)real;
-    else
-        return 0;
-    return 1;
-}
-
-static int parse(const struct timeline *t, const struct hr__json_stream *stream, struct row *row)
+/* Returns whether the next value is a row, and reads it. */
+static int read_row(struct hr__json_reader *json, struct row *row)
 {
     int64_t *numbers[] = {&row->time_ns, &row->action, &row->bytes, &row->category};
-    json_t *array = json_loadb(stream->text, stream->length, 0, NULL);
-    int is_row = json_array_size(array) == 4;
-    for (size_t i = 0; i < 4 && is_row; i++)
-        is_row = whole(json_array_get(array, i), numbers[i]);
-    json_decref(array);
+    size_t count = 0;
+    if (!hr__value_array(json))
+        return 0;
+    for (; hr__json_reader_more(json); count++) {
+        int c = hr__json_reader_peek(json);
+        if (count >= 4 || (c != '-' && (c < '0' || c > '9')))
+            return 0;
+        hr__json_reader_fixed(json, 0, numbers[count]);
+    }
+    return count == 4;
+}
+
+static int parse(const struct timeline *t, struct hr__json_reader *json, struct row *row)
+{
+    uint64_t length, place = hr__json_reader_place(json, &length);
+    int is_row = read_row(json, row);
+    int code = hr__json_reader_error(json, t->im->error);
+    if (code)
+        return code;
     if (!is_row)
-        return bad_row(t, stream,
+        return bad_row(t, place,
                        "no row of a raw timeline, which has time, action, bytes and category; let "
                        "export_memory_timeline write a file whose name ends in .raw.json.gz");
     if (row->action < BEFORE || row->action > DESTROY || row->category < 0 ||
-        row->category >= CATEGORIES || row->bytes == INT64_MIN ||
-        (row->action < CHANGE && row->bytes < 0) || (row->action == DESTROY && row->bytes > 0))
-        return bad_row(t, stream, "a row of a timeline says what cannot be");
+        row->category >= CATEGORIES || (row->action < CHANGE && row->bytes < 0) ||
+        (row->action == DESTROY && row->bytes > 0))
+        return bad_row(t, place, "a row of a timeline says what cannot be");
     return 0;
 }
 
-static int read_rows(struct timeline *t, struct hr__json_stream *stream)
+static int read_rows(struct timeline *t, struct hr__json_reader *json)
 {
-    int code = hr__json_begin(stream, '[', t->im->error), found = 0;
-    while (!code && (found = hr__json_next(stream, t->im->error)) > 0) {
+    int code = 0;
+    hr__json_reader_array(json);
+    while (!code && hr__json_reader_more(json)) {
         if (hr__reserve(HR__TAG_MEMORY, &t->rows, t->row_count + 1))
             return hr__import_no_memory(t->im);
-        code = parse(t, stream, &t->rows[t->row_count]);
+        code = parse(t, json, &t->rows[t->row_count]);
         t->row_count += !code;
     }
-    return code ? code : found;
+    hr__json_reader_end(json);
+    return code ? code : hr__json_reader_error(json, t->im->error);
 }
 
 /* ---- recording ---- */
@@ -241,9 +244,10 @@ static int record_rows(struct timeline *t)
 int hr__import_timeline(struct hr__import *im)
 {
     struct timeline t = {.im = im, .first_ns = -1, .changing = NONE};
-    struct hr__json_stream stream;
-    hr__json_stream_init(&stream, im->in);
-    int code = read_rows(&t, &stream);
+    struct hr__json_reader *json;
+    int code = hr__json_reader_on(&json, im->in, im->error);
+    if (!code)
+        code = read_rows(&t, json);
     if (!code && !t.row_count)
         code = hr__fail(im->error, -ENODATA, "%s: the timeline has no rows", im->in->name);
     if (!code)
@@ -255,7 +259,7 @@ int hr__import_timeline(struct hr__import *im)
                         "%" PRIu64 " rows are older than those before them: taken as of the "
                         "same time.",
                         t.backwards);
-    hr__json_stream_clear(&stream);
+    hr__json_reader_close(&json);
     hr__places_clear(&t.tops);
     hr__free(t.below);
     hr__free(t.rows);

@@ -63,11 +63,13 @@ static void refused(void **state)
         int code;
         const char *words;
     } cases[] = {
-        {"", -EBADMSG, "ends"},
+        {"", -EBADMSG, "is empty: the run ended before the profiler wrote it; record again"},
+        {" ", -EBADMSG, "ends"},
         {"dear reader", -EBADMSG, "byte 0"},
         {"{}", -EBADMSG, "no traceEvents"},
         {"{\"images\": [1, 2]}", -EBADMSG, "no traceEvents"},
-        {"{\"traceEvents\": []}", -ENODATA, "none of its 0 events"},
+        {"{\"traceEvents\": []}", -ENODATA,
+         "none of its 0 events is an operator, a CUDA call or a kernel: record a training step"},
         {"{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"other\", \"ts\": 1, \"dur\": 1}]}",
          -ENODATA, "none of its 1 events"},
         {"{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"cpu_op\", \"na", -EBADMSG, "ends"},
@@ -93,6 +95,40 @@ static void refused(void **state)
     hr__trace_clear(&trace);
     assert_int_equal(hr__trace_read(&trace, "/nowhere/trace.json", &error), -ENOENT);
     hr__trace_clear(&trace);
+}
+
+/* A file of 40 MB that is mostly texts and numbers that no replay needs: memory does not grow with
+ * it, and nothing of it is lost behind them. */
+static void huge(void **state)
+{
+    static const char begin[] = "{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": "
+                                "\"aten::mm\", \"pid\": 1, "
+                                "\"tid\": 1, \"ts\": 1, \"dur\": 5, \"args\": {\"Call stack\": \"";
+    static const char middle[] = "\", \"Concrete Inputs\": [";
+    static const char end[] = "0]}}, {\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": "
+                              "\"aten::relu\", \"pid\": 1, \"tid\": 1, "
+                              "\"ts\": 8, \"dur\": 2}]}";
+    const size_t half = 20u << 20, all = 2 * half + sizeof begin + sizeof middle + sizeof end;
+    char *text = malloc(all), *at = text;
+    struct hr__trace_data trace;
+    struct hr_error error = {0};
+    assert_non_null(text);
+    at = mempcpy(at, begin, sizeof begin - 1);
+    at = (char *)memset(at, 'x', half) + half;
+    at = mempcpy(at, middle, sizeof middle - 1);
+    for (size_t i = 0; i < half / 4; i++)
+        at = mempcpy(at, "123,", 4);
+    at = mempcpy(at, end, sizeof end - 1);
+    if (hr__trace_parse(&trace, text, (size_t)(at - text), "huge", &error))
+        fail_msg("%s", error.message);
+    assert_int_equal(trace.event_count, 2);
+    assert_int_equal(trace.bytes, at - text);
+    assert_in_range(hr__allocated(HR__TAG_REPLAY), 1, 65536);
+    hr__trace_clear(&trace);
+    assert_int_equal(hr__trace_parse(&trace, text, (size_t)(at - text) - 1, "huge", &error),
+                     -EBADMSG);
+    hr__trace_clear(&trace);
+    free(text);
 }
 
 static void out_of_memory(void **state)
@@ -125,9 +161,8 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(times_and_threads),
-        cmocka_unit_test(members_in_any_order),
-        cmocka_unit_test(refused),
+        cmocka_unit_test(times_and_threads), cmocka_unit_test(members_in_any_order),
+        cmocka_unit_test(refused),           cmocka_unit_test(huge),
         cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests_name("trace", tests, NULL, NULL);

@@ -1,13 +1,11 @@
 /*
- * Parts of the importers: pieces of address space against a map of bytes, JSON elements with a
- * buffer that ends anywhere, failed allocations at any moment; and an opened import frees
- * everything. test_import.py tests the formats themselves.
+ * Parts of the importers: pieces of address space against a map of bytes, failed allocations at any
+ * moment; and an opened import frees everything. test_import.py tests the formats themselves.
  */
 #include "../../test.h"
 
 #include "base/memory.h"
 #include "memory/import/import.h"
-#include "memory/import/json_stream.h"
 #include "memory/import/pieces.h"
 #include "memory/import/places.h"
 
@@ -133,67 +131,6 @@ static void test_places(void **state)
     assert_false(hr__places_find(&places, 2, 512)->is_known);
     assert_int_equal(places.count, 40001);
     hr__places_clear(&places);
-}
-
-/* ---- JSON ---- */
-
-/* Elements around the end of the buffer, in each position relative to it. */
-static void test_json_over_buffers(void **state)
-{
-    static const char elements[] = "{\"a\": [1, \"]\\\"}\", {}]} ,-12.5e3 , \"x\\\\\" ,[ ],true]";
-    static const char *const want[] = {"{\"a\": [1, \"]\\\"}\", {}]}", "-12.5e3", "\"x\\\\\"",
-                                       "[ ]", "true"};
-    const size_t edge = 256u << 10;
-    char *bytes = malloc(edge + 200);
-    for (size_t begin = edge - sizeof elements; begin <= edge; begin += 3) {
-        struct hr__input in;
-        struct hr__json_stream stream;
-        struct hr_error error = {0};
-        memset(bytes, ' ', edge + 200);
-        bytes[7] = '[';
-        memcpy(bytes + begin, elements, sizeof elements - 1);
-        test_write(file, bytes, begin + sizeof elements - 1);
-        assert_int_equal(hr__input_open(&in, file, &error), 0);
-        hr__json_stream_init(&stream, &in);
-        assert_int_equal(hr__json_begin(&stream, '[', &error), 0);
-        for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-            assert_int_equal(hr__json_next(&stream, &error), 1);
-            assert_string_equal(stream.text, want[i]);
-        }
-        assert_int_equal(hr__json_next(&stream, &error), 0);
-        assert_int_equal(hr__json_peek(&stream), -1);
-        hr__json_stream_clear(&stream);
-        hr__input_close(&in);
-    }
-    free(bytes);
-}
-
-static void test_json_members(void **state)
-{
-    static const char text[] =
-        "{\"skip\": [{\"}\": 1}], \"n\":17,\"list\": [ 1,2 ], \"last\" : \"\"}";
-    struct hr__input in;
-    struct hr__json_stream stream;
-    hr__input_memory(&in, "text", text, sizeof text - 1);
-    hr__json_stream_init(&stream, &in);
-    assert_int_equal(hr__json_begin(&stream, '{', NULL), 0);
-    assert_int_equal(hr__json_key(&stream, NULL), 1);
-    assert_string_equal(stream.text, "skip");
-    assert_int_equal(hr__json_skip(&stream, NULL), 0);
-    assert_int_equal(hr__json_key(&stream, NULL), 1);
-    assert_int_equal(hr__json_capture(&stream, NULL), 0);
-    assert_string_equal(stream.text, "17");
-    assert_int_equal(hr__json_key(&stream, NULL), 1);
-    assert_string_equal(stream.text, "list");
-    assert_int_equal(hr__json_begin(&stream, '[', NULL), 0);
-    while (hr__json_next(&stream, NULL) > 0)
-        ;
-    hr__json_left(&stream);
-    assert_int_equal(hr__json_key(&stream, NULL), 1);
-    assert_string_equal(stream.text, "last");
-    assert_int_equal(hr__json_skip(&stream, NULL), 0);
-    assert_int_equal(hr__json_key(&stream, NULL), 0);
-    hr__json_stream_clear(&stream);
 }
 
 /* ---- whole files ---- */
@@ -332,8 +269,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_places),
-        cmocka_unit_test(test_json_over_buffers),
-        cmocka_unit_test(test_json_members),
         cmocka_unit_test(test_open),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_where_it_cannot_be_written),
