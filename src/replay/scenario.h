@@ -27,6 +27,9 @@ struct hr__exchange {
     double fixed_s, byte_s;           /* of an all-reduce: its latency, and each byte */
     double first_bytes, bucket_bytes; /* of the first bucket, of the others */
     double ratio, codec_bytes_per_s;  /* compressed bytes over all; 0: compressing is free */
+    double rounds;                    /* all-reduces of a bucket, one after the other */
+    double ranks, link_bytes_per_s;   /* of ddp; 0: the trace's own exchange */
+    double latency_s;                 /* of ddp */
     double slice_bytes;               /* priorities: of a slice; 0: buckets in their order */
     int64_t *update_ns;               /* by pass: of the optimizer, while gradients are exchanged;
                                          NULL: after all of them; owned */

@@ -57,6 +57,8 @@ static int apply_link(struct hr_replay_scenario *s, const char *pattern, double 
     struct hr_replay_selector which = of_kinds(BIT(HR__TASK_COLLECTIVE));
     s->exchange.fixed_s /= factor; /* for changes of the exchange that follow */
     s->exchange.byte_s /= factor;
+    s->exchange.latency_s /= factor;
+    s->exchange.link_bytes_per_s *= factor;
     return scale(s, &which, 1 / factor, "kernels that communicate (NCCL)", error);
 }
 
@@ -251,7 +253,7 @@ const struct hr__what_if hr__what_ifs[] = {
      "Each rank does what the trace shows. Buckets fill in the order of gradients (first 1 MiB, "
      "then "
      "25 MiB, or bucket=) and are all-reduced one after the other beside the backward pass "
-     "(Daydream, ATC'20; Li and others, VLDB 2020, section 3.2). With n ranks a ring takes 2(n-1) "
+     "(Daydream, ATC'20; Li and others, VLDB 2020). With n ranks a ring takes 2(n-1) "
      "steps of a latency and 1/n of the bytes (Patarasuk and Yuan, JPDC 2009), a tree 2 log2(n) "
      "latencies and the same bytes (Sanders and others, 2009). The link carries link= without "
      "headers, each way; copies into buckets are free. NCCL took 34 % longer on average in "
@@ -264,10 +266,11 @@ const struct hr__what_if hr__what_ifs[] = {
      0, 0, hr__apply_bucket, NULL},
     {"compress", "compress ratio=0.5 rate=10GB/s", "gradients compressed before their exchange",
      "ratio= of the bytes is exchanged; compressing, where the gradients are made, and "
-     "decompressing "
-     "each go over all bytes at rate=, or are free without it (Daydream, ATC'20, on DGC; Lin and "
-     "others, ICLR 2018). Accuracy is not predicted.",
-     0, 0, hr__apply_compress, " ratio= rate="},
+     "decompressing each go over all bytes at rate=, or are free without it (Daydream, ATC'20, on "
+     "DGC; Lin and others, ICLR 2018). With rounds= the bytes go in several all-reduces, one after "
+     "the other, each with its latency (PowerSGD, Vogels and others, NeurIPS 2019: P, then Q). "
+     "Accuracy is not predicted.",
+     0, 0, hr__apply_compress, " ratio= rate= rounds="},
     {"priority", "priority", "gradients exchanged by priority: P3",
      "Gradients are cut into slices (slice=200kB); those of the first layers go first, and only "
      "the "
@@ -278,7 +281,7 @@ const struct hr__what_if hr__what_ifs[] = {
     {"overlap-optimizer", "overlap-optimizer", "parameters updated as their gradients are ready",
      "The optimizer's work is divided by the gradients' bytes; each part follows its bucket's "
      "exchange, or its gradient, and runs beside the rest, as with "
-     "torch.distributed's optimizers in backward hooks (Li and others, VLDB 2020, section 6.1). "
+     "torch.distributed's optimizers in backward hooks (_apply_optimizer_in_backward). "
      "Computing and updating do not slow each other down; launching stays where it is.",
      1, 0, hr__apply_overlap, NULL},
     {"offload", "offload link=12.8GB/s layers=aten::conv",
@@ -286,7 +289,7 @@ const struct hr__what_if hr__what_ifs[] = {
      "The input of each such layer but the last is copied to the host while the layer computes, "
      "and "
      "back during the backward pass of the layer behind it; both layers wait for the copies, which "
-     "take bytes / link= (vDNN, Rhu and others, MICRO'16, section III: convolutions, 12.8 GB/s).",
+     "take bytes / link= (vDNN, Rhu and others, MICRO'16: convolutions, 12.8 GB/s).",
      0, 0, hr__apply_offload, " link= layers="},
     {"recompute", "recompute", "activations computed again in the backward pass",
      "Each forward operator (in layers=REGEX) that has a backward one runs again right before it, "

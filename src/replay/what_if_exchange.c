@@ -6,7 +6,7 @@
  * each bucket an all-reduce on the channel "link", after the bucket's last gradient, and before
  * what follows the backward pass. DistributedDataParallel fills buckets in the order in which
  * gradients are made, and closes one when it is full ("PyTorch Distributed", Li and others, VLDB
- * 2020, section 3.2; torch/csrc/distributed/c10d/reducer.cpp). With priorities each gradient is cut
+ * 2020; torch/csrc/distributed/c10d/reducer.cpp). With priorities each gradient is cut
  * into slices, and the next forward operator of its layer waits for it ("Priority-based Parameter
  * Propagation", Jayarajan and others, MLSys 2019).
  *
@@ -26,7 +26,7 @@
 
 #define FIRST_BYTES  (1ull << 20) /* of DistributedDataParallel's first bucket */
 #define BUCKET_BYTES (25ull << 20)
-#define SLICE_BYTES  200e3 /* 50,000 parameters of 32 bits, as in P3, section 5.2 */
+#define SLICE_BYTES  200e3 /* 50,000 parameters of 32 bits, as in P3 */
 
 static int no_memory(struct hr_error *error)
 {
@@ -91,7 +91,8 @@ static int adopt(struct hr_replay_scenario *s, struct hr_error *error)
                                             .byte_s = ns / 1e9 / bytes,
                                             .first_bytes = FIRST_BYTES,
                                             .bucket_bytes = BUCKET_BYTES,
-                                            .ratio = 1};
+                                            .ratio = 1,
+                                            .rounds = 1};
     }
     hr__free(marks);
     return code;
@@ -180,7 +181,7 @@ static int add_unit(struct hr_replay_scenario *s, const struct exchange_unit *un
     one.after = made;
     one.after_count = count;
     if (x->is_made && !code) {
-        one.length_ns = to_ns(x->fixed_s + unit->bytes * x->ratio * x->byte_s);
+        one.length_ns = to_ns(x->fixed_s * x->rounds + unit->bytes * x->ratio * x->byte_s);
         code = insert(s, unit, "link", one, &at);
         if (!code)
             s->graph.tasks[at].kind = HR__TASK_COLLECTIVE;
@@ -336,6 +337,10 @@ int hr__apply_ddp(struct hr_replay_scenario *s, const char *words, double factor
         x->first_bytes = a[4].is_given ? a[4].value : FIRST_BYTES;
         x->bucket_bytes = a[4].is_given ? a[4].value : BUCKET_BYTES;
         x->ratio = x->ratio > 0 ? x->ratio : 1;
+        x->rounds = x->rounds > 0 ? x->rounds : 1;
+        x->ranks = ranks;
+        x->link_bytes_per_s = a[1].value;
+        x->latency_s = a[2].value;
         code = make(s, &all, error);
     }
     hr__gradients_clear(&all);
@@ -366,18 +371,21 @@ int hr__apply_compress(struct hr_replay_scenario *s, const char *words, double f
                        struct hr_error *error)
 {
     struct hr__argument a[] = {{.key = "ratio", .kind = HR__ARGUMENT_REAL, .is_needed = 1},
-                               {.key = "rate", .kind = HR__ARGUMENT_SPEED}};
+                               {.key = "rate", .kind = HR__ARGUMENT_SPEED},
+                               {.key = "rounds", .kind = HR__ARGUMENT_COUNT, .value = 1}};
     struct hr__gradients all = {.all = NULL};
-    int code = hr__arguments_take(a, 2, words, error);
-    if (!code && (!(a[0].value > 0 && a[0].value <= 1) || (a[1].is_given && !(a[1].value > 0))))
+    int code = hr__arguments_take(a, 3, words, error);
+    if (!code && (!(a[0].value > 0 && a[0].value <= 1) || (a[1].is_given && !(a[1].value > 0)) ||
+                  a[2].value < 1 || a[2].value > 100))
         code = hr__fail(error, -EINVAL,
-                        "compress: ratio, compressed bytes over all, must be from 0 to 1, and rate "
-                        "more than 0");
+                        "compress: ratio, compressed bytes over all, must be from 0 to 1, rate "
+                        "more than 0, and rounds from 1 to 100");
     if (!code)
         code = begin(&all, s, error);
     if (!code) {
         s->exchange.ratio = a[0].value;
         s->exchange.codec_bytes_per_s = a[1].value;
+        s->exchange.rounds = a[2].value;
         code = make(s, &all, error);
     }
     hr__gradients_clear(&all);

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PCIE_BYTES_PER_S 12.8e9 /* vDNN, section V: measured of 16 GB/s */
+#define PCIE_BYTES_PER_S 12.8e9 /* vDNN: measured of 16 GB/s */
 
 static int no_memory(struct hr_error *error)
 {

@@ -73,18 +73,20 @@ static uint32_t to_count(double value)
     return value < UINT32_MAX ? (uint32_t)value : UINT32_MAX;
 }
 
-/* Fills the two networks. A rate and workers of 0 are not known yet. */
+/* Fills the two networks: ddp's, unless others are given. A rate and workers of 0 are not known
+ * yet. */
 static int fill(struct network_change *c, const char *words, struct hr_error *error)
 {
+    const struct hr__exchange *x = &c->scenario->exchange;
     struct hr__network n;
     hr__network_default(&n);
     struct hr__argument a[ARGS] = {
         [ARG_P] = {.key = "p", .kind = HR__ARGUMENT_REAL, .is_needed = 1},
         [ARG_LOSS] = {.key = "loss", .kind = HR__ARGUMENT_REAL},
         [ARG_RECORDED] = {.key = "recorded-loss", .kind = HR__ARGUMENT_REAL},
-        [ARG_LINK] = {.key = "link", .kind = HR__ARGUMENT_SPEED},
-        [ARG_LATENCY] = {.key = "latency", .kind = HR__ARGUMENT_TIME},
-        [ARG_WORKERS] = {.key = "workers", .kind = HR__ARGUMENT_COUNT},
+        [ARG_LINK] = {.key = "link", .kind = HR__ARGUMENT_SPEED, .value = x->link_bytes_per_s},
+        [ARG_LATENCY] = {.key = "latency", .kind = HR__ARGUMENT_TIME, .value = x->latency_s},
+        [ARG_WORKERS] = {.key = "workers", .kind = HR__ARGUMENT_COUNT, .value = x->ranks},
         [ARG_TOPOLOGY] = {.key = "topology", .kind = HR__ARGUMENT_TEXT, .text = "ring"},
         [ARG_PATHS] = {.key = "paths", .kind = HR__ARGUMENT_COUNT},
         [ARG_BALANCE] = {.key = "balance", .kind = HR__ARGUMENT_TEXT, .text = "hash"},

@@ -72,6 +72,10 @@ static void exchanged(void **state)
     assert_float_equal(with(r, DDP, "compress ratio=0.5", NULL), 1328, 1e-3);
     /* Compression delays the second gradient, decompression follows: 308, 808, 1308, 1408. */
     assert_float_equal(with(r, DDP, "compress ratio=0.5 rate=10GB/s", NULL), 1528, 1e-3);
+    /* Two all-reduces a bucket, the second of which follows the first: the latency counts twice. */
+    assert_float_equal(with(r, DDP " latency=10us", "compress ratio=0.5", NULL), 1368, 1e-3);
+    assert_float_equal(with(r, DDP " latency=10us", "compress ratio=0.5 rounds=2", NULL), 1408,
+                       1e-3);
     /* Half of the optimizer's 100 us follows each bucket. */
     assert_float_equal(with(r, DDP, "overlap-optimizer", NULL), 2278, 1e-3);
     /* The gradient of a layer that is gone stays where it is. */
@@ -147,6 +151,7 @@ static void what_is_lacking(void **state)
         {"bucket=1MB/s", "a size"},
         {"bucket=", "write it as"},
         {"compress ratio=2", "from 0 to 1"},
+        {"compress ratio=0.5 rounds=0", "rounds from 1 to 100"},
         {"priority slice=1", "1 KiB at least"},
         {"offload link=0GB/s", "more than 0"},
         {"recompute layers=(", "regular expression"},
