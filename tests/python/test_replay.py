@@ -125,6 +125,35 @@ def test_exchange_of_gradients(trace):
     assert "priority" not in tried and "overlap-optimizer" not in tried
 
 
+def test_loss_tolerance(trace):
+    """On the links of ddp: equal networks change nothing, loss costs time, tolerance gives it back."""
+    replay = Replay(trace)
+    ddp = "ddp ranks=4 link=1MB/s latency=10us"
+
+    def seconds(*what_ifs):
+        scenario = replay.scenario()
+        for what_if in what_ifs:
+            scenario.apply(what_if)
+        return scenario.predict()["iteration_s"]
+
+    exchanged = seconds(ddp)
+    assert seconds(ddp, "loss-tolerance p=0") == pytest.approx(exchanged, rel=1e-6)
+    lossy = seconds(ddp, "loss-tolerance p=0 loss=0.05 packet=128")
+    assert lossy > exchanged
+    assert lossy == seconds(ddp, "loss-tolerance p=0 loss=0.05 packet=128")  # seeded
+    assert seconds(ddp, "loss-tolerance p=0.2 loss=0.05 packet=128") < lossy
+    whole = (64 * 64 + 64 + 64 * 8 + 8) * 4
+    half = seconds(ddp, "loss-tolerance p=0.5 packet=128")
+    # a part of a packet more in each of the ring's 6 steps
+    assert half == pytest.approx(exchanged - 1.5 * whole / 1e6 / 2, abs=6 * 128e-6)
+    with pytest.raises(ValueError, match="the trace has no communication"):
+        seconds("loss-tolerance p=0.1")
+    with pytest.raises(ValueError, match="name loss-tolerance once"):
+        seconds(ddp, "loss-tolerance p=0.1", "bucket=1MB")
+    report = replay.report(ddp, "loss-tolerance p=0.5")
+    assert "not the accuracy" in report["what_ifs"][1]["assumes"]
+
+
 def test_predicted_trace(trace, tmp_path):
     scenario = Replay(trace).scenario()
     scenario.apply("data-ready")
@@ -139,6 +168,9 @@ def test_predicted_trace(trace, tmp_path):
 def test_refused(trace, tmp_path):
     with pytest.raises(FileNotFoundError):
         Replay(tmp_path / "none.json")
+    (tmp_path / "empty.json").touch()
+    with pytest.raises(ValueError, match="empty.json is empty: .* record again"):
+        Replay(tmp_path / "empty.json")
     (tmp_path / "letter.json").write_text("dear reader")
     with pytest.raises(ValueError, match="letter.json: at byte 0"):
         Replay(tmp_path / "letter.json")
@@ -190,10 +222,11 @@ def step():
     return loss.item()
 """
 
-    def run(self, *words):
+    def run(self, *words, before=()):
+        """before: what comes between Python and the script."""
         command = [sys.executable, "-P", "-m", "headrace.replay", "--no-progress", *words]
         done = subprocess.run(
-            [*command, "--", sys.executable, "train.py"],
+            [*command, "--", sys.executable, *before, "train.py"],
             cwd=self.work, env=self.environment, capture_output=True, text=True, timeout=600,
         )
         assert list(self.temporary.glob("headrace-*")) == []
@@ -233,6 +266,32 @@ def test_record_as_json(place):
     scenario = Replay(place.work / "other.json").scenario()
     gradients = scenario.select(name="AccumulateGrad$", phases=["backward"])
     assert {scenario.task(task)["bytes"] for task in gradients} >= {20 * 30 * 4, 30 * 4}
+
+
+def test_record_ranks(place):
+    """Under torchrun: a trace of each rank, joined by their collectives of gloo."""
+    place.script(
+        """
+        import torch.distributed as dist
+        dist.init_process_group("gloo")
+        model = torch.nn.parallel.DistributedDataParallel(model)
+        for _ in range(8):
+            step()
+        dist.destroy_process_group()
+        """
+    )
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = place.run("--iterations", "2", "--skip", "3", before=torchrun)
+    assert done.returncode == 0, done.stderr
+    names = [f"headrace-trace.rank{rank}.json.gz" for rank in range(2)]
+    assert all(f"{name}: recorded" in done.stdout for name in names)
+    replay = Replay([place.work / name for name in names])
+    assert replay.summary["ranks"] == 2 and replay.summary["iterations"] == 2
+    scenario = replay.scenario()
+    for rank in range(2):
+        assert scenario.select(name="gloo:all_reduce", rank=rank)
+    scenario.apply("link x2")
+    assert scenario.predict()["iteration_s"] <= replay.summary["replayed_s"]
 
 
 def test_nothing_recorded(place):

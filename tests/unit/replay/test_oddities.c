@@ -137,6 +137,67 @@ static void a_stream_that_waits_for_an_unknown_event(void **state)
     end(w);
 }
 
+/* ---- traces that lack something ---- */
+
+/* Adds a step of 100 us: an operator, its kernel, and waiting for it. */
+static void add_step(struct trace_text *t, int step, int is_annotated)
+{
+    double at = 100.0 * step;
+    char name[32];
+    snprintf(name, sizeof name, "ProfilerStep#%d", step);
+    if (is_annotated)
+        trace_add(t, "user_annotation", name, "1", at, 100, "");
+    trace_op(t, "aten::mm", at, 20);
+    trace_call(t, "cudaLaunchKernel", 2 * step + 1, at + 5, 10);
+    trace_kernel(t, "gemm", 2 * step + 1, at + 20, 60);
+    trace_call(t, "cudaDeviceSynchronize", 2 * step + 2, at + 30, 60);
+    trace_op(t, "aten::relu", at + 90, 10);
+}
+
+/* Steps, with a half of their kernels: of one step and several, with and without annotations. */
+static void one_iteration(void **state)
+{
+    for (int steps = 1; steps <= 3; steps += 2)
+        for (int is_annotated = 0; is_annotated < 2; is_annotated++) {
+            struct odd_world *w = calloc(1, sizeof *w);
+            for (int i = 0; i < steps; i++)
+                add_step(&w->t, i, is_annotated);
+            halve(w, 100000 * steps, 70000 * steps);
+            assert_int_equal(w->graph.iterations, is_annotated ? steps : 1);
+            assert_int_equal(w->graph.is_whole, !is_annotated);
+            assert_non_null(strstr(w->graph.window, is_annotated ? "steps of the profiler"
+                                                                 : "it has no ProfilerStep#"));
+            end(w);
+        }
+}
+
+/* Slices are linked by their arguments: flows, also ones that end without having begun, change
+ * nothing. Without correlations there is no link: the kernels stay where they were. */
+static void without_flows(void **state)
+{
+    static const char flows[] =
+        ",\n{\"ph\": \"s\", \"id\": 1, \"pid\": 1, \"tid\": 1, \"ts\": 5, \"cat\": \"ac2g\", "
+        "\"name\": \"ac2g\"},\n{\"ph\": \"f\", \"id\": 9, \"pid\": 0, \"tid\": 7, \"ts\": 20, "
+        "\"cat\": "
+        "\"ac2g\", \"name\": \"ac2g\", \"bp\": \"e\"}";
+    for (int has_flows = 0; has_flows < 2; has_flows++) {
+        struct odd_world *w = calloc(1, sizeof *w);
+        add_step(&w->t, 0, 1);
+        if (has_flows)
+            w->t.length += (size_t)snprintf(w->t.text + w->t.length, sizeof w->t.text - w->t.length,
+                                            "%s", flows);
+        halve(w, 100000, 70000);
+        assert_int_equal(w->graph.counts.launches, 1);
+        end(w);
+    }
+    struct odd_world *w = calloc(1, sizeof *w);
+    trace_add(&w->t, "cpu_op", "aten::mm", "1", 0, 100, "");
+    trace_add(&w->t, "kernel", "gemm", "7", 20, 60, "\"device\": 0, \"stream\": 7");
+    halve(w, 100000, 100000);
+    assert_int_equal(w->graph.counts.unlaunched, 1);
+    end(w);
+}
+
 /* ---- ranks in files ---- */
 
 /* Writes the trace of a rank into a folder: its times count from a base, and its collective takes
@@ -254,6 +315,8 @@ int main(void)
         cmocka_unit_test(calls_of_hip),
         cmocka_unit_test(synchronisations_without_records),
         cmocka_unit_test(a_stream_that_waits_for_an_unknown_event),
+        cmocka_unit_test(one_iteration),
+        cmocka_unit_test(without_flows),
         cmocka_unit_test(a_folder_of_ranks),
         cmocka_unit_test(ranks_that_do_not_belong_together),
         cmocka_unit_test(some_of_the_ranks),
