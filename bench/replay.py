@@ -1,13 +1,14 @@
 """make bench-replay: do the predictions of `headrace replay` come true?
 
 traces: the replay without a change, on the traces in $HEADRACE_SHARED_DATA/kineto or
-../shared/data/kineto. reading: a trace of a million events, made of one of them. changes: a trace
-of real training on one core, the prediction of a change, and the change really made. Steps before
-and after the change alternate, and the ratio of their medians is compared with the predicted ratio,
-because the profiler itself makes each step longer. The prediction is the median over the trace's
-steps, each replayed alone, because other work of the machine makes some of them longer. ranks: the same with several ranks on limited links
-(bench/replay_ranks.py). pipelines: the parts of bench/pipelines.py that
-compare plans with vTrain's measured times, and 2BW with 1F1B.
+../shared/data/kineto. reading: a trace of a million events, made of one of them. recording: the time
+of a step with and without the profiler. changes: a trace of real training on one core, the prediction
+of a change, and the change really made. Steps before and after the change alternate, and the ratio of
+their medians is compared with the predicted ratio, because the profiler itself makes each step longer.
+The prediction is the median over the trace's steps, each replayed alone, because other work of the
+machine makes some of them longer. ranks: the same with several ranks on limited links
+(bench/replay_ranks.py). pipelines: the parts of bench/pipelines.py that compare plans with vTrain's
+measured times, and 1F1B and 2BW with their predicted steps, which count as changes.
 """
 
 import argparse
@@ -30,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("HEADRACE_SHARED_DATA", ROOT.parent / "shared" / "data"))
 WIDTH, BATCH = 512, 256
 ROUNDS, TRACED = 40, replay_ranks.TRACED
-PARTS = ("traces", "reading", "changes", "ranks", "pipelines")
+PARTS = ("traces", "reading", "recording", "changes", "ranks", "pipelines")
 
 # ---- the reader and the identity ----
 
@@ -135,10 +136,11 @@ class Batches:
 class Training:
     """A training that steps on request. without: names of modules to leave out."""
 
-    def __init__(self, net="dense", times=1, without=(), wait_s=0.0, optimizer="SGD", steps=True, **options):
+    def __init__(self, net="dense", times=1, without=(), wait_s=0.0, optimizer="SGD", steps=True,
+                 halves=False, **options):
         import torch
 
-        self.torch, self.steps = torch, steps
+        self.torch, self.steps, self.halves = torch, steps, halves
         torch.manual_seed(0)
         modules, batch = networks(torch)[net](times)
         self.modules = {name: module for name, module in modules.items() if name not in without}
@@ -150,9 +152,10 @@ class Training:
 
     def step(self):
         x = next(self.batches)
-        for name, module in self.modules.items():
-            with self.torch.profiler.record_function(name):
-                x = module(x)
+        with self.torch.autocast("cpu", self.torch.bfloat16, enabled=self.halves):
+            for name, module in self.modules.items():
+                with self.torch.profiler.record_function(name):
+                    x = module(x)
         loss = x.square().mean()
         self.optimizer.zero_grad()
         loss.backward()
@@ -168,6 +171,31 @@ class Training:
                 running.step()
 
 
+def recording():
+    """Prints the time of a step with and without the profiler."""
+    import torch
+
+    torch.set_num_threads(1)
+    training, ends = Training(optimizer="AdamW"), []
+
+    def step():
+        training.step()
+        ends.append(time.perf_counter())
+
+    for _ in range(ROUNDS):
+        step()
+    alone = statistics.median(b - a for a, b in zip(ends[5:], ends[6:], strict=False))
+    ends.clear()
+    schedule = torch.profiler.schedule(wait=0, warmup=3, active=ROUNDS, repeat=1)
+    with torch.profiler.profile(schedule=schedule, record_shapes=True) as running:
+        for _ in range(3 + ROUNDS):
+            step()
+            running.step()
+    recorded = statistics.median(b - a for a, b in zip(ends[5:], ends[6:], strict=False))
+    log(f"a step takes {1000 * alone:.2f} ms, {1000 * recorded:.2f} ms while it is recorded with shapes")
+
+
+LAYERS = ("first", "second", "third")  # of the dense network, of one size
 CASES = (
     # name, what-ifs, before, after
     ("a layer removed", ["remove:^third$"], {}, {"without": ("third",)}),
@@ -184,6 +212,7 @@ CASES = (
     ("no steps of AdamW", ["remove:Optimizer.step"], {"optimizer": "AdamW"}, {"steps": False}),
     ("SGD with fused=True", ["fused-optimizer"], {"momentum": 0.9}, {"fused": True}),
     ("AdamW with fused=True", ["fused-optimizer"], {"optimizer": "AdamW"}, {"fused": True}),
+    ("bfloat16 autocast", [f"layer:^({'|'.join(LAYERS)})$ x{{halves}}"], {"without": ("act", "slow")}, {"halves": True}),
 )
 
 
@@ -201,13 +230,30 @@ def measured(before, after):
     return statistics.median(times[1]) / statistics.median(times[0])
 
 
+def factor_of_halves(torch):
+    """The factor of the time of a layer alone in bfloat16, forward and backward, with its casts."""
+    layer = torch.nn.Linear(WIDTH, WIDTH)
+    x = torch.randn(BATCH, WIDTH, requires_grad=True)
+    times = ([], [])
+    for _ in range(ROUNDS):
+        for halves, kept in zip((False, True), times, strict=True):
+            began = time.perf_counter()
+            with torch.autocast("cpu", torch.bfloat16, enabled=halves):
+                y = layer(x)
+            y.backward(y)
+            kept.append(time.perf_counter() - began)
+            layer.weight.grad = layer.bias.grad = x.grad = None
+    return statistics.median(times[1]) / statistics.median(times[0])
+
+
 def changes():
     """The errors of the predictions."""
     import torch
 
     torch.set_num_threads(1)
     errors = []
-    for name, what_ifs, options, changed in CASES:
+    for name, texts, options, changed in CASES:
+        what_ifs = [text.format(halves=factor_of_halves(torch)) if "{halves}" in text else text for text in texts]
         before, after = Training(**options), Training(**{**options, **changed})
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "trace.json")
@@ -229,16 +275,20 @@ def main():
         figures["identity_error_max"], figures["identity_start_error_median"] = traces()
     if "reading" in parts:
         figures["read_events_per_s"], figures["read_rss_over_file"] = reading()
+    if "recording" in parts:
+        recording()
     errors = changes() if "changes" in parts else []
     if "ranks" in parts:
         errors += replay_ranks.changes()
+    if "pipelines" in parts:
+        figures["vtrain_pp2_mape"] = pipelines.vtrain()
+        steps = pipelines.schedules()
+        figures.update(pipelines.schedule_figures(steps))
+        errors += [abs(predicted - done) / done for *_, done, predicted in steps]
     if errors:
         figures["predicted_vs_done_cases"] = len(errors)
         figures["predicted_vs_done_error_median"] = statistics.median(errors)
         figures["predicted_vs_done_error_max"] = max(errors)
-    if "pipelines" in parts:
-        figures["vtrain_pp2_mape"] = pipelines.vtrain()
-        figures.update(pipelines.schedule_figures(pipelines.schedules()))
     harness.finish("replay", figures)
 
 
