@@ -145,11 +145,11 @@ class Replay(CliCase):
     def test_damaged_files(self):
         whole = gzip.compress(json.dumps({"traceEvents": TRACE * 500}).encode())
         for content, words in ((whole[: len(whole) // 2], "the gzipped file is cut off"),
-                               (b"", "the file ends"), (b"\x7fELF\0", "no value begins here")):  # fmt: skip
+                               (b"", "is empty: the run ended"), (b"\x7fELF\0", "no value begins here")):  # fmt: skip
             damaged = self.write("damaged.json.gz", content)
             status, out, err = self.run_it("replay", damaged)
             self.assertEqual((status, out), (3, ""))
-            self.assertIn("damaged.json.gz: ", err)
+            self.assertIn("damaged.json.gz", err)
             self.assertIn(words, err)
 
     def test_untrusted(self):

@@ -138,13 +138,14 @@ def test_loss_tolerance(trace):
 
     exchanged = seconds(ddp)
     assert seconds(ddp, "loss-tolerance p=0") == pytest.approx(exchanged, rel=1e-6)
-    lossy = seconds(ddp, "loss-tolerance p=0 loss=0.05")
+    lossy = seconds(ddp, "loss-tolerance p=0 loss=0.05 packet=128")
     assert lossy > exchanged
-    assert lossy == seconds(ddp, "loss-tolerance p=0 loss=0.05")  # seeded
-    assert seconds(ddp, "loss-tolerance p=0.2 loss=0.05") < lossy
+    assert lossy == seconds(ddp, "loss-tolerance p=0 loss=0.05 packet=128")  # seeded
+    assert seconds(ddp, "loss-tolerance p=0.2 loss=0.05 packet=128") < lossy
     whole = (64 * 64 + 64 + 64 * 8 + 8) * 4
     half = seconds(ddp, "loss-tolerance p=0.5 packet=128")
-    assert half == pytest.approx(exchanged - 1.5 * whole / 1e6 / 2, rel=0.02)
+    # a part of a packet more in each of the ring's 6 steps
+    assert half == pytest.approx(exchanged - 1.5 * whole / 1e6 / 2, abs=6 * 128e-6)
     with pytest.raises(ValueError, match="the trace has no communication"):
         seconds("loss-tolerance p=0.1")
     with pytest.raises(ValueError, match="name loss-tolerance once"):

@@ -55,7 +55,8 @@ int hr__import_no_memory(const struct hr__import *im);
 
 /* ---- the readers, then import.c ---- */
 
-/* Errors: -EBADMSG, -ENODATA, -ENOMEM; those of reading and of hr__import_begin. */
+/* Errors: -EBADMSG, -EFBIG (nested too deeply), -ENODATA, -ENOMEM; those of reading and of
+ * hr__import_begin. */
 int hr__import_snapshot(struct hr__import *im);
 int hr__import_kineto(struct hr__import *im);
 int hr__import_timeline(struct hr__import *im);

@@ -53,7 +53,7 @@ struct hr__kineto {
 };
 
 /* The caller clears *out. Errors: -EBADMSG: damaged (with the position), or not a trace;
- * -ENOMEM. */
+ * -EFBIG: nested too deeply; -ENOMEM. */
 int hr__kineto_read(struct hr__kineto *out, struct hr__input *in, struct hr_error *error);
 void hr__kineto_clear(struct hr__kineto *kineto);
 
