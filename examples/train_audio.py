@@ -25,7 +25,6 @@ try:
 except ImportError:
     soundfile = None
 
-SECONDS = 1.0
 RATES = {"m5": 8000, "whisper": 16000}
 
 
@@ -37,7 +36,7 @@ def headrace_loader(options, part):
     from headrace import transforms as T
     from headrace.torch import DataLoader
 
-    window = T.RandomWindow(SECONDS) if part == "train" else T.CenterWindow(SECONDS)
+    window = T.RandomWindow(options.seconds) if part == "train" else T.CenterWindow(options.seconds)
     transform = [window, T.Mono(), T.Resample(new_freq=RATES[options.network])]
     if options.network == "whisper":
         transform.append(T.LogMel("whisper"))
@@ -57,13 +56,13 @@ def headrace_loader(options, part):
 class Clips(torch.utils.data.Dataset):
     """The same waveforms with soundfile, resampled by Fourier transforms."""
 
-    def __init__(self, root, is_random):
+    def __init__(self, root, is_random, seconds):
         classes = sorted(folder for folder in root.iterdir() if folder.is_dir())
         self.classes = [folder.name for folder in classes]
         self.samples = [
             (path, label) for label, folder in enumerate(classes) for path in sorted(folder.iterdir())
         ]
-        self.is_random = is_random
+        self.is_random, self.seconds = is_random, seconds
 
     def __len__(self):
         return len(self.samples)
@@ -71,13 +70,13 @@ class Clips(torch.utils.data.Dataset):
     def __getitem__(self, index):
         path, label = self.samples[index]
         with soundfile.SoundFile(path) as file:
-            frames = round(SECONDS * file.samplerate)
+            frames = round(self.seconds * file.samplerate)
             spare = max(file.frames - frames, 0)
             file.seek(int(torch.randint(spare + 1, ())) if self.is_random else spare // 2)
             samples = file.read(frames, dtype="float32", always_2d=True)
         wave = torch.from_numpy(samples).mean(1)
         wave = nn.functional.pad(wave, (0, frames - len(wave)))
-        new = round(SECONDS * RATES["m5"])
+        new = round(self.seconds * RATES["m5"])
         return torch.fft.irfft(torch.fft.rfft(wave)[: new // 2 + 1], new)[None] * new / frames, label
 
 
@@ -86,7 +85,7 @@ def torch_loader(options, part):
         sys.exit("train_audio: --loader torch is for --network m5")
     if soundfile is None:
         sys.exit("train_audio: --loader torch needs soundfile; run: pip install soundfile")
-    clips = Clips(Path(options.data) / part, part == "train")
+    clips = Clips(Path(options.data) / part, part == "train", options.seconds)
     loader = torch.utils.data.DataLoader(
         clips,
         options.batch_size,
@@ -168,6 +167,8 @@ def main():
     parser.add_argument("data", nargs="?", default="data/speech")
     parser.add_argument("--loader", choices=["headrace", "torch"], default="headrace")
     parser.add_argument("--network", choices=["m5", "whisper"], default="m5")
+    parser.add_argument("--width", type=int, default=64, help="channels of M5's first layer")
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of a window")
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--workers", type=int, default=2)
@@ -183,7 +184,8 @@ def main():
     loader_of = headrace_loader if options.loader == "headrace" else torch_loader
     loader, classes = loader_of(options, "train")
     test, _ = loader_of(options, "test")
-    network = (m5 if options.network == "m5" else Whisper)(classes).to(device)
+    network = m5(classes, options.width) if options.network == "m5" else Whisper(classes)
+    network.to(device)
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3)
     for epoch in range(options.epochs):
         began, losses = time.monotonic(), []
