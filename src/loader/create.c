@@ -73,8 +73,8 @@ static int check_options(const struct hr_loader_options *o, struct hr_error *err
         r = check_range("threads", o->threads, 0, MAX_THREADS, error);
     if (!r)
         r = check_range("local_world_size", o->local_world_size, 1, INT32_MAX, error);
-    if (!r)
-        r = check_range("batches_ahead", o->batches_ahead, 0, MAX_AHEAD, error);
+    if (!r && o->batches_ahead)
+        r = check_range("batches_ahead", o->batches_ahead, 1, MAX_AHEAD, error);
     if (!r)
         r = check_range("on_error", o->on_error, HR_ON_ERROR_RAISE, HR_ON_ERROR_SKIP, error);
     if (!r)
