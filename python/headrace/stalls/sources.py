@@ -554,7 +554,9 @@ class Headrace(_Indexed):
     def plan(self, count: int) -> IndexSet:
         chosen = super().plan(count)
         if self.store() and not chosen.files:
-            sizes = [self.size(i) for batch in chosen.batches or [] for i in indices_in(batch) or []]
+            # The last ones are dropped, unless they were fetched already.
+            batches = (chosen.batches or [])[: max(1, chosen.count - self.ahead)]
+            sizes = [self.size(i) for batch in batches for i in indices_in(batch) or []]
             known = [size for size in sizes if size is not None]
             chosen.bytes = sum(known) if len(known) == len(sizes) else None
         return chosen
