@@ -73,8 +73,8 @@ static int check_options(const struct hr_loader_options *o, struct hr_error *err
         r = check_range("threads", o->threads, 0, MAX_THREADS, error);
     if (!r)
         r = check_range("local_world_size", o->local_world_size, 1, INT32_MAX, error);
-    if (!r)
-        r = check_range("batches_ahead", o->batches_ahead, 0, MAX_AHEAD, error);
+    if (!r && o->batches_ahead)
+        r = check_range("batches_ahead", o->batches_ahead, 1, MAX_AHEAD, error);
     if (!r)
         r = check_range("on_error", o->on_error, HR_ON_ERROR_RAISE, HR_ON_ERROR_SKIP, error);
     if (!r)
@@ -298,8 +298,7 @@ static void suggest_agent(const struct hr_loader *l)
 static void warn_if_uncached(const struct hr_loader *l)
 {
     if (hr__hosting_is_wanted(&l->options) && hr__dataset_origin(l->dataset)->http &&
-        hr_dataset_count(l->dataset) &&
-        hr_dataset_sample_bytes(l->dataset, 0) == HR_SIZE_UNKNOWN)
+        hr_dataset_count(l->dataset) && hr_dataset_sample_bytes(l->dataset, 0) == HR_SIZE_UNKNOWN)
         hr__log(HR_LOG_WARNING,
                 "samples of a list of URLs are not kept on memcached servers, and each epoch asks "
                 "for them again, because a list has no sizes and ETags: use their folder or a "

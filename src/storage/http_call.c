@@ -578,7 +578,9 @@ static enum hr__http_verdict judge_refusal(int code, struct hr_error *why)
 {
     switch (code) {
     case -ESTALE:
-        return fail(why, code, "it was replaced after it was listed, or read before: open the dataset again");
+        return fail(why, code,
+                    "it was replaced after it was listed, or read before: open the dataset "
+                    "again");
     case -ENOMSG:
         return fail(why, code,
                     "the answer has no ETag, so it cannot be compared with what was listed: "

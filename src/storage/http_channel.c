@@ -268,8 +268,8 @@ static void finish(struct hr__http_channel *ch, struct hr__http_attempt *a)
     uint64_t latency_ns =
         a->first_ns > a->started_ns && !call->body ? a->first_ns - a->started_ns : 0;
     unsigned pause_s = a->pause_s;
-    hr__http_ended(ch->http, verdict == HR__HTTP_REFUSED,
-                   verdict == HR__HTTP_DONE ? latency_ns : 0, hr__now_ns() - a->started_ns);
+    hr__http_ended(ch->http, verdict == HR__HTTP_REFUSED, verdict == HR__HTTP_DONE ? latency_ns : 0,
+                   hr__now_ns() - a->started_ns);
     if (verdict == HR__HTTP_DONE && latency_ns)
         note_latency(ch, latency_ns);
     put_attempt(ch, a);

@@ -81,8 +81,8 @@ struct hr__read {
     uint64_t version; /* of a whole object: digest of its ETag, as now told; 0: none that tells
                        * other bytes apart */
     int64_t label;    /* of a sample source */
-    char *reason;  /* of a sample source or an object: why it failed, for people; NULL: `result`
-                    * says it. Freed by drop */
+    char *reason;     /* of a sample source or an object: why it failed, for people; NULL: `result`
+                       * says it. Freed by drop */
     void (*release)(void *arg); /* NULL: `bytes` are freed with hr__free; else this is called in
                                  * place of it */
     void *release_arg;

@@ -76,6 +76,7 @@ def drains(measurement: Measurement, cold: bool) -> None:
     allowed = len(os.sched_getaffinity(0))
     counts = core_counts(allowed)
     chosen = m.new_set()
+    source.keep(chosen)
     with m.hold(chosen.files or []):
         if not source.same_samples:
             # The files that the first batches of a stream read are known only in part.
@@ -123,10 +124,11 @@ def _warm(m: Measurement, chosen: IndexSet, counts: list[int]) -> None:
 def _cold(m: Measurement, cores: int) -> None:
     for _ in range(2):
         chosen = m.new_set()
-        if not chosen.files:
+        if not chosen.files and not m.source.store():
             return
         m.channel.gather(0)  # wait until no rank has these files open
-        m.drop(chosen.files)
+        if chosen.files:
+            m.drop(chosen.files)
         m.progress.say("the loader alone, from storage", None)
         m.channel.gather(0)
         m.findings.drains += _drain(m, chosen, COLD, cores)
@@ -171,7 +173,7 @@ class _Drain:
         self.records: list[dict[str, Any]] = []  # one for each part
 
     def run(self, iterator: Iterator[Any]) -> None:
-        pids, skip = self._m.source.pids, self._turn if self._cold else 2 * self._turn
+        read, skip = self._m.source.read, self._turn if self._cold else 2 * self._turn
         start = time.perf_counter()
         for number, _ in enumerate(iterator, 1):
             if number >= skip:
@@ -179,7 +181,7 @@ class _Drain:
             if time.perf_counter() - start > LONGEST_DRAIN_S:
                 return
         first = begun = time.perf_counter()
-        before, samples, turns = counters.read(pids()), 0, 0
+        before, samples, turns = read(), 0, 0
         whole: tuple[int, float, counters.Reading] | None = None  # turns of a first part
         for number, batch in enumerate(iterator, 1):
             now = time.perf_counter()
@@ -191,7 +193,7 @@ class _Drain:
             enough = turns >= self._least_turns and now - begun >= self._part_s
             if self.records and not over and not enough:
                 continue
-            after = counters.read(pids())
+            after = read()
             whole = samples, now - begun, after.since(before)
             if not over and not enough:
                 continue

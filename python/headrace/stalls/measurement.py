@@ -20,12 +20,11 @@ from . import counters, work
 from .channel import Channel
 from .findings import ALONE, COLD, DEVICE, HOST, WARM, Findings, Inconclusive, Settings
 from .replay import NotReplayable, Replay, samples_in
-from .sources import MOST_AHEAD, IndexSet, Other, Source
+from .sources import HELD_SHARE, MOST_AHEAD, IndexSet, Other, Source
 from .timer import Timer
 
 SHARE_OF_TIME = 0.8  # share of the time limit for the rounds; the rest is for later measurements
 LONGEST_FILL_S = 30.0
-HELD_SHARE = 0.25  # share of the available memory for files held there by the ranks of a host
 TRIES = 2  # how often a segment of real batches is tried if the script leaves its loop
 LEAST_ROUNDS = 4  # rounds that the schedule always runs
 PERHAPS_NETWORK = "the samples perhaps come over the network"
@@ -120,6 +119,9 @@ class Measurement:
         """Tries to drop the first set's files. Returns why that is not possible; "" if it is."""
         chosen = self._set(0)
         learned = self.source.learned
+        if self.source.store():
+            self.findings.filesystem = self.source.store()
+            return ""
         self.findings.network = learned.network
         if learned.nothing:
             self.findings.reads_files = False
@@ -472,7 +474,7 @@ class Measurement:
             self.channel.gather(0)
         state = self._ready(chosen, cold, bool(segment["preread"]) or segment["phase"] == ALONE)
         self.channel.gather(0)
-        before = counters.read(self.source.pids())
+        before = self.source.read()
         self.source.expect(cold)
         self.source.worked()
         started_ns = time.perf_counter_ns()
@@ -503,11 +505,11 @@ class Measurement:
         record["queue_begin"] = queue_begin
         record["queue_end"] = self.source.prepared(started_ns, taken)
         if not self.source.same_samples:  # finish() ends its workers and their counters
-            after = counters.read(self.source.pids())
+            after = self.source.read()
         self.source.finish()
         ended_ns = time.perf_counter_ns()
         if self.source.same_samples:
-            after = counters.read(self.source.pids())
+            after = self.source.read()
         read = after.since(before).read_bytes
         self._verify(record, chosen, cold, read, state)
         if segment["phase"] != ALONE:
@@ -555,6 +557,10 @@ class Measurement:
 
     def _ready(self, chosen: IndexSet, cold: bool, preread: bool) -> dict[str, Any] | None:
         """Drops the files of a set from memory, or loads them into it."""
+        if self.source.store():
+            if not cold:
+                self.source.keep(chosen)
+            return None
         if not chosen.files:
             return None
         if cold:
@@ -593,7 +599,9 @@ class Measurement:
         record["expected_bytes"] = chosen.bytes
         record["expected_samples"] = chosen.samples
         evidence = {**(state or {}), **record, "cold_bytes": self._cold_bytes}
-        if chosen.files:
+        if self.source.store():
+            evidence["reads"] = "known"
+        elif chosen.files:
             evidence["reads"] = "estimated" if chosen.whole else "known"
         else:
             evidence["reads"] = "unknown" if self.findings.reads_files else "nothing"

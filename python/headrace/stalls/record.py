@@ -138,6 +138,13 @@ def dataset(source: Source, filesystem: str, data: list[str] | None) -> dict[str
     }
     path = path_function(inner) if inner is not None else None
     generator = random.Random(0)
+    if source.store() and samples:
+        picked = generator.sample(range(samples), min(samples, STAT_AT_MOST))
+        known = [size for size in map(source.size, picked) if size is not None]
+        if known:
+            found["bytes"] = round(sum(known) / len(known) * samples)
+            found["sizes"] = generator.sample(known, min(SIZES, len(known)))
+        return found
     if path is not None and samples:
         picked = range(samples)
         if samples > STAT_AT_MOST:

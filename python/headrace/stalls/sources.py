@@ -11,14 +11,19 @@ from __future__ import annotations
 import copy
 import itertools
 import os
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .. import _core
 from . import counters, work
 from .reads import Learned, file_size, unmap
+
+# Share of the available memory for samples held there by the ranks of a host.
+HELD_SHARE = 0.25
 
 # Assumed number of batches that an unknown loader prepares ahead: DALI's default, and one more.
 UNKNOWN_AHEAD = 3
@@ -98,6 +103,21 @@ class Source:
         """Measures the seconds from iter() to the first batch, and for ending the workers, as in
         the script's own epochs; ``None`` if the loader starts nothing at an epoch."""
         return None
+
+    def store(self) -> str:
+        """Returns what kind of URL the samples come from, "s3" for example; "" if from none."""
+        return ""
+
+    def read(self) -> counters.Reading:
+        """Reads the counters of this process and of the workers."""
+        return counters.read(self.pids())
+
+    def size(self, index: int) -> int | None:
+        """Returns the bytes of a sample at a URL; ``None`` if they are not known."""
+        return None
+
+    def keep(self, chosen: IndexSet) -> None:
+        """Brings the samples of a set at URLs into memory, for a warm segment."""
 
     def release(self, files: list[str]) -> None:
         """Releases this process' mappings of files, which would keep them in memory. Workers with
@@ -495,7 +515,12 @@ class Headrace(_Indexed):
     def __init__(self, loader: Any, data: list[str] | None) -> None:
         super().__init__(loader, data)
         self._know(loader, loader._measured_order())
-        self._warm, self._cold = (loader._measured_copy(self._chosen) for _ in range(2))
+        self._loader = loader
+        # The kernel keeps files in memory; objects need a cache for that.
+        share = HELD_SHARE / int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+        kept = str(int(_core.machine()["page_cache_bytes"] * share)) if self.store() else None
+        self._warm = loader._measured_copy(self._chosen, kept)
+        self._cold = loader._measured_copy(self._chosen)
         for one in (self._warm, self._cold):
             vars(one)[MEASURED] = True
         self._copy = self._warm
@@ -525,6 +550,35 @@ class Headrace(_Indexed):
 
     def prepared(self, since_ns: int, taken: int) -> int | None:
         return int(self._copy.stats()["ready_batches"])
+
+    def plan(self, count: int) -> IndexSet:
+        chosen = super().plan(count)
+        if self.store() and not chosen.files:
+            # The last ones are dropped, unless they were fetched already.
+            batches = (chosen.batches or [])[: max(1, chosen.count - self.ahead)]
+            sizes = [self.size(i) for batch in batches for i in indices_in(batch) or []]
+            known = [size for size in sizes if size is not None]
+            chosen.bytes = sum(known) if len(known) == len(sizes) else None
+        return chosen
+
+    def store(self) -> str:
+        source = self._loader._source
+        found = re.match("(s3|gs|https?)://", source.path(0)) if len(source) else None
+        return found[1] if found else ""
+
+    def size(self, index: int) -> int | None:
+        size: int | None = self._loader._source.sample_bytes(index)
+        return size
+
+    def read(self) -> counters.Reading:
+        now = super().read()
+        return replace(now, read_bytes=self._loader.stats()["object_bytes"]) if self.store() else now
+
+    def keep(self, chosen: IndexSet) -> None:
+        if self.store():
+            self.expect(False)
+            for _ in self.open(chosen):
+                pass
 
     def worked(self) -> dict[str, Any] | None:
         now, before = self._copy.stats(), self._seen

@@ -36,10 +36,10 @@ class Measured(Epochs):
     def _register(self) -> None:
         """Closes the loader when the interpreter ends."""
 
-    def _measured_copy(self, batch_sampler: Iterable[Any]) -> Any:
+    def _measured_copy(self, batch_sampler: Iterable[Any], cache: str | None = None) -> Any:
         """Returns a native loader with the same options over the indices of ``batch_sampler``, which
-        restart with every ``iter()``, but without cache and agent: it measures the cost of
-        preparing and fetching."""
+        restart with every ``iter()``, but without cache (unless ``cache`` is given, for files as
+        they are) and agent: it measures the cost of preparing and fetching."""
         other = object.__new__(type(self))
         members = {**vars(self), "batch_sampler": batch_sampler, "sampler": None}
         del members["_core"]
@@ -47,7 +47,13 @@ class Measured(Epochs):
             None, batch_sampler, batch_size=1, drop_last=False, numbers=self._choice.is_native
         )
         own = {k: v for k, v in self._options.items() if k not in arguments.SHARED}
-        members["_options"] = {**own, "cache": None, "assignment": "auto", "metrics": ""}
+        members["_options"] = {
+            **own,
+            "cache": cache,
+            "cache_form": "encoded",
+            "assignment": "auto",
+            "metrics": "",
+        }
         members.update(_resume=None, _live=None, _closed=False, _later_hosts=None)
         members.update(_past_stats=None, _past_skipped=[], _past_damaged=[])
         members.update(_dealt=None, _line=None, _reader=OneReader())

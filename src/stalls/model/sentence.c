@@ -68,10 +68,14 @@ static const char *storage_word(const struct hr_stalls *s)
 {
     static const char *const network[] = {"nfs",  "cifs", "smb",  "ceph", "lustre",
                                           "gpfs", "9p",   "fuse", "afs",  "glusterfs"};
+    static const char *const store[] = {"s3", "gs", "http"}; /* of a URL */
     static const char *const disk[] = {"ext", "xfs", "btrfs", "zfs", "f2fs", "jfs", "bcachefs"};
     for (size_t i = 0; i < sizeof network / sizeof network[0]; i++)
         if (!strncmp(s->filesystem, network[i], strlen(network[i])))
             return "network storage";
+    for (size_t i = 0; i < sizeof store / sizeof store[0]; i++)
+        if (!strncmp(s->filesystem, store[i], strlen(store[i])))
+            return "the network";
     for (size_t i = 0; i < sizeof disk / sizeof disk[0]; i++)
         if (!strncmp(s->filesystem, disk[i], strlen(disk[i])))
             return "the disk";

@@ -75,6 +75,10 @@ static int check_loader(const struct hr_loader *l, struct hr_error *error)
                         "a watch measures a lone process, and this loader is of %d ranks: make it "
                         "with world_size 1",
                         l->options.world_size);
+    if (hr__dataset_origin(l->dataset)->http)
+        return hr__fail(error, -ENOTSUP,
+                        "a watch evicts and reads files, and this loader's dataset is at URLs: "
+                        "measure a script with headrace stalls, which keeps objects in memory");
     if (l->dataset->masks)
         return hr__fail(error, -ENOTSUP,
                         "a watch evicts and reads the files of images, and this loader's dataset "

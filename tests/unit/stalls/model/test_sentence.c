@@ -38,6 +38,12 @@ static void test_epochs(void **state)
          "network storage, 5 % for the copy to the GPU. That holds with files from storage; with "
          "files in memory, training waits 41 % of the time: 35 % for preparing samples on the CPU, "
          "6 % for the copy to the GPU.");
+    p.filesystem = "s3";
+    says(&p,
+         "Training waits 50 % of the time: 30 % for preparing samples on the CPU, 15 % for the "
+         "network, 5 % for the copy to the GPU. That holds with files from storage; with files in "
+         "memory, training waits 41 % of the time: 35 % for preparing samples on the CPU, 6 % for "
+         "the copy to the GPU.");
 }
 
 static void test_hardly(void **state)
