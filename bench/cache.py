@@ -73,13 +73,14 @@ class Bench(harness.Parts):
         self.groups += 1
         return limits.Group(str(self.groups), self.args.data)
 
-    def worker(self, group, kind, cache=None, seed=0, samples=None):
+    def worker(self, group, kind, cache=None, seed=0, samples=None, more=()):
         """Starts a process of a kind inside a group."""
         command = [VENV, WORKER, "--kind", "torch" if kind == "torch" else "headrace",
                    "--data", self.args.data, "--workers", str(len(self.cores)),
                    "--seed", str(seed)]
         command += ["--cache", str(cache)] if cache else []
         command += ["--samples", str(samples)] if samples else []
+        command += more
         env = {"PYTHONDONTWRITEBYTECODE": "1"}
         return harness.Worker(kind, group.command(command), self.cores, env)
 
@@ -325,6 +326,42 @@ def two_orders_half(bench):
     log(f"          over (D - C): {ours:.3f}, simulated Belady {best:.3f}")
 
 
+def next_use(bench, key, what, epochs, more, simulation):
+    """Runs one process whose cache of half of the bytes keeps what is used next, and compares its
+    reads with Belady's: means of the epochs after the warm-up."""
+    own = measure_memory(bench, "ours")
+    cold(bench.files.paths)
+    with bench.group() as group:
+        group.limit_memory(bench.files.bytes // 2 + own + SLACK)
+        worker = bench.worker(group, "ours", bench.files.bytes // 2, more=more)
+        try:
+            reads = describe(what, [epoch(group, [worker]) for _ in range(epochs)])
+        finally:
+            worker.close()
+    policies = simulate(bench, f"epochs={epochs + 1}", *simulation)
+    ours = statistics.mean(reads[WARMUP:]) / bench.files.disk_bytes
+    best = policies["belady"]["alone"]
+    bench.figures[f"{key}_over_belady"] = ours / best
+    bench.figures[f"{key}_over_never_evict"] = ours / policies["never evict"]["alone"]
+    log(f"          over all files: {ours:.3f}; simulated: Belady {best:.3f}, ours "
+        f"{policies['ours']['alone']:.3f}, never evicting {policies['never evict']['alone']:.3f}")
+
+
+def weighted(bench):
+    """A sampler that draws with replacement: compares its reads with Belady's for the same draws."""
+    with tempfile.NamedTemporaryFile(suffix=".draws") as draws:
+        next_use(bench, "weighted_sampler", "weighted sampler, cache 50 %", WARMUP + 2,
+                 ["--draws", draws.name], [f"draws={draws.name}", "known=3"])
+
+
+def validation(bench):
+    """Training, and validation after every second epoch, in one budget."""
+    ones = len(bench.files.paths) // 10
+    next_use(bench, "train_and_validation", "training and validation, cache 50 %", WARMUP + 4,
+             ["--validation", str(ones)],
+             [f"samples={len(bench.files.paths) - ones}", f"validation={ones}", "every=2"])
+
+
 def simulate(bench, *arguments):
     """Simulates policies on files of these sizes, half of whose bytes fit: by policy, what an
     epoch reads over all bytes (bench/policies.c)."""
@@ -437,6 +474,8 @@ PARTS = {
     "same": (same_stream, ["two_jobs_same_stream_reads"], 90),
     "full": (two_orders_full, ["two_orders_reads_full"], 60),
     "half": (two_orders_half, ["two_orders_over_belady_50"], 80),
+    "weighted": (weighted, ["weighted_sampler_over_belady"], 45),
+    "validation": (validation, ["train_and_validation_over_belady"], 60),
     "peers": (page_cache_at_shares, [], 50),
 }
 

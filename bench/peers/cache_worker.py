@@ -44,6 +44,11 @@ def arguments():
     parser.add_argument("--samples", type=int, help="only so many")
     parser.add_argument("--cache", help="bytes, or as headrace.torch.DataLoader's cache")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--draws", help="draw with replacement, by weight; write to this file what "
+                        "five epochs draw")
+    parser.add_argument("--validation", type=int, default=0,
+                        help="so many samples are a second loader's in the same cache, after every "
+                        "second pass")
     return parser.parse_args()
 
 
@@ -60,7 +65,21 @@ def torch_loader(args):
         persistent_workers=True, generator=torch.Generator().manual_seed(args.seed))
 
 
-def headrace_loader(args):
+def sampler(args, samples):
+    """Returns a sampler that draws with replacement; also writes what it is going to draw."""
+    if not args.draws:
+        return None
+    made = [torch.utils.data.WeightedRandomSampler(
+        torch.linspace(0.2, 5, samples), samples,
+        generator=torch.Generator().manual_seed(args.seed)) for _ in range(2)]
+    with open(args.draws, "w") as f:
+        for _ in range(5):
+            f.writelines(f"{index}\n" for index in made[0])
+    return made[1]
+
+
+def headrace_loaders(args):
+    """Returns the loaders: of all samples, or of training and validation."""
     import headrace
     import headrace.torch
     from headrace import transforms as t
@@ -68,18 +87,29 @@ def headrace_loader(args):
     transform = t.Compose([t.CenterCrop(CROP), t.ToDtype(torch.uint8)])
     dataset = part(headrace.ImageFolder(args.data, transform=transform), args.samples)
     cache = args.cache and (int(args.cache) if args.cache.isdigit() else args.cache)
-    return headrace.torch.DataLoader(dataset, 64, shuffle=True, num_workers=args.workers,
-                                     seed=args.seed, cache=cache, cache_form="encoded")
+    drawn = sampler(args, len(dataset))
+    both = dataset, None
+    if args.validation:
+        ends = len(dataset) - args.validation
+        both = (torch.utils.data.Subset(dataset, range(ends)),
+                torch.utils.data.Subset(dataset, range(ends, len(dataset))))
+    options = {"num_workers": args.workers, "cache_form": "encoded"}
+    loaders = [headrace.torch.DataLoader(both[0], 64, shuffle=not drawn, sampler=drawn,
+                                         seed=args.seed, cache=cache, **options)]
+    if args.validation:
+        loaders.append(headrace.torch.DataLoader(both[1], 64, cache=loaders[0], **options))
+    return loaders
 
 
-def serve(loader, counters):
+def serve(loaders, counters):
     print(json.dumps({"name": "ready"}), flush=True)
-    for line in sys.stdin:
+    for number, line in enumerate(sys.stdin):
         if line.strip() != "pass":
             break
         cpu, wall, samples = common.family_cpu_seconds(), time.perf_counter(), 0
-        for _, labels in loader:
-            samples += len(labels)
+        for loader in loaders[:1 + number % 2]:
+            for _, labels in loader:
+                samples += len(labels)
         wall, cpu = time.perf_counter() - wall, common.family_cpu_seconds() - cpu
         print(json.dumps({"seconds": wall, "cpu_seconds": cpu, "samples": samples,
                           **counters()}), flush=True)
@@ -88,17 +118,18 @@ def serve(loader, counters):
 def main():
     args = arguments()
     if args.kind == "torch":
-        serve(torch_loader(args), dict)
+        serve([torch_loader(args)], dict)
         return
-    loader = headrace_loader(args)
+    loaders = headrace_loaders(args)
     names = ("bytes_read", "cache_hits", "cache_bytes", "cache_source_bytes")
 
     def counters():
-        stats = loader.stats()
-        return {name: stats[name] for name in names}
+        stats = [loader.stats() for loader in loaders]
+        return {name: sum(one[name] for one in stats) for name in names}
 
-    serve(loader, counters)
-    loader.close()
+    serve(loaders, counters)
+    for loader in loaders:
+        loader.close()
 
 
 if __name__ == "__main__":

@@ -35,10 +35,12 @@ static int place_of(const char *option, const char *text, const char *const *wor
     return -1;
 }
 
-/* Text options as given, and the bytes objects that own the paths among them. */
+/* Options as given that are not the library's, and the bytes objects that own the paths among them.
+ */
 struct loader_words {
     const char *on_error, *cache_form, *join, *lag, *assignment;
     PyObject *agent, *agent_command; /* bytes, or NULL */
+    PyObject *cache_of;              /* a Loader, or None; borrowed */
 };
 
 static int parse_words(const struct loader_words *words, struct hr_loader_options *options)
@@ -110,18 +112,47 @@ static int loader_options(struct core_state *state, PyObject *args, PyObject *kw
                           PyObject *sources[2], struct loader_words *words,
                           struct hr_loader_options *options)
 {
-    static char *names[] = {
-        "dataset",       "recipe",         "batch_size", "shuffle",      "drop_last",
-        "seed",          "rank",           "world_size", "threads",      "local_world_size",
-        "batches_ahead", "staging_bytes",  "direct_io",  "no_io_uring",  "on_error",
-        "max_bad_share", "external_order", "pinned",     "cache",        "cache_form",
-        "epochs",        "agent",          "stream",     "join",         "lag",
-        "window",        "agent_command",  "assignment", "mixup_alpha",  "cutmix_alpha",
-        "mix_share",     "cutmix_share",   "metrics",    "metrics_rank", NULL};
+    static char *names[] = {"dataset",
+                            "recipe",
+                            "batch_size",
+                            "shuffle",
+                            "drop_last",
+                            "seed",
+                            "rank",
+                            "world_size",
+                            "threads",
+                            "local_world_size",
+                            "batches_ahead",
+                            "staging_bytes",
+                            "direct_io",
+                            "no_io_uring",
+                            "on_error",
+                            "max_bad_share",
+                            "external_order",
+                            "pinned",
+                            "cache",
+                            "cache_form",
+                            "epochs",
+                            "agent",
+                            "stream",
+                            "join",
+                            "lag",
+                            "window",
+                            "agent_command",
+                            "assignment",
+                            "mixup_alpha",
+                            "cutmix_alpha",
+                            "mix_share",
+                            "cutmix_share",
+                            "metrics",
+                            "metrics_rank",
+                            "cache_evicts",
+                            "cache_of",
+                            NULL};
     struct hr_loader_options *o = options;
     unsigned long long seed = o->seed, staging_bytes = o->staging_bytes, epochs = o->epochs;
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "O!O!|$ippKiiiiiKppsdppzsKO&zssiO&sddddzi", names, state->dataset_type,
+            args, kwargs, "O!O!|$ippKiiiiiKppsdppzsKO&zssiO&sddddzipO", names, state->dataset_type,
             &sources[0], state->recipe_type, &sources[1], &o->batch_size, &o->shuffle,
             &o->drop_last, &seed, &o->rank, &o->world_size, &o->threads, &o->local_world_size,
             &o->batches_ahead, &staging_bytes, &o->direct_io, &o->no_io_uring, &words->on_error,
@@ -129,13 +160,31 @@ static int loader_options(struct core_state *state, PyObject *args, PyObject *kw
             &epochs, PyUnicode_FSConverter, &words->agent, &o->stream, &words->join, &words->lag,
             &o->window, PyUnicode_FSConverter, &words->agent_command, &words->assignment,
             &o->mixup_alpha, &o->cutmix_alpha, &o->mix_share, &o->cutmix_share, &o->metrics,
-            &o->metrics_rank))
+            &o->metrics_rank, &o->cache_evicts, &words->cache_of))
         return -1;
     o->epochs = epochs;
     o->seed = seed;
     o->staging_bytes = staging_bytes;
     o->wait_ms = 100; /* bounds the delay of Ctrl-C if another thread received the signal */
     return parse_words(words, o);
+}
+
+static int enter(struct loader *self);
+
+/* Finds the loader whose cache another one is to share, and enters it, so that no thread closes it
+ * meanwhile. *out: it, or NULL for none. Returns 0, or -1 with an exception. */
+static int enter_cache_of(PyTypeObject *type, PyObject *given, struct loader **out)
+{
+    if (!given || given == Py_None)
+        return 0;
+    if (!PyObject_TypeCheck(given, type)) {
+        PyErr_Format(PyExc_TypeError, "cache_of must be a Loader, got %R", given);
+        return -1;
+    }
+    if (enter((struct loader *)given) < 0)
+        return -1;
+    *out = (struct loader *)given;
+    return 0;
 }
 
 static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -149,13 +198,16 @@ static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
                                  .lag = "alone",
                                  .assignment = "auto"};
     PyObject *sources[2];
+    struct loader *beside = NULL;
     struct hr_loader *handle = NULL;
     struct core_watch *watch = NULL;
     struct hr_error error = {0};
     PyObject *result = NULL;
     int r;
-    if (loader_options(state, args, kwargs, sources, &words, &options) < 0)
+    if (loader_options(state, args, kwargs, sources, &words, &options) < 0 ||
+        enter_cache_of(type, words.cache_of, &beside) < 0)
         goto out;
+    options.cache_of = beside ? beside->handle : NULL;
     watch = PyMem_Malloc(sizeof *watch);
     if (!watch) {
         PyErr_NoMemory();
@@ -184,6 +236,8 @@ static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     watch = NULL;
     result = (PyObject *)self;
 out:
+    if (beside)
+        beside->busy = false;
     PyMem_Free(watch);
     Py_XDECREF(words.agent);
     Py_XDECREF(words.agent_command);
@@ -341,6 +395,31 @@ static PyObject *loader_push_end(PyObject *object, PyObject *none)
     if (enter(self) < 0)
         return NULL;
     return leave(self, hr_loader_push_end(self->handle, &error), &error);
+}
+
+static PyObject *loader_expect(PyObject *object, PyObject *args)
+{
+    struct loader *self = (struct loader *)object;
+    struct hr_error error = {0};
+    PyObject *indices;
+    Py_ssize_t first;
+    Py_buffer view;
+    if (!PyArg_ParseTuple(args, "On", &indices, &first) ||
+        core_get_int64(indices, "indices", &view) < 0)
+        return NULL;
+    PyObject *result = NULL;
+    if (first < 0) {
+        PyErr_Format(PyExc_ValueError, "%zd samples are expected in this epoch", first);
+    } else if (enter(self) == 0) {
+        int r;
+        Py_BEGIN_ALLOW_THREADS
+            r = hr_loader_expect(self->handle, view.buf, (size_t)view.len / 8, (size_t)first,
+                                 &error);
+        Py_END_ALLOW_THREADS
+        result = leave(self, r, &error);
+    }
+    PyBuffer_Release(&view);
+    return result;
 }
 
 static PyObject *loader_get_state(PyObject *object, PyObject *none)
@@ -567,6 +646,7 @@ CORE_METHOD(loader_next);
 CORE_METHOD(loader_set_watcher);
 CORE_METHOD(loader_push);
 CORE_METHOD(loader_push_end);
+CORE_METHOD(loader_expect);
 CORE_METHOD(loader_get_state);
 CORE_METHOD(loader_stats);
 CORE_METHOD(loader_skipped);
@@ -588,6 +668,10 @@ static PyMethodDef loader_methods[] = {
      PyDoc_STR("push(indices)\n--\n\nExternal order: one more batch, an int64 buffer.")},
     {"push_end", CORE_LOCKED(loader_push_end), METH_NOARGS,
      PyDoc_STR("push_end()\n--\n\nExternal order: the epoch has no more batches.")},
+    {"expect", CORE_LOCKED(loader_expect), METH_VARARGS,
+     PyDoc_STR(
+         "expect(indices, of_this_epoch)\n--\n\nExternal order: what will be pushed, an int64 "
+         "buffer,\nthe first of_this_epoch of it in this epoch.")},
     {"get_state", CORE_LOCKED(loader_get_state), METH_NOARGS,
      PyDoc_STR("get_state()\n--\n\nWhere the reader stands, a dict of ints.")},
     {"restore", (PyCFunction)(void (*)(void))CORE_LOCKED(loader_restore),

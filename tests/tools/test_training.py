@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -129,3 +130,23 @@ def test_interrupt_ends_even_a_deaf_run(monkeypatch, tmp_path):
         demo.run_through([sys.executable, "-c", deaf])
     with pytest.raises(ProcessLookupError):
         os.kill(int(ready.read_text()), 0)
+
+
+def test_balanced_reads_less_with_the_future(root, small_folder):
+    """The example of a class-balanced sampler, with the future known and with what came first."""
+    if importlib.util.find_spec("headrace") is None:
+        pytest.skip("the headrace package is not installed")
+    size = sum(path.stat().st_size for path in small_folder.rglob("*") if path.is_file())
+    reads = {}
+    for more in ([], ["--first"]):
+        command = [sys.executable, "-W", "ignore", str(root / "examples" / "train_balanced.py"),
+                   "--data", str(small_folder), "--cache", str(size // 2), "--workers", "1",
+                   "--epochs", "8", *more]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False,
+                              env=dict(os.environ, OMP_NUM_THREADS="1"))
+        assert done.returncode == 0, done.stderr[-4000:]
+        epochs = re.findall(r"read ([0-9.]+) MB", done.stdout)
+        reads[bool(more)] = sum(float(read) for read in epochs[2:])
+        assert len(epochs) == 8 and "right" in done.stdout
+        assert ("used next" in done.stdout) != bool(more)
+    assert reads[False] < reads[True]

@@ -20,6 +20,10 @@ class Adaptable(Measured):
     def _has_hosts(self) -> bool: ...
 
     @abstractmethod
+    def _shares_budget(self) -> bool:
+        """Whether other loaders share this one's cache."""
+
+    @abstractmethod
     def _keep_counters(self) -> None: ...
 
     @property
@@ -50,9 +54,13 @@ class Adaptable(Measured):
             self._core = None
         none = dict.fromkeys(("shuffle", "sampler", "rank", "world_size"))
         own = {"batch_sampler": batch_sampler, "batch_size": 1, "drop_last": False, "verbose": 0}
-        other = type(self)(**{**self._given, **none, **own})
+        other = type(self)(**{**self._arguments(), **none, **own})
         other._line = self._line
         return other
+
+    def _arguments(self) -> dict[str, Any]:
+        """Returns the arguments of another loader in place of this one."""
+        return {**self._given, "cache": self} if self._shares_budget() else dict(self._given)
 
     def _load(self, state: Mapping[str, Any], with_place: bool) -> None:
         """Loads a state, with its place in the epoch or only with its epoch."""
@@ -88,5 +96,5 @@ class Adaptable(Measured):
 # Lightning makes a loader again where it needs another sampler, from the arguments under these names.
 setattr(Adaptable, "__pl_saved_args", ())
 setattr(Adaptable, "__pl_saved_arg_names", ())
-setattr(Adaptable, "__pl_saved_kwargs", property(lambda self: dict(self._given)))
+setattr(Adaptable, "__pl_saved_kwargs", property(lambda self: self._arguments()))
 setattr(Adaptable, "__dataset", None)

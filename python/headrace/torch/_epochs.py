@@ -126,6 +126,10 @@ class Epochs(ABC):
         """A native loader whose batches may have ``batch`` samples."""
 
     @abstractmethod
+    def _expect(self, core: Any, position: int) -> None:
+        """Tells a cache what the user's sampler gives from a position of the epoch on."""
+
+    @abstractmethod
     def _agree(self, epoch: int, position: int) -> None:
         """Exchanges data that the ranks need before an epoch."""
 

@@ -93,6 +93,12 @@ class Feed:
         self._ready = [self._pull()]
         self._epochs = _epochs(self.source)  # some change it themselves when they start
 
+    def start_of(self, part: Any) -> tuple[torch.Tensor, int | None]:
+        """Returns the state of the generator that a part of the sampler draws from, torch's if it
+        has none of its own, and the part's epoch (set_epoch), both as the epoch began."""
+        start = self._start or _Start.now(self.source)
+        return start.of(self.source, part)
+
     def was_moved(self) -> bool:
         """Returns whether the sampler's epoch was changed by set_epoch since it started."""
         return _epochs(self.source) != self._epochs
@@ -216,6 +222,15 @@ class _Start:
             [g.get_state() for g in _generators(source)],
             _epochs(source),
         )
+
+    def of(self, source: Any, part: Any) -> tuple[torch.Tensor, int | None]:
+        """Returns the states of one part: its generator's and its epoch."""
+        place = next(i for i, one in enumerate(_parts(source)) if one is part)
+        state = self._common["torch"]
+        for generator, its in zip(_generators(source), self._generators):
+            if generator is getattr(part, "generator", None):
+                state = its
+        return state, self._epochs[place]
 
     @contextmanager
     def again(self, source: Any) -> Iterator[None]:

@@ -52,6 +52,7 @@ class Iteration:
             self._epoch.core.start_epoch(number)
             if loader._feed is not None:
                 loader._feed.begin()
+                loader._expect(self._epoch.core, 0)
         loader._live = self._epoch
 
     def _resume(self, state: dict[str, Any]) -> None:
@@ -76,6 +77,7 @@ class Iteration:
             position=position,
             samples=len(loader._source),
         )
+        loader._expect(self._epoch.core, position)
 
     def __iter__(self) -> Iteration:
         return self

@@ -21,13 +21,13 @@ import torch.utils.data
 from .. import _core
 from .._walk import class_name
 from . import _accelerate, _arguments as arguments, _sizes as sizes
+from ._budget import Budgeted, lender_of
 from ._choice import choose, is_usual, native_recipe
 from ._datasets import transform_of
 from ._epoch_line import EpochLine
 from ._epochs import OneReader
 from ._feed import Feed, feed_of
-from ._fields import Fields
-from ._hosts import Exchange, Gather, figures, is_hosts, say_local, stats_of_ranks
+from ._hosts import Exchange, Gather, stats_of_ranks
 from ._iteration import Iteration
 from ._mix import Mix
 from ._order import Dealt, InOrder, Order, adopt
@@ -54,7 +54,7 @@ _WORKERS = (
 )  # fmt: skip
 
 
-class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
+class DataLoader(Budgeted, torch.utils.data.DataLoader[Any]):
     """Loads batches with native threads, or with worker processes where Python code is involved.
 
     It is a ``torch.utils.data.DataLoader``, so that frameworks take it for one (docs/frameworks).
@@ -136,7 +136,10 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
             disk of this host, for later runs and other jobs; behind memory:
             ``"64GiB,disk:/nvme/headrace?size=1TiB"``. ``"memcached:hostA:11211,hostB:11211?size=64GiB"``: a cache in
             the memory of several hosts, whose memcached servers are running; every rank
-            passes the same text.
+            passes the same text. Another DataLoader of this process: its private cache for
+            both, which then keeps what is used next by either. So does a private cache of one
+            process with a sampler that repeats samples: torch's with replacement or for a
+            part, timm's for repeated augmentation. All others never evict.
         cache_form: form of cached samples: ``"encoded"``: as the files; ``"indexed"``: the
             files with an index, which decode faster for about 2 % more bytes;
             ``"coefficients"``: decode several times faster for an eighth more bytes;
@@ -264,7 +267,7 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
         direct_io: bool = False,
         io_uring: bool = True,
         staging_bytes: int | None = None,
-        cache: int | str | None = None,
+        cache: int | str | DataLoader | None = None,
         cache_form: Literal[
             "auto", "encoded", "indexed", "coefficients", "planes", "waveform", "waveform16"
         ]
@@ -366,6 +369,7 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
             self._part = Part(self._dealt.part, True)
         self._capacity = self.batch_size or arguments.first_capacity(batch_sampler)
         self._pin_by_copy = False
+        lender = lender_of(cache)
         self._options: dict[str, Any] = {
             "threads": 0 if num_workers is None else max(1, num_workers),
             "batches_ahead": 0 if prefetch_factor is None else ahead,
@@ -374,7 +378,7 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
             "on_error": on_error,
             "max_bad_share": max_bad_share,
             "pinned": self._choice.is_native and arguments.can_pin(pin_memory),
-            "cache": arguments.cache(cache),
+            "cache": arguments.cache(None if lender is not None else cache),
             "cache_form": "auto" if cache_form is None else cache_form,
             "epochs": 0 if epochs is None else arguments.count("epochs", epochs, 1, arguments.LONG),
             "assignment": "auto" if assignment is None else assignment,
@@ -396,6 +400,9 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
             in_python=not self._choice.is_native,
         )
         arguments.check_join(join, stream, self._part.now()[1])
+        self._budget = self._own_budget() if lender is None else self._borrow(lender)
+        if self._budget is not None:
+            self._budget.add(self)
         self._mix = None if mix is None else Mix.of(mix, dataset)
         if self._mix is not None:
             self._options |= self._mix.options
@@ -442,16 +449,6 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
                 is_native=self._choice.is_native, has_agent="agent" in self._options
             )
             print(f"headrace: {self._choice.line(self.num_workers)}", file=sys.stderr, flush=True)
-
-    @property
-    def rank(self) -> int:
-        """This process's rank; may change until the first epoch begins."""
-        return self._part.now()[0]
-
-    @property
-    def world_size(self) -> int:
-        """Number of ranks that share each epoch; may change until the first epoch begins."""
-        return self._part.now()[1]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED and "_closed" in vars(self):
@@ -514,7 +511,8 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
         costs a sample."""
         text = self._choice.line(self.num_workers)
         if self.is_native:
-            return text
+            cached = self._cache_line()
+            return f"{text}; {cached}" if cached else text
         return text + self._native().costs()
 
     def stats(self) -> dict[str, Any]:
@@ -570,73 +568,6 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
         """Returns the damaged samples accepted so far (the newest 10,000)."""
         now = [SkippedSample(*s) for s in self._native().damaged()]
         return self._past_damaged + now
-
-    # Several hosts
-
-    def hosts(self) -> list[dict[str, Any]]:
-        """Returns the cache's hosts as this rank sees them, in the order of the list; an empty
-        list with other caches. Each has ``name``, ``is_self``, ``is_up``, ``ranks`` (number on
-        it), ``budget_bytes``, ``planned_items`` and ``planned_bytes`` (that it should keep),
-        ``limit_bytes`` and ``used_bytes`` (of its memcached, when last queried), this rank's
-        counters for it (``fetched``, ``fetched_bytes``, ``missed``, ``stored``,
-        ``stored_bytes``, ``refused``, ``failures``), and ``problem``, a text."""
-        return self._native().hosts()
-
-    def rates(self) -> dict[str, Any]:
-        """Returns the recent speed of this rank's host, for :meth:`set_rates`, in bytes per
-        second: ``own_bytes_per_s`` (its own server), ``peer_bytes_per_s``,
-        ``storage_bytes_per_s``, ``prepare_bytes_per_s``; 0 if not measured. Also ``wait_s`` and
-        ``ready_s``, see :meth:`stats`, and ``host``, its index in the list of hosts or -1.
-        Raises ValueError if the cache has no hosts."""
-        return self._native().rates()
-
-    def set_rates(self, ranks: Iterable[Mapping[str, Any]], epoch: int | None = None) -> None:
-        """Plans from ``epoch`` on (``None``: the next one) with these rates of all ranks, in rank
-        order. Every rank must pass the same rates. For programs that gather rates themselves,
-        with ``gather=False``."""
-        number = self._next_epoch if epoch is None else arguments.epoch(epoch)
-        self._native().set_rates(number, [figures(rates) for rates in ranks])
-
-    def set_hosts(self, cache: str, epoch: int | None = None) -> None:
-        """Changes the cache's hosts from ``epoch`` on (``None``: the next one); ``cache`` is a new
-        text ``"memcached:..."``. Every rank must pass the same text for the same epoch before
-        the epoch begins; the ranks compare before its first batch. Items that stay on their
-        host are found again. Raises ValueError if the text is invalid or the cache has no
-        hosts."""
-        number = self._next_epoch if epoch is None else arguments.epoch(epoch)
-        self._native().set_hosts(number, cache)
-        self._later_hosts = (number, cache)
-
-    def _has_hosts(self) -> bool:
-        return is_hosts(self._options["cache"])
-
-    def _agree(self, epoch: int, position: int) -> None:
-        """Exchanges rates with the other ranks before an epoch, except the first: there are no
-        rates yet, and the native loader's comparison of ranks reports differences better."""
-        if not self._has_hosts():
-            return
-        if self._later_hosts is not None and epoch >= self._later_hosts[0]:
-            self._options["cache"] = self._later_hosts[1]
-            self._later_hosts = None
-        begun, self._begun = self._begun, True
-        if not begun or self.world_size == 1:
-            return
-        # Exact ranks too: it is for the comparison to say that only some are.
-        core = self._native()
-        ranks = self._exchange.run(core.rates(), epoch, position)
-        if ranks is not None and self._options["assignment"] != "exact":
-            core.set_rates(epoch, [figures(rates) for rates in ranks])
-
-    def _say(self, core: _core.Loader) -> None:
-        """Logs notices to the user before the first batch."""
-        if self._dealt is not None:
-            self._dealt.say()
-        chosen = self._options["assignment"] != "auto"
-        if chosen or self.rank or self.world_size == 1 or not self._has_hosts():
-            return
-        hosts = core.hosts()
-        if len(hosts) > 1:
-            say_local(len(hosts))
 
     # Ending
 
@@ -717,6 +648,7 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
         self._keep_counters()
         options = {
             **self._options,
+            **({} if self._budget is None else self._budget.options(self)),
             "batch_size": self._capacity,
             "shuffle": self.shuffle,
             "drop_last": self.drop_last,
@@ -729,10 +661,12 @@ class DataLoader(Fields, torch.utils.data.DataLoader[Any]):
         }
         self._core_part = self._part.now()
         if self._feed is not None:
-            # What is left to the sampler.
-            options.update(shuffle=False, drop_last=False, rank=0, world_size=1)
+            # What is left to the sampler. Its ranks still share a cache.
+            options.update(shuffle=False, drop_last=False)
         self._joined = False
         if not self._choice.is_native:
+            if self._feed is not None:
+                options.update(rank=0, world_size=1)
             return self._make_workers(options)
         try:
             core = _core.Loader(self._source, self._recipe, **options)

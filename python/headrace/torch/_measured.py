@@ -56,7 +56,7 @@ class Measured(Epochs):
         }
         members.update(_resume=None, _live=None, _closed=False, _later_hosts=None)
         members.update(_past_stats=None, _past_skipped=[], _past_damaged=[])
-        members.update(_dealt=None, _line=None, _reader=OneReader())
+        members.update(_dealt=None, _budget=None, _line=None, _reader=OneReader())
         vars(other).update(members)
         vars(other)["_core"] = other._make_core()
         other._register()
