@@ -22,8 +22,8 @@ from headrace.memory import arguments, records
 
 pytest.importorskip("torch")
 
-COMMON = """
-import os, signal, sys, time, torch
+MODULES = "import os, signal, sys, time\n"
+TRAINING = """
 torch.set_num_threads(1)
 torch.manual_seed(0)
 
@@ -46,12 +46,13 @@ class Training:
 if __name__ == "__main__":
     training = Training()
 """
+WHOLE = MODULES + "import torch\n" + TRAINING
 
 
 class Place(places.Place):
     """The launcher in a working directory."""
 
-    common = COMMON
+    common = MODULES + places.TORCH + TRAINING
 
     def start(self, *words: str, command: list[str] | None = None) -> subprocess.Popen:
         command = command or [sys.executable, "train.py"]
@@ -101,7 +102,8 @@ def test_a_training(place):
         """
         losses = [training.step() for _ in range(12)]
         print(losses, [p.double().sum().item() for p in training.model.parameters()])
-        """
+        """,
+        common=WHOLE,
     )
     plain = subprocess.run(
         [sys.executable, "train.py"], cwd=place.work, env=place.environment, capture_output=True,
@@ -140,7 +142,8 @@ def test_two_ranks(place):
         for _ in range(3):
             training.step()
         torch.distributed.destroy_process_group()
-        """
+        """,
+        common=WHOLE,
     )
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = [sys.executable, *torchrun, "train.py"]

@@ -19,8 +19,8 @@ from headrace import _core
 pytest.importorskip("torch")
 
 # Loops over files that the probe can identify; each test appends its own loop.
-COMMON = """
-import os, sys, time, torch
+MODULES = "import os, sys, time\n"
+TRAINING = """
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 torch.set_num_threads(1)
@@ -64,7 +64,7 @@ def train(loader, epochs=1000):
 
 
 class Place(places.Place):
-    common = COMMON
+    common = MODULES + places.TORCH + TRAINING
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -121,7 +121,9 @@ def test_a_child_that_loads_by_itself(place):
         """,
         "child.py",
     )
-    place.script("import subprocess\nsys.exit(subprocess.call([sys.executable, 'child.py']))")
+    place.script(
+        "import subprocess, sys\nsys.exit(subprocess.call([sys.executable, 'child.py']))", common=""
+    )
     status, said = place.run()
     assert status == 0, said
     assert {"host", "warm"} <= place.phases()
@@ -176,7 +178,8 @@ def test_two_ranks(place):
         optimizer = torch.optim.SGD(model.parameters(), 0.001)
         files = Files()
         train(DataLoader(files, 8, sampler=DistributedSampler(files), num_workers=1))
-        """
+        """,
+        common=MODULES + "import torch\n" + TRAINING,
     )
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     status, said = place.run("--", sys.executable, *launcher, "train.py")

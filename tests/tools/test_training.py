@@ -48,7 +48,7 @@ def test_learns(root, small_folder, tmp_path, loader):
     assert "epoch 4/4" in output
 
 
-@pytest.mark.parametrize("loader", LOADERS)
+@pytest.mark.parametrize("loader", [pytest.param("torch", marks=pytest.mark.long), "headrace"])
 def test_under_torchrun(root, small_folder, tmp_path, loader):
     result, output = train(root, small_folder, loader, tmp_path / "r.json", ranks=2,
                            more=("--epochs", "1"))

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -32,6 +33,33 @@ static inline void test_write_text(const char *path, const char *text)
 static inline void test_pause_ms(long ms)
 {
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
+
+/* Whether code is some ten times slower than usual: with a sanitizer, or under an emulator, which
+ * says so in HEADRACE_TEST_EMULATED. */
+static inline int test_is_slow(void)
+{
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    return 1;
+#else
+    return getenv("HEADRACE_TEST_EMULATED") != NULL;
+#endif
+}
+
+/* How many of these random cases a test tries: where it is slow, every test runs with a quarter. */
+static inline int test_rounds(int rounds)
+{
+    return test_is_slow() ? (rounds + 3) / 4 : rounds;
+}
+
+/* At the beginning of a long test whose processes have one thread each: ThreadSanitizer, which is
+ * ten times slower, has nothing to find in it. */
+static inline void test_has_one_thread(void)
+{
+#ifdef __SANITIZE_THREAD__
+    print_message("skipped with ThreadSanitizer: there is one thread\n");
+    skip();
+#endif
 }
 
 #endif

@@ -1,8 +1,6 @@
 /* See peer.h. */
 #include "peer.h"
 
-#include "../loader/wrapped.h"
-
 #include "agent/launch.h"
 #include "agent/statement.h"
 #include "base/clock.h"
@@ -242,22 +240,6 @@ void peer_release(struct peer *p)
     ring(p);
 }
 
-static void check_image(const struct peer *p, const struct hr__header_sample *sample,
-                        const void *image)
-{
-    const struct fixture *f = p->f;
-    struct hr_error error;
-    struct hr_draw_key key = {
-        .seed = FIXTURE_SEED, .epoch = p->epoch, .index = (uint64_t)sample->index};
-    struct hr__read read = {.path = f->paths[sample->index], .expected = -1};
-    assert_int_equal(sample->label, sample->index % 7);
-    assert_int_equal(__real_hr__read_file(&read, 0), 0);
-    if (hr_preparer_run(f->preparer, f->recipe, read.bytes, read.length, &key, f->expected, &error))
-        fail_msg("%s", error.message);
-    hr__free(read.bytes);
-    assert_memory_equal(image, f->expected, f->spec.bytes);
-}
-
 /* Checks samples that were taken. `samples` is a copy made before that. */
 static void check(struct peer *p, const struct hr__header_sample *samples, const void **images,
                   int count)
@@ -276,7 +258,7 @@ static void check(struct peer *p, const struct hr__header_sample *samples, const
             assert_int_equal(samples[i].index, hr__order_at(order, at));
         else
             assert_int_equal(samples[i].instead, hr__order_at(order, at));
-        check_image(p, &samples[i], images[i]);
+        fixture_check_sample(p->f, p->epoch, samples[i].index, samples[i].label, images[i]);
     }
     hr__order_destroy(&order);
     p->position += (uint64_t)count * (uint64_t)p->attach.world_size;

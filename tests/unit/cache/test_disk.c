@@ -278,11 +278,13 @@ static void kill_at_every_step(int others)
 
 static void test_killed_at_every_step(void **state)
 {
+    test_has_one_thread();
     kill_at_every_step(0);
 }
 
 static void test_killed_beside_another(void **state)
 {
+    test_has_one_thread();
     kill_at_every_step(1);
 }
 
@@ -303,6 +305,7 @@ static void churn(uint64_t from, unsigned seed)
 
 static void test_killed_at_any_moment(void **state)
 {
+    test_has_one_thread();
     unsigned seed = 5;
     struct hr__store *store = open_store();
     fill(store, 0, 20);

@@ -354,6 +354,7 @@ static void operate(struct hr__store *store)
 
 static void test_killed_at_every_step(void **state)
 {
+    test_has_one_thread();
     int survived = 0;
     for (int steps = 1; !survived; steps++) {
         struct hr__store *store = fixture_open(10, 2 * MIB, 1000);

@@ -668,7 +668,7 @@ static void changed_files_are_safe(void **state)
 {
     struct converter_fixture *f = *state;
     uint64_t random = 4;
-    for (int n = 0; n < 40; n++) {
+    for (int n = 0; n < test_rounds(40); n++) {
         struct jpeg_spec spec =
             kind(f, admitted[n % (int)(sizeof admitted / sizeof *admitted)], 48);
         spec.scans = n % 4 == 3 ? SCANS_PROGRESSIVE : SCANS_BASELINE;

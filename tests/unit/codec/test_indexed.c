@@ -205,7 +205,7 @@ static struct jpeg_spec random_spec(uint64_t *random)
 static void regions_are_exact(void **state)
 {
     struct indexed_fixture *f = *state;
-    for (int n = 0; n < 150; n++) {
+    for (int n = 0; n < test_rounds(150); n++) {
         struct jpeg_spec spec = random_spec(&f->random);
         struct bytes file = make_jpeg(&spec), item = make_item(f, &file);
         for (int i = 0; i < 20; i++) {
@@ -283,7 +283,7 @@ static void check_shared(struct indexed_fixture *f, const struct bytes *item,
 static void shared_regions_are_exact(void **state)
 {
     struct indexed_fixture *f = *state;
-    for (int n = 0; n < 60; n++) {
+    for (int n = 0; n < test_rounds(60); n++) {
         struct jpeg_spec spec = random_spec(&f->random);
         spec.height = random_between(&f->random, 1, 600);
         struct bytes file = make_jpeg(&spec), item = make_item(f, &file);
@@ -395,8 +395,8 @@ static void small_regions_and_files_are_not_shared(void **state)
 static void halved_images_are_exact(void **state)
 {
     struct indexed_fixture *f = *state;
-    int by_index = 0;
-    for (int n = 0; n < 90; n++) {
+    int by_index = 0, rounds = test_rounds(90);
+    for (int n = 0; n < rounds; n++) {
         struct jpeg_spec spec = random_spec(&f->random);
         struct bytes file = make_jpeg(&spec), item = make_item(f, &file);
         f->halvings = 1 + n % 3;
@@ -410,7 +410,7 @@ static void halved_images_are_exact(void **state)
         free(item.data);
     }
     f->halvings = 0;
-    assert_true(by_index > 45); /* the others have samplings that only libjpeg decodes */
+    assert_true(by_index > rounds / 2); /* the others have samplings that only libjpeg decodes */
 }
 
 /* Changes a bit of a point or of the headers. Without restart markers: they reset the DC
@@ -419,8 +419,8 @@ static void halved_images_are_exact(void **state)
 static void wrong_points_are_found(void **state)
 {
     struct indexed_fixture *f = *state;
-    int refused = 0;
-    for (int n = 0; n < 40; n++) {
+    int refused = 0, rounds = test_rounds(40);
+    for (int n = 0; n < rounds; n++) {
         struct jpeg_spec spec = random_spec(&f->random);
         spec.restart = 0;
         struct bytes file = make_jpeg(&spec), item = make_item(f, &file);
@@ -437,7 +437,7 @@ static void wrong_points_are_found(void **state)
         free(file.data);
         free(item.data);
     }
-    assert_true(refused > 100);
+    assert_true(refused > rounds * 5 / 2);
 }
 
 static void other_files_are_refused(void **state)
@@ -485,8 +485,8 @@ static void guesses_change_nothing(void **state)
 {
     static const size_t least[3] = {0, 300, 5000};
     struct indexed_fixture *f = *state;
-    int refused = 0;
-    for (int n = 0; n < 90; n++) {
+    int refused = 0, rounds = test_rounds(90);
+    for (int n = 0; n < rounds; n++) {
         struct jpeg_spec spec = random_spec(&f->random);
         spec.width = random_between(&f->random, 1, 900);
         spec.height = random_between(&f->random, 1, 900);
@@ -509,7 +509,7 @@ static void guesses_change_nothing(void **state)
         }
         free(file.data);
     }
-    assert_in_range(refused, 30, 270);
+    assert_in_range(refused, rounds / 3, 3 * rounds);
 }
 
 int main(void)

@@ -152,7 +152,7 @@ static void pixels_are_libjpegs(void **state)
             image_is_exact(ycc, s, n, random_between(&random, 1, 20), next_random(&random));
             image_is_exact(ycc, s, random_between(&random, 1, 20), n, next_random(&random));
         }
-        for (int n = 0; n < 40; n++)
+        for (int n = 0; n < test_rounds(40); n++)
             image_is_exact(ycc, s, random_between(&random, 1, 300), random_between(&random, 1, 300),
                            next_random(&random));
     }

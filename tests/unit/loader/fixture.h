@@ -21,6 +21,7 @@ struct fixture {
     struct hr_preparer *preparer;
     struct hr_tensor_spec spec;
     void *expected; /* one sample */
+    struct fixture_known *known;
 };
 
 /* Waits until no file counts as just written: caches do not admit such files
@@ -58,7 +59,12 @@ void fixture_options(struct hr_loader_options *options);
 
 struct hr_loader *fixture_loader(const struct fixture *f, const struct hr_loader_options *options);
 
-/* Fails the test unless every sample of the batch equals hr_preparer_run's result for its index.
+/* Fails the test unless the image equals hr_preparer_run's result for this index, and the label is
+ * its. `epoch` is the draw key's. */
+void fixture_check_sample(const struct fixture *f, uint64_t epoch, int64_t index, int64_t label,
+                          const void *image);
+
+/* Checks every sample of the batch so.
  * `external`: with the draw keys of external orders, if the first sample of this batch is at
  * `position`. */
 void fixture_check(const struct fixture *f, const struct hr_batch *batch, int external,

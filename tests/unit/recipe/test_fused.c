@@ -65,7 +65,7 @@ static void every_isa_gives_the_same_bits(void **state)
             hr__fused_destroy(&fused[isas]);
     }
     print_message("%d versions\n", isas);
-    for (int n = 0; n < 3000; n++) {
+    for (int n = 0; n < test_rounds(3000); n++) {
         struct image image;
         /* Each image is used for two jobs, which differ only in the kind of output. */
         struct hr__fused_job job = job_make(&r, sizes[n % 8], &image);
@@ -417,7 +417,7 @@ static void a_surround_gives_the_bits_of_its_image(void **state)
 {
     struct hr__random r;
     hr__random_init(&r, 12, 0, 0, 0);
-    for (int n = 0; n < 1200; n++) {
+    for (int n = 0; n < test_rounds(1200); n++) {
         struct image image, part;
         struct hr__fused *fused;
         struct hr__fused_job job = job_make(&r, n % 4 ? 60 : 300, &image);

@@ -380,7 +380,7 @@ static void never_slower(const struct hr__system *before, const struct hr__syste
 
 static void test_more_is_never_slower(void **state)
 {
-    for (uint64_t seed = 0; seed < 150; seed++) {
+    for (uint64_t seed = 0; seed < (uint64_t)test_rounds(150); seed++) {
         struct any any;
         make_any(&any, seed);
         struct hr__system s = any.system;
@@ -407,7 +407,7 @@ static void test_more_is_never_slower(void **state)
  * is by far the scarcest. */
 static void test_bounds(void **state)
 {
-    for (uint64_t seed = 200; seed < 350; seed++) {
+    for (uint64_t seed = 200; seed < 200 + (uint64_t)test_rounds(150); seed++) {
         struct any any;
         make_any(&any, seed);
         const struct hr__system *s = &any.system;

@@ -427,6 +427,11 @@ static void a_whole_run_is_recorded(void **state)
     assert_string_equal(text(json_object_get(record, "loader"), "kind"), "headrace");
     assert_true(number(record, "first_batch_s") > 0);
     json_decref(record);
+    struct hr_stalls *stalls;
+    struct hr_error error;
+    if (hr_stalls_watch_result(watch, &stalls, &error))
+        fail_msg("%s", error.message);
+    hr_stalls_destroy(&stalls);
     hr_stalls_watch_close(&watch);
     hr_loader_destroy(&loader);
 }
