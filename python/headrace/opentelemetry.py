@@ -19,7 +19,13 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from opentelemetry import metrics
+try:
+    from opentelemetry import metrics
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "headrace.opentelemetry needs OpenTelemetry's API: pip install opentelemetry-api",
+        name=error.name,
+    ) from error
 
 from . import _core
 

@@ -4,6 +4,7 @@ verbose=1."""
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import re
@@ -285,6 +286,13 @@ def test_an_end_with_an_error(port):
         found = scrape(port)
         assert found['headrace_loader_running{rank="0",loader="0"}'] == 0
         assert found['headrace_loader_batches_total{rank="0",loader="0"}'] == 1
+
+
+def test_without_opentelemetry(monkeypatch):
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    monkeypatch.delitem(sys.modules, "headrace.opentelemetry", raising=False)
+    with pytest.raises(ModuleNotFoundError, match="pip install opentelemetry-api"):
+        importlib.import_module("headrace.opentelemetry")
 
 
 # ---- headrace top ----
