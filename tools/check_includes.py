@@ -54,7 +54,7 @@ INSIDE = {"bench/reader.c": {"base", "storage"}, "bench/cache_hit.c": {"base", "
           "bench/policies_stream.c": {"base", "order"},
           "bench/kernel_bits.c": {"base", "codec", "recipe"},
           "bench/locks.c": {"base", "storage", "loader"},
-          "bench/objects.c": {"base", "storage"},
+          "bench/metrics.c": {"base", "loader"}, "bench/objects.c": {"base", "storage"},
           "bench/disk_tier.c": {"base", "cache", "dataset", "storage", "loader"}}
 
 
