@@ -125,6 +125,8 @@ static struct hr_recipe *make_recipe(void)
 void fixture_make(struct fixture *f, size_t count)
 {
     struct hr_error error;
+    if (hr__allocated(HR__TAG_LOADER))
+        fail_msg("a test before this one failed, and left its loader");
     memset(f, 0, sizeof *f);
     f->count = count;
     strcpy(f->dir, "/tmp/headrace-loader-XXXXXX");
@@ -194,6 +196,9 @@ void fixture_remove(struct fixture *f)
 
 int fixture_end(struct fixture *f)
 {
+    /* A test that failed left its loader, whose threads still use all of this. */
+    if (hr__allocated(HR__TAG_LOADER))
+        return -1;
     fixture_remove(f);
     assert_int_equal(hr__allocated(HR__TAG_LOADER), 0);
     assert_int_equal(hr__allocated(HR__TAG_SLOT), 0);

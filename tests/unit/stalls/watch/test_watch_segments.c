@@ -210,14 +210,14 @@ static void a_loop_that_hardly_waits_begins_with_a_full_queue(void **state)
 {
     struct hr_stalls_watch_options options;
     hr_stalls_watch_options_default(&options);
-    options.time_s = 1.5;
+    options.time_s = test_is_slow() ? 6 : 1.5;
     struct hr_loader *loader = make_loader();
     struct hr_stalls_watch *watch = open_watch(loader, &options);
     struct hr_batch *batch;
     int full = 0;
     while ((batch = next(watch))) {
         full += watch->stage == HR__WATCH_RUN && watch->chosen.full;
-        sleep_us(10000);
+        sleep_us(test_is_slow() ? 80000 : 10000);
         hr_batch_release(&batch);
     }
     assert_true(full > 0);
