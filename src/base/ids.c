@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 
+#include <string.h>
 #include <xxhash.h>
 
 struct hr__id_entry {
@@ -56,4 +57,21 @@ void hr__ids_clear(struct hr__ids *ids)
 {
     hr__free(ids->table);
     *ids = (struct hr__ids){.table = NULL};
+}
+
+uint32_t hr__ids_name(struct hr__ids *ids, char ***names, enum hr__tag tag, const char *text)
+{
+    size_t length = strlen(text);
+    uint32_t id = hr__ids_find(ids, text, length);
+    if (id)
+        return id;
+    if (hr__reserve(tag, names, (size_t)ids->count + 1))
+        return 0;
+    char *copy = hr__strdup(tag, text);
+    id = copy ? hr__ids_add(ids, text, length) : 0;
+    if (id)
+        (*names)[id - 1] = copy;
+    else
+        hr__free(copy);
+    return id;
 }

@@ -6,6 +6,8 @@
 #ifndef HR_BASE_IDS_H
 #define HR_BASE_IDS_H
 
+#include "base/memory.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,5 +25,10 @@ uint32_t hr__ids_find(const struct hr__ids *ids, const void *bytes, size_t lengt
 uint32_t hr__ids_add(struct hr__ids *ids, const void *bytes, size_t length);
 
 void hr__ids_clear(struct hr__ids *ids);
+
+/* Returns the id of a text, which it enters if it is new, with a copy at (*names)[id - 1]; 0: out
+ * of memory. `names` is the caller's, from hr__alloc, and grows; the copies are the caller's, too.
+ */
+uint32_t hr__ids_name(struct hr__ids *ids, char ***names, enum hr__tag tag, const char *text);
 
 #endif

@@ -233,25 +233,6 @@ static enum hr__trace_kind kind_of(const char *category)
     return HR__TRACE_KINDS;
 }
 
-/* Returns the index of a name, added if it is new; UINT32_MAX: out of memory. */
-static uint32_t name_of(struct hr__trace_data *t, const char *text)
-{
-    size_t length = strlen(text);
-    uint32_t id = hr__ids_find(&t->name_ids, text, length);
-    if (id)
-        return id - 1;
-    if (hr__reserve(HR__TAG_REPLAY, &t->names, (size_t)t->name_ids.count + 1))
-        return UINT32_MAX;
-    char *copy = hr__strdup(HR__TAG_REPLAY, text);
-    id = copy ? hr__ids_add(&t->name_ids, text, length) : 0;
-    if (!id) {
-        hr__free(copy);
-        return UINT32_MAX;
-    }
-    t->names[id - 1] = copy;
-    return id - 1;
-}
-
 /* Returns the index of a thread or stream, added if it is new; SIZE_MAX: out of memory. */
 static size_t track_of(struct trace_reader *r, int64_t process, int64_t thread, int is_stream)
 {
@@ -326,7 +307,8 @@ static void take_slice(struct trace_reader *r, enum hr__trace_kind kind)
     e.begin_ns = raw->begin_ns;
     e.length_ns = raw->length_ns;
     describe(&e, raw);
-    e.name = name_of(t, raw->name);
+    /* 0, out of memory, becomes UINT32_MAX. */
+    e.name = hr__ids_name(&t->name_ids, &t->names, HR__TAG_REPLAY, raw->name) - 1;
     e.track = (uint32_t)track;
     if (track >= UINT32_MAX || e.name == UINT32_MAX ||
         hr__reserve(HR__TAG_REPLAY, &t->events, t->event_count + 1)) {

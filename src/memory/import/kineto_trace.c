@@ -14,24 +14,6 @@
 #define KEY_BYTES  64
 #define NAME_BYTES 8192 /* longer names are cut */
 
-/* Returns the id of a name; 0: out of memory. */
-static uint32_t name_of(struct hr__kineto *k, const char *text)
-{
-    size_t length = strlen(text);
-    uint32_t id = hr__ids_find(&k->name_ids, text, length);
-    if (id)
-        return id;
-    if (hr__reserve(HR__TAG_MEMORY, &k->names, (size_t)k->name_ids.count + 1))
-        return 0;
-    char *copy = hr__strdup(HR__TAG_MEMORY, text);
-    id = copy ? hr__ids_add(&k->name_ids, text, length) : 0;
-    if (id)
-        k->names[id - 1] = copy;
-    else
-        hr__free(copy);
-    return id;
-}
-
 /* ---- events ---- */
 
 /* One event while it is read. */
@@ -103,7 +85,7 @@ static void take_range(struct kineto_reader *r, enum hr__kineto_range_kind kind)
     }
     one.begin_ns = raw->begin_ns;
     one.end_ns = raw->begin_ns + raw->length_ns;
-    one.name = name_of(k, raw->name);
+    one.name = hr__ids_name(&k->name_ids, &k->names, HR__TAG_MEMORY, raw->name);
     if (!one.name || hr__reserve(HR__TAG_MEMORY, &k->ranges, k->range_count + 1))
         r->no_memory = 1;
     else
