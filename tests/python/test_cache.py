@@ -94,15 +94,6 @@ def test_idle_threads_convert(data):
 # Shared
 
 
-@pytest.fixture
-def kept():
-    """The text of a kept cache for this test alone."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="headrace-test-") as place:
-        before, os.environ["HEADRACE_SHM"] = os.environ["HEADRACE_SHM"], place
-        yield "shm:test?size=64MiB"
-        os.environ["HEADRACE_SHM"] = before
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_the_next_run_starts_warm(data, kept, form, caplog):
     plain = DataLoader(data, 8, shuffle=True)
