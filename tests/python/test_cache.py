@@ -1,7 +1,6 @@
 """The DataLoader's cache: equal batches, exact reads, sizes as text, memory given back."""
 
 import os
-import tempfile
 import time
 from pathlib import Path
 
