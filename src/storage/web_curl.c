@@ -459,10 +459,13 @@ static enum hr__web_end end_of(CURLcode code)
 static void finish(struct hr__web *web, struct handle *h, CURLcode code)
 {
     struct hr__web_exchange *x = h->exchange;
-    long status = 0;
+    long status = 0, tunnel = 0;
     curl_easy_getinfo(h->easy, CURLINFO_RESPONSE_CODE, &status);
+    curl_easy_getinfo(h->easy, CURLINFO_HTTP_CONNECTCODE, &tunnel);
     x->status = (int)status;
     x->end = end_of(code);
+    if (code != CURLE_OK && tunnel >= 300) /* a proxy makes no way to the server */
+        x->end = HR__WEB_NO_PROXY;
     /* libcurl's word for bytes that are no answer of HTTP, too */
     if (code == CURLE_UNSUPPORTED_PROTOCOL && status / 100 != 3)
         x->end = HR__WEB_BROKEN;

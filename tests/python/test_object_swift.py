@@ -1,6 +1,6 @@
-"""A second, strict server: OpenStack Swift checks every signature and all parts of an upload, as AWS
-does. Listings, odd names, whole objects, ranges and packs that are sent in parts must be right for
-it as well."""
+"""A second, strict server: OpenStack Swift checks every signature and all parts of an upload, as
+AWS does. Listings, odd names, whole objects, ranges and packs that are sent in parts must be right
+for it as well."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from headrace.torch import DataLoader
 from swift_store import KEY, PAGE, PART, REGION, SECRET, swift_server
 
 pytestmark = pytest.mark.long
-ODD = ["a b", "c=d", "e+f", "g%20h", "i&j", "k'l", "m,n", "Füße", "~p", "q(r)", "s;t", "u@v", "x!y",
-       "z*", "$1", "o:o", "[b]"]
+ODD = ["a b", "c=d", "e+f", "g%20h", "i&j", "k'l", "m,n", "Füße", "~p", "q(r)", "s;t", "u@v",
+       "x!y", "z*", "$1", "o:o", "[b]"]
 SMALL = T.Compose([T.Resize((32, 32)), T.ToTensor()])
 
 
