@@ -32,7 +32,7 @@
  * latency: 5 MB at 1 Gbit/s and 40 ms) has to be in batches that are open. */
 #define AHEAD           2
 #define STAGING         (UINT64_C(16) << 20)
-#define AHEAD_FAR       256 /* samples */
+#define AHEAD_FAR       512 /* samples */
 #define AHEAD_FAR_BYTES (UINT64_C(256) << 20)
 #define STAGING_FAR     (UINT64_C(64) << 20)
 
