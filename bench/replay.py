@@ -246,13 +246,15 @@ def factor_of_halves(torch):
     return statistics.median(times[1]) / statistics.median(times[0])
 
 
-def changes():
+def changes(wanted):
     """The errors of the predictions."""
     import torch
 
     torch.set_num_threads(1)
     errors = []
     for name, texts, options, changed in CASES:
+        if wanted not in name:
+            continue
         what_ifs = [text.format(halves=factor_of_halves(torch)) if "{halves}" in text else text for text in texts]
         before, after = Training(**options), Training(**{**options, **changed})
         with tempfile.TemporaryDirectory() as folder:
@@ -268,7 +270,9 @@ def changes():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--part", choices=PARTS, action="append")
-    parts = parser.parse_args().part or PARTS
+    parser.add_argument("--case", default="", metavar="TEXT", help="only changes whose printed name contains this")
+    args = parser.parse_args()
+    parts = args.part or PARTS
     log(harness.machine())
     figures = {}
     if "traces" in parts:
@@ -277,9 +281,9 @@ def main():
         figures["read_events_per_s"], figures["read_rss_over_file"] = reading()
     if "recording" in parts:
         recording()
-    errors = changes() if "changes" in parts else []
+    errors = changes(args.case) if "changes" in parts else []
     if "ranks" in parts:
-        errors += replay_ranks.changes()
+        errors += replay_ranks.changes(args.case)
     if "pipelines" in parts:
         figures["vtrain_pp2_mape"] = pipelines.vtrain()
         steps = pipelines.schedules()
