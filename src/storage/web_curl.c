@@ -21,9 +21,13 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* The most idle connections kept, and the receive buffer of one exchange. */
+/* The most idle connections kept. */
 #define KEPT_CONNECTIONS 512
-#define BUFFER_BYTES     (256L << 10)
+
+/* The buffers of an exchange. What is received is copied from there: larger ones take fewer system
+ * calls, but those of many exchanges do not fit into the processor's cache. */
+#define RECEIVE_BYTES (64L << 10)
+#define SEND_BYTES    (256L << 10)
 
 /* Handles kept for further exchanges. */
 #define KEPT_HANDLES 512
@@ -195,7 +199,7 @@ static int set_up(struct hr__web *web, struct handle *h)
     bad |= curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
     bad |= curl_easy_setopt(e, CURLOPT_PATH_AS_IS, 1L);
     bad |= curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
-    bad |= curl_easy_setopt(e, CURLOPT_BUFFERSIZE, BUFFER_BYTES);
+    bad |= curl_easy_setopt(e, CURLOPT_BUFFERSIZE, RECEIVE_BYTES);
     bad |= curl_easy_setopt(e, CURLOPT_MAXREDIRS, 5L);
     bad |= curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
     bad |= curl_easy_setopt(e, CURLOPT_HEADERDATA, h);
@@ -205,7 +209,7 @@ static int set_up(struct hr__web *web, struct handle *h)
     bad |= curl_easy_setopt(e, CURLOPT_PRIVATE, h);
     bad |= curl_easy_setopt(e, CURLOPT_XFERINFOFUNCTION, on_progress);
     bad |= curl_easy_setopt(e, CURLOPT_XFERINFODATA, h);
-    bad |= curl_easy_setopt(e, CURLOPT_UPLOAD_BUFFERSIZE, BUFFER_BYTES);
+    bad |= curl_easy_setopt(e, CURLOPT_UPLOAD_BUFFERSIZE, SEND_BYTES);
 #if LIBCURL_VERSION_NUM >= 0x075500
     bad |= curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
 #else
@@ -455,10 +459,13 @@ static enum hr__web_end end_of(CURLcode code)
 static void finish(struct hr__web *web, struct handle *h, CURLcode code)
 {
     struct hr__web_exchange *x = h->exchange;
-    long status = 0;
+    long status = 0, tunnel = 0;
     curl_easy_getinfo(h->easy, CURLINFO_RESPONSE_CODE, &status);
+    curl_easy_getinfo(h->easy, CURLINFO_HTTP_CONNECTCODE, &tunnel);
     x->status = (int)status;
     x->end = end_of(code);
+    if (code != CURLE_OK && tunnel >= 300) /* a proxy makes no way to the server */
+        x->end = HR__WEB_NO_PROXY;
     /* libcurl's word for bytes that are no answer of HTTP, too */
     if (code == CURLE_UNSUPPORTED_PROTOCOL && status / 100 != 3)
         x->end = HR__WEB_BROKEN;
