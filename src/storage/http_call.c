@@ -575,7 +575,9 @@ static enum hr__http_verdict judge_error(struct hr__http_client *http, struct hr
     if (a->place && (status / 100 == 3 || is_one_of(e.code, elsewhere) ||
                      (*a->region && strcmp(a->region, a->place->region))))
         return redirected(http, a, &e, why);
-    if (status == 401 || status == 403)
+    /* some stores call a request without a signature a bad one */
+    if (status == 401 || status == 403 ||
+        (status == 400 && a->credentials && !a->credentials->key_id[0]))
         return denied(a, &e, why);
     if (status == 407)
         return fail(why, -EACCES,
@@ -710,7 +712,8 @@ enum hr__http_verdict hr__http_judge(struct hr__http_client *http, struct hr__ht
     case HR__WEB_NO_TLS:
         hr__fail(why, -EPROTO,
                  "no secure connection (%s): check the server's certificate and this machine's "
-                 "clock; AWS_CA_BUNDLE names a file of more certificates",
+                 "clock; AWS_CA_BUNDLE names a file of more certificates; a server without TLS is "
+                 "asked with http://",
                  x->detail);
         return HR__HTTP_RETRY;
     case HR__WEB_AWAY:

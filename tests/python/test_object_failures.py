@@ -45,9 +45,9 @@ def proxy(store):
     one.close()
 
 
-def epoch(proxy, fault, **variables):
-    """Opens the folder, then reads it with a fault in the way of one object."""
-    with with_keys(proxy.url, HEADRACE_OBJECT_TIMEOUT=0.5, **variables):
+def epoch(proxy, fault, seconds):
+    """Opens the folder, then reads it with a fault in the way of one object, for so long."""
+    with with_keys(proxy.url, HEADRACE_OBJECT_TIMEOUT=seconds):
         dataset = ImageFolder("s3://birds/train", SMALL, index="none")
         proxy.fault = lambda request: fault if request.target == ONE else None
         list(DataLoader(dataset, batch_size=4, num_workers=1))
@@ -70,8 +70,8 @@ IN_AN_EPOCH = {
               f"read with fewer processes, or raise HEADRACE_OBJECT_TIMEOUT {AGAIN}"),
     "fails": (refusal(500, "InternalError"), r"the store fails \(500 InternalError\)",
               f"try again later {AGAIN}"),
-    "hangs": ("hang", "too slow: nothing came for 100 ms", f"{NETWORK} and the server.*{AGAIN}"),
-    "drips": (("drops", 0.01), "too slow", f"{NETWORK} and the server.*{AGAIN}"),
+    "hangs": ("hang", "too slow: nothing came for 125 ms", f"{NETWORK} and the server.*{AGAIN}"),
+    "drips": (("drops", 0.02), "too slow", f"{NETWORK} and the server.*{AGAIN}"),
     "resets": ("reset", "connection ended before the whole answer", f"{NETWORK}.*{AGAIN}"),
     "closes": ("close", "connection ended before the whole answer", f"{NETWORK}.*{AGAIN}"),
     "cut": (("cut", 100), r"connection ended before the whole answer came \(.*bytes",
@@ -88,7 +88,7 @@ IN_AN_EPOCH = {
 def test_in_an_epoch(proxy, name):
     fault, cause, remedy = IN_AN_EPOCH[name]
     with pytest.raises(SampleError) as caught:
-        epoch(proxy, fault)
+        epoch(proxy, fault, 1 if AGAIN in remedy else 60)
     message = str(caught.value)
     assert f"s3:/{ONE}" in message
     assert re.search(f"(?s){cause}.*({remedy})", message), message
