@@ -3,8 +3,8 @@
 traces: the replay without a change, on the traces in $HEADRACE_SHARED_DATA/kineto or
 ../shared/data/kineto. reading: a trace of a million events, made of one of them. recording: the time
 of a step with and without the profiler. changes: a trace of real training on one core, the prediction
-of a change, and the change really made. Steps before and after the change alternate, and the ratio of
-their medians is compared with the predicted ratio, because the profiler itself makes each step longer.
+of a change, and the change really made. Rounds of steps before and after the change alternate, and the ratio
+of their medians is compared with the predicted ratio, because the profiler itself makes each step longer.
 The prediction is the median over the trace's steps, each replayed alone, because other work of the
 machine makes some of them longer. ranks: the same with several ranks on limited links
 (bench/replay_ranks.py). pipelines: the parts of bench/pipelines.py that compare plans with vTrain's
@@ -31,7 +31,7 @@ from harness import log
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("HEADRACE_SHARED_DATA", ROOT.parent / "shared" / "data"))
 WIDTH, BATCH = 512, 256
-ROUNDS, TRACED = 40, replay_ranks.TRACED
+ROUNDS, STEPS, TRACED = 40, 4, replay_ranks.TRACED
 PARTS = ("traces", "reading", "recording", "changes", "ranks", "pipelines")
 
 # ---- the reader and the identity ----
@@ -218,16 +218,16 @@ CASES = (
 
 
 def measured(before, after):
-    """The ratio of the times of a step; steps alternate."""
+    """The ratio of the times of a step; rounds of steps alternate. The first step of a round finds the other training's
+    data in the caches, and does not count."""
     times = ([], [])
-    for _ in range(5):
-        before.step()
-        after.step()
-    for _ in range(ROUNDS):
+    for i in range(1 + ROUNDS // STEPS):
         for training, kept in zip((before, after), times, strict=True):
-            began = time.perf_counter()
-            training.step()
-            kept.append(time.perf_counter() - began)
+            for k in range(1 + STEPS):
+                began = time.perf_counter()
+                training.step()
+                if i and k:
+                    kept.append(time.perf_counter() - began)
     return statistics.median(times[1]) / statistics.median(times[0])
 
 
@@ -287,7 +287,8 @@ def main():
     parser.add_argument("--case", default="", metavar="TEXT", help="only changes whose printed name contains this")
     args = parser.parse_args()
     parts = args.part or PARTS
-    log(harness.machine())
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it prints two lines a trace
+    log(f"{harness.machine()}; {harness.busy_note()}")
     figures = {}
     if "traces" in parts:
         figures["identity_error_max"], figures["identity_start_error_median"] = traces()
