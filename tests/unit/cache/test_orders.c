@@ -123,7 +123,7 @@ static void use_one(struct run *run, const struct phase *phase, uint64_t use, ui
     struct hr__cache_progress at = {
         .order = stream,
         .stream = stream,
-        .position = run->place + use / phase->jobs,
+        .position = use / phase->jobs,
         .samples = s->wish.samples,
     };
     set_ns += MS;
@@ -198,12 +198,340 @@ static void test_one_order(void **state)
     end_run(&run);
 }
 
+/* ---- users that come, stand still and go ---- */
+
+#define SAMPLES UINT64_C(600)
+
+/* Sample number `i` of an order. */
+static uint64_t of_order(unsigned order, uint64_t i)
+{
+    static const uint64_t steps[] = {7, 11, 13, 17};
+    return i * steps[order] % SAMPLES;
+}
+
+static void look(struct hr__store *const *stores, unsigned count)
+{
+    set_ns += 200 * MS;
+    for (unsigned i = 0; i < count; i++)
+        hr__store_look_around(stores[i], set_ns);
+}
+
+/* A step of each user. */
+static void step(struct hr__store *const *stores, unsigned count, uint64_t at)
+{
+    for (unsigned i = 0; i < count; i++)
+        hr__store_use(stores[i], of_order(i, at));
+    look(stores, count);
+}
+
+/* Fills the segment, and has its users tell orders of their own. */
+static void begin_telling(struct hr__store *const *stores, unsigned count)
+{
+    set_ns = hr__now_ns();
+    for (unsigned i = 0; i < count; i++) /* it would hold all samples */
+        atomic_store(&hr__store_segment(stores[i])->no_ring, 1);
+    for (uint64_t i = 0; i < SAMPLES; i++)
+        fixture_offer(stores[0], i, 0);
+    for (unsigned i = 0; i < count; i++) {
+        struct hr__cache_progress at = {.order = i + 1, .stream = i + 1, .samples = SAMPLES};
+        hr__store_note_place(stores[i], &at);
+        atomic_store(&stores[i]->is_full, 1);
+    }
+    look(stores, count);
+    for (unsigned i = 0; i < count; i++) {
+        assert_int_equal(hr__store_asks(stores[i]), count > 1);
+        hr__store_begin_uses(stores[i]);
+        for (uint64_t n = 0; n < SAMPLES; n++)
+            hr__store_add_use(stores[i], of_order(i, n));
+        hr__store_end_uses(stores[i]);
+    }
+    for (uint64_t at = 0; at < 3; at++)
+        step(stores, count, at);
+}
+
+/* Offers the next samples of an order that are not there. Returns how many were kept. */
+static int offer_next(struct hr__store *store, unsigned order, uint64_t from, int count)
+{
+    int kept = 0;
+    for (uint64_t n = from; count && n < SAMPLES; n++) {
+        if (fixture_find(store, of_order(order, n)))
+            continue;
+        kept += fixture_offer(store, of_order(order, n), 0);
+        count--;
+    }
+    return kept;
+}
+
+static void open_stores(struct hr__store **stores, unsigned count, int number)
+{
+    for (unsigned i = 0; i < count; i++)
+        stores[i] = fixture_open(number, 2 * MIB, SAMPLES);
+}
+
+static void close_stores(struct hr__store **stores, unsigned count, int number)
+{
+    set_ns = 0;
+    for (unsigned i = 0; i < count; i++)
+        if (stores[i])
+            fixture_close(&stores[i]);
+    fixture_drop(number);
+}
+
+/* Who has left, or stands still, does not count; who moves again, or comes, does. */
+static void test_who_counts(void **state)
+{
+    struct hr__store *stores[3];
+    open_stores(stores, 3, 4);
+    begin_telling(stores, 3);
+    struct hr__segment *s = hr__store_segment(stores[0]);
+    assert_int_equal(stores[0]->orders.count, 3);
+    assert_int_equal(hr__segment_orders(s), 3);
+    assert_int_equal(offer_next(stores[0], 0, 3, 5), 5);
+    /* the third stands still */
+    for (uint64_t at = 3; at < 9; at++)
+        step(stores, 2, at);
+    assert_int_equal(stores[0]->orders.count, 2);
+    assert_int_equal(offer_next(stores[0], 0, 9, 5), 5);
+    step(stores, 3, 9);
+    assert_int_equal(stores[0]->orders.count, 3);
+    /* the second, too, leaves: one order evicts nothing */
+    fixture_close(&stores[2]);
+    look(stores, 2);
+    assert_int_equal(stores[0]->orders.count, 2);
+    fixture_close(&stores[1]);
+    look(stores, 1);
+    assert_int_equal(hr__store_asks(stores[0]), 0);
+    assert_int_equal(hr__store_tells(stores[0]), 0);
+    uint64_t evicted_before = hr__segment_books(s).evicted;
+    offer_next(stores[0], 0, 10, 20);
+    assert_int_equal(hr__segment_books(s).evicted, evicted_before);
+    assert_int_equal(hr__segment_orders(s), 0);
+    /* the second comes again */
+    open_stores(&stores[1], 1, 4);
+    begin_telling(stores, 2);
+    assert_int_equal(hr__segment_orders(s), 2);
+    assert_true(offer_next(stores[1], 1, 3, 20) > 10);
+    assert_true(hr__segment_books(s).evicted > evicted_before);
+    fixture_audit(s);
+    stores[2] = NULL;
+    close_stores(stores, 3, 4);
+}
+
+/* The same order an epoch later is another one. */
+static void test_an_epoch_apart(void **state)
+{
+    struct hr__store *stores[2];
+    open_stores(stores, 2, 5);
+    set_ns = hr__now_ns();
+    struct hr__cache_progress at = {.order = 1, .stream = 1, .samples = SAMPLES};
+    hr__store_note_place(stores[0], &at);
+    at.position = SAMPLES - 1;
+    hr__store_note_place(stores[1], &at);
+    atomic_store(&stores[0]->is_full, 1);
+    look(stores, 1);
+    assert_int_equal(hr__store_asks(stores[0]), 0);
+    at.position = SAMPLES;
+    hr__store_note_place(stores[1], &at);
+    look(stores, 1);
+    assert_int_equal(hr__store_asks(stores[0]), 1);
+    close_stores(stores, 2, 5);
+}
+
+/* An item that is used in place when evicting begins is not whole afterwards; a copy is. Once all
+ * users have left, items are used in place again. */
+static void test_items_in_use(void **state)
+{
+    struct hr__store *stores[2];
+    struct hr__cache_item item, copy;
+    open_stores(stores, 2, 6);
+    begin_telling(stores, 2);
+    uint64_t sample = 0;
+    while (!fixture_find(stores[0], sample))
+        sample++;
+    struct hr__key key = fixture_key(sample);
+    assert_int_equal(hr__store_find(stores[0], &key, &item), 1);
+    assert_null(item.copy);
+    assert_int_equal(hr__store_is_whole(stores[0], &item), 1);
+    assert_true(offer_next(stores[1], 1, 3, 5) > 0);
+    assert_int_equal(hr__store_is_whole(stores[0], &item), 0);
+    hr__store_clear(&item);
+    sample = of_order(1, 3);
+    key = fixture_key(sample);
+    assert_int_equal(hr__store_find(stores[0], &key, &copy), 1);
+    assert_non_null(copy.copy);
+    assert_int_equal(hr__store_is_whole(stores[0], &copy), 1);
+    hr__store_clear(&copy);
+    fixture_close(&stores[0]);
+    fixture_close(&stores[1]);
+    open_stores(stores, 1, 6);
+    for (sample = 0; sample < SAMPLES; sample++) {
+        key = fixture_key(sample);
+        if (!hr__store_find(stores[0], &key, &item))
+            continue;
+        struct hr__found found;
+        uint64_t free;
+        hr__store_search(hr__store_segment(stores[0]), &key, 0, &found, &free);
+        assert_int_equal(item.copy != NULL, found.word.taken);
+        hr__store_clear(&item);
+    }
+    close_stores(stores, 2, 6);
+}
+
+static void test_no_memory_for_an_order(void **state)
+{
+    struct hr__store *stores[2];
+    open_stores(stores, 2, 7);
+    for (uint64_t n = 1; n < 5; n++) {
+        hr__alloc_fail_at(n, 0);
+        hr__store_begin_uses(stores[0]);
+        hr__store_add_use(stores[0], 1);
+        hr__alloc_fail_at(0, 0);
+        hr__store_end_uses(stores[0]);
+        assert_true(stores[0]->orders.own || !hr__store_tells(stores[0]));
+        hr__store_use(stores[0], 1);
+        atomic_store(&stores[0]->orders.is_mute, 0);
+        hr__future_order_destroy(&stores[0]->orders.own);
+    }
+    close_stores(stores, 2, 7);
+}
+
+/* ---- killed at every step ---- */
+
+static int steps_left;
+
+static void die_at_step(int at)
+{
+    if (!--steps_left)
+        kill(getpid(), SIGKILL);
+}
+
+/* A user that evicts is killed at every step: each item is right or gone, and no block is lost. */
+static void test_killed_at_every_step(void **state)
+{
+    test_has_one_thread();
+    int survived = 0;
+    for (int steps = 1; !survived; steps++) {
+        struct hr__store *store = fixture_open(8, 2 * MIB, SAMPLES), *stores[2];
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (!child) {
+            hr__store_abandon(&store);
+            open_stores(stores, 2, 8);
+            begin_telling(stores, 2);
+            offer_next(stores[0], 0, 3, 3);
+            steps_left = steps;
+            hr__segment_test_step = die_at_step;
+            offer_next(stores[1], 1, 3, 4);
+            _exit(0);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        survived = WIFEXITED(status);
+        if (!survived)
+            assert_int_equal(WTERMSIG(status), SIGKILL);
+        open_stores(stores, 2, 8);
+        fixture_audit(hr__store_segment(store));
+        for (uint64_t i = 0; i < SAMPLES; i++)
+            fixture_find(store, i);
+        begin_telling(stores, 2);
+        assert_true(offer_next(stores[0], 0, 3, 4) > 0);
+        fixture_audit(hr__store_segment(store));
+        assert_int_equal(hr__segment_is_sound(hr__store_segment(store)), 1);
+        set_ns = 0;
+        fixture_close(&store);
+        close_stores(stores, 2, 8);
+        assert_true(steps < 1000);
+    }
+}
+
+/* ---- threads and processes ---- */
+
+#define RACERS 3
+
+struct racer {
+    struct hr__store *store;
+    unsigned order;
+    uint64_t from;
+};
+
+static void *race(void *arg)
+{
+    const struct racer *racer = arg;
+    struct hr__key key;
+    for (uint64_t n = racer->from; n < 3 * SAMPLES; n += RACERS) {
+        uint64_t sample = of_order(racer->order, n);
+        hr__store_use(racer->store, sample);
+        if (fixture_find(racer->store, sample))
+            continue;
+        key = fixture_key(sample);
+        (void)hr__store_claim(racer->store, &key);
+        fixture_offer(racer->store, sample, n % 5 == 0);
+        if (n % 7 == 0)
+            fixture_convert(racer->store);
+    }
+    return NULL;
+}
+
+/* Goes through an order with several threads; all users stand still meanwhile, as far as this one
+ * knows. */
+static void run_racers(struct hr__store *store, unsigned order)
+{
+    pthread_t threads[RACERS];
+    struct racer racers[RACERS];
+    for (unsigned i = 0; i < RACERS; i++) {
+        racers[i] = (struct racer){store, order, i};
+        assert_int_equal(pthread_create(&threads[i], NULL, race, &racers[i]), 0);
+    }
+    for (int i = 0; i < RACERS; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static void test_threads_and_processes(void **state)
+{
+    test_has_one_thread();
+    struct hr__store *store = fixture_open(9, 2 * MIB, SAMPLES), *stores[2];
+    pid_t children[2];
+    for (unsigned i = 0; i < 2; i++) {
+        children[i] = fork();
+        if (!children[i]) {
+            hr__store_abandon(&store);
+            open_stores(stores, 2, 9);
+            begin_telling(stores, 2);
+            run_racers(stores[i], i);
+            run_racers(stores[!i], !i);
+            set_ns = 0;
+            fixture_close(&stores[0]);
+            fixture_close(&stores[1]);
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        int status;
+        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+        assert_int_equal(status, 0);
+    }
+    while (fixture_convert(store) >= 0)
+        ;
+    assert_true(hr__segment_books(hr__store_segment(store)).evicted > 100);
+    fixture_audit(hr__store_segment(store));
+    for (uint64_t i = 0; i < SAMPLES; i++)
+        fixture_find(store, i);
+    fixture_close(&store);
+    fixture_drop(9);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_orders),
         cmocka_unit_test(test_four_orders),
         cmocka_unit_test(test_one_order),
+        cmocka_unit_test(test_who_counts),
+        cmocka_unit_test(test_an_epoch_apart),
+        cmocka_unit_test(test_items_in_use),
+        cmocka_unit_test(test_no_memory_for_an_order),
+        cmocka_unit_test(test_killed_at_every_step),
+        cmocka_unit_test(test_threads_and_processes),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }
