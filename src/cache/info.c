@@ -216,6 +216,9 @@ void hr__info_fill(struct hr_cache_info *out, struct hr__segment *s)
     for (int form = 0; form < HR_FORMS; form++)
         out->forms[form].items = books.items[form];
     out->staged = books.staged;
+    out->evicted = books.evicted;
+    unsigned orders = s->on_disk ? 0 : hr__segment_orders(s);
+    out->orders = orders > 1 ? orders : 0;
     out->source_bytes = books.source_bytes;
     fill_memory(out, s, &books);
     fill_users(out, s);
