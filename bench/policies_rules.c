@@ -7,14 +7,14 @@
 #include "policies.h"
 
 #include "base/memory.h"
+#include "base/recency.h"
 #include "cache/future.h"
 #include "cache/residents.h"
+#include "storage/page_lists.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define NONE UINT32_MAX
 
 static uint32_t slot_bytes(const struct caches *c, uint32_t slot)
 {
@@ -54,88 +54,42 @@ static void never_use(struct caches *c, uint64_t use, uint32_t host)
         admit(c, host, slot);
 }
 
-/* ---- lists of slots, for LRU and the page cache ---- */
+/* ---- LRU ---- */
 
-struct list_ends {
-    uint32_t newest, oldest;
-    uint64_t bytes;
+struct lru {
+    struct hr__recency_links *links; /* by slot */
+    struct hr__recency *lists;       /* by host */
 };
 
-struct links {
-    uint32_t newer, older;
-};
-
-struct lists {
-    struct links *of; /* by slot */
-    uint8_t *in;      /* by slot: the list, 1 or 2, or 0 */
-    uint64_t *left;   /* by slot: the age of its host's cache when it was evicted, + 1; 0: never */
-    struct list_ends *inactive, *active; /* by host */
-    uint64_t *age;                       /* by host: bytes that were evicted or activated */
-    uint8_t *returned; /* by host: evicted items were activated since the last reclaim */
-};
-
-static void push(struct caches *c, struct list_ends *list, uint32_t slot, uint8_t which)
+static void lru_start(struct caches *c)
 {
-    struct lists *l = c->own;
-    l->of[slot] = (struct links){.newer = NONE, .older = list->newest};
-    if (list->newest != NONE)
-        l->of[list->newest].newer = slot;
-    else
-        list->oldest = slot;
-    list->newest = slot;
-    list->bytes += slot_bytes(c, slot);
-    l->in[slot] = which;
-}
-
-static void pull(struct caches *c, struct list_ends *list, uint32_t slot)
-{
-    struct lists *l = c->own;
-    struct links of = l->of[slot];
-    *(of.newer != NONE ? &l->of[of.newer].older : &list->newest) = of.older;
-    *(of.older != NONE ? &l->of[of.older].newer : &list->oldest) = of.newer;
-    list->bytes -= slot_bytes(c, slot);
-    l->in[slot] = 0;
-}
-
-static void lists_start(struct caches *c)
-{
-    uint32_t hosts = c->stream->wish.hosts;
-    struct lists *l = policies_array(1, sizeof *l);
-    l->of = policies_array(c->stream->slots, sizeof *l->of);
-    l->in = policies_array(c->stream->slots, sizeof *l->in);
-    l->left = policies_array(c->stream->slots, sizeof *l->left);
-    l->inactive = policies_array(hosts, sizeof *l->inactive);
-    l->active = policies_array(hosts, sizeof *l->active);
-    l->age = policies_array(hosts, sizeof *l->age);
-    l->returned = policies_array(hosts, sizeof *l->returned);
-    for (uint32_t host = 0; host < hosts; host++)
-        l->inactive[host] = l->active[host] = (struct list_ends){NONE, NONE, 0};
+    struct lru *l = policies_array(1, sizeof *l);
+    l->links = policies_array(c->stream->slots, sizeof *l->links);
+    l->lists = policies_array(c->stream->wish.hosts, sizeof *l->lists);
+    for (uint32_t host = 0; host < c->stream->wish.hosts; host++)
+        hr__recency_init(&l->lists[host]);
     c->own = l;
 }
 
-static void lists_stop(struct caches *c)
+static void lru_stop(struct caches *c)
 {
-    struct lists *l = c->own;
-    hr__free(l->of);
-    hr__free(l->in);
-    hr__free(l->left);
-    hr__free(l->inactive);
-    hr__free(l->active);
-    hr__free(l->age);
-    hr__free(l->returned);
+    struct lru *l = c->own;
+    hr__free(l->links);
+    hr__free(l->lists);
     hr__free(l);
 }
 
 static void lru_use(struct caches *c, uint64_t use, uint32_t host)
 {
-    struct lists *l = c->own;
+    struct lru *l = c->own;
     uint32_t slot = c->stream->slot[use];
-    struct list_ends *list = &l->inactive[host];
+    struct hr__recency *list = &l->lists[host];
     if (c->cached[slot])
-        pull(c, list, slot);
-    while (!c->cached[slot] && c->free[host] < slot_bytes(c, slot) && list->oldest != NONE) {
+        hr__recency_pull(list, l->links, slot);
+    while (!c->cached[slot] && c->free[host] < slot_bytes(c, slot) &&
+           list->oldest != HR__NO_ENTRY) {
         uint32_t old = list->oldest;
-        pull(c, list, old);
+        hr__recency_pull(list, l->links, old);
         evict(c, host, old);
     }
     if (!c->cached[slot]) {
@@ -143,71 +97,51 @@ static void lru_use(struct caches *c, uint64_t use, uint32_t host)
             return;
         admit(c, host, slot);
     }
-    push(c, list, slot, 1);
+    hr__recency_push(list, l->links, slot);
 }
 
-/* ---- the kernel's page cache: mm/vmscan.c and mm/workingset.c of Linux 6, by whole files ---- */
+/* ---- the kernel's page cache (storage/page_lists.h) ---- */
 
-static int inactive_is_low(const struct lists *l, uint32_t host)
-{
-    uint64_t inactive = l->inactive[host].bytes, active = l->active[host].bytes;
-    uint64_t gib = (inactive + active) >> 30;
-    double ratio = gib ? floor(sqrt(10.0 * (double)gib)) : 1;
-    return (double)inactive * ratio < (double)active;
-}
+struct page_host {
+    struct hr__page_lists *lists;
+    struct caches *caches;
+    uint32_t host;
+};
 
-/* Moves the oldest active files to the inactive list: as many as keep the scanned parts of both
- * lists equal if files came back soon after their eviction, or as few as keep it long enough. */
-static void deactivate(struct caches *c, uint32_t host, uint64_t needed)
+static void page_start(struct caches *c)
 {
-    struct lists *l = c->own;
-    struct list_ends *inactive = &l->inactive[host], *active = &l->active[host];
-    double wanted = 0;
-    if (l->returned[host] || inactive_is_low(l, host))
-        wanted = (double)needed * (double)active->bytes / (double)(inactive->bytes + 1);
-    l->returned[host] = 0;
-    while (active->oldest != NONE && (wanted > 0 || inactive->oldest == NONE)) {
-        uint32_t old = active->oldest;
-        wanted -= slot_bytes(c, old);
-        pull(c, active, old);
-        push(c, inactive, old, 1);
+    const struct policies_stream *s = c->stream;
+    struct page_host *hosts = policies_array(s->wish.hosts, sizeof *hosts);
+    for (uint32_t host = 0; host < s->wish.hosts; host++) {
+        hosts[host] = (struct page_host){.caches = c, .host = host};
+        if (hr__page_lists_create(&hosts[host].lists,
+                                  (uint32_t)(s->first[host + 1] - s->first[host]), c->free[host]))
+            policies_die("out of memory");
     }
+    c->own = hosts;
 }
 
-static void page_hit(struct caches *c, uint32_t host, uint32_t slot)
+static void page_stop(struct caches *c)
 {
-    struct lists *l = c->own;
-    if (l->in[slot] != 1)
-        return;
-    pull(c, &l->inactive[host], slot);
-    push(c, &l->active[host], slot, 2);
-    l->age[host] += slot_bytes(c, slot);
+    struct page_host *hosts = c->own;
+    for (uint32_t host = 0; host < c->stream->wish.hosts; host++)
+        hr__page_lists_destroy(&hosts[host].lists);
+    hr__free(hosts);
+}
+
+static void page_evicted(void *context, uint32_t file)
+{
+    const struct page_host *of = context;
+    evict(of->caches, of->host, file + (uint32_t)of->caches->stream->first[of->host]);
 }
 
 static void page_use(struct caches *c, uint64_t use, uint32_t host)
 {
-    struct lists *l = c->own;
-    uint32_t slot = c->stream->slot[use], bytes = slot_bytes(c, slot);
-    if (c->cached[slot]) {
-        page_hit(c, host, slot);
-        return;
-    }
-    if (c->free[host] < bytes)
-        deactivate(c, host, bytes - c->free[host]);
-    while (c->free[host] < bytes && l->inactive[host].oldest != NONE) {
-        uint32_t old = l->inactive[host].oldest;
-        pull(c, &l->inactive[host], old);
-        evict(c, host, old);
-        l->left[old] = l->age[host] + 1;
-        l->age[host] += slot_bytes(c, old);
-    }
-    if (c->free[host] < bytes)
-        return;
-    admit(c, host, slot);
-    int is_back = l->left[slot] && l->age[host] + 1 - l->left[slot] <= l->active[host].bytes;
-    push(c, is_back ? &l->active[host] : &l->inactive[host], slot, is_back ? 2 : 1);
-    l->age[host] += is_back ? bytes : 0;
-    l->returned[host] |= (uint8_t)is_back;
+    struct page_host *of = &((struct page_host *)c->own)[host];
+    uint32_t slot = c->stream->slot[use], file = slot - (uint32_t)c->stream->first[host];
+    if (!hr__page_lists_read(of->lists, file, slot_bytes(c, slot), page_evicted, of) &&
+        hr__page_lists_has(of->lists, file))
+        admit(c, host, slot);
 }
 
 /* ---- Lobster: reuse count and reuse distance, with the cluster's last copy kept ---- */
@@ -524,8 +458,8 @@ static void ours_use(struct caches *c, uint64_t use, uint32_t host)
 }
 
 const struct policy_rule policy_rules[] = {
-    {"lru", lists_start, NULL, lru_use, lists_stop},
-    {"page cache", lists_start, NULL, page_use, lists_stop},
+    {"lru", lru_start, NULL, lru_use, lru_stop},
+    {"page cache", page_start, NULL, page_use, page_stop},
     {"never evict", never_start, NULL, never_use, stop},
     {"lobster", never_start, NULL, lobster_use, stop},
     {"nopfs", nopfs_start, NULL, nopfs_use, stop},

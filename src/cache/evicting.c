@@ -7,7 +7,8 @@
  * reads the count. So at least one of them sees the other, and space is given back only when nobody
  * reads it.
  *
- * The pool's lock guards space, future and counts. Bytes are copied outside of it.
+ * The pool's lock guards space, future and counts. Bytes are copied outside of it, but where items
+ * move together to make room: a reader that comes meanwhile misses the item.
  */
 #include "cache/evicting.h"
 
@@ -149,13 +150,12 @@ static void reclaim_locked(struct evicting_pool *pool)
 static void remove_locked(struct evicting *c, uint64_t index, uint64_t word)
 {
     struct evicting_pool *pool = c->pool;
-    struct evicting_entry *entry = &c->entries[index];
     struct hr__space_block *block = hr__space_block_of(word_bytes(word));
     hr__future_drop(c->order, index);
     c->counts.items[word_form(word)]--;
     c->counts.bytes -= block->bytes;
     c->counts.source_bytes -= block->owner_bytes;
-    block->owner_entry = entry;
+    block->may_move = 0;
     block->next = pool->leaving;
     pool->leaving = block;
     reclaim_locked(pool);
@@ -388,13 +388,51 @@ static int may_grow_locked(const struct evicting_pool *pool)
            (!pool->refused_ns || hr__now_ns() - pool->refused_ns >= RETRY_NS);
 }
 
+/* The word of the item that is being moved. */
+struct evicting_move {
+    uint64_t word;
+};
+
+static int hold(void *context, struct hr__space_block *block)
+{
+    struct evicting_move *move = context;
+    struct evicting_entry *entry = block->owner_entry;
+    move->word = atomic_load(&entry->common.word);
+    /* The thread that is just dropping it waits for the lock. */
+    if ((move->word & WORD_STATE) != WORD_THERE ||
+        !atomic_compare_exchange_strong(&entry->common.word, &move->word, WORD_BUSY))
+        return 0;
+    if (!atomic_load(&entry->pins))
+        return 1;
+    atomic_store(&entry->common.word, move->word);
+    return 0;
+}
+
+static void moved(void *context, struct hr__space_block *block)
+{
+    const struct evicting_move *move = context;
+    struct evicting_entry *entry = block->owner_entry;
+    uint64_t low = move->word & (HR__SPACE_UNIT - 1);
+    atomic_store(&entry->common.word, (uint64_t)(uintptr_t)hr__space_bytes(block) | low);
+}
+
+static struct hr__space_block *take_locked(struct evicting_pool *pool, uint64_t bytes)
+{
+    struct hr__space_block *block = hr__space_take(&pool->space, bytes);
+    struct evicting_move move;
+    const struct hr__space_mover mover = {hold, moved, &move};
+    if (!block && hr__space_gather(&pool->space, bytes, &mover))
+        block = hr__space_take(&pool->space, bytes);
+    return block;
+}
+
 /* Takes space for a sample, evicting others that are used later. Returns NULL if it is not kept. */
 static struct hr__space_block *make_room_locked(struct evicting *c, uint64_t index, uint64_t bytes)
 {
     struct evicting_pool *pool = c->pool;
     struct hr__space_block *block;
     double next = hr__future_next(c->order, index);
-    for (int i = 0; !(block = hr__space_take(&pool->space, bytes)); i++)
+    for (int i = 0; !(block = take_locked(pool, bytes)); i++)
         if (i >= VICTIMS_MOST || !evict_locked(pool, next))
             return NULL;
     return block;
@@ -424,6 +462,7 @@ static struct hr__space_block *admit(struct evicting *c, const struct hr__cache_
     if (!block)
         block = make_room_locked(c, given->index, given->length);
     if (block) {
+        block->owner_entry = &c->entries[given->index];
         block->owner_bytes = given->source_bytes ? given->source_bytes : given->length;
         c->counts.bytes += block->bytes;
         c->counts.source_bytes += block->owner_bytes;
@@ -454,6 +493,7 @@ static int offer(struct hr__cache *cache, const struct hr__cache_offer *given)
     hr__private_copy(bytes, given);
     atomic_store(&entry->length, (uint32_t)given->length);
     pthread_mutex_lock(&c->pool->lock);
+    block->may_move = 1;
     hr__future_keep(c->order, given->index);
     atomic_store(&entry->common.word, (uint64_t)(uintptr_t)bytes |
                                           (uint64_t)given->form << WORD_FORM_SHIFT | WORD_THERE);

@@ -3,8 +3,16 @@
 
 #include "base/round.h"
 
+#include <string.h>
+
 /* How many blocks of a list are compared. */
 #define COMPARED 16
+
+/* How many free blocks are tried as the beginning of a gap, how many blocks it may have, and how
+ * many bytes are moved at most for each byte that is needed. */
+#define GAPS_TRIED 32
+#define GAP_BLOCKS 64
+#define MOVED_MOST 8
 
 /* What remains of a block is a block of its own from this size on. */
 #define LEAST_BLOCK (2 * HR__SPACE_UNIT)
@@ -95,14 +103,25 @@ static struct hr__space_block *best_of(struct hr__space_block *block, uint64_t b
     return best;
 }
 
+static uint64_t needed_for(uint64_t bytes)
+{
+    return hr__round_up(bytes, HR__SPACE_UNIT) + HR__SPACE_UNIT;
+}
+
+static struct hr__space_block *find(const struct hr__space *space, uint64_t needed)
+{
+    struct hr__space_block *block = NULL;
+    for (uint32_t bin = bin_of(needed); !block && bin < HR__SPACE_BINS; bin++)
+        block = best_of(space->bins[bin], needed);
+    return block;
+}
+
 struct hr__space_block *hr__space_take(struct hr__space *space, uint64_t bytes)
 {
     if (bytes > space->size)
         return NULL;
-    uint64_t needed = hr__round_up(bytes, HR__SPACE_UNIT) + HR__SPACE_UNIT;
-    struct hr__space_block *block = NULL;
-    for (uint32_t bin = bin_of(needed); !block && bin < HR__SPACE_BINS; bin++)
-        block = best_of(space->bins[bin], needed);
+    uint64_t needed = needed_for(bytes);
+    struct hr__space_block *block = find(space, needed);
     if (!block)
         return NULL;
     unlink_free(block);
@@ -114,6 +133,7 @@ struct hr__space_block *hr__space_take(struct hr__space *space, uint64_t bytes)
         block->bytes = needed;
         link_free(space, rest);
     }
+    block->may_move = 0;
     space->used += block->bytes;
     return block;
 }
@@ -122,4 +142,80 @@ void hr__space_give_back(struct hr__space *space, struct hr__space_block *block)
 {
     space->used -= block->bytes;
     merge(space, block);
+}
+
+/* ---- gathering ---- */
+
+/* Blocks that follow each other. */
+struct gap {
+    struct hr__space_block *first, *end; /* end: the block after the last one; NULL: none */
+    uint64_t moved;                      /* bytes of those that are taken */
+};
+
+/* Looks how far a gap goes that begins with this free block. Returns 0 if it would move `most`
+ * bytes or more. */
+static int measure(const struct hr__space *space, struct hr__space_block *first, uint64_t needed,
+                   uint64_t most, struct gap *gap)
+{
+    struct hr__space_block *block = first;
+    uint64_t free = 0, moved = 0;
+    for (int i = 0; block && free < needed; i++, block = after(space, block)) {
+        free += block->is_free ? block->bytes : 0;
+        moved += block->is_free ? 0 : block->bytes;
+        if (moved >= most || i == GAP_BLOCKS || (!block->is_free && !block->may_move))
+            return 0;
+    }
+    if (free < needed)
+        return 0;
+    *gap = (struct gap){.first = first, .end = block, .moved = moved};
+    return 1;
+}
+
+/* Moves the taken blocks of a gap to its beginning, as far as nobody uses them. */
+static void close_gap(struct hr__space *space, const struct gap *gap,
+                      const struct hr__space_mover *mover)
+{
+    struct hr__space_block *block = gap->first, *next;
+    uint8_t *to = (uint8_t *)block;
+    uint64_t before_bytes = block->before, free = 0;
+    for (; block != gap->end; block = next) {
+        next = after(space, block);
+        if (block->is_free) {
+            unlink_free(block);
+            free += block->bytes;
+            continue;
+        }
+        if (!mover->hold(mover->context, block))
+            break;
+        struct hr__space_block *moved = (void *)to;
+        uint64_t bytes = block->bytes;
+        memmove(to, block, bytes);
+        moved->before = before_bytes;
+        before_bytes = bytes;
+        to += bytes;
+        mover->moved(mover->context, moved);
+    }
+    struct hr__space_block *rest = (void *)to;
+    rest->before = before_bytes;
+    resize(space, rest, free);
+    merge(space, rest);
+}
+
+int hr__space_gather(struct hr__space *space, uint64_t bytes, const struct hr__space_mover *mover)
+{
+    if (bytes > space->size)
+        return 0;
+    uint64_t needed = needed_for(bytes);
+    struct gap best = {.first = NULL, .moved = MOVED_MOST * needed};
+    int tried = 0;
+    if (space->size - space->used < needed)
+        return 0;
+    for (uint32_t bin = bin_of(needed) + 1; bin-- && tried < GAPS_TRIED;)
+        for (struct hr__space_block *block = space->bins[bin]; block && tried < GAPS_TRIED;
+             block = block->next, tried++)
+            measure(space, block, needed, best.moved, &best);
+    if (!best.first)
+        return 0;
+    close_gap(space, &best, mover);
+    return find(space, needed) != NULL;
 }

@@ -8,6 +8,9 @@
  * real-time systems", ECRTS 2004, with the search for a better fit added). All of it takes constant
  * time.
  *
+ * If no free block is large enough, but all of them together are, hr__space_gather moves a few
+ * taken blocks together. Without that 2 to 9 % of a full cache are gaps.
+ *
  * No locks: the caller serialises the calls.
  */
 #ifndef HR_CACHE_SPACE_H
@@ -25,7 +28,8 @@ struct hr__space_block {
     struct hr__space_block *next;   /* of a free block: in its list; else the owner's */
     struct hr__space_block **place; /* of a free block: what points to it */
     uint32_t is_free;
-    uint32_t unused[3];
+    uint32_t may_move; /* set by the owner */
+    uint32_t unused[2];
     void *owner_entry; /* the owner's, as is the next member */
     uint64_t owner_bytes;
 };
@@ -48,6 +52,18 @@ void hr__space_extend(struct hr__space *space, uint64_t bytes);
 struct hr__space_block *hr__space_take(struct hr__space *space, uint64_t bytes);
 
 void hr__space_give_back(struct hr__space *space, struct hr__space_block *block);
+
+/* The owner's part in moving a block that may move. */
+struct hr__space_mover {
+    /* Returns non-zero if nobody uses the block now; nobody does so until `moved` is called. */
+    int (*hold)(void *context, struct hr__space_block *block);
+    void (*moved)(void *context, struct hr__space_block *block);
+    void *context;
+};
+
+/* Moves blocks together so that `bytes` can be taken. Copies at most eight times as many. Returns
+ * non-zero if they can be taken now. */
+int hr__space_gather(struct hr__space *space, uint64_t bytes, const struct hr__space_mover *mover);
 
 static inline uint8_t *hr__space_bytes(struct hr__space_block *block)
 {

@@ -623,7 +623,7 @@ def test_reads_far_ahead(store, proxy):
     urls = [f"s3://birds/train/cat/{n:03}.jpg" for n in range(8)]
     with with_keys(proxy.url):
         dataset = listed(urls)
-        for options, ahead in (({"batch_size": 4}, 64), ({"batch_size": 100}, 3),
+        for options, ahead in (({"batch_size": 4}, 128), ({"batch_size": 100}, 6),
                                ({"batch_size": 1000}, 2),
                                ({"batch_size": 4, "prefetch_factor": 3}, 3)):
             loader = DataLoader(dataset, num_workers=1, **options)

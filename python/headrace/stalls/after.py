@@ -16,7 +16,7 @@ from .. import _core
 from . import counters
 from .findings import COLD, WARM
 from .measurement import Measurement
-from .paused import paused_rate
+from .paused import paused_rate, saved_bytes
 from .sources import IndexSet, Source
 
 USUAL_S = 150.0  # length of a run for which the times below hold; shorter runs scale them down
@@ -250,6 +250,7 @@ def storage(measurement: Measurement) -> dict[str, Any] | None:
     return {
         "depths": depths,
         "paused_bytes_per_s": _paused(files, depths),
+        "saved_bytes": _saved(files, depths),
         "memory_bytes_per_s": _memory_rate(files[:500]),
     }
 
@@ -261,6 +262,16 @@ def _paused(files: list[str], depths: list[dict[str, Any]]) -> float | None:
     try:
         return paused_rate(files, depths[0]["bytes_per_s"], PAUSED_S)
     except OSError:  # an error that does not concern a single file is reported already
+        return None
+
+
+def _saved(files: list[str], depths: list[dict[str, Any]]) -> float | None:
+    if not depths:
+        return None
+    random.Random(2).shuffle(files)
+    try:
+        return saved_bytes(files, max(one["bytes_per_s"] for one in depths))
+    except OSError:
         return None
 
 

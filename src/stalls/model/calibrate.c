@@ -149,7 +149,12 @@ void hr__model_storage(const struct hr__model *model, int depth, double factor,
     double transfer_s = mean_bytes / fastest * slower;
     system->storage_bytes_per_s = fastest / slower;
     system->storage_latency_s = latency * curve->latency_factor * slower;
-    system->storage_saved_s = fmin(transfer_s, curve->saved_s * mean_bytes * slower);
+    /* A throttle saves up an allowance for a fixed time, whatever its rate. Storage that saves
+     * nothing while a reader pauses was only faster by chance after it idled. */
+    double saved_s = curve->saved_s * mean_bytes * slower;
+    system->storage_saved_s = fmin(transfer_s, saved_s);
+    if (saved_s > transfer_s / 2)
+        system->storage_saved_s = fmax(system->storage_saved_s, curve->burst_bytes / fastest);
 }
 
 int hr__reads_in_flight(const struct hr__system *s)
@@ -173,6 +178,7 @@ static void take_storage(struct hr__model *model)
     double paused = model->host->paused_bytes_per_s;
     if (curve->count && curve->depths[0].depth == 1 && hr__known(paused))
         curve->saved_s = fmax(0, 1 / curve->depths[0].bytes_per_s - 1 / paused);
+    curve->burst_bytes = hr__known(model->host->saved_bytes) ? model->host->saved_bytes : 0;
     const struct hr_stalls *stalls = model->stalls;
     bool verified = !*stalls->phase_reason[HR_STALLS_COLD];
     model->storage_spread = hypot(hr__spread(&stalls->summary.fetch_rate),

@@ -2,14 +2,15 @@
  * Applies a change to a calibrated system: what differs, which share of the samples is then
  * missing, and what had to be assumed.
  *
- * A cache that never evicts misses 1 - x. The kernel's page cache evicts what an epoch still needs.
- * Measured on Linux 6.18 with shuffled epochs, it read more by these factors: 1.35 at x = 0.35,
- * 1.49 at 0.5, 1.75 at 0.65, 1.96 at 0.8.
+ * A cache that never evicts misses 1 - x. The kernel's page cache evicts what an epoch still needs:
+ * shuffled epochs are simulated (storage/page_lists.h).
  */
 #include "stalls/model/predict.h"
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/random.h"
+#include "storage/page_lists.h"
 
 #include <errno.h>
 #include <headrace/form.h>
@@ -67,21 +68,48 @@ assume(struct hr__changed *changed, const char *format, ...)
 
 /* ---- missing samples ---- */
 
-double hr__page_cache_missing(double x)
+/* Simulates shuffled epochs over files of one size. More files, more epochs and other sizes change
+ * the result by less than 1 %. */
+#define PAGE_FILES   1000
+#define PAGE_SETTLES 4 /* epochs that do not count */
+#define PAGE_EPOCHS  12
+#define PAGE_BYTES   4096
+#define PAGE_SEED    1
+
+static void shuffle(uint32_t order[PAGE_FILES], uint64_t epoch)
 {
-    static const struct {
-        double x, times;
-    } curve[] = {{0, 1}, {0.35, 1.35}, {0.5, 1.49}, {0.65, 1.75}, {0.8, 1.96}, {1, 1}};
-    size_t i = 1;
-    if (!(x > 0))
-        return 1;
-    if (x >= 1)
+    struct hr__random random;
+    hr__random_init(&random, PAGE_SEED, HR__PURPOSE_SHUFFLE, epoch, 0);
+    for (uint32_t i = PAGE_FILES; i > 1; i--) {
+        uint32_t j = (uint32_t)hr__random_below(&random, i), file = order[i - 1];
+        order[i - 1] = order[j];
+        order[j] = file;
+    }
+}
+
+int hr__page_cache_missing(double x, double *missing)
+{
+    struct hr__page_lists *lists;
+    uint32_t order[PAGE_FILES];
+    int read = 0;
+    *missing = x > 0 ? 0 : 1;
+    if (!(x > 0) || x >= 1)
         return 0;
-    while (curve[i].x < x)
-        i++;
-    double way = (x - curve[i - 1].x) / (curve[i].x - curve[i - 1].x);
-    double times = curve[i - 1].times + way * (curve[i].times - curve[i - 1].times);
-    return fmin(1, (1 - x) * times);
+    int r = hr__page_lists_create(&lists, PAGE_FILES, (uint64_t)(x * PAGE_FILES * PAGE_BYTES));
+    if (r)
+        return r;
+    for (uint32_t i = 0; i < PAGE_FILES; i++)
+        order[i] = i;
+    for (uint64_t epoch = 0; epoch < PAGE_EPOCHS; epoch++) {
+        shuffle(order, epoch);
+        for (uint32_t i = 0; i < PAGE_FILES; i++) {
+            int was_there = hr__page_lists_read(lists, order[i], PAGE_BYTES, NULL, NULL);
+            read += epoch >= PAGE_SETTLES && !was_there;
+        }
+    }
+    hr__page_lists_destroy(&lists);
+    *missing = (double)read / (PAGE_EPOCHS - PAGE_SETTLES) / PAGE_FILES;
+    return 0;
 }
 
 /* Returns the share of the dataset that fits `bytes` of cache if items are `growth` times as large
@@ -126,7 +154,9 @@ static int set_missing(const struct hr__model *model, const struct hr_stalls_cha
                         "to come from storage");
     }
     changed->cached = x;
-    changed->system.missing = evicts ? hr__page_cache_missing(x) : 1 - x;
+    changed->system.missing = 1 - x;
+    if (evicts && hr__page_cache_missing(x, &changed->system.missing))
+        return hr__fail(error, -ENOMEM, "out of memory while simulating the page cache");
     return 0;
 }
 

@@ -126,6 +126,7 @@ static void add_host(struct hr_stalls *s, struct hr__host_record *from)
         host->depth_count = from->depth_count;
         host->memory_bytes_per_s = from->memory_bytes_per_s;
         host->paused_bytes_per_s = from->paused_bytes_per_s;
+        host->saved_bytes = from->saved_bytes;
     }
     if (!host->form_count && from->form_count) {
         MOVE(host->forms, from->forms);

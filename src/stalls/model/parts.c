@@ -270,6 +270,7 @@ static const struct hr__field storage_fields[] = {
      .check = check_depth},
     {"memory_bytes_per_s", HR__FIELD_REAL, HOST(memory_bytes_per_s), AMOUNT_OR_NOT},
     {"paused_bytes_per_s", HR__FIELD_REAL, HOST(paused_bytes_per_s), AMOUNT_OR_NOT},
+    {"saved_bytes", HR__FIELD_REAL, HOST(saved_bytes), AMOUNT_OR_NOT},
     {.name = NULL},
 };
 

@@ -20,6 +20,7 @@ struct hr__storage_curve {
     double latency_factor; /* besides, factor of the latency */
     double required;       /* bytes/s that were really read: storage is at least as fast */
     double saved_s;        /* of a byte's transfer, saved by a pause as long as a read */
+    double burst_bytes;    /* saved by a longer pause */
 };
 
 /* A phase as measured and as the calibrated model reproduces it: seconds of a global batch. NaN:
@@ -89,8 +90,8 @@ int hr__model_batches(const struct hr__system *system);
 /* Rejects an invalid change with -EINVAL. */
 HR_NODISCARD int hr__change_check(const struct hr_stalls_change *change, struct hr_error *error);
 
-/* Returns the share of samples that must be fetched if the page cache holds the share x of the
- * bytes. */
-double hr__page_cache_missing(double x);
+/* Stores the share of samples that a shuffled epoch must fetch in the long run, if the page cache
+ * holds the share x of the bytes: 1 at 0, 0 at 1. Errors: -ENOMEM. */
+HR_NODISCARD int hr__page_cache_missing(double x, double *missing);
 
 #endif

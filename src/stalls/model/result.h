@@ -110,6 +110,7 @@ struct hr__host_record { /* reported by the host's first rank */
     double memory_bytes_per_s; /* of reading cached files; NaN: unknown */
     double paused_bytes_per_s; /* of single reads, each after a pause as long as itself; counts
                                   reading time only; NaN: unknown */
+    double saved_bytes; /* that storage delivers beyond its rate after it idled; NaN: unknown */
     struct hr__form_record *forms;
     size_t form_count;
     char recipe[256];

@@ -143,11 +143,103 @@ static void test_little_is_wasted(void **state)
     hr__free(memory);
 }
 
+/* Which item a block belongs to, and which ones are in use. */
+struct owners {
+    struct taken *items;
+    int used, moves, refusals;
+};
+
+static int hold(void *context, struct hr__space_block *block)
+{
+    struct owners *owners = context;
+    int is_used = (struct taken *)block->owner_entry - owners->items == owners->used;
+    owners->refusals += is_used;
+    return !is_used;
+}
+
+static void moved(void *context, struct hr__space_block *block)
+{
+    struct taken *item = block->owner_entry;
+    item->block = block;
+    ((struct owners *)context)->moves++;
+}
+
+/* Takes all of the space with items of 10,000 bytes, then gives every second one back. */
+static int take_every_second(struct hr__space *space, struct taken *items)
+{
+    int count = 0;
+    for (;; count++) {
+        items[count] = (struct taken){.bytes = 10000, .value = (uint8_t)count};
+        take(space, &items[count]);
+        if (!items[count].block)
+            break;
+        items[count].block->owner_entry = &items[count];
+        items[count].block->may_move = 1;
+    }
+    for (int i = 0; i < count; i += 2)
+        give_back(space, &items[i]);
+    return count;
+}
+
+static void check_items(const struct taken *items, int count)
+{
+    for (int i = 0; i < count; i++)
+        for (uint64_t k = 0; items[i].block && k < items[i].bytes; k++)
+            assert_int_equal(hr__space_bytes(items[i].block)[k], items[i].value);
+}
+
+/* Half of the space is free, but no two items' worth of it lies together. */
+static void test_gathering(void **state)
+{
+    static struct taken items[MOST];
+    struct owners owners = {.items = items, .used = -1};
+    const struct hr__space_mover mover = {hold, moved, &owners};
+    struct hr__space space;
+    uint8_t *memory = make(&space, SIZE / 16);
+    int count = take_every_second(&space, items), more = 0;
+    struct hr__space_block *block;
+    assert_null(hr__space_take(&space, 25000));
+    for (; hr__space_gather(&space, 25000, &mover); more++) {
+        block = hr__space_take(&space, 25000);
+        assert_non_null(block);
+        assert_int_equal(block->may_move, 0); /* the following ones work around it */
+        memset(hr__space_bytes(block), 0xaa, 25000);
+        check_items(items, count);
+    }
+    /* Nearly all of it: gaps cannot go over the blocks that may not move. */
+    assert_true(more >= count / 6 && owners.moves > more);
+    assert_false(hr__space_gather(&space, SIZE, &mover));
+    assert_false(hr__space_gather(&space, UINT64_MAX - 63, &mover));
+    hr__free(memory);
+}
+
+/* An item that somebody reads stays where it is. */
+static void test_gathering_stops_at_a_reader(void **state)
+{
+    static struct taken items[MOST];
+    struct owners owners = {.items = items, .used = 1};
+    const struct hr__space_mover mover = {hold, moved, &owners};
+    for (int count = MOST; owners.used < count; owners.used += 2) {
+        struct hr__space space;
+        uint8_t *memory = make(&space, 64 << 10);
+        count = take_every_second(&space, items);
+        const struct hr__space_block *before = items[owners.used].block;
+        while (hr__space_gather(&space, 25000, &mover))
+            assert_non_null(hr__space_take(&space, 25000));
+        assert_ptr_equal(items[owners.used].block, before);
+        check_items(items, count);
+        for (int i = 1; i < count; i += 2)
+            give_back(&space, &items[i]);
+        hr__free(memory);
+    }
+    assert_true(owners.refusals > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_items),
-        cmocka_unit_test(test_extending),
+        cmocka_unit_test(test_random_items),     cmocka_unit_test(test_extending),
+        cmocka_unit_test(test_gathering),        cmocka_unit_test(test_gathering_stops_at_a_reader),
         cmocka_unit_test(test_little_is_wasted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -362,7 +362,7 @@ static void test_killed_at_every_step(void **state)
 {
     test_has_one_thread();
     int survived = 0;
-    for (int steps = 1; !survived; steps++) {
+    for (int steps = 1; !survived; steps += test_is_slow() ? 3 : 1) {
         struct hr__store *store = fixture_open(10, 2 * MIB, 1000);
         for (uint64_t i = 0; i < 20; i++)
             assert_int_equal(fixture_offer(store, i, 0), 1);

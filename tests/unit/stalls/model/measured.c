@@ -93,6 +93,7 @@ static void take_machine(struct measured *m)
     }
     double waited_s = fmax(0, each - m->truth.storage_saved_s);
     host->paused_bytes_per_s = waited_s > 0 ? MEASURED_BYTES / waited_s : 1e18;
+    host->saved_bytes = m->truth.storage_saved_s * m->truth.storage_bytes_per_s;
     host->forms = calloc(3, sizeof *host->forms);
     host->form_count = 3;
     host->forms[0] = (struct hr__form_record){HR_FORM_ENCODED, 0.002, MEASURED_BYTES};

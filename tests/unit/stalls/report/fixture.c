@@ -103,6 +103,7 @@ static void make_host(void)
         .depth_count = sizeof depths / sizeof *depths,
         .memory_bytes_per_s = 6.2e9,
         .paused_bytes_per_s = NAN,
+        .saved_bytes = NAN,
         .forms = forms,
         .form_count = sizeof forms / sizeof *forms,
         .recipe = "RandomResizedCrop(224), RandomHorizontalFlip, Normalize",
