@@ -32,6 +32,8 @@ struct hr__caching {
     int of_publishers;             /* the loader is a publisher */
     int pid;                       /* process that made the cache */
     int is_expected;               /* the caller told this epoch's samples; consumer's thread */
+    uint64_t subset;               /* digest of the dataset's samples in `whole`; 0: all of them */
+    pthread_mutex_t telling;       /* the cache is being told an order */
     atomic_int is_warned;          /* of objects without versions */
 
     /* Guarded by the loader's lock. */
@@ -125,6 +127,14 @@ static int check_evicting(const struct hr_loader *l, struct hr_error *error)
     return 0;
 }
 
+static uint64_t digest_of_subset(const struct hr_dataset *dataset)
+{
+    uint64_t digest = 0;
+    for (size_t i = 0; dataset->indices && i < hr_dataset_count(dataset); i++)
+        digest = ((digest ^ (uint64_t)dataset->indices[i]) + i + 1) * UINT64_C(0x9E3779B97F4A7C15);
+    return digest;
+}
+
 /* Opens the first tier. It is shared if it has a name or if there are several ranks or
  * publishers. */
 static int open_first(struct hr_loader *l, struct hr_error *error)
@@ -142,6 +152,7 @@ static int open_first(struct hr_loader *l, struct hr_error *error)
         return hr__cache_create(&l->cache, &options, error);
     }
     char run[HR_CACHE_RUN];
+    l->caching->subset = digest_of_subset(l->dataset);
     /* Other datasets of the same images have other masks, or none, and so items of their own. */
     if (!l->dataset->masks)
         l->caching->whole = hr__dataset_origin(l->dataset);
@@ -200,16 +211,17 @@ static void add_order(struct hr_loader *l, const struct hr__order *order, const 
     hr__free(indices);
 }
 
-/* Tells a cache that evicts the samples of the epoch that begins and of the one after it. */
-static void tell_order(struct hr_loader *l, const struct hr__epoch *plan)
+/* Tells a cache that evicts the samples of an epoch, from its `number`th batch on, and of the epoch
+ * after it. */
+static void tell_order(struct hr_loader *l, const struct hr__epoch *plan, uint64_t number)
 {
-    struct hr__cut whole = plan->cut;
+    struct hr__cut whole = plan->cut, rest = plan->cut;
     struct hr__order *next;
-    l->caching->is_expected = 0;
     hr__cache_begin_uses(l->cache);
     if (!plan->order)
         return;
-    add_order(l, plan->order, &plan->cut);
+    rest.start = hr__cut_position(&plan->cut, number);
+    add_order(l, plan->order, &rest);
     hr__cache_end_uses(l->cache);
     whole.start = 0;
     if ((l->options.epochs && plan->epoch + 1 >= l->options.epochs) ||
@@ -235,8 +247,12 @@ static void expect(struct hr_loader *l, const int64_t *indices, size_t count, si
 static void begin_epoch(struct hr_loader *l, const struct hr__epoch *plan)
 {
     struct hr__caching *c = l->caching;
-    if (l->cache && hr__cache_evicts(l->cache))
-        tell_order(l, plan);
+    c->is_expected = 0;
+    if (l->cache && hr__cache_evicts(l->cache)) {
+        pthread_mutex_lock(&c->telling);
+        tell_order(l, plan, 0);
+        pthread_mutex_unlock(&c->telling);
+    }
     if (!l->cache || c->total_bytes != HR_SIZE_UNKNOWN)
         return;
     int64_t bytes = hr__dataset_total_bytes(c->whole);
@@ -263,6 +279,7 @@ static void destroy(struct hr_loader *l)
     if (l->cache && hr__is_started(l))
         hr__cache_log_kept(l->cache);
     hr__cache_destroy(&l->cache);
+    pthread_mutex_destroy(&c->telling);
     hr__free(c->tiers);
     hr__free(c);
 }
@@ -274,15 +291,35 @@ static void abandon(struct hr_loader *l)
     hr__free(l->caching);
 }
 
-static void note_place(struct hr_loader *l, const struct hr__job *job)
+/* Tells the cache where a worker is. Returns non-zero if it asks for the uses from there on. */
+static int note_progress(struct hr_loader *l, const struct hr__job *job)
 {
     const struct hr__epoch *plan = job->batch->plan;
-    if (l->cache && hr__cache_evicts(l->cache))
-        hr__cache_use(l->cache, (uint64_t)job->batch->indices[job->place]);
+    struct hr__cache_progress at = {
+        .order = (plan->same_order ^ l->caching->subset) | 1,
+        .stream = (plan->stream ^ l->caching->subset) | 1,
+        .position = plan->epoch * plan->cut.samples + job->batch->positions[job->place],
+        .samples = plan->cut.samples,
+    };
     /* Nobody else uses an order that the caller pushes. */
-    if (l->cache && plan->order)
-        hr__cache_note_place(l->cache, plan->same_order,
-                             plan->epoch * plan->cut.samples + job->batch->positions[job->place]);
+    return plan->order && hr__cache_note_place(l->cache, &at);
+}
+
+static void note_place(struct hr_loader *l, struct hr__job *job)
+{
+    const struct hr__epoch *plan = job->batch->plan;
+    if (!l->cache || job->is_noted)
+        return;
+    job->is_noted = 1;
+    if (note_progress(l, job)) {
+        /* Another job has joined in the middle of this epoch. One worker tells the order. */
+        pthread_mutex_lock(&l->caching->telling);
+        if (note_progress(l, job))
+            tell_order(l, plan, job->batch->number - plan->first_number);
+        pthread_mutex_unlock(&l->caching->telling);
+    }
+    if (hr__cache_evicts(l->cache))
+        hr__cache_use(l->cache, (uint64_t)job->batch->indices[job->place]);
 }
 
 /* How many times an item will be used after this epoch. With shuffle, ranks divide the samples
@@ -757,6 +794,7 @@ int hr__caching_create(struct hr_loader *l, int of_publishers, struct hr_error *
     l->keeper = &keeper;
     l->uncached = 1;
     c->of_publishers = of_publishers;
+    pthread_mutex_init(&c->telling, NULL);
     c->tiers = hr__alloc(HR__TAG_LOADER, 1, sizeof *c->tiers);
     if (!c->tiers)
         return hr__fail(error, -ENOMEM, "out of memory for a cache's description");

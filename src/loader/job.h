@@ -46,6 +46,7 @@ struct hr__job {
     enum hr__tier tier;             /* where the bytes came from */
     struct hr__cache_place located; /* HR__TIER_DISK: where they are there */
     int from_source;                /* do not read them from a disk of the cache */
+    int is_noted;                   /* the cache knows that it is used now */
     int is_item;                    /* the charge is for an item of a host, not for a read */
     uint64_t seen;                  /* with hosts: digest of the file's stamp before the read; 0:
                                        not looked at */

@@ -369,6 +369,7 @@ struct hr__job *hr__claim_unlocking(struct hr_loader *l, int may_wait)
     job->pause_ns = 0;
     job->tier = HR__TIER_STORAGE;
     job->from_source = 0;
+    job->is_noted = 0;
     job->seen = 0;
     if (batch->claimed == batch->count)
         l->cursor = batch->next;
