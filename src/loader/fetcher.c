@@ -155,8 +155,9 @@ static int submit_one(struct fetcher *f, struct hr__job *job)
     uint64_t index = job->batch ? (uint64_t)job->batch->indices[job->place] : job->ahead;
     job->sample.read.user = job;
     job->unread = 1;
-    /* Workers find cached samples in the cache. Masks are in files all the same. */
-    enum hr__claim claim = hr__sample_claim(l, index, &job->ticket);
+    /* Workers find cached samples in the cache. Masks are in files all the same. What is read ahead
+     * is for others' memory. */
+    enum hr__claim claim = job->batch ? hr__sample_claim(l, index, &job->ticket) : HR__CLAIM_ALONE;
     if (claim == HR__CLAIM_FOUND) {
         if (!submit_mask(f, job))
             return 0;
