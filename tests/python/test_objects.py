@@ -586,6 +586,42 @@ def listed(paths):
     return headrace.ImageList(zip(paths, range(len(paths))), SMALL)
 
 
+def test_parquet(store, proxy):
+    """Tables of images, as those of Hugging Face, by ranges."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    for n in range(2):
+        images = [{"bytes": picture(10 * n + i), "path": None} for i in range(10)]
+        table = pa.table({"image": pa.array(images, kind), "label": pa.array(range(10), pa.int64()),
+                          "other": pa.array([b"x" * 1000] * 10)})
+        pq.write_table(table, store[0] / f"t-{n}.parquet", compression="none", row_group_size=4,
+                       use_dictionary=False)
+    try:
+        there, _ = epoch(headrace.ParquetDataset(store[0] / "t-0.parquet", transform=SMALL))
+        with with_keys(proxy.url):
+            found, _ = epoch(headrace.ParquetDataset("s3://birds/t-0.parquet", transform=SMALL))
+            assert found == there
+            assert len(headrace.ParquetDataset("s3://birds/t-{0..1}.parquet")) == 20
+            proxy.fault = Sometimes(("cut", 30), every=2)
+            found, _ = epoch(headrace.ParquetDataset("s3://birds/t-0.parquet", transform=SMALL))
+            assert found == there and proxy.fault.hit
+            proxy.fault = lambda request: None
+            told = json.loads(command("scan", "--json", "s3://birds/t-{0..1}.parquet"))
+            assert told["samples"] == 20
+            dataset = headrace.ParquetDataset("s3://birds/t-0.parquet", transform=SMALL)
+            (store[0] / "t-0.parquet").write_bytes((store[0] / "t-1.parquet").read_bytes())
+            with pytest.raises(SampleError, match="replaced"):
+                epoch(dataset)
+            with pytest.raises(OSError, match="no such object"):
+                headrace.ParquetDataset("s3://birds/none.parquet")
+            (store[0] / "t-1.parquet").write_bytes(b"PAR1 is no table")
+            with pytest.raises(Exception, match="does not end like a Parquet file"):
+                headrace.ParquetDataset("s3://birds/t-1.parquet")
+    finally:
+        for n in range(2):
+            (store[0] / f"t-{n}.parquet").unlink()
+
+
 def test_lists(store, proxy, caplog):
     """Lists of objects and files, a list that is an object, and files of a web server."""
     names = ["cat/001.jpg", "dog/002.jpg", "ant/003.jpg"]
