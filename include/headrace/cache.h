@@ -28,6 +28,10 @@
  *                               two tiers, for loaders: what has no room in memory goes to the
  *                               disk; with private memory everything does
  *
+ *   disk:/DIRECTORY?size=1TiB,memcached:HOST,...?size=64GiB
+ *                               for loaders: what the hosts' memory has no room for is kept
+ *                               on the disk of one of them
+ *
  *   memcached:HOST,HOST,...?size=64GiB
  *                               several hosts: in memcached servers that already run on
  *                               them; all ranks of a job give the same text
@@ -75,7 +79,7 @@ extern "C" {
 enum hr_cache_kind {
     HR_CACHE_PRIVATE, /* a size alone */
     HR_CACHE_KEPT,    /* shm:NAME */
-    HR_CACHE_HOSTS,   /* memcached:HOST,... */
+    HR_CACHE_HOSTS,   /* memcached:HOST,..., also with a disk before it */
     HR_CACHE_DISK,    /* disk:/DIRECTORY, alone */
 };
 
@@ -85,8 +89,9 @@ HR_API enum hr_cache_kind hr_cache_kind(const char *text);
 
 /*
  * Computes how many bytes of one dataset a cache described by `text` may hold: for a named cache
- * its share, for several hosts and for shared memory before a disk the sum of all. Errors: -EINVAL:
- * `text` is invalid; the message says what is wrong and what to write; -ENOTSUP; -ENOMEM.
+ * its share, for several hosts and their disks and for shared memory before a disk the sum of all.
+ * Errors: -EINVAL: `text` is invalid; the message says what is wrong and what to write; -ENOTSUP;
+ * -ENOMEM.
  */
 HR_API HR_NODISCARD int hr_cache_bytes(const char *text, uint64_t *bytes, struct hr_error *error);
 

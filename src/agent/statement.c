@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "bulk/scan.h"
 #include "dataset/row_block.h"
+#include "storage/http.h"
 
 #include <headrace/masks.h>
 
@@ -19,6 +20,9 @@
 #include <sys/stat.h>
 
 #define DECIMALS 17 /* enough to write any double exactly */
+
+/* An endpoint that no setting names. */
+#define PROVIDER "the provider's own endpoint"
 
 /* State of writing one dataset. */
 struct statement_writer {
@@ -139,6 +143,27 @@ static void set(struct statement_writer *w, json_t *object, const char *name, js
         w->code = -ENOMEM;
 }
 
+/* Returns non-zero if the samples are in buckets of S3, or with `gs` of Google Cloud Storage. */
+static int is_in_bucket(const struct hr_dataset *origin, bool gs)
+{
+    const char *scheme = gs ? "gs://" : "s3://";
+    char first[6] = "";
+    hr_dataset_path(origin, 0, first, sizeof first);
+    return !strncmp(first, scheme, 5) ||
+           (origin->source.path && !strncmp(origin->source.path, scheme, 5));
+}
+
+/* Writes where the job's settings say that its buckets are. */
+static void write_endpoints(struct statement_writer *w, json_t *object,
+                            const struct hr_dataset *origin)
+{
+    for (int gs = 0; origin->http && gs < 2; gs++) {
+        const char *endpoint = hr__http_endpoint(origin->http, gs);
+        if (is_in_bucket(origin, gs))
+            set(w, object, hr__endpoint_words[gs], json_string(endpoint ? endpoint : PROVIDER));
+    }
+}
+
 static json_t *write_members(struct statement_writer *w, const struct hr_dataset *origin)
 {
     const struct hr__dataset_source *s = w->source;
@@ -169,6 +194,7 @@ static json_t *write_members(struct statement_writer *w, const struct hr_dataset
     }
     if (s->media == HR_MEDIA_SOUNDS)
         set(w, object, "media", json_string("sounds"));
+    write_endpoints(w, object, origin);
     if (w->code) {
         json_decref(object);
         return NULL;
@@ -328,12 +354,42 @@ static int open_kind(struct hr_dataset **out, const struct hr__stated_dataset *s
                                  stated->path_count, error);
 }
 
+/* Compares the job's endpoints with this process's: with another one, a bucket of the same name is
+ * another bucket. The job's are not used, because then a job could have this process's credentials
+ * sent to any host. */
+static int check_endpoints(const struct hr__stated_dataset *stated, struct hr_error *error)
+{
+    static const char *const variables[] = {"AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST"};
+    struct hr__http_client *http;
+    int r = 0;
+    for (int gs = 0; !r && gs < 2; gs++) {
+        const char *wanted = stated->endpoints[gs];
+        if (!*wanted)
+            continue;
+        r = hr__http_create(&http, error);
+        if (r)
+            return r;
+        const char *own = hr__http_endpoint(http, gs);
+        int is_own = !strcmp(wanted, PROVIDER);
+        if (strcmp(own ? own : PROVIDER, wanted))
+            r = hr__fail(error, -EINVAL,
+                         "the job's buckets are at %s, and the agent's at %s: start the agent %s "
+                         "%s%s%s, and with credentials for it",
+                         wanted, own ? own : PROVIDER, is_own ? "without" : "with", variables[gs],
+                         is_own ? "" : "=", is_own ? "" : wanted);
+        hr__http_unref(&http);
+    }
+    return r;
+}
+
 /* Opens a dataset that is not a subset, and checks that it equals the job's. */
 static int open_origin(struct hr_dataset **out, const struct hr__stated_dataset *stated,
                        struct hr_error *error)
 {
     uint8_t digest[HR__DIGEST_BYTES];
-    int r = open_kind(out, stated, error);
+    int r = check_endpoints(stated, error);
+    if (!r)
+        r = open_kind(out, stated, error);
     if (r || stated->kind == HR__SOURCE_PATHS || stated->kind == HR__SOURCE_RANGES ||
         stated->kind == HR__SOURCE_PRODUCED)
         return r;

@@ -13,6 +13,7 @@
  *   {"kind": "paths", "paths": absolute ones, "labels"}
  *   {"kind": "produced", "name", "count", "sample_bytes", "layout", "digest"}
  *   {"kind": "subset", "of": dataset, "indices"}
+ * One in buckets adds "s3_endpoint" or "gs_endpoint", with which the agent's own are compared.
  * "digest" is the digest of names and labels (dataset/describe.h). If the agent finds another
  * one, because files were added, it fails with -ESTALE. A recipe lists its options and operations
  * by name, as in recipe.h. Paths are bytes: if one is not UTF-8, "paths_are": "bytes" is added

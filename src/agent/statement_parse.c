@@ -22,6 +22,7 @@ const char *const hr__source_words[] = {[HR__SOURCE_PATHS] = "paths",
                                         NULL};
 static const char *const media_words[] = {
     [HR_MEDIA_IMAGES] = "images", [HR_MEDIA_SOUNDS] = "sounds", NULL};
+const char *const hr__endpoint_words[] = {"s3_endpoint", "gs_endpoint"};
 const char *const hr__index_words[] = {[HR_INDEX_USER_CACHE] = "user",
                                        [HR_INDEX_BESIDE_DATA] = "beside",
                                        [HR_INDEX_NONE] = "none",
@@ -246,6 +247,12 @@ static size_t read_source(struct hr__json *reader, const json_t *object,
         out->index = (enum hr_index_policy)hr__json_word(reader, object, "index", hr__index_words);
         members += 2;
     }
+    for (int i = 0; i < 2; i++)
+        if (json_object_get(object, hr__endpoint_words[i])) {
+            hr__json_name(reader, object, hr__endpoint_words[i], out->endpoints[i],
+                          sizeof out->endpoints[i]);
+            members++;
+        }
     if ((out->kind == HR__SOURCE_FOLDER || out->kind == HR__SOURCE_TAR) &&
         json_object_get(object, "media")) {
         out->media = (enum hr_media)hr__json_word(reader, object, "media", media_words);

@@ -26,9 +26,10 @@ struct hr__stated_dataset {
     size_t range_count;
     uint64_t count; /* other kinds: number of samples that the job found */
     uint8_t digest[HR__DIGEST_BYTES];
-    enum hr_index_policy index;   /* FOLDER */
-    enum hr_media media;          /* FOLDER */
-    int allow_empty_classes;      /* FOLDER */
+    enum hr_index_policy index; /* FOLDER */
+    enum hr_media media;        /* FOLDER */
+    int allow_empty_classes;    /* FOLDER */
+    char endpoints[2][256]; /* of S3, of Google Cloud Storage; "": none of the samples are there */
     char label[256], image[256];  /* TAR, PARQUET: as in hr_dataset_options; "": NULL */
     struct hr__produced produced; /* PRODUCED; its digest is `digest` */
 };
@@ -44,6 +45,9 @@ struct hr__statement {
 /* The JSON words of enum hr__source_kind and enum hr_index_policy, by value; NULL-terminated. */
 extern const char *const hr__source_words[];
 extern const char *const hr__index_words[];
+
+/* The names of `endpoints`. */
+extern const char *const hr__endpoint_words[2];
 
 /* On success *out is the caller's, freed with hr__statement_clear. Errors: -EPROTO, with what is
  * wrong and where; -ENOMEM. Pure. */

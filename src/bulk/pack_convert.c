@@ -9,6 +9,7 @@
 #include "bulk/pack_convert.h"
 
 #include "base/error.h"
+#include "bulk/ahead.h"
 #include "bulk/check.h"
 #include "codec/waveform.h"
 #include "loader/sample.h"
@@ -27,6 +28,7 @@
 struct hr__pack_maker {
     const struct hr_pack_options *options;
     struct hr__blocks *pool; /* not owned */
+    struct hr__ahead *ahead; /* likewise */
     struct hr_converter *converter;
     struct hr_converter *restorer; /* a second converter, which turns an item of a pack into a JPEG
                                       for the first one to convert; made when needed */
@@ -61,7 +63,7 @@ static int create_converter(struct hr_converter **out, const struct hr_pack_opti
 }
 
 int hr__pack_maker_create(struct hr__pack_maker **out, const struct hr_pack_options *options,
-                          struct hr__blocks *pool, struct hr_error *error)
+                          struct hr__blocks *pool, struct hr__ahead *ahead, struct hr_error *error)
 {
     struct hr__pack_maker *m = hr__alloc(HR__TAG_LOADER, 1, sizeof *m);
     *out = NULL;
@@ -69,6 +71,7 @@ int hr__pack_maker_create(struct hr__pack_maker **out, const struct hr_pack_opti
         return hr__fail(error, -ENOMEM, "out of memory for a converter");
     m->options = options;
     m->pool = pool;
+    m->ahead = ahead;
     int r = create_converter(&m->converter, options, error);
     if (!r)
         r = hr__checker_create(&m->checker, error);
@@ -122,11 +125,17 @@ static int read_sample(struct hr__pack_maker *m, struct hr_dataset *dataset, uin
                        struct hr__made *made, struct hr_error *why)
 {
     struct hr__sample *s = &m->sample;
+    int is_ahead = hr__ahead_wait(m->ahead, index);
     int r = hr__sample_aim(s, dataset, index, 0, why);
-    if (r)
+    if (is_ahead)
+        hr__ahead_take(m->ahead, index, &s->read);
+    if (r) {
+        hr__read_drop(&s->read);
         return r;
+    }
     int64_t mtime_ns = mtime_now(s, dataset, index);
-    s->read.result = hr__read_file(&s->read, 0);
+    if (!is_ahead)
+        s->read.result = hr__read_file(&s->read, 0);
     r = hr__sample_check(s, why);
     if (s->read.result)
         return r;

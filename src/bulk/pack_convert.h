@@ -12,6 +12,7 @@
 
 #include <headrace/prepare.h>
 
+struct hr__ahead;
 struct hr__pack_maker;
 
 /* The result for one sample. */
@@ -27,9 +28,10 @@ struct hr__made {
 };
 
 /* `options` are checked and must outlive the maker. Items are allocated from `pool`, which must
- * outlive them. On success *out is the caller's. Errors: -ENOMEM, -EINVAL. */
+ * outlive them. Samples come from `ahead`, if it has them; NULL: they are read when they are made.
+ * On success *out is the caller's. Errors: -ENOMEM, -EINVAL. */
 int hr__pack_maker_create(struct hr__pack_maker **out, const struct hr_pack_options *options,
-                          struct hr__blocks *pool, struct hr_error *error);
+                          struct hr__blocks *pool, struct hr__ahead *ahead, struct hr_error *error);
 void hr__pack_maker_destroy(struct hr__pack_maker **maker);
 
 /* Reads and converts sample `index`. `made` need not be initialized. Blocks on I/O. */

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "base/versioned.h"
+#include "bulk/ahead.h"
 #include "bulk/pack_convert.h"
 #include "bulk/pool.h"
 #include "codec/waveform.h"
@@ -52,8 +53,9 @@ struct packing {
     struct hr__pack_file *file;
     struct hr__progress progress;
     struct hr__blocks *blocks;
-    pthread_t owner; /* the caller's thread, which appends */
-    uint64_t count;  /* number of samples of the dataset */
+    struct hr__ahead *ahead; /* NULL: samples are no objects */
+    pthread_t owner;         /* the caller's thread, which appends */
+    uint64_t count;          /* number of samples of the dataset */
     int no_workers;
     int appended;                 /* the caller's thread has finished; only it uses this */
     struct hr__pack_maker *maker; /* for the caller, if there are no workers */
@@ -175,7 +177,7 @@ static void worker_main(struct packing *p)
 {
     struct hr__pack_maker *maker;
     struct hr_error error = {0};
-    int r = hr__pack_maker_create(&maker, p->options, p->blocks, &error);
+    int r = hr__pack_maker_create(&maker, p->options, p->blocks, p->ahead, &error);
     if (!r) {
         work(p, maker);
         hr__pack_maker_destroy(&maker);
@@ -216,7 +218,8 @@ static int next_made(struct packing *p, struct hr__made *made)
 {
     if (!p->no_workers)
         return wait_for_due(p, made);
-    int r = p->maker ? 0 : hr__pack_maker_create(&p->maker, p->options, p->blocks, p->error);
+    int r =
+        p->maker ? 0 : hr__pack_maker_create(&p->maker, p->options, p->blocks, p->ahead, p->error);
     if (r)
         return r;
     hr__pack_make(p->maker, p->dataset, p->due++, made);
@@ -331,11 +334,17 @@ static int run(struct packing *p)
         r = hr__fail(p->error, -ENOMEM, "out of memory to pack with %d threads", threads);
     } else {
         p->next = p->due = p->file->done;
+        r = hr__ahead_create(&p->ahead,
+                             &(struct hr__ahead_options){.dataset = p->dataset, .first = p->next},
+                             p->error);
+    }
+    if (!r) {
         executor->run(executor->self, (size_t)executor->threads, packing_thread, p);
         /* if workers could not start, they may have used up the pool's items */
         r = p->appended ? p->result : hr__fail(p->error, p->failure.code, "%s", p->failure.message);
     }
     hr__pool_destroy(&pool);
+    hr__ahead_destroy(&p->ahead);
     for (uint64_t i = 0; p->ring && i < p->places; i++)
         if (p->ring[i].ready)
             hr__free(p->ring[i].made.bytes);

@@ -24,6 +24,7 @@
 #include "dataset/sizes.h"
 #include "dataset/tar.h"
 #include "dataset/walk.h"
+#include "storage/source.h"
 #include "storage/url.h"
 
 #include <dirent.h>
@@ -523,10 +524,19 @@ int hr_dataset_open_parquet(struct hr_dataset **out, const char *const *paths, s
     return r;
 }
 
-/* Reads the first bytes of the regular file at `path`, up to `capacity`. Returns how many; 0 if it
- * cannot be read: opening it then reports why. */
+/* Reads the first bytes of the regular file or object at `path`, up to `capacity`. Returns how
+ * many; 0 if it cannot be read: opening it then reports why. */
 static size_t first_bytes(const char *path, char *bytes, size_t capacity)
 {
+    if (hr__url_is(path)) {
+        struct hr__byte_source source;
+        int64_t n = hr__source_open(&source, path, NULL, NULL);
+        if (n)
+            return 0;
+        n = hr__source_read_at(&source, bytes, capacity, 0, NULL);
+        hr__source_close(&source);
+        return n < 0 ? 0 : (size_t)n;
+    }
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     ssize_t got = fd < 0 ? 0 : pread(fd, bytes, capacity, 0);
     if (fd >= 0)

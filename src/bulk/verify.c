@@ -5,6 +5,7 @@
  */
 #include "base/error.h"
 #include "base/memory.h"
+#include "bulk/ahead.h"
 #include "bulk/check.h"
 #include "bulk/each.h"
 #include "loader/sample.h"
@@ -35,6 +36,7 @@ struct verify_bench {
 
 struct verification {
     struct hr_dataset *dataset;
+    struct hr__ahead *ahead; /* NULL: samples are no objects */
     struct hr__each each;
     struct hr_verify_report *report; /* guarded by each.lock */
 };
@@ -89,7 +91,8 @@ static int verify_sample(void *arg, void *tools, size_t index, struct hr_error *
 {
     struct verification *v = arg;
     struct verify_bench *b = tools;
-    int r = hr__sample_read(&b->sample, v->dataset, index, why);
+    int r = hr__ahead_wait(v->ahead, index) ? hr__ahead_sample(v->ahead, &b->sample, index, why)
+                                            : hr__sample_read(&b->sample, v->dataset, index, why);
     if (!r) {
         hr__checker_expect(b->checker, v->dataset, index, b->sample.read.bytes,
                            b->sample.read.length);
@@ -144,7 +147,12 @@ int hr_dataset_verify(struct hr_dataset *dataset, int threads, hr_progress_fn pr
         hr__pool_destroy(&pool);
         return hr__fail(error, -ENOMEM, "out of memory for a report");
     }
-    r = hr__each_run(&v.each, &pool, progress, progress_arg, error);
+    r = hr__ahead_create(&v.ahead, &(struct hr__ahead_options){.dataset = dataset}, error);
+    if (r)
+        hr__pool_destroy(&pool);
+    else
+        r = hr__each_run(&v.each, &pool, progress, progress_arg, error);
+    hr__ahead_destroy(&v.ahead);
     if (r) {
         hr_verify_report_destroy(&v.report);
         return r;

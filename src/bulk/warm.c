@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/versioned.h"
+#include "bulk/ahead.h"
 #include "bulk/each.h"
 #include "cache/identity.h"
 #include "cache/spec.h"
@@ -40,9 +41,11 @@ struct warming {
     struct hr_dataset *dataset;
     struct hr__each each;
     struct hr__cache *cache;
-    int form;             /* form to convert to: enum hr_form, or HR_FORM_AUTO */
-    uint64_t samples;     /* number of samples that the cache may hold */
-    uint64_t total_bytes; /* total size of these samples */
+    struct hr__ahead *ahead;          /* NULL: samples are no objects */
+    struct hr__cache_ticket *tickets; /* HR__AHEAD_SAMPLES: of sample i at i % HR__AHEAD_SAMPLES */
+    int form;                         /* form to convert to: enum hr_form, or HR_FORM_AUTO */
+    uint64_t samples;                 /* number of samples that the cache may hold */
+    uint64_t total_bytes;             /* total size of these samples */
     _Atomic uint64_t cached, read_bytes, bad, refusals;
     /* Guarded by each.lock. */
     struct hr__worth worth; /* only growth is used */
@@ -201,18 +204,44 @@ static int claim(struct warming *w, struct bench *b, size_t index)
     return answer != HR__CLAIM_FOUND;
 }
 
+/* Whether a sample is read ahead: it is claimed then. Those that others are reading are left to the
+ * thread that works on them. */
+static int wants(void *arg, uint64_t index)
+{
+    struct warming *w = arg;
+    struct hr__cache_ticket *ticket = &w->tickets[index % HR__AHEAD_SAMPLES];
+    if (atomic_load(&w->refusals) >= REFUSALS_MAX || is_cached(w, index))
+        return 0;
+    enum hr__claim answer = hr__cache_claim(w->cache, index, ticket);
+    return answer == HR__CLAIM_YOURS || answer == HR__CLAIM_ALONE;
+}
+
+/* Reads a sample that is not cached. Returns 1 if there is nothing to do. */
+static int read_missing(struct warming *w, struct bench *b, size_t index, struct hr_error *why)
+{
+    if (hr__ahead_wait(w->ahead, index)) {
+        struct hr__cache_ticket *ticket = &w->tickets[index % HR__AHEAD_SAMPLES];
+        b->ticket = *ticket;
+        *ticket = (struct hr__cache_ticket){.is_claimed = 0};
+        return hr__ahead_sample(w->ahead, &b->sample, index, why);
+    }
+    if (is_cached(w, index)) {
+        atomic_fetch_add(&w->cached, 1);
+        return 1;
+    }
+    if (atomic_load(&w->refusals) >= REFUSALS_MAX || !claim(w, b, index))
+        return 1;
+    return hr__sample_read(&b->sample, w->dataset, index, why);
+}
+
 /* Caches a sample. Returns an error that ends the run; a bad sample is counted and is no error. */
 static int warm_sample(void *arg, void *tools, size_t index, struct hr_error *why)
 {
     struct warming *w = arg;
     struct bench *b = tools;
-    if (is_cached(w, index)) {
-        atomic_fetch_add(&w->cached, 1);
+    int r = read_missing(w, b, index, why);
+    if (r == 1)
         return 0;
-    }
-    if (atomic_load(&w->refusals) >= REFUSALS_MAX || !claim(w, b, index))
-        return 0;
-    int r = hr__sample_read(&b->sample, w->dataset, index, why);
     if (!r && w->dataset->masks)
         r = hr__sample_read(&b->mask, w->dataset->masks, index, why);
     if (!r) {
@@ -295,6 +324,26 @@ static int measure(struct warming *w, struct hr_error *error)
     return 0;
 }
 
+/* Begins to read ahead, if the samples are objects. */
+static int begin_ahead(struct warming *w, struct hr_error *error)
+{
+    w->tickets = hr__alloc(HR__TAG_LOADER, HR__AHEAD_SAMPLES, sizeof *w->tickets);
+    if (!w->tickets)
+        return hr__fail(error, -ENOMEM, "out of memory for reading ahead");
+    return hr__ahead_create(
+        &w->ahead, &(struct hr__ahead_options){.dataset = w->dataset, .wants = wants, .arg = w},
+        error);
+}
+
+/* Ends reading ahead, and the claims of samples that no thread took. */
+static void end_ahead(struct warming *w)
+{
+    hr__ahead_destroy(&w->ahead);
+    for (size_t i = 0; w->tickets && i < HR__AHEAD_SAMPLES; i++)
+        hr__cache_unclaim(w->cache, &w->tickets[i]);
+    hr__free(w->tickets);
+}
+
 int hr_cache_warm(struct hr_dataset *dataset, const char *spec, int threads,
                   hr_progress_fn progress, void *progress_arg, struct hr_cache_warm_report *report,
                   struct hr_error *error)
@@ -319,7 +368,12 @@ int hr_cache_warm(struct hr_dataset *dataset, const char *spec, int threads,
     }
     /* Files written just now would not be cached: wait until they are no longer fresh. */
     nanosleep(&(struct timespec){.tv_nsec = HR__STAMP_FRESH_NS}, NULL);
-    r = hr__each_run(&w.each, &pool, progress, progress_arg, error);
+    r = begin_ahead(&w, error);
+    if (r)
+        hr__pool_destroy(&pool);
+    else
+        r = hr__each_run(&w.each, &pool, progress, progress_arg, error);
+    end_ahead(&w);
     report_on(&w, report);
     hr__cache_destroy(&w.cache);
     return r;

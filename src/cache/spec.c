@@ -35,12 +35,29 @@ static int begins_with(struct hr__piece p, const char *word)
     return p.length >= length && !memcmp(p.at, word, length);
 }
 
+static struct hr__piece whole(const char *text)
+{
+    return hr__piece_trim((struct hr__piece){text, strlen(text)});
+}
+
+/* The part of a text that names hosts; length 0: there is none. */
+static struct hr__piece hosts_of(const char *text)
+{
+    struct hr__piece all = whole(text), rest = all;
+    if (begins_with(all, DISK))
+        rest = hr__piece_trim(hr__piece_behind(all, hr__piece_until(all, ',')));
+    return begins_with(rest, HR__HOSTS_SCHEME) ? rest : (struct hr__piece){all.at, 0};
+}
+
+const char *hr__hosts_text_of(const char *text)
+{
+    struct hr__piece hosts = hosts_of(text);
+    return hosts.length ? hosts.at : NULL;
+}
+
 int hr__hosts_is(const char *text)
 {
-    /* Skip leading blanks, as the parser does. */
-    while (*text == ' ' || (*text >= '\t' && *text <= '\r'))
-        text++;
-    return !strncmp(text, HR__HOSTS_SCHEME, sizeof HR__HOSTS_SCHEME - 1);
+    return hosts_of(text).length > 0;
 }
 
 static int read_size(struct spec_reader *r, struct hr__piece value, const char *what)
@@ -269,11 +286,6 @@ static int read_tier(struct hr__cache_spec *out, struct hr__piece text, struct h
     return read_private(&r);
 }
 
-static struct hr__piece whole(const char *text)
-{
-    return hr__piece_trim((struct hr__piece){text, strlen(text)});
-}
-
 int hr__cache_spec_is_kept(const char *text)
 {
     return begins_with(whole(text), SCHEME);
@@ -300,6 +312,19 @@ int hr__cache_spec_parse(struct hr__cache_spec *out, const char *text, struct hr
     return read_tier(out, all, all, error);
 }
 
+/* Reads the tier of a disk beside memory. */
+static int read_second(struct hr__cache_spec *out, struct hr__piece text, struct hr__piece tier,
+                       struct hr_error *error)
+{
+    int failed = read_tier(out, text, tier, error);
+    if (!failed && out->form != HR__FORM_UNSET)
+        return hr__fail(error, -EINVAL,
+                        "cache \"%.*s\": a disk beside memory keeps files, or files with an index: "
+                        "write form= for the memory, or leave it out",
+                        PIECE(text));
+    return failed;
+}
+
 int hr__cache_tiers_parse(struct hr__cache_tiers *out, const char *text, struct hr_error *error)
 {
     memset(out, 0, sizeof *out);
@@ -312,15 +337,16 @@ int hr__cache_tiers_parse(struct hr__cache_tiers *out, const char *text, struct 
         return failed;
     if (*out->first.path || !begins_with(second, DISK) || memchr(second.at, ',', second.length))
         return hr__fail(error, -EINVAL,
-                        "cache \"%.*s\": two tiers are one in memory and one on disk behind it: "
-                        "write 64GiB,disk:/nvme/headrace?size=1TiB, or shm:NAME?... in place of "
-                        "64GiB",
+                        "cache \"%.*s\": two tiers are memory and a disk behind it: write "
+                        "64GiB,disk:/nvme/headrace?size=1TiB, or shm:NAME?... in place of 64GiB; "
+                        "or a disk before hosts: disk:/nvme/headrace?size=1TiB,memcached:...",
                         PIECE(all));
-    failed = read_tier(&out->disk, all, second, error);
-    if (!failed && out->disk.form != HR__FORM_UNSET)
-        return hr__fail(error, -EINVAL,
-                        "cache \"%.*s\": a disk behind memory keeps files, or files with an index: "
-                        "write form= for the memory, or leave it out",
-                        PIECE(all));
-    return failed;
+    return read_second(&out->disk, all, second, error);
+}
+
+int hr__hosts_disk_parse(struct hr__cache_spec *out, const char *text, struct hr_error *error)
+{
+    struct hr__piece all = whole(text);
+    memset(out, 0, sizeof *out);
+    return begins_with(all, DISK) ? read_second(out, all, hr__piece_until(all, ','), error) : 0;
 }

@@ -40,9 +40,12 @@ int hr__cache_spec_is_kept(const char *text);
 
 #define HR__HOSTS_SCHEME "memcached:"
 
-/* Returns non-zero if a cache's text names servers on several hosts: it begins with
- * "memcached:". */
+/* Returns non-zero if a cache's text names servers on several hosts: it begins with "memcached:",
+ * or with a disk and a comma before that. */
 int hr__hosts_is(const char *text);
+
+/* Returns the part of such a text from "memcached:" on, or NULL. */
+const char *hr__hosts_text_of(const char *text);
 
 /* The tiers of a cache, in the order in which a sample is looked for. */
 struct hr__cache_tiers {
@@ -60,5 +63,9 @@ int hr__cache_spec_directory(char out[HR__CACHE_PATH], const char *text, struct 
  * `text`, where, and what to write instead. */
 int hr__cache_spec_parse(struct hr__cache_spec *out, const char *text, struct hr_error *error);
 int hr__cache_tiers_parse(struct hr__cache_tiers *out, const char *text, struct hr_error *error);
+
+/* Parses the disk before "memcached:" in the text of hosts; out->path "": there is none. Errors: as
+ * above. */
+int hr__hosts_disk_parse(struct hr__cache_spec *out, const char *text, struct hr_error *error);
 
 #endif

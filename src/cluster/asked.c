@@ -17,6 +17,7 @@ enum hr_cache_kind hr_cache_kind(const char *text)
 int hr_cache_bytes(const char *text, uint64_t *bytes, struct hr_error *error)
 {
     struct hr__cache_tiers tiers;
+    struct hr__cache_spec before;
     struct hr__hosts hosts;
     *bytes = 0;
     if (!hr__hosts_is(text)) {
@@ -27,11 +28,13 @@ int hr_cache_bytes(const char *text, uint64_t *bytes, struct hr_error *error)
         *bytes = r ? 0 : !is_twice ? memory + disk : memory > disk ? memory : disk;
         return r;
     }
-    int r = hr__hosts_parse(&hosts, text, error);
+    int r = hr__hosts_disk_parse(&before, text, error);
+    if (!r)
+        r = hr__hosts_parse(&hosts, text, error);
     if (r)
         return r;
     for (int i = 0; i < hosts.count; i++)
-        *bytes += hosts.hosts[i].budget_bytes;
+        *bytes += hosts.hosts[i].budget_bytes + before.share_bytes;
     hr__hosts_clear(&hosts);
     return 0;
 }

@@ -433,9 +433,12 @@ static int read_options(struct host_reader *r, struct hr__piece rest)
 int hr__hosts_parse(struct hr__hosts *out, const char *text, struct hr_error *error)
 {
     *out = (struct hr__hosts){.self = -1, .form = HR_FORM_ENCODED};
+    const char *hosts = hr__hosts_text_of(text);
+    if (hosts)
+        text = hosts;
     struct host_reader r = {
         .text = hr__piece_trim((struct hr__piece){text, strlen(text)}), .out = out, .error = error};
-    if (!hr__hosts_is(text))
+    if (!hosts)
         return hr__fail(error, -EINVAL,
                         "cache \"%.*s\" is not a list of hosts: write memcached:NAME:PORT,NAME:PORT"
                         "?size=64GiB",

@@ -37,8 +37,9 @@ struct hr__hosts {
     uint32_t meet_s;             /* how long to wait for all ranks; default 300 */
 };
 
-/* Parses `text`. Errors: -EINVAL says what is wrong, where, and what to write; -ENOTSUP: TLS, and
- * protocols other than the text protocol; -ENOMEM. On failure *out is empty. */
+/* Parses `text`; passes over a disk before "memcached:". Errors: -EINVAL says what is wrong, where,
+ * and what to write; -ENOTSUP: TLS, and protocols other than the text protocol; -ENOMEM. On failure
+ * *out is empty. */
 int hr__hosts_parse(struct hr__hosts *out, const char *text, struct hr_error *error);
 void hr__hosts_clear(struct hr__hosts *hosts);
 

@@ -66,7 +66,10 @@ static int gather_facts(struct hr__plan *plan, const struct hr__plan_wish *wish)
         return -ENOMEM;
     for (uint64_t i = 0; i < samples; i++) {
         uint32_t bytes = wish->bytes && wish->bytes[i] ? wish->bytes[i] : TYPICAL;
-        plan->facts[i] = (uint32_t)wish->owners[i] << 16 | size_of(bytes);
+        uint32_t owner = wish->owners[i];
+        if (owner == HR__NOBODY && wish->disks && wish->disks[i] != HR__NOBODY)
+            owner = plan->node_count + wish->disks[i];
+        plan->facts[i] = owner << 16 | size_of(bytes);
     }
     return 0;
 }
@@ -148,15 +151,14 @@ static uint64_t share_of(const struct hr__cut *cut, uint64_t number)
 
 static int allocate(struct hr__plan *plan)
 {
-    size_t nodes = plan->node_count, ranks = plan->cut.ranks;
+    size_t nodes = plan->node_count, ranks = plan->cut.ranks, rows = hr__plan_rows(plan);
     size_t places = hr__cut_batches(&plan->cut) ? share_of(&plan->cut, 0) * ranks : 1;
     plan->nodes = hr__alloc(HR__TAG_ORDER, nodes, sizeof *plan->nodes);
     plan->node_of_rank = hr__alloc(HR__TAG_ORDER, ranks, sizeof *plan->node_of_rank);
     plan->ranks_by_node = hr__alloc(HR__TAG_ORDER, ranks, sizeof *plan->ranks_by_node);
-    plan->histogram =
-        hr__alloc(HR__TAG_ORDER, nodes + 1, HR__PLAN_BUCKETS * sizeof *plan->histogram);
-    plan->owned_bytes = hr__alloc(HR__TAG_ORDER, nodes + 1, sizeof *plan->owned_bytes);
-    plan->surplus = hr__alloc(HR__TAG_ORDER, nodes + 1, sizeof *plan->surplus);
+    plan->histogram = hr__alloc(HR__TAG_ORDER, rows, HR__PLAN_BUCKETS * sizeof *plan->histogram);
+    plan->owned_bytes = hr__alloc(HR__TAG_ORDER, rows, sizeof *plan->owned_bytes);
+    plan->surplus = hr__alloc(HR__TAG_ORDER, rows, sizeof *plan->surplus);
     plan->heap = hr__alloc(HR__TAG_ORDER, nodes, sizeof *plan->heap);
     plan->begins = hr__alloc(HR__TAG_ORDER, nodes + 1, sizeof *plan->begins);
     plan->owner = hr__alloc(HR__TAG_ORDER, places, sizeof *plan->owner);
@@ -196,6 +198,11 @@ static int check(const struct hr__plan_wish *wish, struct hr_error *error)
                             "rank %" PRIu64 " is said to be on host %d of %d; give each rank one "
                             "of the list, or -1",
                             r, wish->host_of_rank[r], wish->host_count);
+    if (cut->ranks + 2 * (uint64_t)wish->host_count >= HR__NOBODY)
+        return hr__fail(error, -EINVAL,
+                        "a plan for %" PRIu64 " ranks and the memory and disks of %d hosts: "
+                        "together there may be %d",
+                        cut->ranks, wish->host_count, HR__NOBODY - 1);
     if (hr__cut_batches(cut) && share_of(cut, 0) > INT32_MAX / cut->ranks)
         return hr__fail(error, -EINVAL,
                         "a global batch of %" PRIu64 " x %" PRIu64 " samples is too large for a "
@@ -221,6 +228,7 @@ int hr__plan_create(struct hr__plan **out, const struct hr__plan_wish *wish, str
         plan->node_count = (uint32_t)wish->host_count;
         for (uint64_t r = 0; r < wish->cut.ranks; r++)
             plan->node_count += wish->host_of_rank[r] < 0;
+        plan->disk_count = wish->disks ? (uint32_t)wish->host_count : 0;
         if (allocate(plan) || gather_facts(plan, wish))
             goto fail;
         scale_rates(plan, wish);
@@ -313,7 +321,7 @@ static void plan_nodes(struct hr__plan *plan, uint64_t number)
 {
     uint64_t first = hr__cut_position(&plan->cut, number);
     uint64_t samples[2][CHUNK];
-    size_t rows = plan->node_count + (size_t)1;
+    size_t rows = hr__plan_rows(plan);
     plan->share = (uint32_t)share_of(&plan->cut, number);
     plan->places = plan->share * (uint32_t)plan->cut.ranks;
     memset(plan->histogram, 0, rows * HR__PLAN_BUCKETS * sizeof *plan->histogram);

@@ -6,7 +6,8 @@
  * nobody owns fill the free slots; the remaining samples move to other hosts. Within these rules
  * the plan minimizes the largest predicted batch-ready time over hosts: samples that nobody owns go
  * where storage is fast; a cached item moves only if fetching it from its owner is faster than
- * reading the sample that it displaces; and costly samples are spread.
+ * reading the sample that it displaces; and costly samples are spread. No other host can read a
+ * disk, so what is kept on one moves only if its host has too many of those alone.
  *
  * Either way each global batch consists of the samples at positions [gB, (g+1)B) of the order, each
  * once (and the padding of the last one). So the mean gradient of synchronous training is the same
@@ -40,6 +41,8 @@ struct hr__plan_wish {
     struct hr__cut cut;            /* `rank` is this rank; start as in a restored epoch */
     const struct hr__order *order; /* borrowed for the plan's life */
     const uint16_t *owners;        /* used by create only; per sample, HR__NOBODY: none */
+    const uint16_t *disks;         /* used by create only; per sample that nobody owns, the host on
+                                      whose disk it is kept, or HR__NOBODY; NULL: no disks */
     const uint32_t *bytes;         /* used by create only; per sample, size of its item, 0: not
                                       known; NULL: all alike */
     int host_count;

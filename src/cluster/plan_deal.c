@@ -2,12 +2,13 @@
  * Deals a global batch's places to nodes, and a node's places to its ranks.
  *
  * A node keeps the samples it owns, up to its slots. If it owns more, the smallest move, or the
- * largest if the node is predicted to be late. Then samples that nobody owns, and after them the
- * moving samples, fill the free slots. Both steps are list scheduling with fixed counts: every node
- * gets exactly as many as it has slots, so only the choice is free. A node's expected load is the
- * load of what it has, plus that of an average sample for each free slot. Samples larger than the
- * average go, largest first, to the node with the least expected load; smaller ones go, smallest
- * first, to the node with the greatest. So a slow host ends up with small samples.
+ * largest if the node is predicted to be late; those on its disk only after all others. Then
+ * samples that nobody owns, and after them the moving samples, fill the free slots. Both steps are
+ * list scheduling with fixed counts: every node gets exactly as many as it has slots, so only the
+ * choice is free. A node's expected load is the load of what it has, plus that of an average sample
+ * for each free slot. Samples larger than the average go, largest first, to the node with the least
+ * expected load; smaller ones go, smallest first, to the node with the greatest. So a slow host
+ * ends up with small samples.
  *
  * Sizes are compared by buckets, with a counting sort that keeps the order of places within a
  * bucket.
@@ -196,18 +197,29 @@ static uint32_t count_of(const uint32_t *row)
     return count;
 }
 
+/* The disk of node n, as an owner; nobody, if it has none. */
+static uint32_t disk_of(const struct hr__plan *plan, uint32_t n)
+{
+    return n < plan->disk_count ? plan->node_count + n : HR__NOBODY;
+}
+
 /* Sets slots, owned samples and loads of the nodes; counts the samples that move. */
 static void count_nodes(struct hr__plan *plan)
 {
     plan->moving_count = 0;
     plan->miss_count = count_of(row_of(plan, HR__NOBODY));
     for (uint32_t n = 0; n < plan->node_count; n++) {
-        uint32_t owned = count_of(row_of(plan, n));
+        uint32_t owned = count_of(row_of(plan, n)), disk = disk_of(plan, n);
+        uint64_t bytes = plan->owned_bytes[hr__plan_row(n)];
         struct hr__plan_node *node = &plan->nodes[n];
+        if (disk != HR__NOBODY) {
+            owned += count_of(row_of(plan, disk));
+            bytes += plan->owned_bytes[hr__plan_row(disk)];
+        }
         node->owned = owned;
         node->slots = plan->share * node->ranks;
         node->free = node->slots > owned ? node->slots - owned : 0;
-        node->load = plan->owned_bytes[hr__plan_row(n)] * (node->own + node->prepare);
+        node->load = bytes * (node->own + node->prepare);
         plan->moving_count += owned > node->slots ? owned - node->slots : 0;
     }
 }
@@ -226,13 +238,15 @@ static uint64_t predict(const struct hr__plan *plan, const struct hr__plan_node 
     return node->load + node->free * mean_bytes * per_byte;
 }
 
-/* Chooses the samples that node n gives away. */
-static void choose_surplus(struct hr__plan *plan, uint32_t n, int late)
+/* Chooses up to `most` samples of an owner to be given away. Returns how many it lacks. */
+static uint32_t choose_surplus(struct hr__plan *plan, uint32_t owner, uint32_t most, int late)
 {
-    const uint32_t *row = row_of(plan, n);
-    struct hr__plan_surplus *surplus = &plan->surplus[hr__plan_row(n)];
-    uint32_t rest = plan->nodes[n].owned - plan->nodes[n].slots;
+    const uint32_t *row = row_of(plan, owner);
+    struct hr__plan_surplus *surplus = &plan->surplus[hr__plan_row(owner)];
+    uint32_t has = count_of(row), rest = has < most ? has : most, lacks = most - rest;
     uint32_t bucket = late ? HR__PLAN_BUCKETS - 1 : 0;
+    if (!rest)
+        return lacks;
     while (row[bucket] <= rest) {
         surplus->buckets |= UINT64_C(1) << bucket;
         rest -= row[bucket];
@@ -242,14 +256,15 @@ static void choose_surplus(struct hr__plan *plan, uint32_t n, int late)
     }
     surplus->some = rest;
     surplus->cut = rest ? bucket : HR__PLAN_BUCKETS;
+    return lacks;
 }
 
 static void choose_all_surplus(struct hr__plan *plan)
 {
     uint64_t mean = 0, with_slots = 0, bytes = 0;
     if (plan->with_rates) {
-        for (uint32_t n = 0; n <= plan->node_count; n++)
-            bytes += plan->owned_bytes[n];
+        for (size_t row = 0; row < hr__plan_rows(plan); row++)
+            bytes += plan->owned_bytes[row];
         for (uint32_t n = 0; n < plan->node_count; n++) {
             if (!plan->nodes[n].slots)
                 continue;
@@ -258,14 +273,17 @@ static void choose_all_surplus(struct hr__plan *plan)
         }
         mean /= with_slots;
     }
+    for (size_t row = 0; row < hr__plan_rows(plan); row++)
+        plan->surplus[row] = (struct hr__plan_surplus){.cut = HR__PLAN_BUCKETS};
     for (uint32_t n = 0; n < plan->node_count; n++) {
-        struct hr__plan_node *node = &plan->nodes[n];
-        plan->surplus[hr__plan_row(n)] = (struct hr__plan_surplus){.cut = HR__PLAN_BUCKETS};
+        const struct hr__plan_node *node = &plan->nodes[n];
         if (node->owned <= node->slots)
             continue;
         int late = plan->with_rates && node->slots &&
                    predict(plan, node, bytes / plan->places) > mean + mean / 4;
-        choose_surplus(plan, n, late);
+        uint32_t lacks = choose_surplus(plan, n, node->owned - node->slots, late);
+        if (lacks)
+            choose_surplus(plan, disk_of(plan, n), lacks, late);
     }
     plan->surplus[hr__plan_row(HR__NOBODY)] =
         (struct hr__plan_surplus){.buckets = UINT64_MAX, .cut = HR__PLAN_BUCKETS};
@@ -278,11 +296,11 @@ static uint32_t keep_owned(struct hr__plan *plan)
     const uint8_t *buckets = plan->bucket;
     const uint16_t *owners = plan->owner;
     uint16_t *nodes = plan->node;
-    uint32_t *list = plan->list, loose = 0;
+    uint32_t *list = plan->list, loose = 0, count = plan->node_count;
     for (uint32_t i = 0; i < plan->places; i++) {
         struct hr__plan_surplus *surplus = &plan->surplus[hr__plan_row(owners[i])];
         uint32_t bucket = buckets[i], moves = surplus->buckets >> bucket & 1;
-        nodes[i] = owners[i];
+        nodes[i] = (uint16_t)(owners[i] - (owners[i] >= count ? count : 0));
         if (surplus->cut == bucket && surplus->some) {
             surplus->some--;
             moves = 1;
@@ -310,7 +328,7 @@ static uint64_t sort_loose(struct hr__plan *plan, uint32_t count)
             plan->misses[offsets[plan->bucket[place]]++] = place;
             continue;
         }
-        struct hr__plan_node *node = &plan->nodes[owner];
+        struct hr__plan_node *node = &plan->nodes[hr__plan_home(plan, owner)];
         /* Writes into the list being read: moving <= i. */
         plan->list[moving++] = place;
         bytes += plan->cost[place];

@@ -3,9 +3,9 @@
  * one global batch is dealt.
  *
  * A node is where samples go: one for each host of the list, then one for each rank that is on none
- * of them. A global batch has places 0, 1, ... in the order of its positions, padding last. Loads
- * are predicted times in an arbitrary unit (scaled so that sums fit 64 bits); only comparing them
- * is meaningful.
+ * of them. An owner is a node, nobody, or the disk of host h: node_count + h. A global batch has
+ * places 0, 1, ... in the order of its positions, padding last. Loads are predicted times in an
+ * arbitrary unit (scaled so that sums fit 64 bits); only comparing them is meaningful.
  */
 #ifndef HR_CLUSTER_PLAN_INSIDE_H
 #define HR_CLUSTER_PLAN_INSIDE_H
@@ -24,7 +24,7 @@ struct hr__plan_node {
                                              added to each */
     uint32_t ranks, first_rank;           /* its ranks are ranks_by_node[first_rank ...] */
     uint32_t slots;                       /* samples that it must take */
-    uint32_t owned;                       /* samples whose items it owns */
+    uint32_t owned;                       /* samples whose items it owns, or has on its disk */
     uint32_t free;                        /* slots that have no sample yet */
     uint64_t load;                        /* of the samples it has */
     uint64_t reserve;                     /* load expected for a free slot */
@@ -50,12 +50,12 @@ struct hr__plan {
     uint32_t *facts; /* per sample: owner << 16 | size, encoded in 16 bits as in plan.c */
     int with_rates;  /* 0: cached items move only to keep batches equal */
     uint32_t node_count;
+    uint32_t disk_count; /* hosts with disks: all of the list, or none */
     struct hr__plan_node *nodes;
     uint16_t *node_of_rank;  /* cut.ranks */
     uint16_t *ranks_by_node; /* cut.ranks */
 
-    /* Scratch memory by node; the first three are indexed by hr__plan_row, which adds a row for
-     * nobody. */
+    /* Scratch memory by node; the first three are by owner, indexed by hr__plan_row. */
     uint32_t *histogram; /* rows of HR__PLAN_BUCKETS: owned samples by bucket */
     uint64_t *owned_bytes;
     struct hr__plan_surplus *surplus;
@@ -63,7 +63,7 @@ struct hr__plan {
     uint32_t *begins; /* node_count + 1 */
 
     /* Scratch memory by place. */
-    uint16_t *owner;  /* node that owns it, or HR__NOBODY */
+    uint16_t *owner;  /* node or disk that keeps it, or HR__NOBODY */
     uint16_t *node;   /* node that takes it */
     uint16_t *rank;   /* rank that takes it */
     uint32_t *cost;   /* bytes, > 0 */
@@ -104,12 +104,26 @@ static inline uint32_t hr__plan_row(uint32_t owner)
     return (uint16_t)(owner + 1);
 }
 
+/* The number of rows of these tables. */
+static inline size_t hr__plan_rows(const struct hr__plan *plan)
+{
+    return (size_t)plan->node_count + plan->disk_count + 1;
+}
+
+/* The node of an owner, also of a disk; HR__NOBODY of nobody. */
+static inline uint32_t hr__plan_home(const struct hr__plan *plan, uint32_t owner)
+{
+    return owner >= plan->node_count && owner != HR__NOBODY ? owner - plan->node_count : owner;
+}
+
 /* Load of a place's sample on a node. */
 static inline uint64_t hr__plan_load(const struct hr__plan *plan, uint32_t node, uint32_t place)
 {
     const struct hr__plan_node *at = &plan->nodes[node];
     uint32_t owner = plan->owner[place];
-    uint32_t tier = owner == node ? at->own : owner == HR__NOBODY ? at->storage : at->peer;
+    uint32_t tier = hr__plan_home(plan, owner) == node ? at->own
+                    : owner >= plan->node_count        ? at->storage
+                                                       : at->peer;
     return (uint64_t)(tier + at->prepare) * plan->cost[place];
 }
 

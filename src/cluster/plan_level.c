@@ -6,7 +6,8 @@
  * which then has to be transferred. The last case is allowed only with measured rates, in exchange
  * for a sample that nobody owns, and only if the late node's network brings it faster than its
  * storage would have brought the other. After each exchange both nodes are earlier than the late
- * one was, so the largest load never grows. Counts do not change.
+ * one was, so the largest load never grows. Counts do not change. What the early node has on its
+ * disk stays there.
  *
  * Nodes are paired from the two ends of their order by load, until one of a pair reaches the mean
  * or has nothing left to exchange. The time is linear in places and nodes, except for the sort.
@@ -61,6 +62,8 @@ static enum outcome exchange(struct hr__plan *plan, uint32_t late, uint32_t earl
                              uint32_t taken)
 {
     struct hr__plan_node *from = &plan->nodes[late], *to = &plan->nodes[early];
+    if (plan->owner[taken] != early && hr__plan_home(plan, plan->owner[taken]) == early)
+        return NOT_TAKEN;
     if (plan->owner[taken] == early) {
         uint64_t saved = (uint64_t)from->storage * plan->cost[given];
         if (!plan->with_rates || plan->owner[given] != HR__NOBODY ||
@@ -91,7 +94,7 @@ static int level_pair(struct hr__plan *plan, struct side *late, struct side *ear
     while (plan->nodes[late->node].load > mean && plan->nodes[early->node].load < mean &&
            late->begin < late->end && early->begin < early->end) {
         uint32_t given = places[late->begin], taken = places[early->end - 1];
-        if (plan->owner[given] == late->node) {
+        if (hr__plan_home(plan, plan->owner[given]) == late->node) {
             late->begin++;
             continue;
         }

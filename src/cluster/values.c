@@ -315,5 +315,10 @@ int hr_cache_open(struct hr_cache **out, const struct hr_cache_options *options,
         r = check_options(&o, error);
     if (r)
         return r;
+    if (hr__hosts_is(o.spec) && hr__cache_spec_is_disk(o.spec))
+        return hr__fail(error, -ENOTSUP,
+                        "cache \"%.200s\": a disk before memcached: is for loaders; here write one "
+                        "of them",
+                        o.spec);
     return hr__hosts_is(o.spec) ? open_hosts(out, &o, error) : hr__values_open(out, &o, error);
 }

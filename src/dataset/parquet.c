@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define SUFFIX ".parquet"
 
@@ -81,7 +80,7 @@ static int cannot_read(struct parquet_scan *s, size_t column, int code)
         return hr__fail(error, code, "%s: the column %s is encrypted or in another file", path,
                         name);
     return hr__fail(error, code, "%s: cannot read the column %s: %s", path, name,
-                    hr__errno_text(code));
+                    s->reader.why.code == code ? s->reader.why.message : hr__errno_text(code));
 }
 
 /* Adds the samples of a row group. `labels` may be NULL. */
@@ -174,21 +173,19 @@ static int read_table(void *self, struct hr__shard *file, struct hr__byte_source
     struct parquet_pass *pass = self;
     struct parquet_scan s = {.file = file, .table = &pass->tables[file->index]};
     uint8_t first[4];
-    if (source->http)
-        return hr__fail(&file->error, -ENOTSUP,
-                        "%s: Parquet tables are not read at URLs: copy the table to a disk, or "
-                        "pack it there (headrace pack) and upload the pack",
-                        file->path);
-    int fd = source->fd;
-    if (pread(fd, first, sizeof first, 0) != sizeof first || !hr__parquet_recognise(first, 4))
-        return hr__fail(&file->error, -ENOTSUP, "%s is not a Parquet file", file->path);
-    int r = hr__parquet_footer_read(&s.footer, fd, file->file_bytes, file->path, &file->error);
-    if (r)
+    int r = hr__source_read(source, first, sizeof first, 0, &file->error);
+    if (r && r != -ENODATA)
         return r;
+    if (r || !hr__parquet_recognise(first, sizeof first))
+        return hr__fail(&file->error, -ENOTSUP, "%s is not a Parquet file", file->path);
+    if ((r = hr__parquet_footer_read(&s.footer, source, &file->error)))
+        return r;
+    if (source->http)
+        source->ahead = HR__SHARD_AHEAD;
     r = hr__parquet_choose(&s.choice, &s.footer, pass->source, file->path, &file->error);
     if (!r)
         r = note_columns(&s);
-    if (!r && (r = hr__parquet_reader_begin(&s.reader, fd)))
+    if (!r && (r = hr__parquet_reader_begin(&s.reader, source)))
         hr__fail(&file->error, r, "out of memory to read %s", file->path);
     if (!r)
         r = read_groups(&s);

@@ -3,9 +3,9 @@
 #include "dataset/parquet_footer.h"
 
 #include "base/error.h"
-#include "base/files.h"
 #include "base/memory.h"
 #include "dataset/thrift.h"
+#include "storage/source.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -222,16 +222,19 @@ static int parse(struct hr__parquet_footer *footer)
     return r ? r : encrypted ? -ENOTSUP : 0;
 }
 
-int hr__parquet_footer_read(struct hr__parquet_footer *out, int fd, uint64_t file_bytes,
-                            const char *path, struct hr_error *error)
+int hr__parquet_footer_read(struct hr__parquet_footer *out, struct hr__byte_source *source,
+                            struct hr_error *error)
 {
+    const char *path = source->path;
+    uint64_t file_bytes = source->bytes;
     struct hr__parquet_footer f = {.bytes = NULL};
     uint8_t tail[TAIL] = {0};
     *out = f;
-    int r = file_bytes < 4 + TAIL ? -ENODATA
-                                  : hr__read_exactly(fd, tail, sizeof tail, file_bytes - TAIL);
+    int r = file_bytes < 4 + TAIL
+                ? -ENODATA
+                : hr__source_read(source, tail, sizeof tail, file_bytes - TAIL, error);
     if (r && r != -ENODATA)
-        return hr__fail(error, r, "cannot read %s: %s", path, hr__errno_text(r));
+        return r;
     int encrypted = !memcmp(tail + 4, ENCRYPTED, 4);
     f.length = tail[0] | (size_t)tail[1] << 8 | (size_t)tail[2] << 16 | (size_t)tail[3] << 24;
     if (r || (memcmp(tail + 4, MAGIC, 4) && !encrypted) || f.length > file_bytes - TAIL - 4)
@@ -242,9 +245,12 @@ int hr__parquet_footer_read(struct hr__parquet_footer *out, int fd, uint64_t fil
     f.end = file_bytes - TAIL - f.length;
     if (!encrypted && !(f.bytes = hr__alloc(HR__TAG_DATASET, f.length + 1, 1)))
         return hr__fail(error, -ENOMEM, "out of memory for the footer of %s", path);
-    r = encrypted ? -ENOTSUP : hr__read_exactly(fd, f.bytes, f.length, f.end);
-    if (!r)
+    int is_read = 0;
+    r = encrypted ? -ENOTSUP : hr__source_read(source, f.bytes, f.length, f.end, error);
+    if (!r) {
+        is_read = 1;
         r = parse(&f);
+    }
     if (!r) {
         *out = f;
         return 0;
@@ -254,7 +260,7 @@ int hr__parquet_footer_read(struct hr__parquet_footer *out, int fd, uint64_t fil
         return hr__fail(error, r, "%s is encrypted: write it again without encryption", path);
     if (r == -EBADMSG || r == -ENODATA)
         return hr__fail(error, -EBADMSG, "%s: its footer is damaged; copy it again", path);
-    return hr__fail(error, r, "cannot read %s: %s", path, hr__errno_text(r));
+    return is_read ? hr__fail(error, r, "cannot read %s: %s", path, hr__errno_text(r)) : r;
 }
 
 void hr__parquet_footer_clear(struct hr__parquet_footer *footer)

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct hr__byte_source;
+
 /* Physical types that images and labels have. */
 enum hr__parquet_type {
     HR__PARQUET_INT32 = 1,
@@ -55,12 +57,12 @@ struct hr__parquet_footer {
 int hr__parquet_recognise(const void *bytes, size_t length);
 
 /*
- * Reads the footer of the file open at `fd`, of `file_bytes` bytes. On success free *out with
- * hr__parquet_footer_clear. Messages name `path`. Errors: -EBADMSG: damaged or cut off; -ENOTSUP:
+ * Reads the footer of a file or an object. On success free *out with
+ * hr__parquet_footer_clear. Messages name its path. Errors: -EBADMSG: damaged or cut off; -ENOTSUP:
  * encrypted; -ENOMEM; of reading. Blocks.
  */
-int hr__parquet_footer_read(struct hr__parquet_footer *out, int fd, uint64_t file_bytes,
-                            const char *path, struct hr_error *error);
+int hr__parquet_footer_read(struct hr__parquet_footer *out, struct hr__byte_source *source,
+                            struct hr_error *error);
 
 void hr__parquet_footer_clear(struct hr__parquet_footer *footer);
 

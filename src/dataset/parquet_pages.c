@@ -7,10 +7,10 @@
 #include "dataset/parquet_pages.h"
 
 #include "base/error.h"
-#include "base/files.h"
 #include "base/memory.h"
 #include "dataset/snappy.h"
 #include "dataset/thrift.h"
+#include "storage/source.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -66,9 +66,9 @@ struct parquet_values {
     uint64_t words;
 };
 
-int hr__parquet_reader_begin(struct hr__parquet_reader *reader, int fd)
+int hr__parquet_reader_begin(struct hr__parquet_reader *reader, struct hr__byte_source *source)
 {
-    *reader = (struct hr__parquet_reader){.fd = fd};
+    *reader = (struct hr__parquet_reader){.source = source};
     reader->window = hr__alloc(HR__TAG_DATASET, WINDOW_BYTES, 1);
     return reader->window ? 0 : -ENOMEM;
 }
@@ -87,7 +87,8 @@ static int look(struct hr__parquet_reader *r, uint64_t offset, size_t bytes, siz
     *out = r->window;
     if (offset < r->start || offset - r->start > r->length ||
         r->length - (offset - r->start) < bytes) {
-        int64_t got = hr__read_at(r->fd, r->window, ahead > bytes ? ahead : bytes, offset);
+        int64_t got = hr__source_read_at(r->source, r->window, ahead > bytes ? ahead : bytes,
+                                         offset, &r->why);
         if (got < 0)
             return (int)got;
         r->start = offset;
@@ -216,10 +217,13 @@ static int load(const struct parquet_values *v, const struct parquet_page *p, ui
     uint8_t *body = hr__alloc(HR__TAG_DATASET, bytes + 1, 1), *block = NULL;
     int r = body ? 0 : -ENOMEM;
     if (!r)
-        r = hr__read_exactly(v->reader->fd, body, p->is_compressed ? plain : bytes, p->body);
+        r = hr__source_read(v->reader->source, body, p->is_compressed ? plain : bytes, p->body,
+                            &v->reader->why);
     if (!r && p->is_compressed) {
         block = hr__alloc(HR__TAG_DATASET, packed + 1, 1);
-        r = block ? hr__read_exactly(v->reader->fd, block, packed, p->body + plain) : -ENOMEM;
+        r = block ? hr__source_read(v->reader->source, block, packed, p->body + plain,
+                                    &v->reader->why)
+                  : -ENOMEM;
         /* a body without values may be stored as nothing */
         if (!r && (packed || size))
             r = hr__snappy_decompress(body + plain, size, block, packed);

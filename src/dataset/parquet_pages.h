@@ -14,22 +14,25 @@
 /* First bytes of a value that are kept, to recognise the format of an image. */
 #define HR__PARQUET_FIRST 12
 
+struct hr__byte_source;
+
 struct hr__parquet_range {
     uint64_t offset, bytes; /* 0 bytes: null or empty */
     uint8_t first[HR__PARQUET_FIRST];
     int is_null;
 };
 
-/* The file that pages are read from. */
+/* The file or object that pages are read from. */
 struct hr__parquet_reader {
-    int fd;
-    uint8_t *window; /* the bytes of the file at `start`; owned */
+    struct hr__byte_source *source; /* borrowed */
+    uint8_t *window;                /* the bytes of the file at `start`; owned */
     uint64_t start, length;
     char unsupported[80]; /* after -ENOTSUP: "is compressed with ZSTD" */
+    struct hr_error why;  /* after an error of reading; code 0: none */
 };
 
 /* On success free it with hr__parquet_reader_clear. Errors: -ENOMEM. */
-int hr__parquet_reader_begin(struct hr__parquet_reader *reader, int fd);
+int hr__parquet_reader_begin(struct hr__parquet_reader *reader, struct hr__byte_source *source);
 void hr__parquet_reader_clear(struct hr__parquet_reader *reader);
 
 /*

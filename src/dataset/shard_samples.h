@@ -11,6 +11,10 @@
 #include "dataset/progress.h"
 #include "storage/source.h"
 
+/* Of an object, as many bytes are read at once: a request for each header would take longer than
+ * reading what is between them, too, unless that is large. */
+#define HR__SHARD_AHEAD ((size_t)4 << 20)
+
 /* A sample, or the member of a tar file that holds the label of one. */
 struct hr__shard_sample {
     size_t name; /* offset in the file's text */

@@ -25,10 +25,6 @@
 
 #define READ_BYTES ((size_t)64 << 10)
 
-/* Of an object, as many bytes are read at once: a request for each header would take longer than
- * reading the members, too, unless they are large. */
-#define OBJECT_BYTES ((size_t)4 << 20)
-
 /* Bytes of a member that are read again to verify its position. */
 #define PROBE_BYTES 32
 
@@ -237,7 +233,7 @@ static int read_shard(void *arg, struct hr__shard *file, struct hr__byte_source 
     const struct tar_pass *pass = arg;
     uint8_t head[512] = {0};
     if (source->http)
-        source->ahead = OBJECT_BYTES;
+        source->ahead = HR__SHARD_AHEAD;
     int64_t got = hr__source_read_at(source, head, sizeof head, 0, &file->error);
     if (got < 0)
         return (int)got;

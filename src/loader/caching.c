@@ -782,31 +782,29 @@ static const struct hr__keeper keeper = {
     .convert_unlocking = convert_unlocking,
 };
 
-int hr__caching_create(struct hr_loader *l, int of_publishers, struct hr_error *error)
+/* Attaches an empty description of a cache. */
+static int attach(struct hr_loader *l, struct hr_error *error)
 {
-    int evicts = l->options.cache_evicts || l->options.cache_of;
-    if (!l->options.cache_of && (!l->options.cache || !*l->options.cache))
-        return 0;
     struct hr__caching *c = hr__alloc(HR__TAG_LOADER, 1, sizeof *c);
     if (!c)
         return hr__fail(error, -ENOMEM, "out of memory for a cache's description");
     l->caching = c;
     l->keeper = &keeper;
     l->uncached = 1;
-    c->of_publishers = of_publishers;
     pthread_mutex_init(&c->telling, NULL);
     c->tiers = hr__alloc(HR__TAG_LOADER, 1, sizeof *c->tiers);
     if (!c->tiers)
         return hr__fail(error, -ENOMEM, "out of memory for a cache's description");
     c->spec = &c->tiers->first;
     c->spec->form = HR__FORM_UNSET;
-    int r = l->options.cache_of && (!l->options.cache || !*l->options.cache)
-                ? 0
-                : hr__cache_tiers_parse(c->tiers, l->options.cache, error);
-    if (!r && evicts)
-        r = check_evicting(l, error);
-    if (!r)
-        r = choose_form(c->spec, l->options.cache_form, &c->form_asked, error);
+    return 0;
+}
+
+/* Chooses the form of the cache that is described, and opens it. */
+static int open_described(struct hr_loader *l, struct hr_error *error)
+{
+    struct hr__caching *c = l->caching;
+    int r = choose_form(c->spec, l->options.cache_form, &c->form_asked, error);
     if (!r)
         r = hr__caching_form(l, &c->form_asked, error);
     if (!r)
@@ -814,4 +812,38 @@ int hr__caching_create(struct hr_loader *l, int of_publishers, struct hr_error *
     if (!r && c->form_asked != HR_FORM_AUTO)
         c->form = (enum hr_form)c->form_asked;
     return r ? r : open_cache(l, error);
+}
+
+int hr__caching_create(struct hr_loader *l, int of_publishers, struct hr_error *error)
+{
+    int has_text = l->options.cache && *l->options.cache;
+    if (!l->options.cache_of && !has_text)
+        return 0;
+    int r = attach(l, error);
+    if (r)
+        return r;
+    l->caching->of_publishers = of_publishers;
+    if (has_text)
+        r = hr__cache_tiers_parse(l->caching->tiers, l->options.cache, error);
+    if (!r && (l->options.cache_evicts || l->options.cache_of))
+        r = check_evicting(l, error);
+    return r ? r : open_described(l, error);
+}
+
+int hr__caching_create_disk(struct hr_loader *l, const char *text, struct hr_error *error)
+{
+    struct hr__cache_spec disk;
+    int r = hr__hosts_disk_parse(&disk, text, error);
+    if (r || !*disk.path)
+        return r;
+    r = attach(l, error);
+    if (r)
+        return r;
+    *l->caching->spec = disk;
+    return open_described(l, error);
+}
+
+uint64_t hr__caching_disk_bytes(const struct hr_loader *l)
+{
+    return l->caching ? l->caching->spec->share_bytes : 0;
 }

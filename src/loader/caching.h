@@ -27,6 +27,13 @@ struct hr__thread;
  * hr_cache_open. */
 int hr__caching_create(struct hr_loader *l, int of_publishers, struct hr_error *error);
 
+/* Makes a cache on this host's disk for what several hosts' memory does not hold, and attaches it;
+ * `text` as hr__hosts_disk_parse takes it. Does nothing if it has no disk. Errors: as above. */
+int hr__caching_create_disk(struct hr_loader *l, const char *text, struct hr_error *error);
+
+/* Returns the bytes of items that the disk of each host may hold; 0: there is none. */
+uint64_t hr__caching_disk_bytes(const struct hr_loader *l);
+
 /* Limits the form that a cache of the loader is to keep, as hr__recipe_cache_form does. */
 int hr__caching_form(const struct hr_loader *l, int *form, struct hr_error *error);
 

@@ -159,8 +159,8 @@ static int submit_one(struct fetcher *f, struct hr__job *job)
     uint64_t index = index_of(job);
     job->sample.read.user = job;
     job->unread = 1;
-    /* Workers find cached samples in the cache. */
-    enum hr__claim claim = hr__sample_claim(l, index, &job->ticket);
+    /* Workers find cached samples in the cache. What is read ahead is for others' memory. */
+    enum hr__claim claim = job->batch ? hr__sample_claim(l, index, &job->ticket) : HR__CLAIM_ALONE;
     if (claim == HR__CLAIM_FOUND)
         return 0;
     if (claim == HR__CLAIM_BUSY) {

@@ -107,6 +107,16 @@ int hr__sample_learn(const struct hr__sample *s, struct hr_dataset *dataset, uin
            hr__dataset_learn(dataset, index, (int64_t)s->read.length, s->read.version);
 }
 
+int hr__sample_finish(struct hr__sample *s, struct hr_error *error)
+{
+    int r = hr__sample_check(s, error);
+    if (s->read.result)
+        s->read.bytes = NULL;
+    if (r)
+        hr__read_drop(&s->read);
+    return r;
+}
+
 int hr__sample_read(struct hr__sample *s, const struct hr_dataset *dataset, uint64_t index,
                     struct hr_error *error)
 {
@@ -116,12 +126,7 @@ int hr__sample_read(struct hr__sample *s, const struct hr_dataset *dataset, uint
     if (r)
         return r;
     s->read.result = hr__read_file(&s->read, 0);
-    r = hr__sample_check(s, error);
-    if (s->read.result)
-        s->read.bytes = NULL;
-    if (r)
-        hr__read_drop(&s->read);
-    return r;
+    return hr__sample_finish(s, error);
 }
 
 int hr_dataset_read(const struct hr_dataset *dataset, size_t index, void **bytes, size_t *length,

@@ -44,6 +44,10 @@ int hr__sample_learn(const struct hr__sample *sample, struct hr_dataset *dataset
  */
 int hr__sample_check(const struct hr__sample *sample, struct hr_error *error);
 
+/* Checks a read that has ended. On success read.bytes are the caller's; on failure there are
+ * none. */
+int hr__sample_finish(struct hr__sample *sample, struct hr_error *error);
+
 /* Aims, reads on this thread, and checks. On success read.bytes are the caller's; on failure there
  * are none. */
 int hr__sample_read(struct hr__sample *sample, const struct hr_dataset *dataset, uint64_t index,

@@ -17,6 +17,7 @@
 
 #include <headrace/base.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,6 +44,10 @@ void hr__http_unref(struct hr__http_client **http);
 /* Returns the address of an object of a bucket, as this client asks for it first; the caller frees
  * it. NULL: out of memory, or no URL of a bucket. */
 char *hr__http_address(struct hr__http_client *http, const char *url);
+
+/* Returns the endpoint that the settings name for s3:// URLs, or with `gs` for gs:// ones; NULL:
+ * the provider's own. Owned by the client. */
+const char *hr__http_endpoint(const struct hr__http_client *http, bool gs);
 
 /* What a client has asked for, since it was made. */
 struct hr__http_counts {

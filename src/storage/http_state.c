@@ -188,6 +188,11 @@ int hr__http_read_settings(struct hr__http_settings *s, struct hr_error *error)
     return r;
 }
 
+const char *hr__http_endpoint(const struct hr__http_client *http, bool gs)
+{
+    return gs ? http->settings.gs_endpoint : http->settings.endpoint;
+}
+
 /* ---- the process and the limit of requests in flight ---- */
 
 void hr__http_begin(struct hr__http_client *http)

@@ -35,6 +35,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
           : !tiers.first.share_bytes || (*tiers.disk.path && !tiers.disk.share_bytes) ||
                 strnlen(tiers.disk.path, sizeof tiers.disk.path) == sizeof tiers.disk.path)
         abort();
+    error.message[0] = 0;
+    r = hr__hosts_disk_parse(&spec, text, &error);
+    if (r ? !error.message[0] : *spec.path && !spec.share_bytes)
+        abort();
     if (!hr__cache_spec_directory(directory, text, &error) && directory[0] != '/')
         abort();
     free(text);

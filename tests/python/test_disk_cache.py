@@ -209,7 +209,7 @@ def test_other_owners_are_refused(data, tmp_path):
         DataLoader(data, 8, cache=f"disk:{tmp_path}/open?size=1MiB")
     with pytest.raises(ValueError, match="beginning with '/'"):
         DataLoader(data, 8, cache="disk:cache?size=1MiB")
-    with pytest.raises(ValueError, match="one in memory and one on disk"):
+    with pytest.raises(ValueError, match="memory and a disk behind it"):
         DataLoader(data, 8, cache=f"disk:{tmp_path}/a?size=1MiB,64MiB")
 
 

@@ -24,6 +24,7 @@ import torch
 from PIL import Image
 
 import headrace
+from agents import Agent
 from buckets import (KEY, OLD_KEY, SECRET, Proxy, answer, certificate_for, rclone_server, refusal,
                      settings, with_keys)
 from headrace import ImageFolder, SampleError
@@ -531,6 +532,44 @@ def test_neighbouring_ranges(store, proxy):
     path.unlink()
 
 
+def test_bulk_verbs_read_ahead(store, proxy, tmp_path):
+    """They work on a sample at a time, and yet a pack's items come in few requests."""
+    path = store[0] / "bulk.hrpack"
+    headrace.pack(ImageFolder(str(store[0] / "train")), str(path), form="encoded")
+    names = [f"{n}.jpg" for n in range(12)]
+    write(store[0] / "bulk", names)
+    try:
+        with with_keys(proxy.url):
+            dataset = headrace.Pack("s3://birds/bulk.hrpack")
+            proxy.requests.clear()
+            assert dataset.verify() == [] and len(proxy.requests) <= 20
+            headrace.pack(dataset, str(tmp_path / "again.hrpack"), form="encoded")
+            assert len(proxy.requests) <= 20
+            assert (tmp_path / "again.hrpack").stat().st_size == path.stat().st_size
+            spec = f"disk:{tmp_path / 'pack'}?size=64MiB"
+            for most in (20, 3):  # the second time nothing but its catalog
+                proxy.requests.clear()
+                assert "63 of 63" in command("cache", "warm", spec, "s3://birds/bulk.hrpack",
+                                             "--no-progress")
+                assert len(proxy.requests) <= most
+            # a list of objects, some of which are not there
+            urls = [f"s3://birds/bulk/{n}.jpg" for n in range(14)]
+            text = tmp_path / "list.txt"
+            text.write_text("".join(f"{url}\t0\n" for url in urls))
+            spec = f"disk:{tmp_path / 'list'}?size=64MiB"
+            proxy.requests.clear()
+            out = command("cache", "warm", spec, str(text), "--no-progress", "--json", status=1)
+            assert json.loads(out)["cached"] == 12 and json.loads(out)["bad"] == 2
+            assert len({one.target for one in proxy.requests}) == 14
+            assert [bad.index for bad in listed(urls).verify()] == [12, 13]
+            dataset = listed(urls[:12])
+            there, _ = epoch(listed([str(store[0] / "bulk" / name) for name in names]))
+            assert epoch(dataset, cache=spec)[0] == there
+    finally:
+        path.unlink()
+        shutil.rmtree(store[0] / "bulk")
+
+
 def test_tar(store, proxy):
     for name in ("cat", "dog"):
         with tarfile.open(store[0] / f"{name}.tar", "w") as file:
@@ -547,6 +586,42 @@ def test_tar(store, proxy):
 
 def listed(paths):
     return headrace.ImageList(zip(paths, range(len(paths))), SMALL)
+
+
+def test_parquet(store, proxy):
+    """Tables of images, as those of Hugging Face, by ranges."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    for n in range(2):
+        images = [{"bytes": picture(10 * n + i), "path": None} for i in range(10)]
+        table = pa.table({"image": pa.array(images, kind), "label": pa.array(range(10), pa.int64()),
+                          "other": pa.array([b"x" * 1000] * 10)})
+        pq.write_table(table, store[0] / f"t-{n}.parquet", compression="none", row_group_size=4,
+                       use_dictionary=False)
+    try:
+        there, _ = epoch(headrace.ParquetDataset(store[0] / "t-0.parquet", transform=SMALL))
+        with with_keys(proxy.url):
+            found, _ = epoch(headrace.ParquetDataset("s3://birds/t-0.parquet", transform=SMALL))
+            assert found == there
+            assert len(headrace.ParquetDataset("s3://birds/t-{0..1}.parquet")) == 20
+            proxy.fault = Sometimes(("cut", 30), every=2)
+            found, _ = epoch(headrace.ParquetDataset("s3://birds/t-0.parquet", transform=SMALL))
+            assert found == there and proxy.fault.hit
+            proxy.fault = lambda request: None
+            told = json.loads(command("scan", "--json", "s3://birds/t-{0..1}.parquet"))
+            assert told["samples"] == 20
+            dataset = headrace.ParquetDataset("s3://birds/t-0.parquet", transform=SMALL)
+            (store[0] / "t-0.parquet").write_bytes((store[0] / "t-1.parquet").read_bytes())
+            with pytest.raises(SampleError, match="replaced"):
+                epoch(dataset)
+            with pytest.raises(OSError, match="no such object"):
+                headrace.ParquetDataset("s3://birds/none.parquet")
+            (store[0] / "t-1.parquet").write_bytes(b"PAR1 is no table")
+            with pytest.raises(Exception, match="does not end like a Parquet file"):
+                headrace.ParquetDataset("s3://birds/t-1.parquet")
+    finally:
+        for n in range(2):
+            (store[0] / f"t-{n}.parquet").unlink()
 
 
 def test_lists(store, proxy, caplog):
@@ -678,10 +753,10 @@ def test_stats(store, proxy):
         plain * 0.4 / 1e3 + stats["object_lists"] * 5 / 1e3)
 
 
-def command(*arguments):
+def command(*arguments, status=0):
     done = subprocess.run([sys.executable, "-m", "headrace", *arguments], capture_output=True,
                           text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == status, done.stderr
     return done.stdout
 
 
@@ -734,3 +809,13 @@ def test_agent(store, proxy, tmp_path):
         found, _, _ = load("s3://birds/train", agent="auto")
         expected, _, _ = load("s3://birds/train")
     assert found == expected
+
+
+def test_an_agent_with_another_endpoint(store, proxy, tmp_path):
+    """Buckets of the same name may be there, too: it is refused, with what to set."""
+    with with_keys("http://127.0.0.1:9", XDG_RUNTIME_DIR=tmp_path), Agent() as agent:
+        with with_keys(proxy.url, XDG_RUNTIME_DIR=tmp_path):
+            with pytest.raises(Exception, match="start the agent with AWS_ENDPOINT_URL=") as caught:
+                load("s3://birds/train", agent=agent.socket)
+            assert proxy.url in str(caught.value) and "127.0.0.1:9" in str(caught.value)
+            assert SECRET not in str(caught.value)

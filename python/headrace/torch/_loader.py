@@ -136,7 +136,8 @@ class DataLoader(Budgeted, torch.utils.data.DataLoader[Any]):
             disk of this host, for later runs and other jobs; behind memory:
             ``"64GiB,disk:/nvme/headrace?size=1TiB"``. ``"memcached:hostA:11211,hostB:11211?size=64GiB"``: a cache in
             the memory of several hosts, whose memcached servers are running; every rank
-            passes the same text. Another DataLoader of this process: its private cache for
+            passes the same text; with a disk before it, ``"disk:/nvme/headrace?size=1TiB,memcached:..."``,
+            each host's disk keeps what memory does not hold. Another DataLoader of this process: its private cache for
             both, which then keeps what is used next by either. So does a private cache of one
             process with a sampler that repeats samples: torch's with replacement or for a
             part, timm's for repeated augmentation, and a cache that jobs with orders of their own

@@ -29,6 +29,7 @@ void hr__cluster_unref(struct hr__cluster **pointer)
     if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1)
         return;
     hr__placement_destroy(&c->placement);
+    hr__placement_destroy(&c->disks);
     hr__peers_destroy(&c->peers);
     hr__hosts_clear(&c->hosts);
     hr__free(c->sizes);

@@ -66,6 +66,7 @@ static int make_plan(struct hr_loader *l, struct hr__cluster *cluster, const str
         .cut = plan->cut,
         .order = plan->order,
         .owners = deal->owners,
+        .disks = cluster->disks ? hr__placement_owners(cluster->disks) : NULL,
         .bytes = cluster->sizes,
         .host_count = cluster->hosts.count,
         .host_of_rank = cluster->host_of_rank,

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "cache/spec.h"
+#include "loader/caching.h"
 #include "loader/hosts/inside.h"
 
 #include <errno.h>
@@ -92,6 +93,8 @@ static void destroy(struct hr_loader *l)
     pthread_cond_destroy(&h->work);
     pthread_cond_destroy(&h->space);
     give_number(l->options.rank, h->number);
+    if (h->disk)
+        l->keeper = h->disk; /* which closes the disk */
     l->hosting = NULL;
     free_parts(h);
 }
@@ -183,11 +186,22 @@ static const struct hr__part part = {
     .readers_gone_locked = hr__hosting_readers_gone_locked,
 };
 
-static const struct hr__keeper keeper = {
-    .offer = hr__hosting_offer,
-    .prepared = hr__hosting_prepared,
-    .forget = hr__hosting_forget,
-};
+/* Attaches the disk before the hosts, if the text has one, and makes the loader's keeper of both.
+ */
+static int open_disk(struct hr_loader *l, struct hr_error *error)
+{
+    struct hr__hosting *h = l->hosting;
+    int r = hr__caching_create_disk(l, l->options.cache, error);
+    if (l->caching) {
+        h->disk = l->keeper;
+        h->keeper = *l->keeper;
+    }
+    h->keeper.offer = hr__hosting_offer;
+    h->keeper.prepared = hr__hosting_prepared;
+    h->keeper.forget = hr__hosting_forget;
+    l->keeper = &h->keeper;
+    return r;
+}
 
 int hr__hosting_create(struct hr_loader *l, struct hr_error *error)
 {
@@ -197,12 +211,13 @@ int hr__hosting_create(struct hr_loader *l, struct hr_error *error)
     init_conditions(h);
     l->hosting = h;
     l->part = &part;
-    l->keeper = &keeper;
     l->uncached = l->always_fetched = 1;
     /* A single rank has no others to meet. */
     h->number = l->options.world_size > 1 ? take_number(l->options.rank) : LOADERS_MAX;
     h->wait_s = -1;
-    int r = hr__cluster_create(&h->cluster, l, l->options.cache, error);
+    int r = open_disk(l, error);
+    if (!r)
+        r = hr__cluster_create(&h->cluster, l, l->options.cache, error);
     if (r)
         return r;
     size_t batch_size = (size_t)l->options.batch_size;

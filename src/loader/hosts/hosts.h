@@ -11,6 +11,11 @@
  * servers, in order of use (ahead.c). So each sample is read by the rank that uses it first, and by
  * no other.
  *
+ * With a disk before the hosts, what no host's memory has room for is kept on disks: each rank
+ * looks on its host's disk before it reads such a sample, and keeps it there (caching.h). The
+ * placement assigns these samples to hosts, too, and the plan gives them to the ranks there,
+ * because nobody else can read a disk.
+ *
  * The loader's lock guards everything; no lock is held while talking to servers.
  */
 #ifndef HR_LOADER_HOSTS_HOSTS_H

@@ -87,6 +87,7 @@ struct hr__cluster {
 
     /* Set by the dealer; constant once the first deal was made. */
     struct hr__placement *placement;
+    struct hr__placement *disks; /* of what has no room in memory; NULL: there are no disks */
     struct hr__host_digest digest;
     uint64_t item_max_bytes; /* the smallest limit of the servers; 0: unknown */
     uint32_t *sizes;         /* per sample, in bytes, as used for costs */
@@ -134,7 +135,9 @@ struct hr__rates_set {
 
 struct hr__hosting {
     /* Constant. */
-    unsigned number; /* number of this loader among its rank's loaders in this process */
+    unsigned number;          /* number of this loader among its rank's loaders in this process */
+    struct hr__keeper keeper; /* the loader's, of both memory and disk */
+    const struct hr__keeper *disk; /* keeps samples on this host's disk; NULL: there is none */
 
     struct hr__cluster *cluster; /* a reference */
     struct hr__cluster *next;    /* replaces cluster from next_epoch on; NULL: no change */

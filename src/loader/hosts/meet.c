@@ -19,10 +19,13 @@
 #include <time.h>
 
 /* Increment it if the same inputs give another plan or placement, or if there are other inputs. */
-#define PLAN_VERSION 3
+#define PLAN_VERSION 4
 
 /* Cost of a sample of unknown size. */
 #define TYPICAL_BYTES (128u << 10)
+
+/* What items on a disk are rounded up to. */
+#define DISK_UNIT 4096
 
 /* The most servers whose memory use is queried in every epoch. */
 #define ASKED_MAX 64
@@ -30,7 +33,7 @@
 /* Pause between two tries to find a server that answers. */
 #define ASK_NS 50000000
 
-#define INPUTS_MAX 20
+#define INPUTS_MAX 21
 #define VALUE_MAX  512
 
 struct inputs {
@@ -83,6 +86,8 @@ static void fill_inputs(struct inputs *in, const struct hr_loader *l,
     add(in, "the library's plan", "install the same version of headrace everywhere", "version %d",
         PLAN_VERSION);
     add(in, "the list of hosts, or a budget", "give all ranks the same text", "%s", hosts);
+    add(in, "the size of the disk before the hosts", "give all ranks disk:...?size= with one size",
+        "%" PRIu64 " bytes", hr__caching_disk_bytes(l));
     add(in, "the form of items", NULL, "%s", hr_form_name((enum hr_form)cluster->hosts.form));
     add(in, "the waveforms",
         "begin all recipes with the same Mono and Resample, and install the same decoders",
@@ -196,39 +201,85 @@ static uint32_t charge_of(const struct hr__cluster *cluster, int64_t bytes)
     return charge > UINT32_MAX ? 0 : (uint32_t)charge;
 }
 
-static int place(struct hr_loader *l, struct hr__cluster *cluster, struct hr_error *error)
+/* Room on a disk for an item of `bytes` bytes that nobody's memory keeps. */
+static uint32_t disk_charge_of(int64_t bytes)
 {
-    struct hr__placement *placement = NULL;
-    size_t count = (size_t)cluster->hosts.count;
-    struct hr__placement_host *hosts = hr__alloc(HR__TAG_LOADER, count, sizeof *hosts);
-    uint32_t *charges = hr__alloc(HR__TAG_LOADER, cluster->samples, sizeof *charges);
-    int r = -ENOMEM;
-    if (!hosts || !charges) {
-        hr__fail(error, r, "out of memory for the owners of %" PRIu64 " samples", cluster->samples);
-        goto done;
-    }
-    for (size_t i = 0; i < count; i++)
-        hosts[i] = (struct hr__placement_host){
+    return bytes <= 0 || bytes > UINT32_MAX - DISK_UNIT
+               ? 0
+               : (uint32_t)(bytes + DISK_UNIT - 1) / DISK_UNIT * DISK_UNIT;
+}
+
+/* What a placement is made of. */
+struct placing {
+    struct hr__placement_host *hosts;
+    uint32_t *charges; /* per sample */
+    struct hr__placement_wish wish;
+};
+
+/* Assigns what memory does not hold to the hosts' disks, which all have one size. Writes over the
+ * budgets and charges of the memory. */
+static int place_on_disks(const struct hr_loader *l, struct placing *p,
+                          const struct hr__placement *memory, struct hr__placement **out,
+                          struct hr_error *error)
+{
+    uint64_t budget_bytes = hr__caching_disk_bytes(l);
+    const uint16_t *owners = hr__placement_owners(memory);
+    if (!budget_bytes)
+        return 0;
+    for (int i = 0; i < p->wish.host_count; i++)
+        p->hosts[i].budget_bytes = budget_bytes;
+    for (uint64_t i = 0; i < p->wish.samples; i++)
+        p->charges[i] =
+            owners[i] == HR__NOBODY ? disk_charge_of(hr_dataset_sample_bytes(l->dataset, i)) : 0;
+    return hr__placement_create(out, &p->wish, error);
+}
+
+/* Assigns samples to the hosts' memory, then to their disks. */
+static int assign(struct hr_loader *l, struct hr__cluster *cluster, struct placing *p,
+                  struct hr_error *error)
+{
+    struct hr__placement *memory = NULL, *disks = NULL;
+    for (int i = 0; i < cluster->hosts.count; i++)
+        p->hosts[i] = (struct hr__placement_host){
             .id = hr__host_id(&cluster->hosts.hosts[i]),
             .budget_bytes = cluster->hosts.hosts[i].budget_bytes,
         };
     for (uint64_t i = 0; i < cluster->samples; i++)
-        charges[i] = charge_of(cluster, hr__dataset_kept_bytes(l->dataset, i));
+        p->charges[i] = charge_of(cluster, hr__dataset_kept_bytes(l->dataset, i));
+    int r = hr__placement_create(&memory, &p->wish, error);
+    if (!r)
+        r = place_on_disks(l, p, memory, &disks, error);
+    if (r) {
+        hr__placement_destroy(&memory);
+        return r;
+    }
+    pthread_mutex_lock(&l->lock);
+    cluster->placement = memory;
+    cluster->disks = disks;
+    pthread_mutex_unlock(&l->lock);
+    return 0;
+}
+
+static int place(struct hr_loader *l, struct hr__cluster *cluster, struct hr_error *error)
+{
     const struct hr__host_digest *d = &cluster->digest;
-    struct hr__placement_wish wish = {
-        .hosts = hosts,
+    struct placing p = {
+        .hosts = hr__alloc(HR__TAG_LOADER, (size_t)cluster->hosts.count, sizeof *p.hosts),
+        .charges = hr__alloc(HR__TAG_LOADER, cluster->samples, sizeof *p.charges),
+    };
+    p.wish = (struct hr__placement_wish){
+        .hosts = p.hosts,
         .host_count = cluster->hosts.count,
         .samples = cluster->samples,
-        .bytes = charges,
+        .bytes = p.charges,
         .digest = d->names[0] ^ (d->sizes[0] << 1 | d->sizes[0] >> 63),
     };
-    r = hr__placement_create(&placement, &wish, error);
-    pthread_mutex_lock(&l->lock);
-    cluster->placement = placement;
-    pthread_mutex_unlock(&l->lock);
-done:
-    hr__free(hosts);
-    hr__free(charges);
+    int r = p.hosts && p.charges
+                ? assign(l, cluster, &p, error)
+                : hr__fail(error, -ENOMEM, "out of memory for the owners of %" PRIu64 " samples",
+                           cluster->samples);
+    hr__free(p.hosts);
+    hr__free(p.charges);
     return r;
 }
 
@@ -268,18 +319,27 @@ static int meet(struct hr_loader *l, struct hr__cluster *cluster, const struct h
     return 0;
 }
 
+/* What all hosts keep together; NULL: nothing. */
+static struct hr__placement_share share_of_all(const struct hr__placement *placement, int hosts)
+{
+    struct hr__placement_share all = {0};
+    for (int i = 0; placement && i < hosts; i++) {
+        struct hr__placement_share share = hr__placement_share(placement, i);
+        all.items += share.items;
+        all.bytes += share.bytes;
+    }
+    return all;
+}
+
 static void log_placement(const struct hr__cluster *cluster)
 {
-    uint64_t items = 0, bytes = 0;
-    for (int i = 0; i < cluster->hosts.count; i++) {
-        struct hr__placement_share share = hr__placement_share(cluster->placement, i);
-        items += share.items;
-        bytes += share.bytes;
-    }
+    int hosts = cluster->hosts.count;
+    struct hr__placement_share memory = share_of_all(cluster->placement, hosts);
+    struct hr__placement_share disks = share_of_all(cluster->disks, hosts);
     hr__log(HR_LOG_INFO,
-            "%d hosts keep %" PRIu64 " of %" PRIu64 " samples, %" PRIu64
-            " bytes; this is host %d of them (-1: none)",
-            cluster->hosts.count, items, cluster->samples, bytes, cluster->hosts.self);
+            "%d hosts keep %" PRIu64 " of %" PRIu64 " samples in memory, %" PRIu64
+            " bytes, and %" PRIu64 " on their disks; this is host %d of them (-1: none)",
+            hosts, memory.items, cluster->samples, memory.bytes, disks.items, cluster->hosts.self);
 }
 
 int hr__cluster_meet(struct hr_loader *l, struct hr__cluster *cluster, const struct hr__epoch *plan,

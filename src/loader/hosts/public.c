@@ -91,6 +91,11 @@ int hr_loader_set_hosts(struct hr_loader *loader, uint64_t epoch, const char *ca
     if (!cache || !hr__hosts_is(cache))
         return hr__fail(error, -EINVAL, "\"%.100s\" is not a list of hosts (\"memcached:...\")",
                         cache ? cache : "");
+    if (hr__cache_spec_is_disk(cache))
+        return hr__fail(error, -EINVAL,
+                        "\"%.100s\": the disk stays as it is: write the list of hosts alone, from "
+                        "memcached: on",
+                        cache);
     r = hr__cluster_create(&next, l, cache, error);
     if (r)
         return r;

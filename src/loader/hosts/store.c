@@ -142,15 +142,14 @@ void hr__hosting_offer(struct hr__thread *self, struct hr__job *job, uint64_t in
                        const struct hr__cost *cost)
 {
     struct hr_loader *l = self->loader;
-    (void)cost;
-    if (job->tier != HR__TIER_STORAGE)
-        return;
     struct hr__hosting *h = l->hosting;
     const struct hr__host_deal *deal = hr__deal_of(job->batch->plan);
     struct hr__read *read = &job->sample.read;
     uint16_t owner = deal->owners[index];
-    if (owner == HR__NOBODY || !hr__peers_is_up(deal->cluster->peers, owner) ||
-        hr__job_join(l, job))
+    if (owner == HR__NOBODY && h->disk)
+        h->disk->offer(self, job, index, cost);
+    if (owner == HR__NOBODY || job->tier != HR__TIER_STORAGE ||
+        !hr__peers_is_up(deal->cluster->peers, owner) || hr__job_join(l, job))
         return;
     struct hr__pending_store *store = hr__alloc(HR__TAG_LOADER, 1, sizeof *store);
     if (!store)

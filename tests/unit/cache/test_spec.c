@@ -184,8 +184,9 @@ static void test_disk(void **state)
         {"disk:d?size=1GiB", "must be a directory on a disk of this machine, beginning with '/'"},
         {"disk:/?size=1GiB", "must be a directory"},
         {"disk:/d?size=1GiB&group=ml", "is its owner's only"},
-        {"disk:/d?size=1GiB,4GiB", "two tiers are one in memory and one on disk behind it"},
+        {"disk:/d?size=1GiB,4GiB", "two tiers are memory and a disk behind it"},
         {"4GiB,shm:a?size=1GiB", "two tiers are"},
+        {"4GiB,memcached:a?size=1GiB", "two tiers are"},
         {"4GiB,disk:/d?size=1GiB,disk:/e?size=1GiB", "two tiers are"},
         {"4GiB,disk:/d?size=1GiB&form=planes", "a disk behind memory keeps files"},
     };

@@ -22,6 +22,7 @@ struct plan_job {
     struct hr__plan_wish wish;
     struct hr__order *order;
     uint16_t owners[SAMPLES];
+    uint16_t disks[SAMPLES]; /* used if wish.disks points to it */
     uint32_t bytes[SAMPLES];
     int host_of_rank[RANKS];
     struct hr__plan_rates rates[HOSTS];
@@ -153,12 +154,19 @@ static uint64_t sample_at(const struct plan_job *job, size_t place)
     return hr__order_at(job->order, job->positions[place]);
 }
 
-/* Counts how many samples of the batch each host owns. */
+/* The host that keeps a sample, in memory or on its disk. */
+static uint16_t keeper_of(const struct plan_job *job, uint64_t sample)
+{
+    uint16_t owner = job->owners[sample];
+    return owner == HR__NOBODY && job->wish.disks ? job->disks[sample] : owner;
+}
+
+/* Counts how many samples of the batch each host keeps. */
 static void count_owned(const struct plan_job *job, uint64_t owned[HOSTS + 1])
 {
     memset(owned, 0, (HOSTS + 1) * sizeof *owned);
     for (size_t i = 0; i < job->places; i++) {
-        uint16_t owner = job->owners[sample_at(job, i)];
+        uint16_t owner = keeper_of(job, sample_at(job, i));
         owned[owner == HR__NOBODY ? HOSTS : owner]++;
     }
 }
@@ -175,8 +183,24 @@ static uint64_t local_hits(const struct plan_job *job)
 {
     uint64_t hits = 0;
     for (size_t i = 0; i < job->places; i++)
-        hits += job->owners[sample_at(job, i)] == host_of(job, i);
+        hits += keeper_of(job, sample_at(job, i)) == host_of(job, i);
     return hits;
+}
+
+/* What is on a disk is used there, unless its host has too many of those alone. */
+static void check_disks(const struct plan_job *job)
+{
+    uint64_t kept[HOSTS] = {0}, used[HOSTS] = {0};
+    for (size_t i = 0; job->wish.disks && i < job->places; i++) {
+        uint64_t sample = sample_at(job, i);
+        uint16_t disk = job->owners[sample] == HR__NOBODY ? job->disks[sample] : HR__NOBODY;
+        if (disk == HR__NOBODY)
+            continue;
+        kept[disk]++;
+        used[disk] += disk == host_of(job, i);
+    }
+    for (int h = 0; h < job->wish.host_count; h++)
+        assert_int_equal(used[h], kept[h] < slots_of(job, h) ? kept[h] : slots_of(job, h));
 }
 
 static uint64_t most_hits(const struct plan_job *job)
@@ -245,10 +269,13 @@ static struct plan_job *random_job(struct hr__random *random)
         if (few == 0)
             owner /= 2;
         job->owners[i] = below(random, 100) < cached ? (uint16_t)owner : HR__NOBODY;
+        job->disks[i] = below(random, 3) ? (uint16_t)owner : HR__NOBODY;
         job->bytes[i] = (uint32_t)below(random, UINT64_C(1) << (1 + below(random, 32)));
     }
     if (below(random, 4) == 0)
         wish->bytes = NULL;
+    if (below(random, 2))
+        wish->disks = job->disks;
     uint64_t known = below(random, 3);
     wish->rates = known ? job->rates : NULL;
     for (int h = 0; h < wish->host_count; h++) {
@@ -280,6 +307,7 @@ static void any_job_gets_exactly_its_samples(void **state)
             memcpy(first, job->ranks, job->places * sizeof *first);
             if (!job->wish.rates)
                 assert_int_equal(local_hits(job), most_hits(job));
+            check_disks(job);
             for (uint64_t r = 0; r < ranks; r++) {
                 struct hr__plan_wish wish = job->wish;
                 struct hr__plan *plan;

@@ -5,6 +5,7 @@
 #include "../test.h"
 
 #include "dataset/parquet_footer.h"
+#include "storage/source.h"
 
 #include <errno.h>
 #include <string.h>
@@ -24,8 +25,10 @@ static int read_footer(const void *footer, uint8_t length)
     bytes += 8;
     int fd = memfd_create("parquet", MFD_CLOEXEC);
     assert_int_equal(write(fd, file, bytes), bytes);
-    int r = hr__parquet_footer_read(&out, fd, bytes, "table", &error);
-    close(fd);
+    struct hr__byte_source source;
+    assert_int_equal(hr__source_of_file(&source, "table", fd), 0);
+    int r = hr__parquet_footer_read(&out, &source, &error);
+    hr__source_close(&source);
     hr__parquet_footer_clear(&out);
     return r;
 }
