@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A collective of a rank. Those of several streams need not begin in the same order on all ranks, so
- * the n-th of one name belong together. */
+/* A collective of a rank. Those of several streams need not begin in the same order on all ranks,
+ * so the n-th of one name belong together. */
 struct rank_collective {
     const char *name; /* the trace's */
     uint32_t event;
