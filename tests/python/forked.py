@@ -139,12 +139,13 @@ class Popen:
         self.send_signal(signal.SIGKILL)
 
 
-def run_ranks(count: int, command, *, env=None, cwd=None) -> list[subprocess.CompletedProcess[str]]:
+def run_ranks(count: int, command, *, env=None, cwd=None,
+              zygote: Zygote | None = None) -> list[subprocess.CompletedProcess[str]]:
     """Runs it as torchrun starts ranks of one host: with its variables and its store, where they
     meet. A test that is about torchrun starts torchrun, whose ranks each import torch anew."""
     from torch.distributed import TCPStore
 
-    plain()  # before the threads
+    zygote = zygote or plain()
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     shared = {
         **(os.environ if env is None else env),
@@ -157,7 +158,8 @@ def run_ranks(count: int, command, *, env=None, cwd=None) -> list[subprocess.Com
     }
     with ThreadPoolExecutor(count) as threads:
         ranks = [
-            threads.submit(run, command, cwd=cwd, env={**shared, "RANK": rank, "LOCAL_RANK": rank})
+            threads.submit(run, command, cwd=cwd, zygote=zygote,
+                           env={**shared, "RANK": rank, "LOCAL_RANK": rank})
             for rank in map(str, range(count))
         ]
         return [rank.result() for rank in ranks]

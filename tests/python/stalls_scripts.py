@@ -87,9 +87,11 @@ class Measured:
 
     @property
     def said(self) -> str:
-        """Returns stderr without the warning that time_s is too short, as it is on a busy machine."""
+        """Returns stderr without the warnings that a busy machine causes: time_s is too short, or
+        after a minute no loop has begun."""
+        busy = "more than the", "but no loop over a loader to measure"
         lines = self.stderr.splitlines(keepends=True)
-        return "".join(line for line in lines if "more than the" not in line)
+        return "".join(line for line in lines if not any(words in line for words in busy))
 
     def phases(self) -> set[str]:
         return {segment["phase"] for segment in self.record["segments"]}
@@ -143,17 +145,27 @@ def measure(
     *,
     fresh: bool = False,
     command: tuple[str, ...] = (),
+    ranks: int = 0,
     timeout: float = 300,  # anything longer hangs
     **settings: Any,
 ) -> Measured:
     """Runs the prelude and ``body`` as a script under the probe: in a process forked from one that
-    has imported torch, or in a new Python (``command``: one that starts it)."""
+    has imported torch, or in a new Python (``command``: one that starts it). ``ranks``: in so many
+    processes, as torchrun starts them."""
     script = tmp_path / "train.py"
     script.write_text(PRELUDE + textwrap.dedent(body))
     folder = tmp_path / "run"
     variables = environment(folder, **settings)
     words = [*(command or (sys.executable,)), str(script)]
-    if fresh or command:
+    if ranks:
+        ended = forked.run_ranks(ranks, words, env=variables, cwd=tmp_path, zygote=zygote())
+        process = subprocess.CompletedProcess(
+            words,
+            next((rank.returncode for rank in ended if rank.returncode), 0),
+            "".join(rank.stdout for rank in ended),
+            "".join(rank.stderr for rank in ended),
+        )
+    elif fresh or command:
         process = subprocess.run(
             words,
             capture_output=True,

@@ -122,22 +122,19 @@ def check_ranks(measured, size=2):
         for r in range(size)
     ]
     assert all(one == order[0] for one in order), "all ranks change segment at the same batch"
-    # One rank a round; a busy machine may have time for fewer rounds than there are ranks.
+    # One rank a round; a busy machine may have time for fewer rounds than there are ranks, and says so.
     alone = [rank for phase, rank, _ in order[0] if phase == "alone"]
-    assert alone and set(alone) == set(range(min(size, len(alone))))
+    assert alone or "more than the" in measured.stderr
+    assert set(alone) == set(range(min(size, len(alone))))
     for rank, record in measured.records.items():
         assert record["rank"] == rank and record["world_size"] == size
         assert record["run"] == measured.records[0]["run"] and record["ended"] != "script"
         assert record["drains"]
 
 
-def test_torchrun(tmp_path):
-    launcher = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--nnodes=1")
+def test_ranks_of_a_launcher(tmp_path):
     measured = measure(
-        tmp_path,
-        DDP + 'dist.init_process_group("gloo")\ntrain(130)\n',
-        command=(sys.executable, *launcher, f"--master-port={free_port()}"),
-        time_s=8.0,
+        tmp_path, DDP + 'dist.init_process_group("gloo")\ntrain(130)\n', ranks=2, time_s=8.0
     )
     assert measured.status == 0, measured.stderr
     check_ranks(measured)
