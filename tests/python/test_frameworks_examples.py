@@ -245,14 +245,21 @@ def test_timms_train_py_on_two_ranks(images, tmp_path, torchvision, more):
     check_resumed(again, whole, len(whole[0]) // EPOCHS)
 
 
+UNTRAINED = """
+import torchvision.models
+make = torchvision.models.get_model
+torchvision.models.get_model = lambda name, weights: make(name)
+"""
+
+
 def test_torchvisions_classification_script(images, tmp_path, torchvision):
     """On one rank: its ranks need GPUs. test_frameworks_torchvision.py has its samplers and ranks."""
-    example = Example(tmp_path, "vision/references/classification/train.py")
+    example = Example(tmp_path, "vision/references/classification/train.py", UNTRAINED)
 
     def arguments(*more):
         return [
             "--data-path", images, "--model", "resnet18", "--device", "cpu", "--batch-size", 4,
-            "--weights", "", "--output-dir", "", "--epochs", EPOCHS, "--workers", 1, "--lr", 0.001,
+            "--output-dir", "", "--epochs", EPOCHS, "--workers", 1, "--lr", 0.001,
             "--train-crop-size", 32, "--val-resize-size", 36, "--val-crop-size", 32, *more,
         ]  # fmt: skip
 
