@@ -300,7 +300,8 @@ def test_accelerates_cv_example(tmp_path, torchvision):
     stateful = [*steps, "--use_stateful_dataloader"]
     two = example.run("two", "--cpu", "--data_dir", pets, *stateful, "--output_dir", tmp_path / "two",
                       ranks=2)  # fmt: skip
-    check_epochs(two, order_of(whole[0][:per_epoch]), padding=64)
+    # Accelerate makes four whole batches of 64 of the three, by repeating samples
+    check_epochs(two, order_of(whole[0][:per_epoch]), padding=96)
 
 
 # A small network of the same kind, words for its tokens, and made pairs of sentences. Each pair has a
