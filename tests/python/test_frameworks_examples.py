@@ -245,14 +245,21 @@ def test_timms_train_py_on_two_ranks(images, tmp_path, torchvision, more):
     check_resumed(again, whole, len(whole[0]) // EPOCHS)
 
 
+UNTRAINED = """
+import torchvision.models
+make = torchvision.models.get_model
+torchvision.models.get_model = lambda name, weights: make(name)
+"""
+
+
 def test_torchvisions_classification_script(images, tmp_path, torchvision):
     """On one rank: its ranks need GPUs. test_frameworks_torchvision.py has its samplers and ranks."""
-    example = Example(tmp_path, "vision/references/classification/train.py")
+    example = Example(tmp_path, "vision/references/classification/train.py", UNTRAINED)
 
     def arguments(*more):
         return [
             "--data-path", images, "--model", "resnet18", "--device", "cpu", "--batch-size", 4,
-            "--weights", "", "--output-dir", "", "--epochs", EPOCHS, "--workers", 1, "--lr", 0.001,
+            "--output-dir", "", "--epochs", EPOCHS, "--workers", 1, "--lr", 0.001,
             "--train-crop-size", 32, "--val-resize-size", 36, "--val-crop-size", 32, *more,
         ]  # fmt: skip
 
@@ -293,7 +300,8 @@ def test_accelerates_cv_example(tmp_path, torchvision):
     stateful = [*steps, "--use_stateful_dataloader"]
     two = example.run("two", "--cpu", "--data_dir", pets, *stateful, "--output_dir", tmp_path / "two",
                       ranks=2)  # fmt: skip
-    check_epochs(two, order_of(whole[0][:per_epoch]), padding=64)
+    # Accelerate makes four whole batches of 64 of the three, by repeating samples
+    check_epochs(two, order_of(whole[0][:per_epoch]), padding=96)
 
 
 # A small network of the same kind, words for its tokens, and made pairs of sentences. Each pair has a
