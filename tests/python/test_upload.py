@@ -198,8 +198,9 @@ def test_completed_and_killed(store, proxy, tmp_path):
         with pytest.raises(OSError):
             pack(store, tmp_path)
         assert is_the_pack(store) and len(list(tmp_path.iterdir())) == 2
-        proxy.fault = lambda one: None
-        proxy.requests.clear()
+    proxy.fault = lambda one: None
+    proxy.requests.clear()
+    with with_keys(proxy.url):
         assert pack(store, tmp_path)["continued"] == SAMPLES
     assert writes(proxy) == [] and list(tmp_path.iterdir()) == []
 
