@@ -1,4 +1,4 @@
-"""make bench-cache: how many bytes a cache that never evicts reads from a disk, and how
+"""make bench-cache: how many bytes caches read from a disk that never evict for one order, and how
 fast, compared with torch's DataLoader and the page cache in the same memory.
 
 Processes run under limits on memory and disk (bench/limits.py, needs root) and read a
@@ -269,13 +269,17 @@ class Named:
         finally:
             self.group.close()
 
-    def run(self, seeds, epochs):
-        """Runs a job for each seed at the same time."""
+    def run(self, seeds, epochs, rate=0, more=()):
+        """Runs a job for each seed at the same time. With a rate, the disk is throttled to so many
+        bytes a second after the warm-up."""
         workers = []
         try:
             for seed in seeds:
-                workers.append(self.bench.worker(self.group, "ours", self.spec, seed))
-            return [epoch(self.group, workers) for _ in range(epochs)]
+                workers.append(self.bench.worker(self.group, "ours", self.spec, seed, more=more))
+            done = [epoch(self.group, workers) for _ in range(WARMUP if rate else 0)]
+            if rate:
+                self.group.limit_reads(rate)
+            return done + [epoch(self.group, workers) for _ in range(epochs - len(done))]
         finally:
             for worker in workers:
                 worker.close()
@@ -310,20 +314,41 @@ def two_orders_full(bench):
     bench.figures["two_orders_reads_full"] = sum(two) / sum(one)
 
 
-def two_orders_half(bench):
-    """Two jobs with different orders, half fits: compares their reads with Belady's. The
-    figures are means of two epochs, because the optimum alternates between more and fewer
-    reads."""
-    with Named(bench, "half", bench.files.bytes // 2, 2) as cache:
-        reads = describe("two jobs, two orders, cache 50 %", cache.run([1, 2], WARMUP + 2))
+def orders_half(bench, jobs, key):
+    """Jobs with different orders, half fits: compares their reads with Belady's. The figures are
+    means of two epochs, because the optimum alternates between more and fewer reads."""
+    with Named(bench, key, bench.files.bytes // 2, jobs) as cache:
+        reads = describe(f"{key} jobs, as many orders, cache 50 %",
+                         cache.run(range(1, jobs + 1), WARMUP + 2))
     minimum = bench.files.minimum(50)
     ours = statistics.mean(reads[WARMUP:]) / minimum
-    best = simulate(bench, "jobs=2", f"epochs={WARMUP + 3}")["belady"]["alone"]
+    best = simulate(bench, f"jobs={jobs}", f"epochs={WARMUP + 3}")["belady"]["alone"]
     best *= bench.files.disk_bytes / minimum
-    bench.figures["two_orders_over_belady_50"] = ours / best
-    bench.figures["two_orders_over_minimum_50"] = ours
-    bench.figures["belady_over_minimum_50"] = best
+    bench.figures[f"{key}_orders_over_belady_50"] = ours / best
+    bench.figures[f"{key}_orders_over_minimum_50"] = ours
+    bench.figures[f"{key}_orders_belady_over_minimum_50"] = best
     log(f"          over (D - C): {ours:.3f}, simulated Belady {best:.3f}")
+
+
+def two_orders_half(bench):
+    orders_half(bench, 2, "two")
+
+
+def four_orders_half(bench):
+    orders_half(bench, 4, "four")
+
+
+def two_orders_throttled(bench):
+    """Two jobs with different orders, half fits, on a throttled disk: compares an epoch with one
+    for which nothing is evicted, because the jobs' samplers are not known to each other."""
+    seconds = {}
+    for kind, more in (("known", ()), ("unknown", ("--unknown",))):
+        with Named(bench, kind, bench.files.bytes // 2, 2) as cache:
+            done = cache.run([1, 2], WARMUP + 1, int(bench.args.rate * MB), more)
+        describe(f"two jobs, orders {kind}, cache 50 %, throttled", done)
+        seconds[kind] = done[-1]["seconds"]
+    bench.figures["two_orders_epoch_vs_never_evict"] = seconds["unknown"] / seconds["known"]
+    log(f"          an epoch: {seconds['known']:.1f} s, never evicting {seconds['unknown']:.1f} s")
 
 
 def next_use(bench, key, what, epochs, more, simulation):
@@ -474,6 +499,8 @@ PARTS = {
     "same": (same_stream, ["two_jobs_same_stream_reads"], 90),
     "full": (two_orders_full, ["two_orders_reads_full"], 60),
     "half": (two_orders_half, ["two_orders_over_belady_50"], 80),
+    "four": (four_orders_half, ["four_orders_over_belady_50"], 110),
+    "throttled": (two_orders_throttled, ["two_orders_epoch_vs_never_evict"], 150),
     "weighted": (weighted, ["weighted_sampler_over_belady"], 45),
     "validation": (validation, ["train_and_validation_over_belady"], 60),
     "peers": (page_cache_at_shares, [], 50),

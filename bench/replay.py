@@ -3,8 +3,8 @@
 traces: the replay without a change, on the traces in $HEADRACE_SHARED_DATA/kineto or
 ../shared/data/kineto. reading: a trace of a million events, made of one of them. recording: the time
 of a step with and without the profiler. changes: a trace of real training on one core, the prediction
-of a change, and the change really made. Steps before and after the change alternate, and the ratio of
-their medians is compared with the predicted ratio, because the profiler itself makes each step longer.
+of a change, and the change really made. Rounds of steps before and after the change alternate, and the ratio
+of their medians is compared with the predicted ratio, because the profiler itself makes each step longer.
 The prediction is the median over the trace's steps, each replayed alone, because other work of the
 machine makes some of them longer. ranks: the same with several ranks on limited links
 (bench/replay_ranks.py). pipelines: the parts of bench/pipelines.py that compare plans with vTrain's
@@ -12,6 +12,7 @@ measured times, and 1F1B and 2BW with their predicted steps, which count as chan
 """
 
 import argparse
+import ctypes
 import gzip
 import json
 import os
@@ -30,7 +31,7 @@ from harness import log
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("HEADRACE_SHARED_DATA", ROOT.parent / "shared" / "data"))
 WIDTH, BATCH = 512, 256
-ROUNDS, TRACED = 40, replay_ranks.TRACED
+ROUNDS, STEPS, TRACED = 40, 4, replay_ranks.TRACED
 PARTS = ("traces", "reading", "recording", "changes", "ranks", "pipelines")
 
 # ---- the reader and the identity ----
@@ -195,7 +196,6 @@ def recording():
     log(f"a step takes {1000 * alone:.2f} ms, {1000 * recorded:.2f} ms while it is recorded with shapes")
 
 
-LAYERS = ("first", "second", "third")  # of the dense network, of one size
 CASES = (
     # name, what-ifs, before, after
     ("a layer removed", ["remove:^third$"], {}, {"without": ("third",)}),
@@ -212,48 +212,64 @@ CASES = (
     ("no steps of AdamW", ["remove:Optimizer.step"], {"optimizer": "AdamW"}, {"steps": False}),
     ("SGD with fused=True", ["fused-optimizer"], {"momentum": 0.9}, {"fused": True}),
     ("AdamW with fused=True", ["fused-optimizer"], {"optimizer": "AdamW"}, {"fused": True}),
-    ("bfloat16 autocast", [f"layer:^({'|'.join(LAYERS)})$ x{{halves}}"], {"without": ("act", "slow")}, {"halves": True}),
+    ("bfloat16 autocast", ["layer:^first$ x{first}", "layer:^(second|third)$ x{later}"], {"without": ("act", "slow")},
+     {"halves": True}),
 )
 
 
 def measured(before, after):
-    """The ratio of the times of a step; steps alternate."""
+    """The ratio of the times of a step; rounds of steps alternate. The first step of a round finds the other training's
+    data in the caches, and does not count."""
     times = ([], [])
-    for _ in range(5):
-        before.step()
-        after.step()
-    for _ in range(ROUNDS):
+    for i in range(1 + ROUNDS // STEPS):
         for training, kept in zip((before, after), times, strict=True):
-            began = time.perf_counter()
-            training.step()
-            kept.append(time.perf_counter() - began)
+            for k in range(1 + STEPS):
+                began = time.perf_counter()
+                training.step()
+                if i and k:
+                    kept.append(time.perf_counter() - began)
     return statistics.median(times[1]) / statistics.median(times[0])
 
 
-def factor_of_halves(torch):
-    """The factor of the time of a layer alone in bfloat16, forward and backward, with its casts."""
+def factor_of_halves(torch, is_first):
+    """The factor of the time of a layer alone in bfloat16, forward and backward, with its casts. The first one casts
+    its input, too, and needs no gradient for it."""
     layer = torch.nn.Linear(WIDTH, WIDTH)
-    x = torch.randn(BATCH, WIDTH, requires_grad=True)
+    whole = torch.randn(BATCH, WIDTH)
     times = ([], [])
-    for _ in range(ROUNDS):
+    for _ in range(5 + ROUNDS):
         for halves, kept in zip((False, True), times, strict=True):
+            x = whole if is_first else whole.to(torch.bfloat16 if halves else torch.float32, copy=True).requires_grad_()
             began = time.perf_counter()
             with torch.autocast("cpu", torch.bfloat16, enabled=halves):
                 y = layer(x)
             y.backward(y)
             kept.append(time.perf_counter() - began)
-            layer.weight.grad = layer.bias.grad = x.grad = None
-    return statistics.median(times[1]) / statistics.median(times[0])
+            layer.weight.grad = layer.bias.grad = None
+    return statistics.median(times[1][5:]) / statistics.median(times[0][5:])
 
 
-def changes():
+def keep_memory():
+    """Lets malloc keep what is freed. Else what a step gives back to the system and takes again, thousands of pages,
+    depends on all that it allocates, and a layer that goes changes the time of the others."""
+    trim_threshold, mmap_threshold = -1, -3  # of malloc.h
+    libc = ctypes.CDLL(None)
+    libc.mallopt(trim_threshold, 1 << 30)
+    libc.mallopt(mmap_threshold, 32 << 20)
+
+
+def changes(wanted):
     """The errors of the predictions."""
     import torch
 
     torch.set_num_threads(1)
+    keep_memory()
     errors = []
     for name, texts, options, changed in CASES:
-        what_ifs = [text.format(halves=factor_of_halves(torch)) if "{halves}" in text else text for text in texts]
+        if wanted not in name:
+            continue
+        factors = {"first": factor_of_halves(torch, True), "later": factor_of_halves(torch, False)} if "halves" in changed else {}
+        what_ifs = [text.format(**factors) for text in texts]
         before, after = Training(**options), Training(**{**options, **changed})
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "trace.json")
@@ -268,8 +284,11 @@ def changes():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--part", choices=PARTS, action="append")
-    parts = parser.parse_args().part or PARTS
-    log(harness.machine())
+    parser.add_argument("--case", default="", metavar="TEXT", help="only changes whose printed name contains this")
+    args = parser.parse_args()
+    parts = args.part or PARTS
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it prints two lines a trace
+    log(f"{harness.machine()}; {harness.busy_note()}")
     figures = {}
     if "traces" in parts:
         figures["identity_error_max"], figures["identity_start_error_median"] = traces()
@@ -277,9 +296,9 @@ def main():
         figures["read_events_per_s"], figures["read_rss_over_file"] = reading()
     if "recording" in parts:
         recording()
-    errors = changes() if "changes" in parts else []
+    errors = changes(args.case) if "changes" in parts else []
     if "ranks" in parts:
-        errors += replay_ranks.changes()
+        errors += replay_ranks.changes(args.case)
     if "pipelines" in parts:
         figures["vtrain_pp2_mape"] = pipelines.vtrain()
         steps = pipelines.schedules()

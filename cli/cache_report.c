@@ -157,6 +157,13 @@ static void print_fill(const struct hr_cache_info *info)
     }
     if (info->refused)
         printf("  full          %s times an item did not fit\n", text_count(a, info->refused));
+    if (info->orders || info->evicted)
+        printf("  evicts        ");
+    if (info->orders)
+        printf("by next use over %u orders, %s items so far\n", info->orders,
+               text_count(a, info->evicted));
+    else if (info->evicted)
+        printf("nothing now, %s items before\n", text_count(a, info->evicted));
     if (info->foreign)
         printf(
             info->on_disk
@@ -358,7 +365,7 @@ static json_t *json_of(const struct hr_cache_info *info)
     char *problem = text_escape(info->problem);
     json_t *object = json_pack(
         "{s:s, s:s?, s:s?, s:b, s:s?, s:I, s:i, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, "
-        "s:I, s:o, s:I, s:o, s:b}",
+        "s:I, s:o, s:I, s:o, s:b, s:I, s:I}",
         "name", info->name, "dataset", dataset, "path", path, "damaged", info->damaged, "problem",
         info->damaged ? problem : NULL, "allocated_bytes", (json_int_t)info->allocated_bytes,
         "users", info->users, "size_bytes", (json_int_t)info->size_bytes, "budget_bytes",
@@ -369,7 +376,7 @@ static json_t *json_of(const struct hr_cache_info *info)
         (json_int_t)info->refused, "foreign", (json_int_t)info->foreign, "pids",
         numbers(info->pids, info->users < HR_CACHE_PIDS ? info->users : HR_CACHE_PIDS),
         "huge_bytes", (json_int_t)info->huge_bytes, "node_bytes", nodes(info), "on_disk",
-        info->on_disk);
+        info->on_disk, "orders", (json_int_t)info->orders, "evicted", (json_int_t)info->evicted);
     if (object)
         json_object_update_new(
             object, json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "form", form_text(info->form),

@@ -27,7 +27,7 @@ VERSIONS = {
 }
 # Used by tests alone; and optional, found by src/metrics/meson.build and src/codec/meson.build.
 OF_TESTS = "libcmocka-dev"
-OF_SYSTEMS = {"libcurl4-openssl-dev"}  # not of wheels; found by src/storage/meson.build
+OF_SYSTEMS = {"libcurl4-openssl-dev"}  # not inside wheels; found by src/storage/meson.build
 OPTIONAL = {"libmicrohttpd-dev", "libflac-dev", "libmpg123-dev", "libvorbis-dev"}
 
 

@@ -137,13 +137,20 @@ make_environment() {
     fi
 }
 
+# Python compiles a module when it is imported first: compiling all of them now would take most of a
+# minute, and a tenth of them is used.
+pip_install() {
+    # PIP_ARGS is a list: it is split on purpose.
+    # shellcheck disable=SC2086
+    "$VENV/bin/python" -m pip install --disable-pip-version-check --no-compile $PIP_ARGS "$@"
+}
+
 # Meson and ninja, seconds before everything else.
 build_environment() {
     make_environment
     if [ ! -x "$VENV/bin/meson" ] || [ ! -x "$VENV/bin/ninja" ]; then
         # shellcheck disable=SC2086
-        "$VENV/bin/python" -m pip install --disable-pip-version-check -q $PIP_ARGS \
-            $python_packages || pip_failed
+        pip_install -q $python_packages || pip_failed
     fi
 }
 
@@ -157,12 +164,9 @@ python_environment() {
     say "installing $TORCH and its companions (the longest step of all; pip shows how far it is)"
     # The arguments are lists: they are split on purpose.
     # shellcheck disable=SC2086
-    "$VENV/bin/python" -m pip install --disable-pip-version-check $PIP_ARGS \
-        $TORCH $python_packages || pip_failed
+    pip_install $TORCH $python_packages || pip_failed
     # Without its dependencies: it must not bring another torch.
-    # shellcheck disable=SC2086
-    "$VENV/bin/python" -m pip install --disable-pip-version-check --no-deps $PIP_ARGS \
-        $TORCHVISION || pip_failed
+    pip_install --no-deps $TORCHVISION || pip_failed
     "$VENV/bin/python" -W ignore "$root/tools/torchvision_shim.py" --report
     rm -f "$VENV"/.headrace-[0-9]*
     : >"$VENV/.headrace-$wanted"
@@ -175,10 +179,9 @@ python_frameworks() {
     [ ! -e "$stamp" ] || return 0
     say "installing the frameworks that tests run"
     # shellcheck disable=SC2086
-    "$VENV/bin/python" -m pip install --disable-pip-version-check -q $PIP_ARGS $TORCH $frameworks || pip_failed
+    pip_install -q $TORCH $frameworks || pip_failed
     # shellcheck disable=SC2086
-    "$VENV/bin/python" -m pip install --disable-pip-version-check -q --no-deps $PIP_ARGS \
-        $frameworks_alone || pip_failed
+    pip_install -q --no-deps $frameworks_alone || pip_failed
     : >"$stamp"
 }
 

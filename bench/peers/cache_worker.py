@@ -46,6 +46,8 @@ def arguments():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--draws", help="draw with replacement, by weight; write to this file what "
                         "five epochs draw")
+    parser.add_argument("--unknown", action="store_true",
+                        help="shuffle by a sampler, so that other jobs do not know the order")
     parser.add_argument("--validation", type=int, default=0,
                         help="so many samples are a second loader's in the same cache, after every "
                         "second pass")
@@ -66,7 +68,11 @@ def torch_loader(args):
 
 
 def sampler(args, samples):
-    """Returns a sampler that draws with replacement; also writes what it is going to draw."""
+    """Returns the sampler that the arguments ask for. Of one that draws with replacement it also
+    writes what that is going to draw."""
+    if args.unknown:
+        return torch.utils.data.RandomSampler(
+            range(samples), generator=torch.Generator().manual_seed(args.seed))
     if not args.draws:
         return None
     made = [torch.utils.data.WeightedRandomSampler(

@@ -134,6 +134,8 @@ struct hr_cache_info {
     struct hr_cache_form forms[HR_FORMS]; /* by enum hr_form */
     int on_disk; /* non-zero: it is on a disk: allocated_bytes are the disk's, and foreign is the
                     number of items that were not as they had been written, and were dropped */
+    unsigned orders;  /* by how many orders' next uses it evicts now; 0: it evicts nothing */
+    uint64_t evicted; /* items so far */
 };
 
 struct hr_cache_list;

@@ -279,7 +279,7 @@ HR_API HR_NODISCARD int hr_dataset_read(const struct hr_dataset *dataset, size_t
 /* Frees bytes that hr_dataset_read returned. Accepts NULL. */
 HR_API void hr_bytes_free(void *bytes);
 
-/* Waits until every size is known. Never fails with -EINTR. Errors: -ECANCELED: the
+/* Waits until every size is known, of masks too. Never fails with -EINTR. Errors: -ECANCELED: the
  * background scan was stopped. Files that could not be read keep HR_SIZE_UNKNOWN. */
 HR_API HR_NODISCARD int hr_dataset_wait_sizes(struct hr_dataset *dataset);
 

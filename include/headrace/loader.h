@@ -66,7 +66,7 @@ struct hr_loader_options {
                                at least one */
     int local_world_size;   /* ranks that share this host; default 1 */
     int batches_ahead;      /* batches prepared ahead of the consumer; 0 (default): 2, and of a
-                               dataset at URLs as many as have 256 samples, if they take at most
+                               dataset at URLs as many as have 512 samples, if they take at most
                                256 MiB and, with an agent, at most window - 2. The stats tell */
     uint64_t staging_bytes; /* limit on encoded bytes read ahead; 0 (default): 16 MiB, of a dataset
                                at URLs 64 MiB */

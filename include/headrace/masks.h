@@ -21,8 +21,8 @@ extern "C" {
 
 /*
  * Makes a dataset of the samples of `parent`, of which sample i has the mask that is sample i of
- * `masks`. Holds references to both. A subset of the new dataset has its samples' masks. Masks are
- * read from their files in each epoch; caches keep images only. A mask that is missing, damaged or
+ * `masks`. Holds references to both. A subset of the new dataset has its samples' masks. Caches, of
+ * this host or several, keep a mask with its image, as one item. A mask that is missing, damaged or
  * of another size than its image makes its sample a bad one, for hr_dataset_verify, too.
  *
  * Errors: -EINVAL: the two have different numbers of samples, one of them has masks or rows

@@ -313,6 +313,8 @@ static int add_numbers(PyObject *dict, const struct hr_cache_info *info)
         {"foreign", info->foreign},
         {"huge_bytes", info->huge_bytes},
         {"users", (uint64_t)info->users},
+        {"orders", info->orders},
+        {"evicted", info->evicted},
     };
     return core_put_numbers(dict, table, sizeof table / sizeof *table);
 }

@@ -14,11 +14,12 @@
 * :func:`convert` converts JPEG files to items: the same pixels, decoded several times faster.
 * :func:`explain` says what of a loader's work runs natively and what in Python.
 * :func:`watch` lets ``headrace stalls`` measure a loop over any iterable of batches.
+* :mod:`headrace.timm` has timm's ``create_loader`` with this DataLoader inside.
 * :mod:`headrace.opentelemetry` gives the metrics of loaders to OpenTelemetry.
 * :func:`agent_status` reports the state of an agent, which prepares batches for several jobs.
 * :class:`Preparer` runs the same transforms on image bytes in memory.
 
-Only :mod:`headrace.torch` needs torch. The library logs to the logger ``"headrace"``.
+Only :mod:`headrace.torch` and :mod:`headrace.timm` need torch. The library logs to the logger ``"headrace"``.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -139,15 +140,23 @@ _NODE = re.compile(
 _EDGE = re.compile(r"^\t(?P<source>\S+) -- (?P<sink>\S+)$")
 
 
+def _amount(text: str) -> float:
+    """A time or size. ValueError: it is no number from 0."""
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{text} is no time or size: it must be 0 or more")
+    return value
+
+
 class _Node:
     def __init__(self, found: re.Match[str]) -> None:
         sizes = re.split(r"[;,]", found["bytes"].strip("[]"))
         self.name = found["what"].split("(")[0]
         self.is_input = self.name.startswith("Input")
-        self.forward_s = float(found["forward"]) / 1000
-        self.backward_s = float(found["backward"]) / 1000
-        self.bytes = sum(float(size) for size in sizes)
-        self.weight_bytes = float(found["weights"])
+        self.forward_s = _amount(found["forward"]) / 1000
+        self.backward_s = _amount(found["backward"]) / 1000
+        self.bytes = sum(_amount(size) for size in sizes)
+        self.weight_bytes = _amount(found["weights"])
         self.sinks: list[str] = []
         self.sources = 0
 

@@ -167,6 +167,9 @@ static void scan_start(struct hr_dataset *d, const struct hr_dataset_options *op
 int hr_dataset_wait_sizes(struct hr_dataset *dataset)
 {
     struct hr_dataset *d = hr__dataset_origin(dataset);
+    int of_masks = dataset->masks ? hr_dataset_wait_sizes(dataset->masks) : 0;
+    if (of_masks)
+        return of_masks;
     if (atomic_load_explicit(&d->sizes_known, memory_order_acquire))
         return 0;
     if (d->background.self)

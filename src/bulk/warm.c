@@ -17,6 +17,7 @@
 #include "cache/spec.h"
 #include "cache/worth.h"
 #include "codec/waveform.h"
+#include "dataset/pair.h"
 #include "loader/caching.h"
 #include "loader/sample.h"
 
@@ -50,7 +51,7 @@ struct warming {
 
 /* Tools of one thread. */
 struct bench {
-    struct hr__sample sample;
+    struct hr__sample sample, mask;
     struct hr_converter *converter;
     struct hr__cache_ticket ticket;
     uint64_t granted; /* this thread's part of warming.granted */
@@ -121,32 +122,46 @@ static int convert(struct warming *w, struct bench *b, struct hr_item *item, str
     return 0;
 }
 
+/* Offers an item, with the sample's mask if it has one. */
+static int offer_one(const struct warming *w, struct bench *b, size_t index,
+                     const struct hr_item *item)
+{
+    const struct hr__read *read = &b->sample.read, *mask = &b->mask.read;
+    const struct hr_item_part parts[2] = {{item->bytes, item->length}, {mask->bytes, mask->length}};
+    struct hr__cache_offer offer = {
+        .index = index,
+        .ticket = &b->ticket,
+        .bytes = item->bytes,
+        .length = item->length,
+        .source_bytes = read->length + (mask->bytes ? mask->length + HR__PAIR_TAIL : 0),
+        .form = item->form,
+    };
+    void *pair = NULL;
+    if (mask->bytes)
+        offer.bytes = pair = hr__pair_join(parts, 1, &parts[1], &offer.length);
+    int kept = offer.bytes && hr__cache_offer(w->cache, &offer);
+    hr__free(pair);
+    return kept;
+}
+
 /* Offers a sample's bytes and ends its claim. */
 static int keep(struct warming *w, struct bench *b, size_t index, struct hr_error *why)
 {
     const struct hr__read *read = &b->sample.read;
-    struct hr_item item = {read->bytes, read->length, hr_form_of(read->bytes, read->length)};
+    const struct hr_item file = {read->bytes, read->length, hr_form_of(read->bytes, read->length)};
+    struct hr_item item = file;
     int r = convert(w, b, &item, why);
     if (r)
         return r;
-    if (hr__sample_learn(&b->sample, w->dataset, index))
+    int is_news = hr__sample_learn(&b->sample, w->dataset, index);
+    if (b->mask.read.bytes)
+        is_news |= hr__sample_learn(&b->mask, w->dataset->masks, index);
+    if (is_news)
         (void)hr__cache_claim(w->cache, index, &b->ticket);
-    struct hr__cache_offer offer = {
-        .index = index,
-        .ticket = &b->ticket,
-        .bytes = item.bytes,
-        .length = item.length,
-        .source_bytes = read->length,
-        .form = item.form,
-    };
-    int kept = hr__cache_offer(w->cache, &offer);
+    int kept = offer_one(w, b, index, &item);
     /* The converted item may be too large for the room left. */
-    if (!kept && item.bytes != read->bytes) {
-        offer.bytes = read->bytes;
-        offer.length = read->length;
-        offer.form = hr_form_of(read->bytes, read->length);
-        kept = hr__cache_offer(w->cache, &offer);
-    }
+    if (!kept && item.bytes != read->bytes)
+        kept = offer_one(w, b, index, &file);
     pthread_mutex_lock(&w->each.lock);
     w->granted -= b->granted;
     b->granted = 0;
@@ -198,12 +213,14 @@ static int warm_sample(void *arg, void *tools, size_t index, struct hr_error *wh
     if (atomic_load(&w->refusals) >= REFUSALS_MAX || !claim(w, b, index))
         return 0;
     int r = hr__sample_read(&b->sample, w->dataset, index, why);
+    if (!r && w->dataset->masks)
+        r = hr__sample_read(&b->mask, w->dataset->masks, index, why);
     if (!r) {
-        atomic_fetch_add(&w->read_bytes, b->sample.read.length);
+        atomic_fetch_add(&w->read_bytes, b->sample.read.length + b->mask.read.length);
         r = keep(w, b, index, why);
-        hr__free(b->sample.read.bytes);
-        b->sample.read.bytes = NULL;
     }
+    hr__read_drop(&b->sample.read);
+    hr__read_drop(&b->mask.read);
     hr__cache_unclaim(w->cache, &b->ticket);
     if (!r || !hr__is_samples_fault(r))
         return r;
@@ -214,11 +231,12 @@ static int warm_sample(void *arg, void *tools, size_t index, struct hr_error *wh
 static void warm_many(void *arg, size_t i)
 {
     struct warming *w = arg;
-    struct bench b = {.sample = {.uncached = 1}};
+    struct bench b = {.sample = {.uncached = 1}, .mask = {.uncached = 1}};
     struct hr_error why = {0};
     hr__each_take(&w->each, &b, 0, &why);
     hr_converter_destroy(&b.converter);
     hr__sample_clear(&b.sample);
+    hr__sample_clear(&b.mask);
 }
 
 static void report_on(const struct warming *w, struct hr_cache_warm_report *out)
@@ -266,7 +284,7 @@ static int open_cache(struct warming *w, const char *text, struct hr_error *erro
 /* Gets the number and total size of the samples to cache. */
 static int measure(struct warming *w, struct hr_error *error)
 {
-    struct hr_dataset *whole = hr__dataset_origin(w->dataset);
+    struct hr_dataset *whole = w->dataset->masks ? w->dataset : hr__dataset_origin(w->dataset);
     int r = hr_dataset_wait_sizes(whole);
     if (r)
         return hr__fail(error, r, "the sizes of the samples were not found out: %s",

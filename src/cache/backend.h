@@ -18,7 +18,7 @@ struct hr__cache_backend {
     int (*verify)(struct hr__cache *cache, const struct hr__cache_place *place, const void *bytes,
                   size_t length); /* if there is locate */
     int (*has)(struct hr__cache *cache, uint64_t index);
-    void (*note_place)(struct hr__cache *cache, uint64_t order, uint64_t position); /* or NULL */
+    int (*note_place)(struct hr__cache *cache, const struct hr__cache_progress *at); /* or NULL */
     enum hr__claim (*claim)(struct hr__cache *cache, uint64_t index,
                             struct hr__cache_ticket *ticket);
     void (*unclaim)(struct hr__cache *cache, struct hr__cache_ticket *ticket);
@@ -34,6 +34,7 @@ struct hr__cache_backend {
     void (*publish)(struct hr__cache *cache, const struct hr__worth *worth, enum hr_form form,
                     int asked);
     /* Of caches that evict; or NULL. */
+    int (*evicts)(const struct hr__cache *cache);
     void (*begin_uses)(struct hr__cache *cache);
     void (*add_uses)(struct hr__cache *cache, const int64_t *indices, size_t count);
     void (*end_uses)(struct hr__cache *cache);
@@ -47,7 +48,6 @@ struct hr__cache {
     uint64_t budget_bytes;
     int is_kept;
     int is_disk;
-    int evicts;
 };
 
 #endif

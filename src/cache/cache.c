@@ -45,10 +45,9 @@ int hr__cache_has(struct hr__cache *cache, uint64_t index)
     return cache->backend->has(cache, index);
 }
 
-void hr__cache_note_place(struct hr__cache *cache, uint64_t order, uint64_t position)
+int hr__cache_note_place(struct hr__cache *cache, const struct hr__cache_progress *at)
 {
-    if (cache->backend->note_place)
-        cache->backend->note_place(cache, order, position);
+    return cache->backend->note_place && cache->backend->note_place(cache, at);
 }
 
 enum hr__claim hr__cache_claim(struct hr__cache *cache, uint64_t index,
@@ -103,7 +102,7 @@ void hr__cache_get_disk_counts(struct hr__cache *cache, struct hr__cache_counts 
 
 int hr__cache_evicts(const struct hr__cache *cache)
 {
-    return cache->evicts;
+    return cache->backend->evicts && cache->backend->evicts(cache);
 }
 
 void hr__cache_begin_uses(struct hr__cache *cache)

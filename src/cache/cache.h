@@ -117,10 +117,18 @@ int hr__cache_verify(struct hr__cache *cache, const struct hr__cache_place *plac
  * thread, no lock. */
 int hr__cache_has(struct hr__cache *cache, uint64_t index);
 
-/* Records this loader's progress. `order` is a digest of everything that determines its order,
- * never 0; `position` continues from epoch to epoch. The cache keeps processes with the same order
- * close together. Any thread, no lock. */
-void hr__cache_note_place(struct hr__cache *cache, uint64_t order, uint64_t position);
+/* How far a loader came. */
+struct hr__cache_progress {
+    uint64_t order;    /* digest of everything that determines its order; never 0 */
+    uint64_t stream;   /* the same for all ranks of a job */
+    uint64_t position; /* in the order; continues from epoch to epoch */
+    uint64_t samples;  /* of an epoch of all ranks */
+};
+
+/* Records this loader's progress. The cache keeps processes with the same order close together.
+ * Returns non-zero if the loader is to tell its uses (hr__cache_begin_uses) from here on, because
+ * processes with other orders use the cache, too. Any thread, no lock. */
+int hr__cache_note_place(struct hr__cache *cache, const struct hr__cache_progress *at);
 
 /* What a sample's reader has to do. */
 enum hr__claim {
@@ -230,8 +238,9 @@ void hr__cache_get_disk_counts(struct hr__cache *cache, struct hr__cache_counts 
  * Constant. */
 int hr__cache_is_disk(const struct hr__cache *cache);
 
-/* Returns non-zero if the cache evicts (evicting.h): then nothing is staged, and the functions
- * below tell it the uses that its loader will make. Constant. */
+/* Returns non-zero if the cache evicts: then nothing is staged, and the functions below tell it the
+ * uses that its loader will make. Constant for a private cache (evicting.h). A shared one evicts
+ * while it is full and has users with different orders (store_orders.h). */
 int hr__cache_evicts(const struct hr__cache *cache);
 
 /* begin: an epoch begins; forgets the uses added before. add: the next known uses, in order. end:

@@ -221,7 +221,6 @@ static int make_member(struct evicting **out, struct evicting_pool *pool,
         return hr__fail(error, -ENOMEM, "out of memory for a cache");
     c->cache.backend = &backend;
     c->cache.budget_bytes = pool->budget_bytes;
-    c->cache.evicts = 1;
     c->pool = pool;
     c->samples = options->samples;
     c->dataset = options->dataset ? hr_dataset_ref(options->dataset) : NULL;
@@ -543,6 +542,11 @@ static void publish(struct hr__cache *cache, const struct hr__worth *worth, enum
 
 /* ---- the future ---- */
 
+static int evicts(const struct hr__cache *cache)
+{
+    return 1;
+}
+
 static void begin_uses(struct hr__cache *cache)
 {
     struct evicting *c = of(cache);
@@ -591,6 +595,7 @@ static const struct hr__cache_backend backend = {
     .get_counts = get_counts,
     .waiting = waiting,
     .publish = publish,
+    .evicts = evicts,
     .begin_uses = begin_uses,
     .add_uses = add_uses,
     .end_uses = end_uses,

@@ -16,8 +16,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define NO_USE UINT32_MAX
-
 /* The weight of the newest of the times between two uses, in their mean. */
 #define GAP_WEIGHT (1.0 / 64)
 
@@ -28,8 +26,8 @@
 #define STANDS_STILL 64
 
 struct future_sample {
-    uint32_t next; /* number of the first known use, or NO_USE */
-    uint32_t last; /* number of the last known use, or NO_USE */
+    uint32_t next; /* number of the first known use, or HR__NO_USE */
+    uint32_t last; /* number of the last known use, or HR__NO_USE */
     uint32_t uses; /* so far */
 };
 
@@ -42,7 +40,7 @@ struct hr__future_order {
     struct hr__numbers kept; /* known uses that are the next one of a kept sample */
     struct hr__residents unforeseen; /* kept samples without a known use */
     uint32_t known;                  /* number of known uses, with those that happened */
-    uint32_t ends;     /* number of the first use of the next epoch; NO_USE: not known yet */
+    uint32_t ends;     /* number of the first use of the next epoch; HR__NO_USE: not known yet */
     uint32_t done;     /* number of uses in this epoch that happened */
     uint64_t all_uses; /* so far */
     double gap;        /* mean number of ticks between two uses */
@@ -54,15 +52,15 @@ struct hr__future_order {
 static int is_kept(const struct hr__future_order *order, uint64_t sample)
 {
     uint32_t next = order->of[sample].next;
-    return next != NO_USE ? hr__numbers_has(&order->kept, next)
-                          : hr__residents_has(&order->unforeseen, (uint32_t)sample);
+    return next != HR__NO_USE ? hr__numbers_has(&order->kept, next)
+                              : hr__residents_has(&order->unforeseen, (uint32_t)sample);
 }
 
 /* Enters a kept sample into the set that it belongs to now. */
 static void enter(struct hr__future_order *order, uint64_t sample)
 {
     uint32_t next = order->of[sample].next;
-    if (next != NO_USE)
+    if (next != HR__NO_USE)
         hr__numbers_add(&order->kept, next);
     else
         hr__residents_add(&order->unforeseen, (uint32_t)sample);
@@ -71,7 +69,7 @@ static void enter(struct hr__future_order *order, uint64_t sample)
 static void leave(struct hr__future_order *order, uint64_t sample)
 {
     uint32_t next = order->of[sample].next;
-    if (next != NO_USE)
+    if (next != HR__NO_USE)
         hr__numbers_remove(&order->kept, next);
     else
         hr__residents_remove(&order->unforeseen, (uint32_t)sample);
@@ -81,24 +79,24 @@ static void forget(struct hr__future_order *order)
 {
     for (uint64_t i = 0; i < order->samples; i++) {
         struct future_sample *of = &order->of[i];
-        int moves = of->next != NO_USE && is_kept(order, i);
-        of->next = of->last = NO_USE;
+        int moves = of->next != HR__NO_USE && is_kept(order, i);
+        of->next = of->last = HR__NO_USE;
         if (moves)
             enter(order, i);
     }
     hr__numbers_clear(&order->kept);
     order->known = order->done = 0;
-    order->ends = NO_USE;
+    order->ends = HR__NO_USE;
 }
 
 int hr__future_order_create(struct hr__future_order **out, struct hr__future *future,
                             uint64_t samples, struct hr_error *error)
 {
     *out = NULL;
-    if (samples >= NO_USE)
+    if (samples >= HR__NO_USE)
         return hr__fail(error, -EOVERFLOW,
                         "the future of %" PRIu64 " samples is not supported: the most are %u",
-                        samples, NO_USE - 1);
+                        samples, HR__NO_USE - 1);
     struct hr__future_order *order = hr__alloc(HR__TAG_CACHE, 1, sizeof *order);
     if (order)
         order->of = hr__alloc(HR__TAG_CACHE, samples + !samples, sizeof *order->of);
@@ -116,7 +114,7 @@ int hr__future_order_create(struct hr__future_order **out, struct hr__future *fu
     order->gap = 1;
     order->began = order->used = future->clock;
     for (uint64_t i = 0; i < samples; i++)
-        order->of[i].next = NO_USE;
+        order->of[i].next = HR__NO_USE;
     forget(order);
     *out = order;
     return 0;
@@ -157,16 +155,16 @@ static void change_next(struct hr__future_order *order, uint64_t sample, uint32_
 int hr__future_add(struct hr__future_order *order, uint64_t sample)
 {
     struct future_sample *of = &order->of[sample];
-    if (order->known == NO_USE)
+    if (order->known == HR__NO_USE)
         return -EOVERFLOW;
     if (hr__reserve(HR__TAG_CACHE, &order->following, (size_t)order->known + 1) ||
         hr__reserve(HR__TAG_CACHE, &order->sample_of, (size_t)order->known + 1) ||
         hr__numbers_reserve(&order->kept, order->known + 1))
         return -ENOMEM;
     uint32_t use = order->known++;
-    order->following[use] = NO_USE;
+    order->following[use] = HR__NO_USE;
     order->sample_of[use] = (uint32_t)sample;
-    if (of->next == NO_USE)
+    if (of->next == HR__NO_USE)
         change_next(order, sample, use);
     else
         order->following[of->last] = use;
@@ -187,10 +185,10 @@ void hr__future_use(struct hr__future_order *order, uint64_t sample)
     if (order->done)
         order->gap += ((gap < most ? gap : most) - order->gap) * GAP_WEIGHT;
     order->used = clock;
-    order->done += order->done < NO_USE;
+    order->done += order->done < HR__NO_USE;
     order->all_uses++;
     of->uses += of->uses < UINT32_MAX;
-    if (of->next != NO_USE)
+    if (of->next != HR__NO_USE)
         change_next(order, sample, order->following[of->next]);
 }
 
@@ -226,10 +224,20 @@ static double when(const struct hr__future_order *order, uint32_t use)
 double hr__future_next(const struct hr__future_order *order, uint64_t sample)
 {
     const struct future_sample *of = &order->of[sample];
-    if (of->next != NO_USE)
+    if (of->next != HR__NO_USE)
         return when(order, of->next);
     double between = (double)(order->all_uses + order->samples) / ((double)of->uses + 1);
     return when(order, order->known) + between * order->gap;
+}
+
+uint32_t hr__future_number(const struct hr__future_order *order, uint64_t sample)
+{
+    return order->of[sample].next;
+}
+
+uint32_t hr__future_known(const struct hr__future_order *order)
+{
+    return order->known;
 }
 
 void hr__future_keep(struct hr__future_order *order, uint64_t sample)

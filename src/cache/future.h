@@ -29,6 +29,8 @@
 
 #include <stdint.h>
 
+#define HR__NO_USE UINT32_MAX
+
 /* The clock that several orders share. Zeroed: no use yet. */
 struct hr__future {
     uint64_t clock; /* uses so far */
@@ -60,6 +62,11 @@ void hr__future_use(struct hr__future_order *order, uint64_t sample);
 
 /* Returns in how many ticks of the clock the order is expected to use the sample next. */
 double hr__future_next(const struct hr__future_order *order, uint64_t sample);
+
+/* Returns the number of a sample's next known use, and how many are known. Uses are numbered from 0
+ * at the beginning of the epoch. HR__NO_USE: none is known. */
+uint32_t hr__future_number(const struct hr__future_order *order, uint64_t sample);
+uint32_t hr__future_known(const struct hr__future_order *order);
 
 /* Says that a cache keeps a sample of the order, or that it does so no longer. */
 void hr__future_keep(struct hr__future_order *order, uint64_t sample);

@@ -184,9 +184,10 @@ struct identity_piece {
     uint64_t container, offset, bytes, checksum;
 };
 
-int hr__identity_key(struct hr__key *out, const struct hr__identity *identity,
-                     const struct hr_dataset *dataset, uint64_t index,
-                     const struct hr__stamp *stamp)
+/* Computes the key of an image, or of a mask, whose sample has the stamp. */
+static int key_of_one(struct hr__key *out, const struct hr__identity *identity,
+                      const struct hr_dataset *dataset, uint64_t index,
+                      const struct hr__stamp *stamp)
 {
     struct {
         uint8_t digest[16];
@@ -217,5 +218,21 @@ int hr__identity_key(struct hr__key *out, const struct hr__identity *identity,
     int r = stamp->change || piece.checksum ? 0 : hr__content_look(&what.content, dataset, index);
     if (!r)
         *out = hr__key_of(&what, offsetof(__typeof__(what), place) + length, 0);
+    return r;
+}
+
+int hr__identity_key(struct hr__key *out, const struct hr__identity *identity,
+                     const struct hr_dataset *dataset, uint64_t index,
+                     const struct hr__stamp *stamp)
+{
+    struct {
+        struct hr__key image, mask;
+        uint64_t stamp;
+    } pair = {.stamp = stamp->mask};
+    int r = key_of_one(&pair.image, identity, dataset, index, stamp);
+    if (!r && dataset->masks)
+        r = key_of_one(&pair.mask, identity, dataset->masks, index, stamp);
+    if (!r)
+        *out = dataset->masks ? hr__key_of(&pair, sizeof pair, 0) : pair.image;
     return r;
 }

@@ -15,7 +15,8 @@
  * A sample's key is made of the identity, its location in the dataset (the path below the root; the
  * piece of a container), and the stamp of its file or container: size, modification time, inode
  * number and ctime (dataset/stamp.h). On file systems without ctime a digest of the content
- * replaces it. So a file that has changed is a different item.
+ * replaces it. So a file that has changed is a different item. The key of a sample with a mask is
+ * made of both places, and is another one than the image's alone.
  */
 #ifndef HR_CACHE_IDENTITY_H
 #define HR_CACHE_IDENTITY_H

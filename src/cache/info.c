@@ -9,6 +9,7 @@
 
 #include "base/machine.h"
 #include "base/memory.h"
+#include "cache/store_inside.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -211,10 +212,13 @@ void hr__info_fill(struct hr_cache_info *out, struct hr__segment *s)
     snprintf(out->dataset, sizeof out->dataset, "%.*s", (int)sizeof h->dataset - 1, h->dataset);
     out->size_bytes = h->size_bytes;
     out->budget_bytes = s->layout.arena_bytes;
-    out->used_bytes = books.arena_used + books.staged_bytes;
+    out->used_bytes = hr__store_used(&books) + books.staged_bytes;
     for (int form = 0; form < HR_FORMS; form++)
         out->forms[form].items = books.items[form];
     out->staged = books.staged;
+    out->evicted = books.evicted;
+    unsigned orders = s->on_disk ? 0 : hr__segment_orders(s);
+    out->orders = orders > 1 ? orders : 0;
     out->source_bytes = books.source_bytes;
     fill_memory(out, s, &books);
     fill_users(out, s);

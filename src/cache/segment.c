@@ -59,12 +59,17 @@ static int make_layout(struct hr__segment_layout *out, uint64_t budget, uint64_t
         out->ring_offset = hr__round_up(index_end, PAGE);
         out->ring_bytes = 0;
         out->arena_offset = out->file_bytes = out->ring_offset + PAGE;
+        out->blocks_offset = out->uses_offset = out->uses_bytes = 0;
         return 0;
     }
     out->ring_offset = hr__round_up(index_end, HUGE_BYTES);
     out->ring_bytes = ring;
     out->arena_offset = out->ring_offset + ring;
-    out->file_bytes = out->arena_offset + hr__round_up(out->arena_bytes, PAGE) + PAGE;
+    out->blocks_offset = out->arena_offset + hr__round_up(out->arena_bytes, PAGE);
+    out->uses_offset = hr__round_up(
+        out->blocks_offset + out->arena_bytes / HR__BLOCK_MIN * sizeof(uint32_t), PAGE);
+    out->uses_bytes = hr__round_up(slots * sizeof(uint32_t), PAGE);
+    out->file_bytes = out->uses_offset + HR__SEGMENT_TELLERS * out->uses_bytes + PAGE;
     return 0;
 }
 
@@ -81,6 +86,8 @@ static void set_parts(struct hr__segment *s, void *memory)
     s->entries = (struct hr__entry *)((char *)memory + s->layout.index_offset);
     s->ring = (uint8_t *)memory + s->layout.ring_offset;
     s->arena = s->on_disk ? NULL : (uint8_t *)memory + s->layout.arena_offset;
+    s->blocks = (_Atomic uint32_t *)(void *)((char *)memory + s->layout.blocks_offset);
+    s->uses = (_Atomic uint32_t *)(void *)((char *)memory + s->layout.uses_offset);
     s->mark = (const _Atomic uint64_t *)((char *)memory + s->layout.file_bytes - sizeof *s->mark);
 }
 
@@ -413,6 +420,14 @@ static int take_slot(struct hr__segment *s, struct hr_error *error)
     return bad(s, -EUSERS, "has as many users as it can have: end some of them", error);
 }
 
+/* When nobody uses the segment: its items can be read in place again. */
+static void end_evicting(struct hr__segment *s)
+{
+    if (!atomic_exchange(&s->header->evicts, 0))
+        return;
+    depopulate(s, s->layout.uses_offset, HR__SEGMENT_TELLERS * s->layout.uses_bytes);
+}
+
 int hr__segment_attach(struct hr__segment **out, int directory, const char *file, int use,
                        struct hr_error *error)
 {
@@ -426,8 +441,11 @@ int hr__segment_attach(struct hr__segment **out, int directory, const char *file
         r = map(s, error);
     if (!r && atomic_load(s->mark) != HR__SEGMENT_MARK)
         r = bad(s, -EBADMSG, "was cut off, or is damaged at its end", error);
+    int is_first = !r && use && !hr__segment_users(s, NULL, 0);
     if (!r && s->on_disk)
-        r = hr__segment_disk_open(s, use && !hr__segment_users(s, NULL, 0), error);
+        r = hr__segment_disk_open(s, is_first, error);
+    else if (is_first)
+        end_evicting(s);
     if (!r && use)
         r = take_slot(s, error);
     if (r) {

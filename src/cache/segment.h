@@ -1,7 +1,7 @@
 /*
  * A segment: one file of shared memory with the cached items of one dataset.
  *
- *   header | users | index | ring | arena | mark
+ *   header | users | index | ring | arena | blocks | uses | mark
  *
  * The file has its final length from the start and is sparse. Memory is allocated piece by piece
  * before it is used, so that a full file system gives an error and never a SIGBUS.
@@ -19,6 +19,9 @@
  * single store. The one index entry that changes with it is part of the copy; if the process dies
  * before writing the entry, the next transaction writes it. So a process may be killed at any
  * instruction.
+ *
+ * If users with different orders share a segment, items are evicted (store_orders.h). `blocks` and
+ * `uses` are for that, and have no memory before.
  *
  * A segment may be on a disk instead (segment_disk.h): then the index is mapped, and the items are
  * behind the mark, outside the mapping.
@@ -42,9 +45,16 @@
 #include <stdint.h>
 
 #define HR__SEGMENT_MAGIC   "HRCACHE"
-#define HR__SEGMENT_VERSION 6u
+#define HR__SEGMENT_VERSION 7u
 #define HR__SEGMENT_USERS   256
 #define HR__SEGMENT_ALIGN   64u
+
+/* How many users can say when they use each sample next: those in the first slots. */
+#define HR__SEGMENT_TELLERS 32
+
+/* Most blocks of an arena: no block is smaller than this. */
+#define HR__BLOCK_MIN HR__SEGMENT_ALIGN
+#define HR__BLOCK_MAX 4096u
 
 /* Flags: it is on a disk; its items have tags of a key file instead of checksums. */
 #define HR__SEGMENT_ON_DISK 1u
@@ -61,7 +71,7 @@ enum hr__entry_state {
     HR__ENTRY_VACANT = 1,   /* has a key but no item; may be reused for another key */
     HR__ENTRY_CLAIMED = 2,  /* its owner is reading the sample, or died while reading it */
     HR__ENTRY_STAGED = 3,   /* in the ring, at position `offset`, while that is valid */
-    HR__ENTRY_FINAL = 4,    /* in the arena at `offset`, permanently */
+    HR__ENTRY_FINAL = 4,    /* in the arena at `offset`, until it is evicted */
     HR__ENTRY_CHANGING = 5, /* being written: look again */
 };
 
@@ -82,9 +92,10 @@ struct hr__word {
     unsigned owner;   /* CLAIMED: slot of the user; STAGED with `taken`: of the converting user */
     unsigned pending; /* STAGED: admitted and waiting for conversion; 0: passing through. CLAIMED:
                        * on disk, the item is being written at `offset` */
-    unsigned taken;
+    unsigned taken;   /* FINAL: it is in blocks, of which the first is at `offset` */
     uint32_t reserve; /* STAGED, pending: space kept for it in the arena, in HR__SEGMENT_ALIGN.
-                       * CLAIMED, pending: when the write began (hr__store_moment) */
+                       * CLAIMED, pending: when the write began (hr__store_moment). FINAL: the
+                       * number of its sample + 1; 0: it has none */
     unsigned version; /* set by transactions; differs after every change of the entry */
 };
 
@@ -115,9 +126,14 @@ struct hr__books {
     uint64_t items[HR_FORMS]; /* admitted items; pending ones in the form that they have */
     uint64_t staged;          /* pending items, and their bytes */
     uint64_t staged_bytes;
-    uint64_t waiting; /* pending items that nobody is converting */
-    uint64_t end;     /* on disk: offset behind the last item that was begun; it only grows */
-    uint64_t change;  /* index + 1 of the entry that changes; 0: none */
+    uint64_t waiting;     /* pending items that nobody is converting */
+    uint64_t end;         /* on disk: offset behind the last item that was begun; it only grows */
+    uint64_t block_bytes; /* size of the blocks that the space of evicted items is used again in; 0:
+                           * nothing was evicted yet */
+    uint64_t free_block;  /* the first free block, which is the beginning of a list */
+    uint64_t free_blocks; /* how many there are */
+    uint64_t evicted;     /* items, so far */
+    uint64_t change;      /* index + 1 of the entry that changes; 0: none */
     struct hr__entry_value after;
 };
 
@@ -129,7 +145,12 @@ struct hr__segment_user {
     _Atomic uint64_t hits, misses, saved_bytes, refused;
     _Atomic uint64_t order;    /* digest of its sample order; 0: shared with nobody */
     _Atomic uint64_t position; /* in that order, counted across epochs */
-    uint64_t reserved[7];
+    _Atomic uint64_t stream;   /* digest of the order of all its ranks; 0: unknown */
+    _Atomic uint64_t samples;  /* of an epoch of all its ranks */
+    _Atomic uint64_t tells;    /* non-zero: it tells its uses; see store_orders.h */
+    _Atomic uint64_t used;     /* number of its next use */
+    _Atomic uint64_t known;    /* number behind its last known use */
+    uint64_t reserved[2];
 };
 
 /* Measured means, for programs that inspect the segment; relaxed. */
@@ -143,6 +164,8 @@ struct hr__segment_layout {
     uint64_t index_offset, index_slots;
     uint64_t ring_offset, ring_bytes;
     uint64_t arena_offset, arena_bytes; /* arena_bytes is the budget */
+    uint64_t blocks_offset;             /* for each block of the arena: the number of the next */
+    uint64_t uses_offset, uses_bytes; /* for each user and sample: its next use; bytes of a user */
     uint64_t file_bytes; /* bytes that are mapped: in memory, all; the mark is the last word */
 };
 
@@ -167,6 +190,8 @@ struct hr__segment_header {
     _Atomic uint64_t applied;   /* sequence of the books whose entry is in the index */
     _Atomic uint32_t current;   /* index in `books` of the current copy */
     _Atomic uint32_t foreign;   /* items with a wrong tag that users found */
+    _Atomic uint32_t evicts;    /* items may be evicted while they are read */
+    uint32_t reserved;
     /* The books as last committed, for readers without the lock: word by word. */
     _Atomic uint64_t shown[sizeof(struct hr__books) / sizeof(uint64_t)];
     _Atomic uint64_t hits, misses, saved_bytes, refused; /* totals of users that have left */
@@ -191,6 +216,7 @@ struct hr__segment {
     struct hr__segment_header *header;
     struct hr__entry *entries;
     uint8_t *ring, *arena;
+    _Atomic uint32_t *blocks, *uses;
     const _Atomic uint64_t *mark;
     struct hr__segment_layout layout; /* a checked copy, which changes of the file cannot affect */
     struct hr__segment_user *user;    /* our own */

@@ -175,6 +175,17 @@ static void unlock_file(struct hr__segment *s)
     hr__segment_lock_byte(s->own.fd, F_OFD_SETLK, F_UNLCK, HR__SEGMENT_BOOK_LOCK, 1, NULL);
 }
 
+/* Checks what the books say about blocks. */
+static int are_blocks_sane(const struct hr__segment *s, const struct hr__books *b)
+{
+    uint64_t bytes = b->block_bytes, count = bytes ? s->layout.arena_bytes / bytes : 0;
+    if (!bytes)
+        return !b->free_blocks;
+    return !s->on_disk && bytes >= HR__BLOCK_MIN && bytes <= HR__BLOCK_MAX &&
+           !(bytes & (bytes - 1)) && b->free_blocks <= count &&
+           (!b->free_blocks || b->free_block < count) && b->free_blocks * bytes <= b->arena_used;
+}
+
 static int are_sane(const struct hr__segment *s, const struct hr__books *b)
 {
     const struct hr__segment_layout *l = &s->layout;
@@ -184,7 +195,8 @@ static int are_sane(const struct hr__segment *s, const struct hr__books *b)
            (!b->ring_allocated || b->ring_allocated == l->ring_bytes) &&
            b->ring_head % HR__SEGMENT_ALIGN == 0 && tail % HR__SEGMENT_ALIGN == 0 &&
            tail <= b->ring_head && b->ring_head - tail <= l->ring_bytes &&
-           b->ring_cursor <= b->ring_head && b->change <= l->index_slots && b->end <= HR__DISK_END;
+           b->ring_cursor <= b->ring_head && b->change <= l->index_slots &&
+           b->end <= HR__DISK_END && are_blocks_sane(s, b);
 }
 
 /* Writes the changed entry of `books` into the index. May be repeated. */

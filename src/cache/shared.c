@@ -22,6 +22,7 @@
 #include "cache/directory.h"
 #include "cache/identity.h"
 #include "cache/store.h"
+#include "cache/store_orders.h"
 #include "cache/worth.h"
 #include "dataset/dataset.h"
 
@@ -46,6 +47,10 @@ struct shared {
     struct hr__identity identity;
 
     struct seen *seen; /* one per sample */
+
+    /* The dataset has as many samples as when the segment was made: all users number them in the
+     * same way, unless files were renamed, which can only cost reads. */
+    int has_numbers;
 };
 
 static struct shared *of(struct hr__cache *cache)
@@ -100,6 +105,11 @@ int hr__cache_create_shared(struct hr__cache **out, struct hr_dataset *dataset,
     c->cache.budget_bytes = segment->layout.arena_bytes;
     c->cache.is_kept = segment->header->is_kept != 0;
     c->cache.is_disk = segment->on_disk;
+    struct hr__segment_layout now;
+    c->has_numbers =
+        !hr__segment_plan(&now, segment->layout.arena_bytes,
+                          hr_dataset_count(hr__dataset_origin(dataset)), segment->on_disk) &&
+        now.index_slots == segment->layout.index_slots;
     *out = &c->cache;
     return 0;
 }
@@ -243,10 +253,48 @@ static int has(struct hr__cache *cache, uint64_t index)
     return is_usable(c) && guessed_key(c, index, &key) && hr__store_has(c->store, &key);
 }
 
-static void note_place(struct hr__cache *cache, uint64_t order, uint64_t position)
+/* Returns the number of a sample among those of the segment. */
+static uint64_t number_of(const struct shared *c, uint64_t index)
 {
-    if (is_usable(of(cache)) && !cache->is_disk)
-        hr__store_note_place(of(cache)->store, order, position);
+    return c->dataset->indices ? (uint64_t)c->dataset->indices[index] : index;
+}
+
+static int note_place(struct hr__cache *cache, const struct hr__cache_progress *at)
+{
+    struct shared *c = of(cache);
+    if (!is_usable(c) || cache->is_disk)
+        return 0;
+    struct hr__cache_progress place = *at;
+    place.stream = c->has_numbers ? at->stream : 0;
+    hr__store_note_place(c->store, &place);
+    return hr__store_asks(c->store) && !hr__store_tells(c->store);
+}
+
+static int evicts(const struct hr__cache *cache)
+{
+    const struct shared *c = (const struct shared *)cache;
+    return is_usable(c) && hr__store_asks(c->store);
+}
+
+static void begin_uses(struct hr__cache *cache)
+{
+    hr__store_begin_uses(of(cache)->store);
+}
+
+static void add_uses(struct hr__cache *cache, const int64_t *indices, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        hr__store_add_use(of(cache)->store, number_of(of(cache), (uint64_t)indices[i]));
+}
+
+static void end_uses(struct hr__cache *cache)
+{
+    hr__store_end_uses(of(cache)->store);
+}
+
+static void use(struct hr__cache *cache, uint64_t index)
+{
+    hr__store_use(of(cache)->store, number_of(of(cache), index));
 }
 
 static enum hr__claim claim(struct hr__cache *cache, uint64_t index,
@@ -308,6 +356,7 @@ static int offer(struct hr__cache *cache, const struct hr__cache_offer *given)
         .form = given->form,
         .convert = given->convert,
         .reserve = given->reserve,
+        .sample = c->has_numbers ? (uint32_t)number_of(c, given->index) + 1 : 0,
     };
     if (is_unchanged(c, given->index, &key))
         return hr__store_offer(c->store, &offer);
@@ -400,5 +449,10 @@ static const struct hr__cache_backend backend = {
     .get_disk_counts = get_disk_counts,
     .waiting = waiting,
     .publish = publish,
+    .evicts = evicts,
+    .begin_uses = begin_uses,
+    .add_uses = add_uses,
+    .end_uses = end_uses,
+    .use = use,
     .log_kept = log_kept,
 };

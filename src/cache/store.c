@@ -45,6 +45,7 @@ int hr__store_create(struct hr__store **out, struct hr__segment *segment, struct
     store->segment = segment;
     store->created_ns = hr__now_ns();
     pthread_mutex_init(&store->growing, NULL);
+    hr__store_orders_init(store);
     return 0;
 }
 
@@ -54,6 +55,7 @@ void hr__store_destroy(struct hr__store **store)
         return;
     hr__directory_close(&(*store)->segment);
     pthread_mutex_destroy(&(*store)->growing);
+    hr__store_orders_free(*store);
     hr__free(*store);
     *store = NULL;
 }
@@ -87,24 +89,41 @@ int hr__store_has(struct hr__store *store, const struct hr__key *key)
            is_hit(store->segment, &found);
 }
 
-/* Finds an item in the arena, in place. With a secret, copies it, so that it cannot change after
- * the check. Returns 0 if out of memory, -EBADMSG if the item is impossible. */
+/* Returns non-zero if the bytes of items may be replaced while they are read. */
+static int evicts(const struct hr__segment *s)
+{
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load_explicit(&s->header->evicts, memory_order_relaxed) != 0;
+}
+
+/* Finds an item in the arena, in place. Copies it if it is in blocks or may be evicted, and with a
+ * secret, so that it cannot change after the check. Returns 0 if out of memory, -EBADMSG if the
+ * item is impossible. */
 static int find_final(struct hr__segment *s, const struct hr__found *found,
                       struct hr__cache_item *item)
 {
     uint64_t allocated = hr__segment_books(s).arena_allocated;
+    uint64_t length = found->word.taken ? 1 : found->length; /* that lies together there */
     if (found->offset % HR__SEGMENT_ALIGN || found->length > s->layout.arena_bytes ||
-        found->offset > s->layout.arena_bytes - found->length ||
-        found->offset + found->length > allocated)
+        found->offset > s->layout.arena_bytes - length || found->offset + length > allocated)
         return -EBADMSG;
     item->bytes = s->arena + found->offset;
-    if (s->secret.is_set) {
+    if (s->secret.is_set || found->word.taken || evicts(s)) {
         item->copy = hr__alloc_aligned(HR__TAG_CACHE, hr__store_padded(found->length), 64);
         if (!item->copy)
             return 0;
-        item->bytes = memcpy(item->copy, item->bytes, found->length);
+        if (!hr__blocks_copy(s, found, item->copy))
+            return -EBADMSG;
+        item->bytes = item->copy;
     }
     return hr__store_is_right(s, found, item->bytes) ? 1 : -EBADMSG;
+}
+
+/* Returns non-zero if an entry has changed since it was found. */
+static int has_changed(struct hr__segment *s, const struct hr__found *found)
+{
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load(&s->entries[found->index].word) != hr__word_pack(&found->word);
 }
 
 /* Copies an item out of the ring. Returns 0 if it is no longer there. */
@@ -129,7 +148,7 @@ int hr__store_find(struct hr__store *store, const struct hr__key *key, struct hr
     *item = (struct hr__cache_item){.copy = NULL};
     if (s->on_disk)
         return hr__store_find_on_disk(store, key, item);
-    /* An item that left the ring meanwhile may be in the arena now, so search again. */
+    /* An item that left the ring, or was evicted, may be in the arena now, so search again. */
     for (int tries = 0; !r && tries < 3; tries++) {
         if (!hr__segment_is_sound(s) || !hr__store_search(s, key, 0, &found, &free) ||
             !is_hit(s, &found))
@@ -138,6 +157,9 @@ int hr__store_find(struct hr__store *store, const struct hr__key *key, struct hr
                                                 : find_staged(s, &found, item);
         if (r != 1)
             hr__store_clear(item);
+        /* It was evicted meanwhile: what was read was another item. */
+        if (r < 0 && has_changed(s, &found))
+            r = 0;
     }
     if (r < 0)
         hr__segment_reject(s);
@@ -152,7 +174,7 @@ int hr__store_find(struct hr__store *store, const struct hr__key *key, struct hr
 
 int hr__store_is_whole(struct hr__store *store, const struct hr__cache_item *item)
 {
-    return item->copy || hr__segment_is_sound(store->segment);
+    return item->copy || (!evicts(store->segment) && hr__segment_is_sound(store->segment));
 }
 
 void hr__store_clear(struct hr__cache_item *item)
@@ -170,6 +192,7 @@ static int has_others(struct hr__store *store)
     if (!asked || now - asked > OTHERS_NS) {
         atomic_store(&store->others, hr__segment_users(store->segment, NULL, 0));
         atomic_store(&store->others_asked_ns, now);
+        hr__store_look_around(store, now);
     }
     return atomic_load(&store->others);
 }
@@ -249,13 +272,15 @@ static int is_of_use(struct hr__store *store)
     return !atomic_load_explicit(&store->crowded, memory_order_relaxed) || has_others(store);
 }
 
-void hr__store_note_place(struct hr__store *store, uint64_t order, uint64_t position)
+void hr__store_note_place(struct hr__store *store, const struct hr__cache_progress *at)
 {
     struct hr__segment_user *user = store->segment->user;
     if (!hr__segment_is_sound(store->segment))
         return;
-    atomic_store_explicit(&user->order, order, memory_order_relaxed);
-    atomic_store_explicit(&user->position, position, memory_order_relaxed);
+    atomic_store_explicit(&user->order, at->order, memory_order_relaxed);
+    atomic_store_explicit(&user->stream, at->stream, memory_order_relaxed);
+    atomic_store_explicit(&user->samples, at->samples, memory_order_relaxed);
+    atomic_store_explicit(&user->position, at->position, memory_order_relaxed);
 }
 
 /* Returns how many positions of an order have items that fill half of the ring; UINT64_MAX if
@@ -342,7 +367,7 @@ enum hr__claim hr__store_claim(struct hr__store *store, const struct hr__key *ke
 }
 
 /* How an offer is stored. SHORT: other threads have used the memory that was there for it. */
-enum store_way { REFUSED, PASSES, STAGED, ADMITTED, SHORT };
+enum store_way { REFUSED, PASSES, STAGED, ADMITTED, IN_BLOCKS, SHORT };
 
 /* Returns the bytes of the arena that an offer occupies or reserves for its conversion. */
 static uint64_t room_for(const struct hr__store_offer *offer)
@@ -366,6 +391,8 @@ static enum store_way way_of(const struct hr__segment *s, const struct hr__books
         return STAGED;
     if (bytes <= free && bytes <= allocated)
         return ADMITTED;
+    if (hr__blocks_have(books, offer->length))
+        return IN_BLOCKS;
     return others && staging ? PASSES : REFUSED;
 }
 
@@ -375,20 +402,27 @@ static void enter(struct hr__books *books, const struct hr__store_offer *offer)
     books->source_bytes += offer->source_bytes;
 }
 
-/* Writes an offer to its place, and records it in the books and the entry. */
-static void place(struct hr__segment *s, struct hr__books *books,
-                  const struct hr__store_offer *offer, enum store_way way)
+/* Writes an offer to its place, and records it in the books and the entry. Returns 0, or -EBADMSG:
+ * the free blocks are damaged. */
+static int place(struct hr__segment *s, struct hr__books *books,
+                 const struct hr__store_offer *offer, enum store_way way)
 {
     struct hr__entry_value *after = &books->after;
     struct hr__word word = {.form = (unsigned)offer->form};
     uint64_t bytes = hr__store_padded(offer->length), reserve = room_for(offer);
-    if (way == ADMITTED) {
+    if (way == ADMITTED || way == IN_BLOCKS) {
         word.state = HR__ENTRY_FINAL;
-        after->offset = hr__store_write(s, books, offer->pieces, offer->piece_count, offer->length);
+        word.reserve = offer->sample;
+        word.taken = way == IN_BLOCKS;
+        if (way == ADMITTED)
+            after->offset =
+                hr__store_write(s, books, offer->pieces, offer->piece_count, offer->length);
+        else if (hr__blocks_write(s, books, offer, &after->offset))
+            return -EBADMSG;
         enter(books, offer);
     } else {
         word.state = HR__ENTRY_STAGED;
-        after->offset = hr__ring_write(s, books, books->change - 1, offer->pieces, offer->length);
+        after->offset = hr__ring_write(s, books, books->change - 1, offer);
     }
     if (way == STAGED) {
         word.pending = 1;
@@ -400,6 +434,7 @@ static void place(struct hr__segment *s, struct hr__books *books,
         enter(books, offer);
     }
     after->word = hr__word_pack(&word);
+    return 0;
 }
 
 /* An offer in progress. */
@@ -445,7 +480,11 @@ static int offer_locked(struct hr__store *store, struct hr__books *books,
         .lengths = hr__pack_lengths(offer->length, source_bytes),
         .checksum = making->checksum,
     };
-    place(s, books, offer, way);
+    if (place(s, books, offer, way)) {
+        hr__segment_condemn(s, "its free space is not what was noted");
+        hr__segment_abort(s);
+        return 0;
+    }
     hr__segment_commit(s);
     if (known && hr__store_is_mine(s, &found))
         atomic_fetch_sub(&s->user->open, 1);
@@ -459,7 +498,8 @@ static int make_offer(struct hr__store *store, struct offering *making, int othe
     const struct hr__store_offer *offer = making->offer;
     making->grown = hr__store_grow(store, room_for(offer));
     struct hr__books now = hr__segment_books(s);
-    int fits = hr__store_padded(offer->length) <= hr__store_free(s, &now);
+    int fits = hr__store_padded(offer->length) <= hr__store_free(s, &now) ||
+               hr__blocks_have(&now, offer->length) || hr__store_make_room(store, offer);
     atomic_store_explicit(&store->crowded, !fits, memory_order_relaxed);
     /* No process could find it, now or later. */
     if (!fits && !others) {
@@ -506,8 +546,8 @@ void hr__store_get_counts(struct hr__store *store, struct hr__cache_counts *coun
         return;
     struct hr__books now = hr__segment_books(s);
     *counts = (struct hr__cache_counts){
-        .bytes = now.arena_used + now.staged_bytes,
-        .reserved = now.arena_used + now.promised,
+        .bytes = hr__store_used(&now) + now.staged_bytes,
+        .reserved = hr__store_used(&now) + now.promised,
         .source_bytes = now.source_bytes,
         .staged = now.staged,
         .staged_bytes = now.staged_bytes,

@@ -73,7 +73,7 @@ int hr__store_is_whole(struct hr__store *store, const struct hr__cache_item *ite
 int hr__store_has(struct hr__store *store, const struct hr__key *key);
 
 /* Records this user's progress in an order that others may share; see hr__cache_note_place. */
-void hr__store_note_place(struct hr__store *store, uint64_t order, uint64_t position);
+void hr__store_note_place(struct hr__store *store, const struct hr__cache_progress *at);
 
 /* See cache.h. */
 enum hr__claim hr__store_claim(struct hr__store *store, const struct hr__key *key);
@@ -91,8 +91,9 @@ struct hr__store_offer {
     size_t length;       /* of all pieces, < 4 GiB */
     size_t source_bytes; /* the sample's size on storage */
     enum hr_form form;
-    int convert;    /* non-zero: stage it for a conversion */
-    size_t reserve; /* bytes to reserve for the converted item */
+    int convert;     /* non-zero: stage it for a conversion */
+    size_t reserve;  /* bytes to reserve for the converted item */
+    uint32_t sample; /* number of its sample in the dataset + 1; 0: it has none */
 };
 
 /* See hr__cache_offer. */

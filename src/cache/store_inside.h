@@ -1,12 +1,15 @@
 /* Shared by store.c (finding, claiming, admitting), store_staging.c (conversions), store_disk.c
- * (items on disk), and by store_index.c (searching) and store_arena.c (checksums, growing and
- * writing), which the others use. */
+ * (items on disk), store_orders.c (who uses what next), store_evict.c (making room), and by
+ * store_index.c (searching) and store_arena.c (checksums, growing and writing), which the others
+ * use. */
 #ifndef HR_CACHE_STORE_INSIDE_H
 #define HR_CACHE_STORE_INSIDE_H
 
 #include "base/clock.h"
 #include "base/round.h"
 #include "cache/store.h"
+#include "cache/store_blocks.h"
+#include "cache/store_orders.h"
 #include "cache/store_ring.h"
 
 struct hr__store {
@@ -24,6 +27,10 @@ struct hr__store {
     _Atomic uint64_t place[HR__SEGMENT_USERS], place_ns[HR__SEGMENT_USERS];
     _Atomic uint64_t waited_ns, waiting_ns; /* in total; time of the last decision to wait */
     uint64_t created_ns;
+
+    _Atomic int is_full;  /* an offer did not fit */
+    _Atomic int is_asked; /* the loader is to tell its uses */
+    struct hr__store_orders orders;
 };
 
 static inline uint64_t hr__store_padded(uint64_t length)
@@ -47,6 +54,13 @@ static inline uint32_t hr__store_moment(void)
 static inline uint64_t hr__store_since_ns(uint32_t moment)
 {
     return hr__now_ns() - ((uint64_t)(hr__store_moment() - moment) << 20);
+}
+
+/* Returns the bytes of the arena that items have, with what blocks waste. */
+static inline uint64_t hr__store_used(const struct hr__books *books)
+{
+    uint64_t free = books->free_blocks * books->block_bytes;
+    return books->arena_used > free ? books->arena_used - free : 0;
 }
 
 /* Returns the bytes of the budget that are neither used nor promised. */
@@ -100,6 +114,10 @@ uint64_t hr__store_write(struct hr__segment *segment, struct hr__books *books,
  * it unconverted. Returns NULL if that is not possible now. The ring must be allocated.
  */
 struct hr__books *hr__store_begin_staging(struct hr__store *store, uint64_t length);
+
+/* store_evict.c: evicts items that are used later than an offer. Returns non-zero if that made room
+ * in blocks. */
+int hr__store_make_room(struct hr__store *store, const struct hr__store_offer *offer);
 
 /* store_disk.c: as hr__store_find and hr__store_offer, for segments on disk. */
 int hr__store_find_on_disk(struct hr__store *store, const struct hr__key *key,

@@ -3,6 +3,7 @@
 
 #include "base/round.h"
 #include "cache/directory.h"
+#include "cache/store_words.h"
 
 #include <errno.h>
 #include <string.h>
@@ -67,25 +68,11 @@ uint64_t hr__ring_wanted_tail(const struct hr__segment *s, const struct hr__book
     return end > s->layout.ring_bytes ? end - s->layout.ring_bytes : 0;
 }
 
-static void store_words(uint8_t *to, const uint64_t *words, size_t count)
-{
-    uint64_t *out = (uint64_t *)to;
-    for (size_t i = 0; i < count; i++)
-        __atomic_store_n(&out[i], words[i], __ATOMIC_RELAXED);
-}
-
-static void load_words(uint64_t *words, const uint8_t *from, size_t count)
-{
-    const uint64_t *in = (const uint64_t *)from;
-    for (size_t i = 0; i < count; i++)
-        words[i] = __atomic_load_n(&in[i], __ATOMIC_RELAXED);
-}
-
 int hr__ring_header_at(const struct hr__segment *s, const struct hr__books *books,
                        uint64_t position, struct hr__ring_header *out)
 {
-    load_words((uint64_t *)out, s->ring + position % s->layout.ring_bytes,
-               sizeof *out / sizeof(uint64_t));
+    hr__words_load((uint64_t *)out, s->ring + position % s->layout.ring_bytes,
+                   sizeof *out / sizeof(uint64_t));
     uint64_t size = s->layout.ring_bytes;
     int entry = out->entry < s->layout.index_slots || out->entry == HR__RING_GAP;
     return out->position == position && out->bytes >= sizeof *out &&
@@ -106,41 +93,18 @@ void hr__ring_advance(struct hr__segment *s, struct hr__books *books, uint64_t t
 
 static void write_header(struct hr__segment *s, const struct hr__ring_header *header)
 {
-    store_words(s->ring + header->position % s->layout.ring_bytes, (const uint64_t *)header,
-                sizeof *header / sizeof(uint64_t));
-}
-
-/* Copies several pieces as words; fills the last word up with zeros. */
-static void write_pieces(uint8_t *to, const struct hr__store_piece *piece, size_t length)
-{
-    uint64_t words[512];
-    size_t done = 0, used = 0;
-    while (done < length) {
-        size_t filled = 0;
-        while (filled < sizeof words && done + filled < length) {
-            size_t n = piece->length - used;
-            if (n > sizeof words - filled)
-                n = sizeof words - filled;
-            memcpy((char *)words + filled, (const char *)piece->bytes + used, n);
-            filled += n;
-            used += n;
-            if (used == piece->length) {
-                piece++;
-                used = 0;
-            }
-        }
-        memset((char *)words + filled, 0, (8 - filled % 8) % 8);
-        store_words(to + done, words, (filled + 7) / 8);
-        done += filled;
-    }
+    hr__words_store(s->ring + header->position % s->layout.ring_bytes, (const uint64_t *)header,
+                    sizeof *header / sizeof(uint64_t));
 }
 
 uint64_t hr__ring_write(struct hr__segment *s, struct hr__books *books, uint64_t entry,
-                        const struct hr__store_piece *pieces, size_t length)
+                        const struct hr__store_offer *offer)
 {
-    struct hr__ring_header header = {.position = next_position(s, books, length),
-                                     .bytes = sizeof header + padded(length),
-                                     .entry = entry};
+    struct hr__pieces pieces = {offer->pieces, 0};
+    struct hr__ring_header header = {.position = next_position(s, books, offer->length),
+                                     .bytes = sizeof header + padded(offer->length),
+                                     .entry = entry,
+                                     .sample = offer->sample};
     hr__segment_step(HR__STEP_RING);
     if (header.position != books->ring_head) {
         struct hr__ring_header gap = {.position = books->ring_head,
@@ -149,7 +113,8 @@ uint64_t hr__ring_write(struct hr__segment *s, struct hr__books *books, uint64_t
         write_header(s, &gap);
     }
     write_header(s, &header);
-    write_pieces(s->ring + header.position % s->layout.ring_bytes + sizeof header, pieces, length);
+    hr__words_write(s->ring + header.position % s->layout.ring_bytes + sizeof header, &pieces,
+                    offer->length);
     hr__segment_step(HR__STEP_BYTES);
     books->ring_head = header.position + header.bytes;
     return header.position + sizeof header;
@@ -161,7 +126,7 @@ int hr__ring_copy(const struct hr__segment *s, uint64_t position, void *out, siz
     if (at % HR__SEGMENT_ALIGN || words * 8 > s->layout.ring_bytes - at ||
         !hr__ring_is_valid(s, position))
         return 0;
-    load_words(out, s->ring + at, words);
+    hr__words_load(out, s->ring + at, words);
     atomic_thread_fence(memory_order_acquire);
     return hr__ring_is_valid(s, position);
 }

@@ -19,7 +19,8 @@ struct hr__ring_header {
     uint64_t position; /* of this header; identifies it as one */
     uint64_t bytes;    /* of header and item; a multiple of HR__SEGMENT_ALIGN */
     uint64_t entry;    /* index of its entry; HR__RING_GAP: unused space */
-    uint64_t reserved[5];
+    uint64_t sample;   /* number of its sample + 1, or 0 */
+    uint64_t reserved[4];
 };
 
 #define HR__RING_GAP UINT64_MAX
@@ -46,7 +47,7 @@ void hr__ring_advance(struct hr__segment *segment, struct hr__books *books, uint
 /* Writes an item at the head and advances books->ring_head past it. The tail must have made room.
  * Returns the position of the item's bytes. Within a transaction. */
 uint64_t hr__ring_write(struct hr__segment *segment, struct hr__books *books, uint64_t entry,
-                        const struct hr__store_piece *pieces, size_t length);
+                        const struct hr__store_offer *offer);
 
 /* Returns non-zero if the bytes at `position` have not been discarded. */
 static inline int hr__ring_is_valid(const struct hr__segment *segment, uint64_t position)

@@ -18,6 +18,7 @@ struct hr__store_staged {
     uint64_t position; /* position of its bytes in the ring */
     uint32_t length, source_bytes;
     uint64_t reserve; /* reserved bytes */
+    uint32_t sample;  /* number of its sample + 1, or 0 */
     enum hr_form form;
     uint8_t *bytes; /* a copy; freed with hr__free */
 };
@@ -30,22 +31,30 @@ static int is_staged_at(struct hr__segment *s, uint64_t index, uint64_t position
            out->word.pending && out->offset == position;
 }
 
+/* What a pending item becomes. */
+struct settling {
+    struct hr__store_piece piece;
+    enum hr_form form;
+    uint64_t checksum;
+    uint32_t sample; /* number + 1, or 0 */
+};
+
 /* Updates the books and the entry when a pending item gets its final form. */
 static void settle_locked(struct hr__segment *s, struct hr__books *books,
-                          const struct hr__found *found, const struct hr__store_piece *piece,
-                          enum hr_form form, uint64_t checksum)
+                          const struct hr__found *found, const struct settling *to)
 {
-    struct hr__word word = {.state = HR__ENTRY_FINAL, .form = (unsigned)form};
+    struct hr__word word = {
+        .state = HR__ENTRY_FINAL, .form = (unsigned)to->form, .reserve = to->sample};
     hr__segment_change(s, books, found->index);
     books->promised -= (uint64_t)found->word.reserve * HR__SEGMENT_ALIGN;
     books->staged--;
     books->staged_bytes -= hr__store_padded(found->length);
     books->waiting -= !found->word.taken;
     books->items[found->word.form]--;
-    books->items[form]++;
-    books->after.offset = hr__store_write(s, books, piece, 1, piece->length);
-    books->after.lengths = hr__pack_lengths(piece->length, found->source_bytes);
-    books->after.checksum = checksum;
+    books->items[to->form]++;
+    books->after.offset = hr__store_write(s, books, &to->piece, 1, to->piece.length);
+    books->after.lengths = hr__pack_lengths(to->piece.length, found->source_bytes);
+    books->after.checksum = to->checksum;
     books->after.word = hr__word_pack(&word);
 }
 
@@ -79,11 +88,13 @@ static int pop(struct hr__segment *s, struct hr__books *books)
     if (found.length > header.bytes - HR__SEGMENT_ALIGN ||
         !has_room(s, books, &found, hr__store_padded(found.length), 0))
         return -EBADMSG;
-    struct hr__store_piece piece = {
-        .bytes = s->ring + position % s->layout.ring_bytes,
-        .length = found.length,
+    struct settling to = {
+        .piece = {s->ring + position % s->layout.ring_bytes, found.length},
+        .form = (enum hr_form)found.word.form,
+        .checksum = found.checksum,
+        .sample = (uint32_t)header.sample,
     };
-    settle_locked(s, books, &found, &piece, (enum hr_form)found.word.form, found.checksum);
+    settle_locked(s, books, &found, &to);
     hr__segment_commit(s);
     return 0;
 }
@@ -111,8 +122,9 @@ struct hr__books *hr__store_begin_staging(struct hr__store *store, uint64_t leng
 }
 
 /* Finds the next pending item after the cursor that nobody converts, and moves the cursor past it.
- * Returns 1 if there is one. Within a transaction. */
-static int next_waiting(struct hr__segment *s, struct hr__books *books, struct hr__found *out)
+ * Returns 1 if there is one, with its sample in *sample. Within a transaction. */
+static int next_waiting(struct hr__segment *s, struct hr__books *books, struct hr__found *out,
+                        uint32_t *sample)
 {
     uint64_t tail = atomic_load(&s->header->ring_tail);
     struct hr__ring_header header;
@@ -125,6 +137,7 @@ static int next_waiting(struct hr__segment *s, struct hr__books *books, struct h
             return 0;
         }
         books->ring_cursor = at + header.bytes;
+        *sample = (uint32_t)header.sample;
         if (header.entry != HR__RING_GAP &&
             is_staged_at(s, header.entry, at + HR__SEGMENT_ALIGN, out) && !out->word.taken &&
             out->length <= header.bytes - HR__SEGMENT_ALIGN)
@@ -162,7 +175,8 @@ struct hr__store_staged *hr__store_take(struct hr__store *store, struct hr__cach
         hr__free(staged);
         return NULL;
     }
-    if (next_waiting(s, books, &found))
+    uint32_t sample = 0;
+    if (next_waiting(s, books, &found, &sample))
         staged->bytes =
             hr__alloc_aligned(HR__TAG_CACHE, hr__store_padded(found.length), HR__SEGMENT_ALIGN);
     else
@@ -187,6 +201,7 @@ struct hr__store_staged *hr__store_take(struct hr__store *store, struct hr__cach
         .length = found.length,
         .source_bytes = found.source_bytes,
         .reserve = (uint64_t)found.word.reserve * HR__SEGMENT_ALIGN,
+        .sample = sample,
         .form = (enum hr_form)found.word.form,
         .bytes = staged->bytes,
     };
@@ -249,11 +264,14 @@ int hr__store_settle(struct hr__store *store, struct hr__store_staged *staged,
     }
     converted = converted && has_room(s, books, &found, bytes, final->leave_free);
     if (converted) {
-        struct hr__store_piece piece = {final->bytes, final->length};
-        settle_locked(s, books, &found, &piece, final->form, checksum);
+        settle_locked(s, books, &found,
+                      &(struct settling){
+                          {final->bytes, final->length}, final->form, checksum, staged->sample});
     } else if (has_room(s, books, &found, hr__store_padded(found.length), 0)) {
-        struct hr__store_piece piece = {staged->bytes, staged->length};
-        settle_locked(s, books, &found, &piece, staged->form, found.checksum);
+        settle_locked(
+            s, books, &found,
+            &(struct settling){
+                {staged->bytes, staged->length}, staged->form, found.checksum, staged->sample});
     }
     hr__segment_commit(s);
     free_staged(s, staged);

@@ -1,6 +1,6 @@
 /*
  * The cache backing of two tiers: memory, private or shared, and a disk behind it. Each tier is a
- * cache of its own, and evicts nothing.
+ * cache of its own. The disk evicts nothing; the memory may, if it is shared.
  *
  * A sample is looked for in memory, then on the disk, then read from its source. What was read is
  * offered to memory first, wherever it came from. The disk gets what a shared memory has no room
@@ -66,9 +66,34 @@ static int has(struct hr__cache *cache, uint64_t index)
     return hr__cache_has(of(cache)->memory, index) || hr__cache_has(of(cache)->disk, index);
 }
 
-static void note_place(struct hr__cache *cache, uint64_t order, uint64_t position)
+static int note_place(struct hr__cache *cache, const struct hr__cache_progress *at)
 {
-    hr__cache_note_place(of(cache)->memory, order, position);
+    return hr__cache_note_place(of(cache)->memory, at);
+}
+
+static int evicts(const struct hr__cache *cache)
+{
+    return hr__cache_evicts(((const struct tiers *)cache)->memory);
+}
+
+static void begin_uses(struct hr__cache *cache)
+{
+    hr__cache_begin_uses(of(cache)->memory);
+}
+
+static void add_uses(struct hr__cache *cache, const int64_t *indices, size_t count)
+{
+    hr__cache_add_uses(of(cache)->memory, indices, count);
+}
+
+static void end_uses(struct hr__cache *cache)
+{
+    hr__cache_end_uses(of(cache)->memory);
+}
+
+static void use(struct hr__cache *cache, uint64_t index)
+{
+    hr__cache_use(of(cache)->memory, index);
 }
 
 /* Gets one tier's part of a ticket, and puts it back. */
@@ -205,6 +230,11 @@ static const struct hr__cache_backend backend = {
     .get_disk_counts = get_disk_counts,
     .waiting = waiting,
     .publish = publish,
+    .evicts = evicts,
+    .begin_uses = begin_uses,
+    .add_uses = add_uses,
+    .end_uses = end_uses,
+    .use = use,
     .log_kept = log_kept,
 };
 

@@ -80,7 +80,7 @@ static int digest_parts(XXH3_state_t *parts[PART_COUNT], const struct hr_dataset
         if (add_name(parts[PART_NAMES], dataset, i))
             return -ENAMETOOLONG;
         add_number(parts[PART_NAMES], (uint64_t)hr_dataset_label(dataset, i));
-        add_number(parts[PART_SIZES], (uint64_t)hr_dataset_sample_bytes(dataset, i));
+        add_number(parts[PART_SIZES], (uint64_t)hr__dataset_kept_bytes(dataset, i));
         add_number(parts[PART_TIMES], (uint64_t)hr__dataset_mtime_ns(dataset, i));
     }
     return 0;
@@ -140,15 +140,17 @@ static const struct hr__catalog_range *range_of(const struct hr_dataset *dataset
 int hr__host_key_is_exact(const struct hr_dataset *dataset, uint64_t index)
 {
     const struct hr__catalog_range *range = range_of(dataset, index);
-    return range && range->flags & HR__RANGE_HAS_CHECKSUM;
+    return range && range->flags & HR__RANGE_HAS_CHECKSUM &&
+           (!dataset->masks || hr__host_key_is_exact(dataset->masks, index));
 }
 
-int hr__host_key(uint64_t key[2], const struct hr__host_digest *digest,
-                 const struct hr_dataset *dataset, uint64_t index, const struct hr__stamp *stamp)
+/* Makes the key of an image, or of a mask. `is_exact`: that of the sample. */
+static int key_of_one(uint64_t key[2], const struct hr__host_digest *digest,
+                      const struct hr_dataset *dataset, uint64_t index,
+                      const struct hr__stamp *stamp, int is_exact)
 {
     struct host_key_place place;
     const struct hr__catalog_range *range = range_of(dataset, index);
-    int is_exact = hr__host_key_is_exact(dataset, index);
     memset(&place, 0, offsetof(struct host_key_place, name));
     place.version = htole64(KEY_VERSION);
     place.dataset[0] = htole64(digest->dataset[0]);
@@ -168,5 +170,24 @@ int hr__host_key(uint64_t key[2], const struct hr__host_digest *digest,
     if (length >= sizeof place.name)
         return -ENAMETOOLONG;
     write_pair(key, XXH3_128bits(&place, offsetof(struct host_key_place, name) + length));
+    return 0;
+}
+
+int hr__host_key(uint64_t key[2], const struct hr__host_digest *digest,
+                 const struct hr_dataset *dataset, uint64_t index, const struct hr__stamp *stamp)
+{
+    uint64_t pair[4];
+    int is_exact = hr__host_key_is_exact(dataset, index);
+    int r = key_of_one(pair, digest, dataset, index, stamp, is_exact);
+    if (!r && dataset->masks)
+        r = key_of_one(pair + 2, digest, dataset->masks, index, stamp, is_exact);
+    if (r)
+        return r;
+    memcpy(key, pair, 2 * sizeof *key);
+    if (!dataset->masks)
+        return 0;
+    for (int i = 0; i < 4; i++)
+        pair[i] = htole64(pair[i]);
+    write_pair(key, XXH3_128bits(pair, sizeof pair));
     return 0;
 }

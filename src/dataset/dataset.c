@@ -9,6 +9,7 @@
 #include "base/versioned.h"
 #include "dataset/list.h"
 #include "dataset/names.h"
+#include "dataset/pair.h"
 #include "dataset/row_table.h"
 #include "storage/http.h"
 #include "storage/url.h"
@@ -312,15 +313,25 @@ int64_t hr__dataset_mtime_ns(const struct hr_dataset *dataset, size_t index)
     return hr__catalog_load(&c->mtimes_ns[index]);
 }
 
+int64_t hr__dataset_kept_bytes(const struct hr_dataset *dataset, size_t index)
+{
+    int64_t bytes = hr_dataset_sample_bytes(dataset, index);
+    if (!dataset->masks || bytes < 0)
+        return bytes;
+    int64_t mask = hr_dataset_sample_bytes(dataset->masks, index);
+    return mask < 0 ? mask : bytes + mask + HR__PAIR_TAIL;
+}
+
 int64_t hr__dataset_total_bytes(const struct hr_dataset *dataset)
 {
     const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
     int64_t total = 0;
     /* acquire: if the flag is set, see the sizes too */
-    if (!atomic_load_explicit(&origin->sizes_known, memory_order_acquire))
+    if (!atomic_load_explicit(&origin->sizes_known, memory_order_acquire) ||
+        (dataset->masks && hr__dataset_total_bytes(dataset->masks) == HR_SIZE_UNKNOWN))
         return HR_SIZE_UNKNOWN;
     for (size_t i = 0; i < dataset->count; i++) {
-        int64_t bytes = hr_dataset_sample_bytes(dataset, i);
+        int64_t bytes = hr__dataset_kept_bytes(dataset, i);
         if (bytes < 0 && origin->http)
             return HR_SIZE_UNKNOWN;
         total += bytes > 0 ? bytes : 0;

@@ -134,9 +134,13 @@ static inline size_t hr__dataset_at(const struct hr_dataset *dataset, size_t ind
 int64_t hr__dataset_mtime_ns(const struct hr_dataset *dataset, size_t index);
 
 /* Returns the total bytes of all samples as scanned, without those that could not be queried; or
- * HR_SIZE_UNKNOWN while the scan is running, and of a list of URLs until all were read. Loops over
- * all samples. Any thread. */
+ * HR_SIZE_UNKNOWN while the scan is running, and of a list of URLs until all were read. Masks count
+ * as hr__dataset_kept_bytes counts them. Loops over all samples. Any thread. */
 int64_t hr__dataset_total_bytes(const struct hr_dataset *dataset);
+
+/* Returns the bytes that a sample takes when it is kept as it is: of a dataset with masks those of
+ * a pair (pair.h). HR_SIZE_UNKNOWN: not known (yet). */
+int64_t hr__dataset_kept_bytes(const struct hr_dataset *dataset, size_t index);
 
 /* Position of a sample that is a piece of a container. */
 struct hr__range {

@@ -42,6 +42,7 @@ struct listing {
     char *bucket;           /* "s3://bucket" */
     char *prefix;           /* of keys: "" or "path/" */
     struct hr__names names; /* of the classes */
+    int has_loose;          /* there are objects that are in no class */
     struct listed_class *classes;
     struct hr__progress *progress;
 };
@@ -97,9 +98,9 @@ static int take_class(void *arg, const char *key, const struct hr__object *objec
     return length ? hr__names_add(&l->names, key + above, length) : 0;
 }
 
-static int ignore_object(void *arg, const char *key, const struct hr__object *object)
+static int note_object(void *arg, const char *key, const struct hr__object *object)
 {
-    (void)arg;
+    ((struct listing *)arg)->has_loose = 1;
     (void)key;
     (void)object;
     return 0;
@@ -111,13 +112,18 @@ static int list_classes(struct listing *l, struct hr_error *error)
                                              .url = l->bucket,
                                              .prefix = l->prefix,
                                              .delimiter = "/",
-                                             .each = ignore_object,
+                                             .each = note_object,
                                              .each_prefix = take_class,
                                              .arg = l};
     int r = hr__http_list(&listing, error);
     if (!r && hr__names_sort(&l->names))
         r = hr__fail(error, -ENOMEM, "out of memory for the classes of %s", l->root);
-    if (!r && !l->names.count)
+    if (!r && !l->names.count && !l->has_loose)
+        r = hr__fail(
+            error, -ENOENT,
+            "there is no %s: no object has this name, and none is below it; check the name",
+            l->folder->url);
+    else if (!r && !l->names.count)
         r = hr__fail(error, -ENODATA,
                      "no class directory in %s: %s folder has one directory per class directly "
                      "under its root",

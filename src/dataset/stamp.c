@@ -4,6 +4,7 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "dataset/dataset.h"
+#include "dataset/pair.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -83,7 +84,8 @@ static int look_at_object(struct hr__stamp *out, uint64_t change, int64_t bytes,
     return change && bytes >= 0 ? 0 : -ENODATA;
 }
 
-int hr__stamp_now(struct hr__stamp *out, const struct hr_dataset *dataset, uint64_t index)
+/* Takes the stamp of a sample without its mask. */
+static int look_at_one(struct hr__stamp *out, const struct hr_dataset *dataset, uint64_t index)
 {
     char path[PATH_MAX];
     struct hr__range range;
@@ -105,7 +107,43 @@ int hr__stamp_now(struct hr__stamp *out, const struct hr_dataset *dataset, uint6
     return hr__stamp_look(out, c, AT_FDCWD, path);
 }
 
-int hr__stamp_believed(struct hr__stamp *out, const struct hr_dataset *dataset, uint64_t index)
+/* Returns the size of a sample that has the stamp: a piece of a container has its own. */
+static int64_t bytes_of(const struct hr_dataset *dataset, uint64_t index,
+                        const struct hr__stamp *stamp)
+{
+    const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
+    return origin->catalog->ranges ? hr_dataset_sample_bytes(dataset, index) : stamp->bytes;
+}
+
+/* Makes the stamp of a sample's image the one of the sample. */
+static void add_mask(struct hr__stamp *image, const struct hr_dataset *dataset, uint64_t index,
+                     const struct hr__stamp *mask)
+{
+    const uint64_t changes[2] = {image->change, mask->change};
+    image->bytes =
+        bytes_of(dataset, index, image) + bytes_of(dataset->masks, index, mask) + HR__PAIR_TAIL;
+    image->mask = hr__stamp_digest(mask);
+    image->change = changes[0] && changes[1] ? never_0(XXH3_64bits(changes, sizeof changes)) : 0;
+    if (image->mtime_ns < mask->mtime_ns)
+        image->mtime_ns = mask->mtime_ns;
+    if (image->ctime_ns < mask->ctime_ns)
+        image->ctime_ns = mask->ctime_ns;
+}
+
+int hr__stamp_now(struct hr__stamp *out, const struct hr_dataset *dataset, uint64_t index)
+{
+    struct hr__stamp mask;
+    int r = look_at_one(out, dataset, index);
+    if (r || !dataset->masks)
+        return r;
+    r = look_at_one(&mask, dataset->masks, index);
+    if (!r)
+        add_mask(out, dataset, index, &mask);
+    return r;
+}
+
+/* Gets the stamp of a sample without its mask from the scan. */
+static int believe_one(struct hr__stamp *out, const struct hr_dataset *dataset, uint64_t index)
 {
     const struct hr_dataset *origin = dataset->parent ? dataset->parent : dataset;
     const struct hr__catalog *c = origin->catalog;
@@ -117,6 +155,19 @@ int hr__stamp_believed(struct hr__stamp *out, const struct hr_dataset *dataset, 
     out->mtime_ns = hr__catalog_load(&c->mtimes_ns[at]);
     out->change = __atomic_load_n(&c->changes[at], __ATOMIC_RELAXED);
     return out->bytes >= 0 && out->mtime_ns != HR_SIZE_UNKNOWN;
+}
+
+int hr__stamp_believed(struct hr__stamp *out, const struct hr_dataset *dataset, uint64_t index)
+{
+    struct hr__stamp mask;
+    if (!believe_one(out, dataset, index))
+        return 0;
+    if (!dataset->masks)
+        return 1;
+    if (!believe_one(&mask, dataset->masks, index))
+        return 0;
+    add_mask(out, dataset, index, &mask);
+    return 1;
 }
 
 int hr__stamp_is_fresh(const struct hr__stamp *stamp)
@@ -132,7 +183,8 @@ int hr__stamp_is_fresh(const struct hr__stamp *stamp)
 
 uint64_t hr__stamp_digest(const struct hr__stamp *stamp)
 {
-    const uint64_t what[3] = {(uint64_t)stamp->bytes, (uint64_t)stamp->mtime_ns, stamp->change};
+    const uint64_t what[4] = {(uint64_t)stamp->bytes, (uint64_t)stamp->mtime_ns, stamp->change,
+                              stamp->mask};
     return never_0(XXH3_64bits(what, sizeof what));
 }
 
@@ -180,7 +232,8 @@ static int digest_file(uint64_t *out, int fd, uint64_t from, uint64_t length)
     return r;
 }
 
-int hr__content_look(uint64_t *out, const struct hr_dataset *dataset, uint64_t index)
+/* Digests the content of a sample without its mask. */
+static int look_into(uint64_t *out, const struct hr_dataset *dataset, uint64_t index)
 {
     char path[PATH_MAX];
     struct hr__range range;
@@ -206,5 +259,21 @@ int hr__content_look(uint64_t *out, const struct hr_dataset *dataset, uint64_t i
     else
         r = fstat(fd, &st) ? -errno : digest_file(out, fd, 0, (uint64_t)st.st_size);
     close(fd);
+    return r;
+}
+
+uint64_t hr__content_of_pair(uint64_t image, uint64_t mask)
+{
+    const uint64_t what[2] = {image, mask};
+    return mask ? never_0(XXH3_64bits(what, sizeof what)) : image;
+}
+
+int hr__content_look(uint64_t *out, const struct hr_dataset *dataset, uint64_t index)
+{
+    uint64_t mask = 0;
+    int r = look_into(out, dataset, index);
+    if (!r && dataset->masks)
+        r = look_into(&mask, dataset->masks, index);
+    *out = r ? 0 : hr__content_of_pair(*out, mask);
     return r;
 }

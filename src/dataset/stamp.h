@@ -5,6 +5,9 @@
  * which nobody can set back. Some file systems keep no ctime (read-only images return the
  * modification time again, in whole seconds). If ctime has no fraction of a second, the digest is
  * 0, meaning unknown. Then the content decides: a digest of the size and of samples of the bytes.
+ *
+ * A sample with a mask is kept as one item (pair.h), so its stamp is of both files: `bytes` is the
+ * pair's, the times are the later ones, and `change` is unknown if it is of one of the two.
  */
 #ifndef HR_DATASET_STAMP_H
 #define HR_DATASET_STAMP_H
@@ -22,6 +25,7 @@ struct hr__stamp {
     int64_t mtime_ns; /* ns since 1970 */
     uint64_t change;  /* digest of inode number and ctime; 0: unknown */
     int64_t ctime_ns; /* 0: unknown */
+    uint64_t mask;    /* digest of the stamp of the sample's mask; 0: it has none */
 };
 
 /* Takes the stamp of `name` in the open directory `fd`, or of `fd` itself if `name` is "".
@@ -42,16 +46,19 @@ int hr__stamp_believed(struct hr__stamp *out, const struct hr_dataset *dataset, 
  * not show in its times. Reads the clock. */
 int hr__stamp_is_fresh(const struct hr__stamp *stamp);
 
-/* Digest of size, modification time and change; never 0. Pure. */
+/* Digest of size, modification time, change and the mask's; never 0. Pure. */
 uint64_t hr__stamp_digest(const struct hr__stamp *stamp);
 
 /* Digest of the length and the bytes: all bytes up to 64 KiB; of longer content three blocks of 4
  * KiB, at the beginning, in the middle and at the end. Never 0. Pure. */
 uint64_t hr__content_digest(const void *bytes, size_t length);
 
-/* Computes the same digest of sample `index` from storage, and reads only those bytes. Any thread.
- * Blocks. Errors: of opening and reading; -ENODATA: the file is shorter than before; -ENOMEM;
- * -ENOTSUP: an object, whose ETag tells more. */
+/* Digest of an image's content and its mask's; the image's alone if `mask` is 0. Pure. */
+uint64_t hr__content_of_pair(uint64_t image, uint64_t mask);
+
+/* Computes the same digest of sample `index`, with its mask, from storage, and reads only those
+ * bytes. Any thread. Blocks. Errors: of opening and reading; -ENODATA: the file is shorter than
+ * before; -ENOMEM; -ENOTSUP: an object, whose ETag tells more. */
 int hr__content_look(uint64_t *out, const struct hr_dataset *dataset, uint64_t index);
 
 #endif

@@ -8,6 +8,7 @@
 #include "cache/evicting.h"
 #include "cache/spec.h"
 #include "cache/worth.h"
+#include "dataset/pair.h"
 #include "loader/inside.h"
 #include "loader/schedule.h"
 #include "recipe/recipe.h"
@@ -31,6 +32,8 @@ struct hr__caching {
     int of_publishers;             /* the loader is a publisher */
     int pid;                       /* process that made the cache */
     int is_expected;               /* the caller told this epoch's samples; consumer's thread */
+    uint64_t subset;               /* digest of the dataset's samples in `whole`; 0: all of them */
+    pthread_mutex_t telling;       /* the cache is being told an order */
     atomic_int is_warned;          /* of objects without versions */
 
     /* Guarded by the loader's lock. */
@@ -124,6 +127,14 @@ static int check_evicting(const struct hr_loader *l, struct hr_error *error)
     return 0;
 }
 
+static uint64_t digest_of_subset(const struct hr_dataset *dataset)
+{
+    uint64_t digest = 0;
+    for (size_t i = 0; dataset->indices && i < hr_dataset_count(dataset); i++)
+        digest = ((digest ^ (uint64_t)dataset->indices[i]) + i + 1) * UINT64_C(0x9E3779B97F4A7C15);
+    return digest;
+}
+
 /* Opens the first tier. It is shared if it has a name or if there are several ranks or
  * publishers. */
 static int open_first(struct hr_loader *l, struct hr_error *error)
@@ -141,7 +152,10 @@ static int open_first(struct hr_loader *l, struct hr_error *error)
         return hr__cache_create(&l->cache, &options, error);
     }
     char run[HR_CACHE_RUN];
-    l->caching->whole = hr__dataset_origin(l->dataset);
+    l->caching->subset = digest_of_subset(l->dataset);
+    /* Other datasets of the same images have other masks, or none, and so items of their own. */
+    if (!l->dataset->masks)
+        l->caching->whole = hr__dataset_origin(l->dataset);
     /* The publishers of a process count as one run, whatever ranks they prepare for. */
     hr_cache_run(run, l->caching->of_publishers ? 1 : l->options.world_size);
     return hr__cache_create_shared(&l->cache, l->dataset, spec, run, error);
@@ -197,16 +211,17 @@ static void add_order(struct hr_loader *l, const struct hr__order *order, const 
     hr__free(indices);
 }
 
-/* Tells a cache that evicts the samples of the epoch that begins and of the one after it. */
-static void tell_order(struct hr_loader *l, const struct hr__epoch *plan)
+/* Tells a cache that evicts the samples of an epoch, from its `number`th batch on, and of the epoch
+ * after it. */
+static void tell_order(struct hr_loader *l, const struct hr__epoch *plan, uint64_t number)
 {
-    struct hr__cut whole = plan->cut;
+    struct hr__cut whole = plan->cut, rest = plan->cut;
     struct hr__order *next;
-    l->caching->is_expected = 0;
     hr__cache_begin_uses(l->cache);
     if (!plan->order)
         return;
-    add_order(l, plan->order, &plan->cut);
+    rest.start = hr__cut_position(&plan->cut, number);
+    add_order(l, plan->order, &rest);
     hr__cache_end_uses(l->cache);
     whole.start = 0;
     if ((l->options.epochs && plan->epoch + 1 >= l->options.epochs) ||
@@ -232,8 +247,12 @@ static void expect(struct hr_loader *l, const int64_t *indices, size_t count, si
 static void begin_epoch(struct hr_loader *l, const struct hr__epoch *plan)
 {
     struct hr__caching *c = l->caching;
-    if (l->cache && hr__cache_evicts(l->cache))
-        tell_order(l, plan);
+    c->is_expected = 0;
+    if (l->cache && hr__cache_evicts(l->cache)) {
+        pthread_mutex_lock(&c->telling);
+        tell_order(l, plan, 0);
+        pthread_mutex_unlock(&c->telling);
+    }
     if (!l->cache || c->total_bytes != HR_SIZE_UNKNOWN)
         return;
     int64_t bytes = hr__dataset_total_bytes(c->whole);
@@ -260,6 +279,7 @@ static void destroy(struct hr_loader *l)
     if (l->cache && hr__is_started(l))
         hr__cache_log_kept(l->cache);
     hr__cache_destroy(&l->cache);
+    pthread_mutex_destroy(&c->telling);
     hr__free(c->tiers);
     hr__free(c);
 }
@@ -271,15 +291,35 @@ static void abandon(struct hr_loader *l)
     hr__free(l->caching);
 }
 
-static void note_place(struct hr_loader *l, const struct hr__job *job)
+/* Tells the cache where a worker is. Returns non-zero if it asks for the uses from there on. */
+static int note_progress(struct hr_loader *l, const struct hr__job *job)
 {
     const struct hr__epoch *plan = job->batch->plan;
-    if (l->cache && hr__cache_evicts(l->cache))
-        hr__cache_use(l->cache, (uint64_t)job->batch->indices[job->place]);
+    struct hr__cache_progress at = {
+        .order = (plan->same_order ^ l->caching->subset) | 1,
+        .stream = (plan->stream ^ l->caching->subset) | 1,
+        .position = plan->epoch * plan->cut.samples + job->batch->positions[job->place],
+        .samples = plan->cut.samples,
+    };
     /* Nobody else uses an order that the caller pushes. */
-    if (l->cache && plan->order)
-        hr__cache_note_place(l->cache, plan->same_order,
-                             plan->epoch * plan->cut.samples + job->batch->positions[job->place]);
+    return plan->order && hr__cache_note_place(l->cache, &at);
+}
+
+static void note_place(struct hr_loader *l, struct hr__job *job)
+{
+    const struct hr__epoch *plan = job->batch->plan;
+    if (!l->cache || job->is_noted)
+        return;
+    job->is_noted = 1;
+    if (note_progress(l, job)) {
+        /* Another job has joined in the middle of this epoch. One worker tells the order. */
+        pthread_mutex_lock(&l->caching->telling);
+        if (note_progress(l, job))
+            tell_order(l, plan, job->batch->number - plan->first_number);
+        pthread_mutex_unlock(&l->caching->telling);
+    }
+    if (hr__cache_evicts(l->cache))
+        hr__cache_use(l->cache, (uint64_t)job->batch->indices[job->place]);
 }
 
 /* How many times an item will be used after this epoch. With shuffle, ranks divide the samples
@@ -426,12 +466,14 @@ static void plan_offer_locked(struct hr_loader *l, const struct hr__cost *cost,
     offer->reserve = hr__worth_reserve(&c->worth, c->next, offer->length, &space, &moment);
 }
 
-/* Converts a sample that a cache without staging is offered, on this thread. It stays as it is if
+/* Converts the image that a cache without staging is offered, on this thread. It stays as it is if
  * it has no such form. */
-static void convert_offer(struct hr__thread *self, enum hr_form form, struct hr__cache_offer *offer)
+static void convert_offer(struct hr__thread *self, enum hr_form form, struct hr__cache_offer *offer,
+                          struct hr_item_part *image)
 {
     struct hr_loader *l = self->loader;
-    const struct hr_item file = {offer->bytes, offer->length, HR_FORM_ENCODED};
+    const struct hr_item file = {image->bytes, image->length, HR_FORM_ENCODED};
+    const size_t before = offer->length;
     struct hr_item item;
     uint64_t start_ns = hr__thread_cpu_ns();
     /* A conversion would forget the damage that is still to be reported. */
@@ -441,26 +483,28 @@ static void convert_offer(struct hr__thread *self, enum hr_form form, struct hr_
     hr__count(&hr__counters_here(l)->conversion_ns, ns);
     if (r)
         return;
+    *image = (struct hr_item_part){item.bytes, item.length};
     offer->bytes = item.bytes;
-    offer->length = item.length;
+    offer->length = before - file.length + item.length;
     offer->form = item.form;
     pthread_mutex_lock(&l->lock);
     hr__mean_add(&l->caching->worth.convert_ns[form], (double)ns);
-    hr__mean_add(&l->caching->worth.growth[form], (double)item.length / (double)file.length);
+    hr__mean_add(&l->caching->worth.growth[form], (double)offer->length / (double)before);
     pthread_mutex_unlock(&l->lock);
 }
 
-/* An object whose size and ETag no listing told can be cached from its first read on. Logs the
- * first one that has no ETag. */
-static void learn(struct hr_loader *l, struct hr__job *job, uint64_t index)
+/* Notes the version of an object of a list. Returns non-zero if it was not known. Logs the first
+ * object that has no ETag. */
+static int learn_one(struct hr_loader *l, const struct hr__sample *sample,
+                     struct hr_dataset *dataset, uint64_t index)
 {
-    const struct hr__read *read = &job->sample.read;
+    const struct hr__read *read = &sample->read;
     char name[256];
-    if (!read->http || read->is_range || hr__dataset_change(l->dataset, index))
-        return;
-    if (hr__sample_learn(&job->sample, l->dataset, index)) {
-        (void)hr__cache_claim(l->cache, index, &job->ticket);
-    } else if (!read->version && !atomic_exchange(&l->caching->is_warned, 1)) {
+    if (!read->http || read->is_range || hr__dataset_change(dataset, index))
+        return 0;
+    if (hr__sample_learn(sample, dataset, index))
+        return 1;
+    if (!read->version && !atomic_exchange(&l->caching->is_warned, 1)) {
         hr__printable(name, sizeof name, read->path);
         hr__log(HR_LOG_WARNING,
                 "%s is not cached, nor are others like it, and each epoch asks for them again: its "
@@ -468,6 +512,44 @@ static void learn(struct hr_loader *l, struct hr__job *job, uint64_t index)
                 "a bucket, a pack, or a server that sends ETags",
                 name);
     }
+    return 0;
+}
+
+/* An object whose size and ETag no listing told can be cached from its first read on. */
+static void learn(struct hr_loader *l, struct hr__job *job, uint64_t index)
+{
+    int is_news = learn_one(l, &job->sample, l->dataset, index);
+    if (job->mask_read == HR__MASK_READ)
+        is_news |= learn_one(l, &job->mask, l->dataset->masks, index);
+    if (is_news)
+        (void)hr__cache_claim(l->cache, index, &job->ticket);
+}
+
+/* Gets the image, as it was read, and the mask of a job. */
+static int pair_of(const struct hr_loader *l, const struct hr__job *job, struct hr__pair *pair)
+{
+    const struct hr__read *read = &job->sample.read, *mask = &job->mask.read;
+    if (job->mask_read != HR__MASK_READ)
+        return hr__pair_split(pair, l->dataset, read->bytes, read->length);
+    *pair = (struct hr__pair){{read->bytes, read->length}, {mask->bytes, mask->length}};
+    return 0;
+}
+
+/* Offers an item, with its mask if it has one. Returns as hr__cache_offer does. */
+static int offer_pair(struct hr_loader *l, const struct hr__job *job, const struct hr__pair *pair,
+                      struct hr__cache_offer *offer)
+{
+    const struct hr__read *read = &job->sample.read;
+    int is_whole = job->mask_read != HR__MASK_READ && offer->bytes == read->bytes;
+    if (!pair->mask.bytes || (is_whole && !offer->parts))
+        return hr__cache_offer(l->cache, offer);
+    void *bytes = hr__pair_join(offer->parts ? offer->parts : &pair->image,
+                                offer->parts ? HR_ITEM_PARTS : 1, &pair->mask, &offer->length);
+    offer->bytes = bytes;
+    offer->parts = NULL;
+    int r = bytes ? hr__cache_offer(l->cache, offer) : 0;
+    hr__free(bytes);
+    return r;
 }
 
 static void offer(struct hr__thread *self, struct hr__job *job, uint64_t index,
@@ -484,6 +566,9 @@ static void offer(struct hr__thread *self, struct hr__job *job, uint64_t index,
                                        is_on_disk ? job->located.source_bytes : cost->read_bytes,
                                    .form = cost->form,
                                    .is_on_disk = is_on_disk};
+    struct hr__pair pair;
+    if (pair_of(l, job, &pair))
+        return;
     learn(l, job, index);
     hr__cache_get_counts(l->cache, &now);
     pthread_mutex_lock(&l->lock);
@@ -500,8 +585,8 @@ static void offer(struct hr__thread *self, struct hr__job *job, uint64_t index,
     if (is_on_disk && is_disk)
         return;
     if (wish.convert && !stages(l))
-        convert_offer(self, next, &wish);
-    if (!hr__cache_offer(l->cache, &wish))
+        convert_offer(self, next, &wish, &pair.image);
+    if (!offer_pair(l, job, &pair, &wish))
         return;
     if (!wish.convert) {
         hr__count(&hr__counters_here(l)->converted, wish.form != cost->form);
@@ -545,7 +630,8 @@ static int should_convert_locked(struct hr__thread *self)
 struct task {
     struct hr__cache_staged *staged;
     struct hr__cache_item item; /* encoded, or indexed */
-    struct hr_item file;        /* the file in it */
+    struct hr_item file;        /* the image's file in it */
+    size_t mask_bytes;          /* of the rest of it: the mask; 0: there is none */
     enum hr_form form;
     double growth;       /* expected growth of the item, as a factor */
     uint64_t leave_free; /* bytes of the budget to leave free */
@@ -558,7 +644,7 @@ static void plan_task(struct hr_loader *l, struct task *task)
     pthread_mutex_lock(&l->lock);
     struct hr__worth_space space = space_locked(l, 1, &now);
     struct hr__worth_moment moment = moment_locked(l, 1);
-    task->form = choose_locked(l, task->file.length, &space, &moment);
+    task->form = choose_locked(l, task->file.length + task->mask_bytes, &space, &moment);
     task->growth = hr__worth_growth(&l->caching->worth, task->form);
     task->leave_free = hr__worth_leave_free(&l->caching->worth, task->form, &space, &moment);
     pthread_mutex_unlock(&l->lock);
@@ -603,20 +689,24 @@ int hr__convert(struct hr__thread *self, enum hr_form form, const struct hr_item
 static int convert(struct hr__thread *self, const struct task *task, struct hr_item *out)
 {
     struct hr__cache *cache = self->loader->cache;
-    double expected = (double)task->file.length * task->growth;
+    double expected = (double)(task->file.length + task->mask_bytes) * task->growth;
     if (task->form == HR_FORM_ENCODED || task->form == task->item.form ||
         expected > (double)hr__cache_room(cache, task->staged, task->leave_free))
         return 0;
     return !hr__convert(self, task->form, &task->file, out);
 }
 
-/* Finds the file in the item. Returns 0 if it cannot be converted. */
-static int find_file(struct hr__thread *self, struct task *task)
+/* Finds the image's file and the mask in the item. Returns 0 if it cannot be converted. */
+static int find_file(struct hr__thread *self, struct task *task, struct hr__pair *pair)
 {
-    if (!self->converter && hr_converter_create(&self->converter, NULL, NULL))
+    const struct hr__cache_item *item = &task->item;
+    task->file = (struct hr_item){item->bytes, item->length, item->form};
+    if (hr__pair_split(pair, self->loader->dataset, item->bytes, item->length) ||
+        (!self->converter && hr_converter_create(&self->converter, NULL, NULL)))
         return 0;
-    return !hr_converter_restore(self->converter, task->item.bytes, task->item.length, &task->file,
-                                 NULL);
+    task->mask_bytes = item->length - pair->image.length;
+    return !hr_converter_restore(self->converter, pair->image.bytes, pair->image.length,
+                                 &task->file, NULL);
 }
 
 /* Converts the item that has waited longest. Returns its form now; HR_FORM_ENCODED if it was not
@@ -624,27 +714,34 @@ static int find_file(struct hr__thread *self, struct task *task)
 static enum hr_form convert_one(struct hr__thread *self, double *growth)
 {
     struct hr_loader *l = self->loader;
-    struct task task;
+    struct task task = {.mask_bytes = 0};
+    struct hr__pair pair;
     struct hr_item item;
+    void *joined = NULL;
     *growth = 0;
     task.staged = hr__cache_take(l->cache, &task.item);
     if (!task.staged)
         return HR_FORM_ENCODED;
-    task.file = (struct hr_item){task.item.bytes, task.item.length, task.item.form};
-    int is_file = find_file(self, &task);
+    int is_file = find_file(self, &task, &pair);
     plan_task(l, &task);
     if (is_file)
         adapt(self, &task);
     struct hr__cache_final final = {.leave_free = task.leave_free};
-    double length = (double)task.file.length;
+    double length = (double)(task.file.length + task.mask_bytes);
     if (is_file && convert(self, &task, &item)) {
         final.bytes = item.bytes;
         final.length = item.length;
         final.form = item.form;
-        *growth = (double)item.length / length;
+        if (pair.mask.bytes) {
+            pair.image = (struct hr_item_part){item.bytes, item.length};
+            final.bytes = joined = hr__pair_join(&pair.image, 1, &pair.mask, &final.length);
+        }
     }
+    if (final.bytes)
+        *growth = (double) final.length / length;
     if (hr__cache_settle(l->cache, task.staged, &final))
         hr__count(&hr__counters_here(l)->converted, 1);
+    hr__free(joined);
     return *growth > 0 ? final.form : HR_FORM_ENCODED;
 }
 
@@ -697,6 +794,7 @@ int hr__caching_create(struct hr_loader *l, int of_publishers, struct hr_error *
     l->keeper = &keeper;
     l->uncached = 1;
     c->of_publishers = of_publishers;
+    pthread_mutex_init(&c->telling, NULL);
     c->tiers = hr__alloc(HR__TAG_LOADER, 1, sizeof *c->tiers);
     if (!c->tiers)
         return hr__fail(error, -ENOMEM, "out of memory for a cache's description");

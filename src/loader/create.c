@@ -32,7 +32,7 @@
  * latency: 5 MB at 1 Gbit/s and 40 ms) has to be in batches that are open. */
 #define AHEAD           2
 #define STAGING         (UINT64_C(16) << 20)
-#define AHEAD_FAR       256 /* samples */
+#define AHEAD_FAR       512 /* samples */
 #define AHEAD_FAR_BYTES (UINT64_C(256) << 20)
 #define STAGING_FAR     (UINT64_C(64) << 20)
 
@@ -298,7 +298,7 @@ static void suggest_agent(const struct hr_loader *l)
 static void warn_if_uncached(const struct hr_loader *l)
 {
     if (hr__hosting_is_wanted(&l->options) && hr__dataset_origin(l->dataset)->http &&
-        hr_dataset_count(l->dataset) && hr_dataset_sample_bytes(l->dataset, 0) == HR_SIZE_UNKNOWN)
+        hr_dataset_count(l->dataset) && hr__dataset_kept_bytes(l->dataset, 0) == HR_SIZE_UNKNOWN)
         hr__log(HR_LOG_WARNING,
                 "samples of a list of URLs are not kept on memcached servers, and each epoch asks "
                 "for them again, because a list has no sizes and ETags: use their folder or a "

@@ -26,6 +26,7 @@ struct hr__epoch {
     uint64_t first_number;   /* number that users see for the first batch */
     uint64_t first_chunk;    /* number of the first batch as part->open gets it */
     uint64_t same_order;     /* digest of all that determines the order of every epoch */
+    uint64_t stream;         /* the same for all ranks */
     int shuffle;
     /* If not NULL, divides the samples between ranks instead of `cut`. Set once, under the lock. */
     struct hr__deal *deal;

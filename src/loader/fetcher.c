@@ -132,15 +132,19 @@ static void take_off(struct fetcher *f, struct hr__job *job)
     f->flight[f->flying++] = job;
 }
 
+static uint64_t index_of(const struct hr__job *job)
+{
+    return job->batch ? (uint64_t)job->batch->indices[job->place] : job->ahead;
+}
+
 /* Submits the read of a job's mask. Returns zero if there is none, or the worker has to read it. */
 static int submit_mask(struct fetcher *f, struct hr__job *job)
 {
     struct hr_dataset *masks = f->loader->dataset->masks;
-    if (!masks || !job->batch)
+    if (!masks)
         return 0;
     job->mask.read.user = job;
-    if (hr__sample_aim(&job->mask, masks, (uint64_t)job->batch->indices[job->place], f->direct,
-                       NULL) ||
+    if (hr__sample_aim(&job->mask, masks, index_of(job), f->direct, NULL) ||
         hr__reader_submit(f->reader, &job->mask.read))
         return 0;
     job->mask_read = HR__MASK_FLYING;
@@ -152,17 +156,13 @@ static int submit_mask(struct fetcher *f, struct hr__job *job)
 static int submit_one(struct fetcher *f, struct hr__job *job)
 {
     struct hr_loader *l = f->loader;
-    uint64_t index = job->batch ? (uint64_t)job->batch->indices[job->place] : job->ahead;
+    uint64_t index = index_of(job);
     job->sample.read.user = job;
     job->unread = 1;
-    /* Workers find cached samples in the cache. Masks are in files all the same. */
+    /* Workers find cached samples in the cache. */
     enum hr__claim claim = hr__sample_claim(l, index, &job->ticket);
-    if (claim == HR__CLAIM_FOUND) {
-        if (!submit_mask(f, job))
-            return 0;
-        take_off(f, job);
-        return 1;
-    }
+    if (claim == HR__CLAIM_FOUND)
+        return 0;
     if (claim == HR__CLAIM_BUSY) {
         wait_for_other(f, job);
         return 1;
@@ -246,7 +246,7 @@ struct hr_batch *hr__deliver_locked(struct hr_loader *l, struct hr__job *job)
         return NULL;
     hr__charge_locked(l, job,
                       (job->unread ? 0 : job->sample.read.length) +
-                          (job->mask_read ? job->mask.read.length : 0));
+                          (job->mask_read == HR__MASK_READ ? job->mask.read.length : 0));
     if (!job->batch->cancelled) {
         hr__stage_locked(l, job);
         return NULL;
@@ -278,7 +278,9 @@ static void deliver(struct hr_loader *l, struct hr__job *list)
  * to be found here. */
 static void check_ahead(struct hr_loader *l, struct hr__job *job)
 {
-    if (!hr__sample_check(&job->sample, NULL))
+    int is_whole = !l->dataset->masks ||
+                   (job->mask_read == HR__MASK_READ && !hr__sample_check(&job->mask, NULL));
+    if (is_whole && !hr__sample_check(&job->sample, NULL) && !hr__job_join(l, job))
         return;
     hr__drop_bytes(l, &job->sample.read);
     job->unread = 1;
@@ -293,7 +295,7 @@ static int take_result(struct fetcher *f, struct hr__job *job, struct hr__read *
     hr__account_read(f->loader, read, is_mask ? HR__TIER_STORAGE : job->tier,
                      read->completed_ns - read->submitted_ns);
     if (!is_mask)
-        return !read->result && submit_mask(f, job);
+        return !read->result && job->tier == HR__TIER_STORAGE && submit_mask(f, job);
     job->mask_read = HR__MASK_READ;
     return 0;
 }

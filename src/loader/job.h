@@ -22,11 +22,12 @@ enum hr__tier {
     HR__TIERS = 4,
 };
 
-/* How far the read of a job's mask is. */
+/* Where a job's mask is. */
 enum hr__mask_read {
     HR__MASK_UNREAD = 0, /* there is none, or the worker is to read it */
     HR__MASK_FLYING,     /* a fetcher's reader has it */
     HR__MASK_READ,       /* job->mask has the result */
+    HR__MASK_WITHIN,     /* with its image in job->sample: a pair (dataset/pair.h) */
 };
 
 /* One sample on its way. Owned by the thread or list that has it. */
@@ -45,6 +46,7 @@ struct hr__job {
     enum hr__tier tier;             /* where the bytes came from */
     struct hr__cache_place located; /* HR__TIER_DISK: where they are there */
     int from_source;                /* do not read them from a disk of the cache */
+    int is_noted;                   /* the cache knows that it is used now */
     int is_item;                    /* the charge is for an item of a host, not for a read */
     uint64_t seen;                  /* with hosts: digest of the file's stamp before the read; 0:
                                        not looked at */
@@ -59,14 +61,15 @@ struct hr__job {
  * hardly affect; only reads that had to wait for storage are measured by wall-clock time. All
  * fields are 0 in a loader without a cache. */
 struct hr__cost {
-    enum hr_form form;                       /* of the bytes */
-    uint64_t prepare_ns;                     /* 0: preparing failed */
-    uint64_t read_ns;                        /* 0: it was cached, or a fetcher read it */
-    uint64_t working_ns;                     /* the worker's time from beginning to end */
-    size_t read_bytes;                       /* 0: it was cached */
-    int had_index;                           /* prepare_ns includes making an index, or trying to */
-    size_t made_bytes;                       /* of the indexed item; 0: none was made */
-    struct hr_item_part made[HR_ITEM_PARTS]; /* it, in the preparer's memory and the sample's */
+    enum hr_form form;   /* of the bytes */
+    uint64_t prepare_ns; /* 0: preparing failed */
+    uint64_t read_ns;    /* 0: it was cached, or a fetcher read it */
+    uint64_t working_ns; /* the worker's time from beginning to end */
+    size_t read_bytes;   /* 0: it was cached */
+    int had_index;       /* prepare_ns includes making an index, or trying to */
+    size_t made_bytes;   /* of the indexed item, with the mask; 0: none was made */
+    struct hr_item_part made[HR_ITEM_PARTS]; /* the indexed item, in the preparer's memory and the
+                                                sample's */
 };
 
 /* The outcome of a job. The worker fills it in and passes it to hr__finish_locked. */

@@ -49,10 +49,10 @@ static int check_child(const struct hr_loader *l, struct hr_error *error)
 
 /* Digest of what determines the order: never 0, and almost surely different for different
  * orders. */
-static uint64_t digest_of_order(const struct hr__epoch *plan, int shuffle)
+static uint64_t digest_of_order(const struct hr__epoch *plan, uint64_t rank)
 {
-    const uint64_t parts[] = {shuffle ? plan->seed + 1 : 0, plan->cut.samples, plan->cut.ranks,
-                              plan->cut.rank};
+    const uint64_t parts[] = {plan->shuffle ? plan->seed + 1 : 0, plan->cut.samples,
+                              plan->cut.ranks, rank};
     uint64_t digest = 1;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         digest = (digest ^ parts[i]) * UINT64_C(0x9E3779B97F4A7C15);
@@ -84,7 +84,8 @@ static int make_plan(const struct hr_loader *l, const struct hr_loader_state *fr
             return r;
         }
         plan->batches = hr__cut_batches(&plan->cut);
-        plan->same_order = digest_of_order(plan, from->shuffle != 0);
+        plan->same_order = digest_of_order(plan, plan->cut.rank);
+        plan->stream = digest_of_order(plan, 0);
     }
     *out = plan;
     return 0;

@@ -90,7 +90,7 @@ struct hr__keeper {
                    int pushed);
 
     /* A worker begins with a sample. */
-    void (*note_place)(struct hr_loader *l, const struct hr__job *job);
+    void (*note_place)(struct hr_loader *l, struct hr__job *job);
     /* Returns non-zero if an item of the form `indexed` is to be made of a file while it is
      * prepared, for `offer`. */
     int (*wants_index)(struct hr_loader *l);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "dataset/pair.h"
 #include "loader/batch_rows.h"
 #include "loader/inside.h"
 #include "loader/schedule.h"
@@ -67,6 +68,8 @@ struct input {
     int is_cached; /* it is in the cache, at `hit` */
     struct hr__cache_item hit;
     struct hr_item item;
+    struct hr_item_part mask; /* bytes: NULL: the sample has none */
+    size_t kept_bytes;        /* of what is kept for the sample: item and mask */
 };
 
 /* Returns non-zero if an item is a conversion that must not stand for its sample. A recipe with
@@ -174,9 +177,21 @@ static int obtain(struct hr__thread *self, struct hr__job *job, struct input *in
     return r;
 }
 
-/* Gets the bytes of the sample's mask: from the fetcher, or by reading now. */
-static int obtain_mask(struct hr_loader *l, struct hr__job *job, const struct input *in,
-                       struct hr__outcome *outcome, struct hr_error *error)
+/* Separates an item that was kept into image and mask. */
+static int separate(const struct hr_loader *l, struct input *in, struct hr_error *error)
+{
+    struct hr__pair pair;
+    int r = hr__pair_split(&pair, l->dataset, in->item.bytes, in->item.length);
+    if (r)
+        return hr__fail(error, r, "what was kept of it has no mask");
+    in->item.length = pair.image.length;
+    in->mask = pair.mask;
+    return 0;
+}
+
+/* Reads the sample's mask, unless a fetcher did. */
+static int read_mask(struct hr_loader *l, struct hr__job *job, const struct input *in,
+                     struct hr__outcome *outcome, struct hr_error *error)
 {
     struct rusage before, after;
     struct hr_error why;
@@ -206,42 +221,61 @@ static int obtain_mask(struct hr_loader *l, struct hr__job *job, const struct in
     return hr__fail(error, r, "its mask (%.400s): %.400s", path, why.message);
 }
 
+/* Second half of the first step: gets the sample's mask, if it has one. */
+static int obtain_mask(struct hr_loader *l, struct hr__job *job, struct input *in,
+                       struct hr__outcome *outcome, struct hr_error *error)
+{
+    in->mask = (struct hr_item_part){NULL, 0};
+    in->kept_bytes = in->item.length;
+    if (!job->batch->masks)
+        return 0;
+    if (in->is_cached || job->tier != HR__TIER_STORAGE || job->mask_read == HR__MASK_WITHIN)
+        return separate(l, in, error);
+    int r = read_mask(l, job, in, outcome, error);
+    if (r)
+        return r;
+    in->mask = (struct hr_item_part){job->mask.read.bytes, job->mask.read.length};
+    in->kept_bytes += in->mask.length + HR__PAIR_TAIL;
+    return 0;
+}
+
 /* Runs the recipe on a sample, and on its mask, if it has one. */
-static int run_recipe(struct hr__thread *self, const struct hr__job *job,
-                      const struct hr_item *item, const struct hr_draw_key *key,
-                      struct hr_error *error)
+static int run_recipe(struct hr__thread *self, const struct hr__job *job, const struct input *in,
+                      const struct hr_draw_key *key, struct hr_error *error)
 {
     const struct hr_loader *l = self->loader;
     const struct hr_batch *batch = job->batch;
-    struct hr__sample_rows in;
+    struct hr__sample_rows rows;
     void *outs[HR_RECIPE_MAX_VIEWS];
     outs[0] = (char *)batch->images + job->place * l->spec.bytes;
     for (size_t v = 1; v < hr_recipe_views(l->recipe); v++)
         outs[v] = hr__batch_place(batch, v, job->place);
     struct hr__prepared prepared = {.outs = outs};
     if (batch->rows) {
-        hr__dataset_sample_rows(l->dataset, key->index, &in);
-        prepared.in = &in;
+        hr__dataset_sample_rows(l->dataset, key->index, &rows);
+        prepared.in = &rows;
         prepared.record = hr__batch_record(batch->rows, job->place);
     }
     if (batch->extents)
         prepared.extents = batch->extents + job->place * l->spec.dims;
-    struct hr__mask mask = {.bytes = job->mask.read.bytes, .length = job->mask.read.length};
+    struct hr__mask mask = {.bytes = in->mask.bytes, .length = in->mask.length};
     if (batch->masks) {
         mask.out = batch->masks + job->place * (size_t)l->spec.height * (size_t)l->spec.width;
         mask.extents = batch->mask_extents ? batch->mask_extents + 2 * job->place : NULL;
         prepared.mask = &mask;
     }
-    return hr__preparer_run_item(self->preparer, l->recipe, item, key, &prepared, error);
+    return hr__preparer_run_item(self->preparer, l->recipe, &in->item, key, &prepared, error);
 }
 
 /* Notes the item that was made in passing, if any. */
-static void take_made(const struct hr__thread *self, struct hr__cost *cost)
+static void take_made(const struct hr__thread *self, const struct input *in, struct hr__cost *cost)
 {
     cost->made_bytes = 0;
-    if (!hr_preparer_item_parts(self->preparer, cost->made))
-        for (int i = 0; i < HR_ITEM_PARTS; i++)
-            cost->made_bytes += cost->made[i].length;
+    if (hr_preparer_item_parts(self->preparer, cost->made))
+        return;
+    cost->made_bytes = in->kept_bytes - in->item.length;
+    for (int i = 0; i < HR_ITEM_PARTS; i++)
+        cost->made_bytes += cost->made[i].length;
 }
 
 /* Second step: runs the recipe on the bytes, into the sample's place in the batch. */
@@ -260,7 +294,7 @@ static int prepare(struct hr__thread *self, struct hr__job *job, const struct in
     hr_preparer_make_items(self->preparer, wants_index ? HR_ITEMS_IN_PARTS : 0);
     self->bands.helped_ns = 0;
     uint64_t start = hr__now_ns(), start_cpu = cost_clock(l);
-    int r = run_recipe(self, job, &in->item, &key, error);
+    int r = run_recipe(self, job, in, &key, error);
     uint64_t took_ns = hr__now_ns() - start;
     if (l->samples)
         job->batch->labels[job->place] = job->sample.read.label;
@@ -268,9 +302,9 @@ static int prepare(struct hr__thread *self, struct hr__job *job, const struct in
     if (l->keeper->prepared)
         l->keeper->prepared(l, in->index, took_ns);
     outcome->cost.had_index = wants_index;
-    take_made(self, &outcome->cost);
+    take_made(self, in, &outcome->cost);
     outcome->cost.form = in->item.form;
-    outcome->cost.read_bytes = in->is_cached ? 0 : in->item.length;
+    outcome->cost.read_bytes = in->is_cached ? 0 : in->kept_bytes;
     outcome->cost.prepare_ns = r ? 0 : cost_clock(l) - start_cpu;
     if (outcome->cost.prepare_ns)
         outcome->cost.prepare_ns += self->bands.helped_ns;
@@ -310,7 +344,7 @@ static int take_turn(struct hr__thread *self, struct hr__job *job, struct input 
         int r = obtain(self, job, in, outcome, error);
         if (outcome->busy)
             return 0;
-        if (!r && job->batch->masks)
+        if (!r)
             r = obtain_mask(self->loader, job, in, outcome, error);
         if (!r)
             r = prepare(self, job, in, outcome, error);

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/futex.h"
 #include "base/memory.h"
+#include "dataset/pair.h"
 #include "loader/inside.h"
 #include "recipe/recipe.h"
 
@@ -109,9 +110,8 @@ int hr__can_claim_locked(const struct hr_loader *l)
 uint64_t hr__size_of(const struct hr_loader *l, const struct hr_batch *batch, size_t place)
 {
     size_t index = (size_t)batch->indices[place];
-    int64_t bytes = hr_dataset_sample_bytes(l->dataset, index);
-    int64_t mask = l->dataset->masks ? hr_dataset_sample_bytes(l->dataset->masks, index) : 0;
-    return (bytes < 0 ? TYPICAL_FILE_BYTES : (uint64_t)bytes) + (mask < 0 ? 0 : (uint64_t)mask);
+    int64_t bytes = hr__dataset_kept_bytes(l->dataset, index);
+    return bytes < 0 ? TYPICAL_FILE_BYTES : (uint64_t)bytes;
 }
 
 uint64_t hr__next_size_locked(const struct hr_loader *l)
@@ -369,6 +369,7 @@ struct hr__job *hr__claim_unlocking(struct hr_loader *l, int may_wait)
     job->pause_ns = 0;
     job->tier = HR__TIER_STORAGE;
     job->from_source = 0;
+    job->is_noted = 0;
     job->seen = 0;
     if (batch->claimed == batch->count)
         l->cursor = batch->next;
@@ -422,6 +423,26 @@ void hr__drop_mask(struct hr_loader *l, struct hr__job *job)
     if (job->mask_read == HR__MASK_READ)
         hr__drop_bytes(l, &job->mask.read);
     job->mask_read = HR__MASK_UNREAD;
+}
+
+int hr__job_join(struct hr_loader *l, struct hr__job *job)
+{
+    const struct hr__read *mask = &job->mask.read;
+    struct hr__read *read = &job->sample.read;
+    if (job->mask_read != HR__MASK_READ)
+        return 0;
+    const struct hr_item_part parts[2] = {{read->bytes, read->length}, {mask->bytes, mask->length}};
+    size_t length;
+    uint8_t *bytes = hr__pair_join(parts, 1, &parts[1], &length);
+    if (!bytes)
+        return -ENOMEM;
+    hr__drop_bytes(l, read);
+    hr__drop_mask(l, job);
+    read->bytes = bytes;
+    read->length = length;
+    hr__count(&hr__counters_here(l)->staged_bytes, length);
+    job->mask_read = HR__MASK_WITHIN;
+    return 0;
 }
 
 void hr__let_workers_read_locked(struct hr_loader *l)

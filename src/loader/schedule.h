@@ -75,6 +75,10 @@ void hr__account_read(struct hr_loader *l, const struct hr__read *read, enum hr_
 /* Frees the bytes of a read, if there are any. Any thread. */
 void hr__drop_bytes(struct hr_loader *l, struct hr__read *read);
 
+/* Makes a pair of the image and the mask that were read for a job, if there is a mask: the bytes
+ * that are kept for the sample. Returns 0, or -ENOMEM; then they stay as they are. */
+int hr__job_join(struct hr_loader *l, struct hr__job *job);
+
 /* Frees the bytes of a job's mask, if it was read. */
 void hr__drop_mask(struct hr_loader *l, struct hr__job *job);
 

@@ -15,8 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The n-th collective of a rank, by name and bytes. */
+/* A collective of a rank. Those of several streams need not begin in the same order on all ranks,
+ * so the n-th of one name belong together. */
 struct rank_collective {
+    const char *name; /* the trace's */
     uint32_t event;
     int64_t begin_ns, end_ns;
 };
@@ -31,14 +33,17 @@ static int is_collective(const struct hr__trace_data *t, const struct hr__trace_
            !strstr(name, "SendRecv");
 }
 
-static int by_begin(const void *a, const void *b)
+static int by_name(const void *a, const void *b)
 {
     const struct rank_collective *x = a, *y = b;
-    return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
+    int found = strcmp(x->name, y->name);
+    if (!found)
+        found = x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
+    return found;
 }
 
-/* Lists the collectives in the window of a rank, in order of time. Returns NULL if out of memory.
- */
+/* Lists the collectives in the window of a rank by name, those of a name in order of time. Returns
+ * NULL if out of memory. */
 static struct rank_collective *list(const struct hr__rank_events *r, size_t *count)
 {
     const struct hr__trace_data *t = r->trace;
@@ -52,11 +57,14 @@ static struct rank_collective *list(const struct hr__rank_events *r, size_t *cou
             hr__free(all);
             return NULL;
         }
-        all[(*count)++] = (struct rank_collective){i, e->begin_ns, hr__trace_end(e)};
+        all[(*count)++] = (struct rank_collective){.name = hr__trace_name(t, e->name),
+                                                   .event = i,
+                                                   .begin_ns = e->begin_ns,
+                                                   .end_ns = hr__trace_end(e)};
     }
     if (!all)
         return hr__alloc(HR__TAG_REPLAY, 1, sizeof *all);
-    qsort(all, *count, sizeof *all, by_begin);
+    qsort(all, *count, sizeof *all, by_name);
     return all;
 }
 
@@ -81,33 +89,48 @@ static int64_t shift(const struct rank_collective *first, const struct rank_coll
     return found;
 }
 
+/* Returns the first collective whose name differs; count: none. */
+static size_t difference(const struct rank_collective *first, const struct rank_collective *other,
+                         size_t count)
+{
+    size_t i = 0;
+    while (i < count && !strcmp(first[i].name, other[i].name))
+        i++;
+    return i;
+}
+
 int hr__graph_align(struct hr__graph *g, struct hr_error *error)
 {
-    size_t first_count, count;
+    int code = 0;
+    size_t first_count, count, at;
     if (g->rank_count == 1)
         return 0;
     struct rank_collective *first = list(&g->ranks[0], &first_count);
-    for (size_t i = 1; first && i < g->rank_count; i++) {
+    for (size_t i = 1; first && i < g->rank_count && !code; i++) {
         struct rank_collective *other = list(&g->ranks[i], &count);
         if (!other) {
             g->no_memory = 1;
             break;
         }
-        if (count != first_count) {
-            hr__free(other);
-            hr__free(first);
-            return hr__fail(error, -EINVAL,
+        if (count != first_count)
+            code = hr__fail(error, -EINVAL,
                             "trace %zu has %zu collectives in its window, and the first one has "
                             "%zu: give traces of the same steps of one run",
                             i + 1, count, first_count);
-        }
-        g->ranks[i].shift_ns =
-            count ? shift(first, other, count) : g->ranks[i].begin_ns - g->ranks[0].begin_ns;
+        else if ((at = difference(first, other, count)) < count)
+            code = hr__fail(error, -EINVAL,
+                            "trace %zu has '%.100s' in its window where the first one has "
+                            "'%.100s': give traces of the same steps of one run, whose ranks are "
+                            "all in one group",
+                            i + 1, other[at].name, first[at].name);
+        else
+            g->ranks[i].shift_ns =
+                count ? shift(first, other, count) : g->ranks[i].begin_ns - g->ranks[0].begin_ns;
         hr__free(other);
     }
     g->no_memory |= !first;
     hr__free(first);
-    return 0;
+    return code;
 }
 
 /* Divides the k-th collective of all ranks: what each rank's kernel waited for is now waited for by

@@ -283,7 +283,7 @@ void hr__report_sentence(struct hr__draft *draft, const struct hr__report *r)
         return;
     }
     double gain = 1 - one->iteration_s / r->summary.replayed_s;
-    hr__draft_print(draft, r->is_ranked ? " The most would bring %s: " : " With %s: ", one->text);
+    hr__draft_print(draft, r->is_ranked ? " The best what-if is %s: " : " With %s: ", one->text);
     hr__draft_print(draft, "%s, ", hr__format_time(time, one->iteration_s));
     hr__draft_print(draft, "%s %s, then mostly ", hr__format_share(share, fabs(gain)),
                     gain < 0 ? "more" : "less");

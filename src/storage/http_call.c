@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "storage/aws_profile.h"
 #include "storage/transfer.h"
 #include "storage/xml.h"
 
@@ -476,7 +477,11 @@ static enum hr__http_verdict denied(struct hr__http_attempt *a, const struct tol
     const char *code = *e->code ? e->code : "no reason given";
     const struct hr__credentials *c = a->credentials;
     if (!c)
-        hr__fail(why, -EACCES, "access is denied (%d)", a->exchange.status);
+        hr__fail(
+            why, -EACCES,
+            "access is denied (%d): requests to web servers have no credentials; give a bucket "
+            "as s3:// or gs://",
+            a->exchange.status);
     else if (!c->key_id[0] && a->place->gs)
         hr__fail(why, -EACCES,
                  "access is denied to an anonymous request (%d %.40s): set GS_ACCESS_KEY_ID and "
@@ -494,8 +499,9 @@ static enum hr__http_verdict denied(struct hr__http_attempt *a, const struct tol
                  c->source, code);
     else if (!strcmp(code, "SignatureDoesNotMatch"))
         hr__fail(why, -EACCES,
-                 "the store rejects the signature (%s): the secret key of %s is wrong", code,
-                 c->source);
+                 "the store rejects the signature (%s): the secret key of %s is wrong, or is not "
+                 "that of its key id",
+                 code, c->source);
     else
         hr__fail(why, -EACCES,
                  "access is denied (%d %.40s) with the credentials of %s: they need %s on the "
@@ -542,16 +548,24 @@ static enum hr__http_verdict judge_error(struct hr__http_client *http, struct hr
     int status = a->exchange.status;
     read_error(a, &e);
     if (status == 503 || status == 429 || is_one_of(e.code, busy)) {
-        hr__fail(why, -EBUSY, "the store asks for fewer requests (%d %.40s)", status, e.code);
+        hr__fail(
+            why, -EBUSY,
+            "the store asks for fewer requests (%d %.40s): read with fewer processes, or raise "
+            "HEADRACE_OBJECT_TIMEOUT",
+            status, e.code);
         return HR__HTTP_REFUSED;
     }
     if (status >= 500 || status == 408 || !strcmp(e.code, "RequestTimeout")) {
-        hr__fail(why, -EREMOTEIO, "the store fails (%d %.40s)", status, e.code);
+        hr__fail(why, -EREMOTEIO,
+                 "the store fails (%d %.40s): its own log or status page says why; try again later",
+                 status, e.code);
         return status == 501 || status == 505 ? HR__HTTP_FAILED : HR__HTTP_RETRY;
     }
     if (a->call->body && is_one_of(e.code, damaged)) {
-        hr__fail(why, -EPROTO, "the store got other bytes than were sent (%d %.40s)", status,
-                 e.code);
+        hr__fail(why, -EPROTO,
+                 "the store got other bytes than were sent (%d %.40s): something between changes "
+                 "them; use https://, or another way to the store",
+                 status, e.code);
         return HR__HTTP_RETRY;
     }
     if (a->credentials && is_one_of(e.code, renew))
@@ -561,8 +575,14 @@ static enum hr__http_verdict judge_error(struct hr__http_client *http, struct hr
     if (a->place && (status / 100 == 3 || is_one_of(e.code, elsewhere) ||
                      (*a->region && strcmp(a->region, a->place->region))))
         return redirected(http, a, &e, why);
-    if (status == 401 || status == 403)
+    /* some stores call a request without a signature a bad one */
+    if (status == 401 || status == 403 ||
+        (status == 400 && a->credentials && !a->credentials->key_id[0]))
         return denied(a, &e, why);
+    if (status == 407)
+        return fail(why, -EACCES,
+                    "the proxy wants to know who asks (407): check the user and the password in "
+                    "http_proxy, or name the host in no_proxy");
     if (status == 404)
         return missing(a, &e, why);
     if (status == 416)
@@ -599,8 +619,8 @@ static enum hr__http_verdict judge_refusal(int code, struct hr_error *why)
         return fail(why, code, "out of memory for its bytes");
     default:
         hr__fail(why, -EPROTO,
-                 "the server's answer does not fit the request: other bytes than "
-                 "asked for, or more");
+                 "the server's answer does not fit the request, it has other bytes than asked for: "
+                 "check that AWS_ENDPOINT_URL or the URL is that of a store, and what is between");
         return HR__HTTP_RETRY;
     }
 }
@@ -618,8 +638,11 @@ static enum hr__http_verdict judge_body(struct hr__http_attempt *a, struct hr_er
                      : c->is_range && !c->may_end ? (int64_t)c->bytes_wanted
                                                   : c->expected;
     if (wanted >= 0 && a->length != (uint64_t)wanted) {
-        hr__fail(why, -EPROTO, "the answer was cut after %zu of %" PRId64 " bytes", a->length,
-                 wanted);
+        hr__fail(why, -EPROTO,
+                 "the answer was cut after %zu of %" PRId64
+                 " bytes: check the network, and proxies "
+                 "on the way",
+                 a->length, wanted);
         return HR__HTTP_RETRY;
     }
     memset(a->bytes + a->length, 0, HR__READ_SLACK);
@@ -647,10 +670,24 @@ static bool is_late_error(struct hr__http_attempt *a)
     return true;
 }
 
+/* Returns the variable that names a proxy for a URL, or "". no_proxy may exempt the host. */
+static const char *proxy_variable(const char *url)
+{
+    /* as libcurl looks for them: not HTTP_PROXY, which a CGI program gets from a client */
+    static const char *const plain[] = {"http_proxy", "all_proxy", "ALL_PROXY", NULL};
+    static const char *const secure[] = {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY",
+                                         NULL};
+    for (const char *const *name = strncmp(url, "https:", 6) ? plain : secure; *name; name++)
+        if (hr__setting(*name))
+            return *name;
+    return "";
+}
+
 enum hr__http_verdict hr__http_judge(struct hr__http_client *http, struct hr__http_attempt *a,
                                      struct hr_error *why)
 {
     const struct hr__web_exchange *x = &a->exchange;
+    const char *proxy;
     if (x->status)
         atomic_store(&http->was_reached, 1);
     atomic_fetch_add(&http->bytes, a->length);
@@ -662,7 +699,8 @@ enum hr__http_verdict hr__http_judge(struct hr__http_client *http, struct hr__ht
         return judge_refusal(a->refusal, why);
     case HR__WEB_SLOW:
         hr__fail(why, -ETIMEDOUT,
-                 "the server is too slow: nothing came for %u ms, or too little for longer",
+                 "the server is too slow: nothing came for %u ms, or too little for longer; check "
+                 "the network and the server, or raise HEADRACE_OBJECT_TIMEOUT",
                  x->stall_ms);
         return HR__HTTP_REFUSED;
     case HR__WEB_NO_NAME:
@@ -674,7 +712,8 @@ enum hr__http_verdict hr__http_judge(struct hr__http_client *http, struct hr__ht
     case HR__WEB_NO_TLS:
         hr__fail(why, -EPROTO,
                  "no secure connection (%s): check the server's certificate and this machine's "
-                 "clock; AWS_CA_BUNDLE names a file of more certificates",
+                 "clock; AWS_CA_BUNDLE names a file of more certificates; a server without TLS is "
+                 "asked with http://",
                  x->detail);
         return HR__HTTP_RETRY;
     case HR__WEB_AWAY:
@@ -688,10 +727,14 @@ enum hr__http_verdict hr__http_judge(struct hr__http_client *http, struct hr__ht
                  x->detail);
         return HR__HTTP_RETRY;
     case HR__WEB_NO_CONNECTION:
-        hr__fail(why, -ECONNREFUSED, "no connection (%s): check that the server runs", x->detail);
+        proxy = proxy_variable(a->url.text);
+        hr__fail(why, -ECONNREFUSED, "no connection (%s): check that the server runs%s%s",
+                 x->detail, *proxy ? ", and the proxy that is named by " : "", proxy);
         return HR__HTTP_RETRY;
     default:
-        hr__fail(why, -ECONNRESET, "the connection ended before the whole answer came (%s)",
+        hr__fail(why, -ECONNRESET,
+                 "the connection ended before the whole answer came (%s): check the network, and "
+                 "proxies on the way",
                  x->detail);
         return HR__HTTP_RETRY;
     }

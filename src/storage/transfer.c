@@ -38,9 +38,10 @@
 /* Most bytes per read call; the kernel's limit is just below 2 GiB. */
 #define REQUEST_MOST (UINT64_C(1) << 30)
 
-/* Bytes of buffers kept for reuse: enough for one round of files of usual size. */
-#define RETAIN_BYTES_PER_READ ((size_t)256 << 10)
-#define RETAIN_BYTES_MOST     ((size_t)8 << 20)
+/* Bytes of buffers kept for reuse: enough for one round of reads of 1 MiB, in their class of sizes.
+ * The page faults of new buffers cost as much as receiving the bytes. */
+#define RETAIN_BYTES_PER_READ ((size_t)1280 << 10)
+#define RETAIN_BYTES_MOST     ((size_t)32 << 20)
 
 /* Consecutive interrupted or would-block results before they count as an error. */
 #define RETRIES_MOST 64

@@ -2,7 +2,8 @@
  * HTTP exchanges, many at a time on one thread: the transport below the client of objects (http.h).
  *
  * libcurl does the work (web_curl.c): connections are kept and reused, TLS certificates verified,
- * proxies taken from the environment. Without libcurl, web_none.c stands in, and creating fails.
+ * proxies taken from the environment. Without libcurl, web_none.c stands in, and creating fails;
+ * a package looks for it when it runs (curl_late.h).
  * Signing, retries and the meaning of answers are the caller's.
  */
 #ifndef HR_STORAGE_WEB_H
@@ -61,7 +62,7 @@ struct hr__web_exchange {
 };
 
 /* Makes a transport for one thread. `certificates`: a file of certificates to trust, or NULL for
- * the system's. On success the caller owns *out. Errors: -ENOTSUP: built without libcurl; -ENOMEM;
+ * the system's. On success the caller owns *out. Errors: -ENOTSUP: there is no libcurl; -ENOMEM;
  * those of epoll. */
 int hr__web_create(struct hr__web **out, const char *certificates, struct hr_error *error);
 

@@ -21,9 +21,26 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* The most idle connections kept, and the receive buffer of one exchange. */
+#ifdef HR_CURL_AT_RUNTIME
+#include "storage/curl_late.h"
+/* An older libcurl than that of the headers may come. */
+#define SPEAKS_NAMES 0
+#else
+static int hr__curl_load(struct hr_error *error)
+{
+    (void)error;
+    return 0;
+}
+#define SPEAKS_NAMES (LIBCURL_VERSION_NUM >= 0x075500)
+#endif
+
+/* The most idle connections kept. */
 #define KEPT_CONNECTIONS 512
-#define BUFFER_BYTES     (256L << 10)
+
+/* The buffers of an exchange. What is received is copied from there: larger ones take fewer system
+ * calls, but those of many exchanges do not fit into the processor's cache. */
+#define RECEIVE_BYTES (64L << 10)
+#define SEND_BYTES    (256L << 10)
 
 /* Handles kept for further exchanges. */
 #define KEPT_HANDLES 512
@@ -195,7 +212,7 @@ static int set_up(struct hr__web *web, struct handle *h)
     bad |= curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
     bad |= curl_easy_setopt(e, CURLOPT_PATH_AS_IS, 1L);
     bad |= curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
-    bad |= curl_easy_setopt(e, CURLOPT_BUFFERSIZE, BUFFER_BYTES);
+    bad |= curl_easy_setopt(e, CURLOPT_BUFFERSIZE, RECEIVE_BYTES);
     bad |= curl_easy_setopt(e, CURLOPT_MAXREDIRS, 5L);
     bad |= curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
     bad |= curl_easy_setopt(e, CURLOPT_HEADERDATA, h);
@@ -205,8 +222,8 @@ static int set_up(struct hr__web *web, struct handle *h)
     bad |= curl_easy_setopt(e, CURLOPT_PRIVATE, h);
     bad |= curl_easy_setopt(e, CURLOPT_XFERINFOFUNCTION, on_progress);
     bad |= curl_easy_setopt(e, CURLOPT_XFERINFODATA, h);
-    bad |= curl_easy_setopt(e, CURLOPT_UPLOAD_BUFFERSIZE, BUFFER_BYTES);
-#if LIBCURL_VERSION_NUM >= 0x075500
+    (void)curl_easy_setopt(e, CURLOPT_UPLOAD_BUFFERSIZE, SEND_BYTES); /* 7.61 has none */
+#if SPEAKS_NAMES
     bad |= curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
 #else
     bad |= curl_easy_setopt(e, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
@@ -264,7 +281,7 @@ static int set_headers(struct handle *h, const struct hr__web_exchange *x)
 static int set_redirects(CURL *e, const struct hr__web_exchange *x)
 {
     int is_tls = !strncasecmp(x->url, "https:", 6), bad = 0;
-#if LIBCURL_VERSION_NUM >= 0x075500
+#if SPEAKS_NAMES
     bad |= curl_easy_setopt(e, CURLOPT_REDIR_PROTOCOLS_STR, is_tls ? "https" : "http,https");
 #else
     bad |= curl_easy_setopt(e, CURLOPT_REDIR_PROTOCOLS,
@@ -296,9 +313,14 @@ static int set_request(struct handle *h, const struct hr__web_exchange *x)
 
 /* ---- the interface ---- */
 
+static int load_result;
+static struct hr_error load_error;
+
 static void init_library(void)
 {
-    curl_global_init(CURL_GLOBAL_DEFAULT);
+    load_result = hr__curl_load(&load_error);
+    if (!load_result)
+        curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
 /* Returns the file of certificates to trust if libcurl's own is not on this machine: a package
@@ -327,6 +349,8 @@ int hr__web_create(struct hr__web **out, const char *certificates, struct hr_err
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, init_library);
     *out = NULL;
+    if (load_result)
+        return hr__fail(error, load_result, "%s", load_error.message);
     struct hr__web *web = hr__alloc(HR__TAG_STORAGE, 1, sizeof *web);
     if (!web)
         return hr__fail(error, -ENOMEM, "out of memory for connections");
@@ -455,10 +479,13 @@ static enum hr__web_end end_of(CURLcode code)
 static void finish(struct hr__web *web, struct handle *h, CURLcode code)
 {
     struct hr__web_exchange *x = h->exchange;
-    long status = 0;
+    long status = 0, tunnel = 0;
     curl_easy_getinfo(h->easy, CURLINFO_RESPONSE_CODE, &status);
+    curl_easy_getinfo(h->easy, CURLINFO_HTTP_CONNECTCODE, &tunnel);
     x->status = (int)status;
     x->end = end_of(code);
+    if (code != CURLE_OK && tunnel >= 300) /* a proxy makes no way to the server */
+        x->end = HR__WEB_NO_PROXY;
     /* libcurl's word for bytes that are no answer of HTTP, too */
     if (code == CURLE_UNSUPPORTED_PROTOCOL && status / 100 != 3)
         x->end = HR__WEB_BROKEN;

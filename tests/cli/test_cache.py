@@ -125,7 +125,7 @@ imagenet: /data/train
             "size_bytes": 8 << 20, "budget_bytes": 4 << 20, "used_bytes": 5 * 1024,
             "items": {**NO_ITEMS, "encoded": 5}, "staged": 0,
             "source_bytes": 5000, "hits": 5, "misses": 5, "saved_bytes": 5000, "refused": 0, "foreign": 0,
-            "users": 1, "pids": [p.pid], "on_disk": False, "form": "encoded", "form_asked": "auto",
+            "users": 1, "pids": [p.pid], "on_disk": False, "orders": 0, "evicted": 0, "form": "encoded", "form_asked": "auto",
             "prepare_us": unknown, "convert_us": unknown, "growth": unknown, "read_us": None,
         })
 

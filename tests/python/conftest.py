@@ -235,3 +235,12 @@ def in_child(function) -> str:
         text = pipe.read().decode()
     assert os.waitpid(pid, 0)[1] == 0
     return text
+
+
+@pytest.fixture
+def kept():
+    """The text of a kept cache for this test alone."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="headrace-test-") as place:
+        before, os.environ["HEADRACE_SHM"] = os.environ["HEADRACE_SHM"], place
+        yield "shm:test?size=64MiB"
+        os.environ["HEADRACE_SHM"] = before

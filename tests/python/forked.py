@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ZYGOTE = Path(__file__).with_name("zygote.py")
@@ -136,6 +137,30 @@ class Popen:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+def run_ranks(count: int, command, *, env=None, cwd=None) -> list[subprocess.CompletedProcess[str]]:
+    """Runs it as torchrun starts ranks of one host: with its variables and its store, where they
+    meet. A test that is about torchrun starts torchrun, whose ranks each import torch anew."""
+    from torch.distributed import TCPStore
+
+    plain()  # before the threads
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    shared = {
+        **(os.environ if env is None else env),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "WORLD_SIZE": str(count),
+        "LOCAL_WORLD_SIZE": str(count),
+    }
+    with ThreadPoolExecutor(count) as threads:
+        ranks = [
+            threads.submit(run, command, cwd=cwd, env={**shared, "RANK": rank, "LOCAL_RANK": rank})
+            for rank in map(str, range(count))
+        ]
+        return [rank.result() for rank in ranks]
 
 
 def run(command, *, timeout: float = 600, env=None, cwd=None, start_new_session=False,

@@ -1,4 +1,4 @@
-"""What tests/python/test_pipeline_2bw.py runs under torchrun on four ranks: Schedule2BW on two to four
+"""What tests/python/test_pipeline_2bw.py runs on four ranks: Schedule2BW on two to four
 stages of a small transformer, compared with a plain simulation of its update rule on each rank.
 
 Usage: torchrun --nproc-per-node 4 pipeline_ranks.py OUT. Each rank writes OUT/rankN.json.

@@ -209,13 +209,9 @@ if dist.get_rank() == 0:
 dist.destroy_process_group()
 """
     )
-    done = forked.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=4"]
-        + [str(script), str(folder)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
-    everyone = json.loads(done.stdout.strip().splitlines()[-1])
+    ranks = forked.run_ranks(4, [sys.executable, str(script), str(folder)])
+    assert [rank.returncode for rank in ranks] == [0] * 4, [rank.stderr for rank in ranks]
+    everyone = json.loads(ranks[0].stdout.strip().splitlines()[-1])
     assert len({pid for _, pid, _ in everyone}) == 1
     for epoch in range(3):
         counts = [len(mine[epoch]) for mine, *_ in everyone]

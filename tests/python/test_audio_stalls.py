@@ -74,6 +74,9 @@ def test_cost_of_sounds(clips):
     paths = sorted(clips.rglob("*.*"))
     forms = headrace_cost(paths, WINDOW, seconds=0.1)["forms"]
     assert [form["form"] for form in forms] == ["encoded", "waveform"]
+    for few in (paths, paths[:1] + paths):  # mixed formats: however few were measured
+        waveform = headrace_cost(few, WINDOW, seconds=0.001)["forms"][1]
+        assert waveform["bytes"] == pytest.approx(4 * 0.5 * 8000, rel=0.05)
     assert "sound" in headrace_cost(paths, [T.Resize((8, 8))], seconds=0.1)["reason"]
     folder = headrace.AudioFolder(clips, WINDOW)
     assert obstacle(torch.utils.data.DataLoader(folder, 4)) == ""

@@ -1,7 +1,6 @@
 """The DataLoader's cache: equal batches, exact reads, sizes as text, memory given back."""
 
 import os
-import tempfile
 import time
 from pathlib import Path
 
@@ -92,15 +91,6 @@ def test_idle_threads_convert(data):
 
 
 # Shared
-
-
-@pytest.fixture
-def kept():
-    """The text of a kept cache for this test alone."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="headrace-test-") as place:
-        before, os.environ["HEADRACE_SHM"] = os.environ["HEADRACE_SHM"], place
-        yield "shm:test?size=64MiB"
-        os.environ["HEADRACE_SHM"] = before
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -86,6 +86,61 @@ def test_the_prefetch_loader(timm_data, data):
     assert again.state_dict()["position"] == 8  # it takes a batch ahead
 
 
+@pytest.fixture
+def create_loader(timm_data):
+    """Ours, with the arguments that each call here has."""
+    import headrace.timm
+
+    def make(*arguments, is_training=True, **options):
+        return headrace.timm.create_loader(
+            *arguments, is_training=is_training, num_workers=1, device=CPU, **options
+        )
+
+    return make
+
+
+@pytest.mark.parametrize("is_prefetched", [True, False])
+def test_create_loader(timm_data, data, create_loader, is_prefetched):
+    """timm's own arguments make timm's transform; the others are the DataLoader's."""
+    options = {"use_prefetcher": is_prefetched, "mean": MEAN, "std": STD}
+    made = create_loader(
+        data, 8, 4, **options, auto_augment="rand-m9-mstd0.5-inc1", cache="8MiB", seed=3,
+        use_multi_epochs_loader=True,
+    )  # fmt: skip
+    assert isinstance(made, timm_data.loader.PrefetchLoader) == is_prefetched
+    loader = made.loader if is_prefetched else made
+    assert type(loader) is DataLoader and loader.is_native and loader.seed == 3
+    assert loader.num_workers == 1 and loader.drop_last and len(made) == COUNT // 4
+    alike = DataLoader(data, 4, shuffle=True, drop_last=True, transform=data.transform, seed=3)
+    normalize = Normalize(MEAN, STD) if is_prefetched else lambda images: images
+    for (images, target), (expected, labels) in zip(made, alike, strict=True):
+        assert torch.allclose(images, normalize(expected), atol=1e-5)
+        assert torch.equal(target, labels)
+    list(made)
+    assert loader.stats()["cache_hits"] > 0
+    test = create_loader(data, 8, 4, is_training=False, crop_pct=1.0, **options)
+    assert not test.sampler.shuffle and len(test) == -(-COUNT // 4)
+    of = dict(data.reader.samples)
+    assert torch.cat([target for _, target in test]).tolist() == [of[n] for n, _ in data.reader.samples]
+
+
+def test_create_loader_of_what_python_makes(timm_data, data, create_loader):
+    """A collate_fn is kept, timm's too where it does more than stack; so is what it needs."""
+    mix = timm_data.FastCollateMixup(mixup_alpha=0.4, num_classes=LABELS)
+    loader = create_loader(data, 8, 4, collate_fn=mix)
+    images, target = next(iter(loader))
+    assert images.shape == (4, 3, 8, 8) and target.shape == (4, LABELS)
+    assert loader.mixup_enabled and not loader.loader.is_native
+    data.transform = None
+    split = create_loader(timm_data.AugMixDataset(data, 3), 8, 4, num_aug_splits=3)
+    images, target = next(iter(split))
+    assert images.shape == (12, 3, 8, 8) and torch.equal(target[:4], target[8:])
+    with pytest.raises(ValueError, match="use timm.data.create_loader"):
+        create_loader(data, 8, 4, input_size_choices=[8, 16])
+    with pytest.raises(TypeError, match="no_such"):
+        create_loader(data, 8, 4, no_such=1)
+
+
 def train(batches, epochs, mixup=None):
     """train.py's loop; returns the mean loss of each epoch."""
     torch.manual_seed(0)

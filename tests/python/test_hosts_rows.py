@@ -1,11 +1,15 @@
 """Rows and masks on several hosts: with memcached servers, as images go, each rank prepares its own."""
 
+import os
+import time
+
 import numpy as np
 import pytest
 from PIL import Image
 
 import agent_job
 import headrace
+from agents import wait_until
 from conftest import COUNT
 from headrace.torch import DataLoader
 from servers import Memcached, Ranks, Servers
@@ -54,7 +58,10 @@ def masked(folder, boxes, tmp_path):
     return headrace.ImageList(paths, agent_job.dataset(folder).transform, masks=masks)
 
 
-def test_ranks_have_the_masks_of_one_process(folder, boxes, servers, tmp_path):
+@pytest.mark.parametrize("form", ["encoded", "coefficients"])
+def test_ranks_have_the_masks_of_one_process(folder, boxes, servers, tmp_path, form):
+    """Hosts keep a mask with its image: each is read once, and neither when all are kept."""
+
     def digests(loader):
         return {
             i: (agent_job.digest(image), agent_job.digest(mask))
@@ -63,15 +70,20 @@ def test_ranks_have_the_masks_of_one_process(folder, boxes, servers, tmp_path):
         }
 
     data = masked(folder, boxes, tmp_path)
+    time.sleep(0.03)  # files of this moment are not kept
+    both = [path for path, _ in data.samples] + [f"{tmp_path}/{n}.png" for n in range(COUNT)]
     with DataLoader(data, 4, shuffle=True, seed=11, return_index=True) as one:
-        truth = [digests(one) for _ in range(3)]
-    with Ranks(data, servers) as ranks:
+        truth = [digests(one) for _ in range(4)]
+    with Ranks(data, servers, cache=f"{servers.text()}&form={form}") as ranks:
+        read = []
         for expected in truth:
             found = ranks.good(lambda rank, loader: digests(loader))
             for samples in found:
                 assert all(expected[i] == sample for i, sample in samples.items())
             assert set().union(*found) == set(expected)
-        assert ranks.stats()["own_hits"] + ranks.stats()["peer_hits"] > 0
+            wait_until(lambda: ranks.stats()["stored"] == COUNT, "all items stored")
+            read.append(ranks.stats()["bytes_read"])
+        assert read[0] == sum(map(os.path.getsize, both)) and read[0] == read[-1]
 
 
 def test_other_annotations_are_refused(boxes, servers):

@@ -3,8 +3,11 @@ Belady's, several loaders share one budget, and what cannot be is refused by nam
 
 import copy
 import heapq
+import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -444,3 +447,55 @@ def test_accelerate_keeps_one_budget(data):
     assert held(*inside, third) <= budget
     for loader in (*inside, third):
         loader.close()
+
+
+# Jobs with orders of their own on one name
+
+
+def about(name):
+    """Returns what `headrace cache info` says of the only segment of a name."""
+    command = [Path(sys.executable).with_name("headrace"), "cache", "info", name, "--json"]
+    (cache,) = json.loads(subprocess.check_output(command))["caches"]
+    return cache
+
+
+def test_jobs_with_orders_of_their_own_evict_by_next_use(data):
+    name = f"orders{os.getpid()}"
+    kept = f"shm:{name}?size={data.total // 2}&form=encoded"
+    seeds, number = (1, 2), 0
+    plain = [DataLoader(data, 8, shuffle=True, seed=seed) for seed in seeds]
+    jobs = [DataLoader(data, 8, shuffle=True, seed=seed, cache=kept) for seed in seeds]
+    assert all("those that all of them use next" in job.explain() for job in jobs)
+
+    def run():
+        """Runs an epoch of both jobs side by side, and compares their batches. Returns the bytes that
+        they read."""
+        nonlocal number
+        before = sum(job.stats()["bytes_read"] for job in jobs)
+        for loader in plain + jobs:
+            loader.set_epoch(number)
+        number += 1
+        for batches in zip(*plain, *jobs, strict=True):
+            for (images, labels), (ours, our_labels) in zip(batches[:2], batches[2:]):
+                assert torch.equal(images, ours) and torch.equal(labels, our_labels)
+        return sum(job.stats()["bytes_read"] for job in jobs) - before
+
+    run()
+    while not about(name)["evicted"]:
+        run()
+        assert number < 200
+    assert about(name)["orders"] == 2
+    reads = [run() for _ in range(4)]
+    assert sum(reads) / len(reads) < 0.8 * data.total
+    assert about(name)["used_bytes"] <= data.total // 2
+    # One that is left evicts nothing.
+    jobs.pop().close()
+    plain.pop()
+    run()
+    run()
+    assert about(name)["orders"] == 0
+    evicted = about(name)["evicted"]
+    run()
+    assert about(name)["evicted"] == evicted
+    jobs.pop().close()
+    subprocess.check_call([Path(sys.executable).with_name("headrace"), "cache", "drop", name])

@@ -109,6 +109,8 @@ def test_profiles_of_pipedream(tmp_path):
         (GRAPH + "\tnode6 -- node9\n", "no such nodes"),
         (GRAPH + "\tnode6 -- node2\n", "has a circle"),
         (GRAPH.replace("9.000", "9,x"), "line 2"),
+        (GRAPH.replace("9.000", "-9.0"), "line 2: -9.0 is no time or size"),
+        (GRAPH.replace("9.000", "nan"), "line 2: nan is no time or size"),
     ],
 )
 def test_damaged_profiles_of_pipedream(tmp_path, text, message):

@@ -1,4 +1,4 @@
-"""Schedule2BW under torchrun with gloo: four ranks train a small transformer (pipeline_ranks.py)."""
+"""Schedule2BW with gloo: four ranks train a small transformer (pipeline_ranks.py)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ def told(tmp_path_factory):
     pytest.importorskip("torch")
     folder = tmp_path_factory.mktemp("pipeline")
     script = Path(__file__).with_name("pipeline_ranks.py")
-    done = forked.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}",
-         str(script), str(folder)],
-        timeout=400,
+    ranks = forked.run_ranks(
+        RANKS,
+        [sys.executable, str(script), str(folder)],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-6000:]
+    )
+    assert [rank.returncode for rank in ranks] == [0] * RANKS, [rank.stderr[-2000:] for rank in ranks]
     return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(RANKS)]
 
 

@@ -352,30 +352,3 @@ def test_a_multiprocessing_child(dataset):
     assert queue.get(timeout=600) == COUNT
     child.join(600)
     assert child.exitcode == 0
-
-
-def test_torchrun_ranks_cover_an_epoch(folder, tmp_path):
-    """Two real processes with torch.distributed; each reads its own part."""
-    code = (
-        SETUP
-        + """
-import torch, torch.distributed as dist
-dist.init_process_group("gloo")
-loader = DataLoader(folder(), 4, shuffle=True, return_index=True)
-mine = [i for *_, x in loader for i in x.tolist()]
-everyone = [None] * 2
-dist.all_gather_object(everyone, mine)
-if dist.get_rank() == 0:
-    print(len(everyone[0]) == len(everyone[1]), len(set(everyone[0] + everyone[1])))
-dist.destroy_process_group()
-"""
-    )
-    script = tmp_path / "script.py"
-    script.write_text(code)
-    done = forked.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-        + [str(script), str(folder)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == f"True {COUNT}"

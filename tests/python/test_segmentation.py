@@ -2,6 +2,9 @@
 
 import json
 import pickle
+import subprocess
+import sys
+import time
 import warnings
 
 import numpy as np
@@ -292,15 +295,95 @@ def test_masks_are_read_with_their_images(pairs, tmp_path):
     for more in ({}, {"cache": "64MiB"}, {"cache": "64MiB", "cache_form": "planes"}):
         loader = DataLoader(opened(pairs * 8), 7, direct_io=True, **options, **more)
         assert all(same(flat(loader), epoch) for epoch in expected)
-        masks = sum(mask.stat().st_size for _, mask, _ in pairs) * 8
-        assert loader.stats()["bytes_read"] == (files + 2 * masks if more else 3 * files)
-    kept = f"disk:{tmp_path}/kept?size=64MiB"
-    for direct_io in (False, True):
-        loader = DataLoader(opened(pairs * 8), 7, direct_io=direct_io, cache=kept, **options)
-        assert all(same(flat(loader), epoch) for epoch in expected)
+        assert loader.stats()["bytes_read"] == (files if more else 3 * files)
     part = DataLoader(opened(pairs * 8), 7, direct_io=True, **options)
     next(iter(part))  # what was read ahead is dropped
     assert same(flat(part), expected[1])
+
+
+@pytest.fixture
+def photographs(tmp_path):
+    """JPEG files, which have every form, and masks of them."""
+    draw, (images, masks) = np.random.default_rng(3), ([], [])
+    for n in range(24):
+        images.append(tmp_path / f"{n}.jpg")
+        masks.append(tmp_path / f"{n}.png")
+        coarse = draw.integers(0, 256, (6 + n % 3, 9, 3), dtype=np.uint8)
+        Image.fromarray(coarse).resize((88 + n, 64)).save(images[-1], quality=80)
+        palette_png(masks[-1], draw.integers(0, 21, (64, 88 + n), dtype=np.uint8))
+    time.sleep(0.03)  # files of this moment are not kept
+    return images, masks
+
+
+def size_of(paths):
+    return sum(path.stat().st_size for path in paths)
+
+
+CROPS = {"transform": T.Compose([T.RandomResizedCrop(48), T.RandomHorizontalFlip()]), "seed": 1}
+
+
+@pytest.mark.parametrize(
+    "where, form",
+    [
+        *(("private", form) for form in ("encoded", "indexed", "coefficients", "planes", "auto")),
+        *(("shm", form) for form in ("indexed", "planes")),
+        *(("disk", form) for form in ("encoded", "coefficients")),
+        ("memory and disk", "planes"),
+    ],
+)
+def test_caches_keep_masks_with_their_images(photographs, kept, tmp_path, where, form):
+    """After the first epoch neither is read, in whatever form the image is kept."""
+    images, masks = photographs
+    dataset = headrace.ImageList(images, masks=masks)
+    disk = f"disk:{tmp_path}/kept?size=64MiB"
+    cache = {"private": "64MiB", "shm": kept, "disk": disk, "memory and disk": f"64MiB,{disk}"}[where]
+    options = {"shuffle": True, "epochs": 3, "cache": cache, "cache_form": form, **CROPS}
+    truth = DataLoader(dataset, 5, shuffle=True, **CROPS)
+    expected = [flat(truth) for _ in range(3)]
+    for direct_io in (False, True):
+        loader = DataLoader(dataset, 5, direct_io=direct_io, **options)
+        assert all(same(flat(loader), epoch) for epoch in expected)
+        found = loader.stats()
+        is_warm = direct_io and where != "private"  # by the first loader
+        assert found["bytes_read"] == (0 if is_warm else size_of(images) + size_of(masks))
+        assert found["bad_samples"] == 0
+    plain = headrace.ImageList([(path, 0) for path in images])
+    loader = DataLoader(plain, 5, shuffle=True, cache=cache, **CROPS)
+    pictures = [picture.clone() for batch, _ in loader for picture in batch]
+    assert all(torch.equal(a, b) for a, (b, _) in zip(pictures, expected[0], strict=True))
+
+
+@pytest.mark.parametrize("where", ["private", "disk"])
+def test_a_mask_that_changes_is_read_again(photographs, tmp_path, where):
+    images, masks = photographs
+    dataset = headrace.ImageList(images, T.CenterCrop(40), masks=masks)
+    cache = "64MiB" if where == "private" else f"disk:{tmp_path}/kept?size=64MiB"
+    loader = DataLoader(dataset, 24, cache=cache)
+    ((_, before),) = loader
+    before = before.clone()
+    palette_png(masks[7], np.full((64, 95), 20, np.uint8))
+    for _ in range(2):  # the next epoch may have been read ahead
+        ((_, after),) = loader
+    assert (after[7] == 20).all()
+    assert all(torch.equal(before[n], after[n]) for n in range(24) if n != 7)
+    shuffled = headrace.ImageList(images, T.CenterCrop(40), masks=masks[:7] + masks[8:] + masks[7:8])
+    masks[8:] = []  # those of the other sizes are bad: the kept ones must not stand for them
+    with pytest.raises(headrace.SampleError, match="its mask has 64 x 96 pixels .* 64 x 95"):
+        list(DataLoader(shuffled, 24, cache=cache))
+
+
+def test_a_cache_is_warmed_with_masks(photographs, tmp_path):
+    images, masks = photographs
+    pack, cache = tmp_path / "x.hrpack", f"disk:{tmp_path}/kept?size=64MiB"
+    headrace.pack(headrace.ImageList(images, masks=masks), pack)
+    time.sleep(0.03)
+    words = [sys.executable, "-m", "headrace", "cache", "warm", "--json", cache, pack]
+    told = json.loads(subprocess.run(words, capture_output=True, check=True, timeout=600).stdout)
+    assert told["cached"] == 24 and told["bad"] == 0
+    dataset = headrace.Pack(pack)
+    loader = DataLoader(dataset, 5, cache=cache, shuffle=True, **CROPS)
+    assert same(flat(loader), flat(DataLoader(dataset, 5, shuffle=True, **CROPS)))
+    assert loader.stats()["bytes_read"] == 0 and loader.stats()["disk_hits"] == 24
 
 
 def test_an_agent_hands_over_masks(pairs, tmp_path):

@@ -565,3 +565,14 @@ def test_counters_that_are_refused(monkeypatch):
     reading = counters.read([])
     assert reading.read_bytes is None and reading.worker_cpu_s == 0.0
     assert counters.descendants() == []
+
+
+def test_an_interface_that_goes_receives_nothing(monkeypatch):
+    """Containers and tunnels that end take their counters with them."""
+    now = counters.received()
+    assert now and counters.received_since(now) >= 0
+    before = {**now, "tunnel9": 10**12}
+    assert 0 <= counters.received_since(before) < 10**12
+    monkeypatch.setattr(counters, "received", lambda: {"lo": 7, "new0": 5})
+    assert counters.received_since({"lo": 9, "gone0": 100}) == 5
+    assert counters.received_since({"lo": 3}) == 9 and counters.received_since(None) is None

@@ -35,21 +35,28 @@ static inline void test_pause_ms(long ms)
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
-/* Whether code is some ten times slower than usual: with a sanitizer, or under an emulator, which
- * says so in HEADRACE_TEST_EMULATED. */
+/* Whether an emulator runs this program: it says so in HEADRACE_TEST_EMULATED. */
+static inline int test_is_emulated(void)
+{
+    return getenv("HEADRACE_TEST_EMULATED") != NULL;
+}
+
+/* Whether code is some ten times slower than usual: with a sanitizer, or under an emulator. */
 static inline int test_is_slow(void)
 {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
     return 1;
 #else
-    return getenv("HEADRACE_TEST_EMULATED") != NULL;
+    return test_is_emulated();
 #endif
 }
 
-/* How many of these random cases a test tries: where it is slow, every test runs with a quarter. */
+/* How many of these random cases a test tries. `make test` tries all of them. A sanitizer, which
+ * looks for other faults, gets a quarter of them, and an emulator, which is for the kernels of
+ * another machine, a tenth. */
 static inline int test_rounds(int rounds)
 {
-    return test_is_slow() ? (rounds + 3) / 4 : rounds;
+    return test_is_emulated() ? (rounds + 9) / 10 : test_is_slow() ? (rounds + 3) / 4 : rounds;
 }
 
 /* At the beginning of a long test whose processes have one thread each: ThreadSanitizer, which is

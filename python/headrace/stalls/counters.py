@@ -74,16 +74,26 @@ def cpu_s(pid: int) -> float | None:
     return total / 1e9
 
 
-def received() -> int | None:
-    """Returns the bytes that this host received over all network interfaces, with loopback."""
-    total = 0
+def received() -> dict[str, int] | None:
+    """Returns the bytes that each network interface of this host received, with loopback."""
+    found = {}
     try:
         with open("/proc/self/net/dev", encoding="ascii") as file:
             for line in list(file)[2:]:
-                total += int(line.split(":", 1)[1].split()[0])
+                name, counts = line.split(":", 1)
+                found[name.strip()] = int(counts.split()[0])
     except (OSError, ValueError, IndexError):
         return None
-    return total
+    return found
+
+
+def received_since(before: dict[str, int] | None) -> int | None:
+    """Returns the bytes received since then, over interfaces that are still there: what went over
+    one that was removed meanwhile is not known."""
+    now = received()
+    if before is None or now is None:
+        return None
+    return sum(max(0, count - before.get(name, 0)) for name, count in now.items())
 
 
 def descendants() -> list[int]:

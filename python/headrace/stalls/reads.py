@@ -55,7 +55,7 @@ class Learned:
             samples = run()
         finally:
             work.learn(False)
-        now = counters.received()
+        over = counters.received_since(received) or 0
         self.samples = max(1, samples)
         opened, held = work.learned()
         own_bytes, connections = work.received()
@@ -80,7 +80,6 @@ class Learned:
         most = max(HARDLY_ANYTHING * self.samples, SLACK_BYTES, (UNEXPLAINED - 1) * known)
         if unexplained > most or (all_read and not opened):
             self.unknown_bytes = unexplained
-        over = 0 if now is None or received is None else now - received
         if opened:
             return opened
         self.whole = []

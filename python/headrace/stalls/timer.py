@@ -78,7 +78,7 @@ class Timer:
             )
         used = counters.read(source.pids()).since(self._before)
         others = load.read().since(self._load)
-        received = counters.received()
+        network_bytes = counters.received_since(self._received)
         if not self._asked:
             raise RuntimeError("too few batches between two times that the script leaves its loop")
         asked = [*self._asked, end]
@@ -104,9 +104,7 @@ class Timer:
             **_core.stalls_judge({"phase": HOST, **others.evidence(run_s)}),
             "run_delay_s": others.delay_s,
             "throttled_s": others.throttled_s,
-            "network_bytes": None
-            if received is None or self._received is None
-            else received - self._received,
+            "network_bytes": network_bytes,
             "pauses": len(pauses),
             "paused_s": sum(pauses),
             "wait_s": [round(s, 7) for s in wait_s],

@@ -1,8 +1,8 @@
 """Private caches that keep what is used next: which loaders have one, and which share one.
 
 A loader with a sampler that repeats samples has one, and so have loaders that share a budget
-(``cache=`` another DataLoader). All others never evict, which is best for an order that uses each
-sample once an epoch, and costs less.
+(``cache=`` another DataLoader). All other private caches never evict, which is best for an order
+that uses each sample once an epoch, and costs less. Shared ones decide that on their own.
 """
 
 from __future__ import annotations
@@ -156,7 +156,14 @@ class Budgeted(OnHosts):
             line = "the cache keeps the samples that are used next"
             line += ", of all its loaders" if self._budget.is_shared else ""
             return line if known else f"{line}; of {name} it knows the batches in preparation"
-        if known or not text or not _is_private(text) or "agent" in self._options:
+        if "agent" in self._options or not text:
+            return ""
+        if text.startswith("shm:") and feed is None:
+            return (
+                "the cache keeps the samples that came first, and once it is full and jobs with "
+                "other orders use it, those that all of them use next"
+            )
+        if known or not _is_private(text):
             return ""
         return (
             "the cache keeps the samples that came first, because it is not known what "

@@ -139,7 +139,8 @@ class DataLoader(Budgeted, torch.utils.data.DataLoader[Any]):
             passes the same text. Another DataLoader of this process: its private cache for
             both, which then keeps what is used next by either. So does a private cache of one
             process with a sampler that repeats samples: torch's with replacement or for a
-            part, timm's for repeated augmentation. All others never evict.
+            part, timm's for repeated augmentation, and a cache that jobs with orders of their own
+            share (``shm:``). All others never evict.
         cache_form: form of cached samples: ``"encoded"``: as the files; ``"indexed"``: the
             files with an index, which decode faster for about 2 % more bytes;
             ``"coefficients"``: decode several times faster for an eighth more bytes;

@@ -176,6 +176,8 @@ static void end_locked(struct hr_loader *l, struct hr__job *job)
             job->sample = sample;
             job->sample.read.bytes = NULL;
             held->sample.read.user = held;
+            held->mask_read = job->mask_read;
+            job->mask_read = HR__MASK_UNREAD;
             held->seen = job->seen;
             *known &= (uint8_t)~HR__ITEM_COMING;
             hr__hosting_hand_over_locked(l, held);

@@ -8,6 +8,7 @@
  * is the same file. Otherwise the content decides: a digest of parts of the file (dataset/stamp.h),
  * which a process computes once for each file, as long as the file's stamp stays the same.
  */
+#include "dataset/pair.h"
 #include "loader/hosts/inside.h"
 
 #include <errno.h>
@@ -24,8 +25,9 @@ enum hr__asking hr__hosting_look(const struct hr_loader *l, const struct hr__clu
     if (hr__host_key(item->key, &cluster->digest, l->dataset, index, stamp))
         return HR__ASK_NEVER;
     const struct hr_dataset *origin = hr__dataset_origin(l->dataset);
-    int64_t bytes =
-        origin->catalog->ranges ? hr_dataset_sample_bytes(l->dataset, index) : stamp->bytes;
+    int64_t bytes = is_exact || (origin->catalog->ranges && !l->dataset->masks)
+                        ? hr__dataset_kept_bytes(l->dataset, index)
+                        : stamp->bytes;
     item->source_bytes = bytes > 0 ? (uint64_t)bytes : 0;
     return HR__ASK;
 }
@@ -58,6 +60,11 @@ int hr__hosting_is_believed(const struct hr_loader *l, struct hr__cluster *clust
     return content && content == item->content;
 }
 
+static int is_of_containers(struct hr_dataset *dataset)
+{
+    return hr__dataset_origin(dataset)->catalog->ranges != NULL;
+}
+
 /* Digest of the file's stamp as the scan saw it; 0: not known. */
 static uint64_t believed(const struct hr_loader *l, uint64_t index)
 {
@@ -69,6 +76,7 @@ int hr__hosting_seal(const struct hr_loader *l, const struct hr__cluster *cluste
                      const struct hr__pending_store *store, struct hr__peer_item *item)
 {
     struct hr__stamp stamp;
+    struct hr__pair pair;
     enum hr__asking asking = hr__hosting_look(l, cluster, store->index, &stamp, item);
     uint64_t seen = store->seen ? store->seen : believed(l, store->index);
     item->bytes = store->bytes;
@@ -76,13 +84,17 @@ int hr__hosting_seal(const struct hr_loader *l, const struct hr__cluster *cluste
     item->form = hr_form_of(store->bytes, store->length);
     if (asking != HR__ASK)
         return asking == HR__ASK_NEVER ? -ENAMETOOLONG : -ESTALE;
-    if (item->source_bytes != store->length)
+    if (item->source_bytes != store->length ||
+        hr__pair_split(&pair, l->dataset, store->bytes, store->length))
         return -ESTALE;
-    item->content = hr__content_digest(store->bytes, store->length);
+    item->content = hr__content_of_pair(
+        hr__content_digest(pair.image.bytes, pair.image.length),
+        pair.mask.bytes ? hr__content_digest(pair.mask.bytes, pair.mask.length) : 0);
     if (hr__host_key_is_exact(l->dataset, store->index))
         return 0;
     /* The scan keeps no stamps of containers; they were checked when they were opened. */
-    int is_piece = hr__dataset_origin(l->dataset)->catalog->ranges != NULL;
+    int is_piece =
+        is_of_containers(l->dataset) && (!l->dataset->masks || is_of_containers(l->dataset->masks));
     if ((seen || !is_piece) && (seen != hr__stamp_digest(&stamp) || hr__stamp_is_fresh(&stamp)))
         return -ESTALE;
     item->change = stamp.change;

@@ -177,7 +177,7 @@ static int learn_sizes(const struct hr_loader *l, struct hr__cluster *cluster,
         return hr__fail(error, -ENOMEM, "out of memory for the sizes of %" PRIu64 " samples",
                         cluster->samples);
     for (uint64_t i = 0; i < cluster->samples; i++) {
-        int64_t bytes = hr_dataset_sample_bytes(l->dataset, i);
+        int64_t bytes = hr__dataset_kept_bytes(l->dataset, i);
         sizes[i] = bytes < 0 ? TYPICAL_BYTES : bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes;
     }
     cluster->sizes = sizes;
@@ -213,7 +213,7 @@ static int place(struct hr_loader *l, struct hr__cluster *cluster, struct hr_err
             .budget_bytes = cluster->hosts.hosts[i].budget_bytes,
         };
     for (uint64_t i = 0; i < cluster->samples; i++)
-        charges[i] = charge_of(cluster, hr_dataset_sample_bytes(l->dataset, i));
+        charges[i] = charge_of(cluster, hr__dataset_kept_bytes(l->dataset, i));
     const struct hr__host_digest *d = &cluster->digest;
     struct hr__placement_wish wish = {
         .hosts = hosts,

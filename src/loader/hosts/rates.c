@@ -65,7 +65,7 @@ static double rate_of(const struct hr__tier_meter *meter)
 
 void hr__hosting_prepared(struct hr_loader *l, uint64_t index, uint64_t ns)
 {
-    int64_t bytes = hr_dataset_sample_bytes(l->dataset, index);
+    int64_t bytes = hr__dataset_kept_bytes(l->dataset, index);
     hr__count(&l->hosting->prepared_bytes, bytes < 0 ? 0 : (uint64_t)bytes);
     hr__count(&l->hosting->prepared_ns, ns);
 }

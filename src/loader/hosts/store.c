@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "dataset/pair.h"
 #include "loader/caching.h"
 #include "loader/hosts/inside.h"
 
@@ -86,6 +87,7 @@ static void give_up_locked(struct hr_loader *l, struct hr__pending_store *store)
     if (held) {
         held->sample.read = (struct hr__read){
             .fd = -1, .bytes = store->bytes, .length = store->length, .user = held};
+        held->mask_read = l->dataset->masks ? HR__MASK_WITHIN : HR__MASK_UNREAD;
         store->bytes = NULL;
         hr__count(&hr__counters_here(l)->staged_bytes, store->length);
         hr__hosting_hand_over_locked(l, held);
@@ -147,7 +149,8 @@ void hr__hosting_offer(struct hr__thread *self, struct hr__job *job, uint64_t in
     const struct hr__host_deal *deal = hr__deal_of(job->batch->plan);
     struct hr__read *read = &job->sample.read;
     uint16_t owner = deal->owners[index];
-    if (owner == HR__NOBODY || !hr__peers_is_up(deal->cluster->peers, owner))
+    if (owner == HR__NOBODY || !hr__peers_is_up(deal->cluster->peers, owner) ||
+        hr__job_join(l, job))
         return;
     struct hr__pending_store *store = hr__alloc(HR__TAG_LOADER, 1, sizeof *store);
     if (!store)
@@ -225,21 +228,25 @@ static void convert(struct hr__thread *self, struct stores *g, size_t i, struct 
 {
     const struct hr__pending_store *store = g->stores[i];
     enum hr_form form = (enum hr_form)g->cluster->hosts.form;
-    const struct hr_item file = {store->bytes, store->length, HR_FORM_ENCODED};
+    struct hr__pair pair;
     struct hr_item out;
-    if (form == HR_FORM_ENCODED || item->form != HR_FORM_ENCODED)
+    size_t length;
+    if (form == HR_FORM_ENCODED || item->form != HR_FORM_ENCODED ||
+        hr__pair_split(&pair, self->loader->dataset, store->bytes, store->length))
         return;
+    const struct hr_item file = {pair.image.bytes, pair.image.length, HR_FORM_ENCODED};
     uint64_t start_ns = hr__thread_cpu_ns();
     int r = hr__convert(self, form, &file, &out);
     hr__count(&hr__counters_here(self->loader)->conversion_ns, hr__thread_cpu_ns() - start_ns);
-    if (r || out.length > store->length * g->cluster->charge_percent / 100)
+    if (r || out.length + (store->length - file.length) >
+                 store->length * g->cluster->charge_percent / 100)
         return;
-    g->converted[i] = hr__alloc_aligned(HR__TAG_LOADER, out.length, 0);
+    pair.image = (struct hr_item_part){out.bytes, out.length};
+    g->converted[i] = hr__pair_join(&pair.image, 1, &pair.mask, &length);
     if (!g->converted[i])
         return;
-    memcpy(g->converted[i], out.bytes, out.length);
     item->bytes = g->converted[i];
-    item->length = out.length;
+    item->length = length;
     item->form = out.form;
     hr__count(&hr__counters_here(self->loader)->converted, 1);
 }

@@ -162,6 +162,7 @@ static void fill_job(struct hr_loader *l, const struct hr__group *g, struct hr__
         .user = job,
     };
     job->unread = 0;
+    job->mask_read = l->dataset->masks ? HR__MASK_WITHIN : HR__MASK_UNREAD;
     job->tier = is_own ? HR__TIER_OWN : HR__TIER_PEER;
     hr__count(&c->staged_bytes, item->length);
     hr__count(&c->cache_hits, 1);

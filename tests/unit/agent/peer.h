@@ -34,6 +34,9 @@ void served_end(struct served *s, struct fixture *f);
 /* Waits until the agent ends by itself. */
 void served_join(struct served *s);
 
+/* Moves the clock that the agent reads. It notices at its next turn, which a message causes. */
+void served_pass_hours(int hours);
+
 /* Returns its status, parsed; the caller calls json_decref. */
 struct json_t *served_status(const struct served *s);
 
@@ -59,6 +62,9 @@ struct peer {
 
 /* Connects and sends HELLO; as a viewer if `is_viewer`. */
 void peer_connect(struct peer *p, const struct served *s, int is_viewer);
+
+/* Returns the agent's status, which this viewer asks for; the caller calls json_decref. */
+struct json_t *peer_status(struct peer *viewer);
 
 /* The attach message of a job of the fixture: batch 16, shuffled, window 4. */
 void peer_options(struct peer *p, const struct fixture *f, const char *stream);

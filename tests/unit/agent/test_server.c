@@ -613,13 +613,13 @@ static void test_death(void **state)
     served_end(&s, &f);
 }
 
-/* For an agent that ends after this time without jobs; -1: never. */
-static struct hr_agent_options idle_options(int idle_ms)
+/* For an agent that ends after so many hours without jobs. */
+static struct hr_agent_options idle_options(int hours)
 {
     struct hr_agent_options options;
     hr_agent_options_default(&options);
     options.threads = 1;
-    options.idle_ms = idle_ms;
+    options.idle_ms = hours * 3600000;
     return options;
 }
 
@@ -628,15 +628,21 @@ static void test_idle_end(void **state)
     struct fixture f;
     struct served s;
     struct peer p;
-    struct hr_agent_options options = idle_options(1500); /* time to attach */
+    struct hr_agent_options options = idle_options(3);
+    char *json;
     served_begin(&s, &f, 40, &options);
     started(&p, &s, &f, "");
-    test_pause_ms(1700);
+    served_pass_hours(4);
+    json_decref(status_when(&s, "jobs", 1));
     assert_int_equal(peer_rest(&p, 16), 40);
-    uint64_t start = hr__now_ns();
     peer_leave(&p);
+    json_decref(status_when(&s, "jobs", 0));
+    served_pass_hours(2);
+    json_decref(served_status(&s));
+    served_pass_hours(2);
+    while (!hr_agent_status(s.socket, &json, NULL))
+        hr_text_free(json);
     served_join(&s);
-    assert_true(hr__now_ns() - start >= UINT64_C(1490000000));
     /* The agent is stopped meanwhile: jobs notice that by the closed connection. */
     options.idle_ms = -1;
     served_start(&s, &options);
@@ -655,12 +661,13 @@ static void test_idle_end_without_socket(void **state)
 {
     struct fixture f;
     struct served s;
-    struct peer p;
-    struct hr_agent_options options = idle_options(1000);
+    struct peer p, viewer;
+    struct hr_agent_options options = idle_options(3);
     fixture_make(&f, 40);
     for (int is_replaced = 0; is_replaced < 2; is_replaced++) {
         served_start(&s, &options);
         started(&p, &s, &f, "");
+        peer_connect(&viewer, &s, 1);
         assert_int_equal(unlink(s.socket), 0);
         char lock[160];
         snprintf(lock, sizeof lock, "%s/agent.lock", s.dir);
@@ -671,6 +678,13 @@ static void test_idle_end_without_socket(void **state)
             assert_int_equal(rmdir(s.dir), 0);
         assert_int_equal(peer_rest(&p, 16), 40);
         peer_leave(&p);
+        for (int64_t jobs = 1; jobs;) {
+            json_t *status = peer_status(&viewer);
+            jobs = number(status, "jobs");
+            json_decref(status);
+        }
+        served_pass_hours(4);
+        peer_leave(&viewer); /* the event after which the agent looks at the clock */
         pthread_join(s.thread, NULL);
         hr_agent_destroy(&s.agent);
         assert_int_equal(access(s.dir, F_OK), is_replaced - 1);

@@ -474,7 +474,8 @@ static void test_killed(void **state)
     pid_t agent = serve_apart(&s);
     pid_t one = fork_job(&f, &s, &waits), two = fork_job(&f, &s, &stopped),
           three = fork_job(&f, &s, &good);
-    usleep(300000);
+    while (!prepared(&s))
+        usleep(10000);
     kill(one, SIGKILL);
     wait_for(one, SIGKILL);
     kill(two, SIGSTOP);

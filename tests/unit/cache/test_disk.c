@@ -236,7 +236,7 @@ static void operate(struct hr__store *store)
 static void kill_at_every_step(int others)
 {
     int survived = 0;
-    for (int steps = 1; !survived; steps++) {
+    for (int steps = 1; !survived; steps += test_is_slow() ? 3 : 1) {
         struct hr__store *store = open_store();
         for (uint64_t i = 0; i < 5; i++)
             fixture_offer(store, i, 0);
@@ -310,7 +310,7 @@ static void test_killed_at_any_moment(void **state)
     struct hr__store *store = open_store();
     fill(store, 0, 20);
     hr__store_destroy(&store);
-    for (int kills = 0; kills < 200; kills++) {
+    for (int kills = 0; kills < test_rounds(200); kills++) {
         pid_t children[2];
         for (int i = 0; i < 2; i++) {
             children[i] = fork();

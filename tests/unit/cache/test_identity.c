@@ -67,7 +67,7 @@ static int teardown(void **state)
 /* Makes a dataset of the paths [from, to) below `below`. */
 static struct hr_dataset *make_list(const char *below, int from, int to)
 {
-    char *paths[FILES];
+    char *paths[FILES] = {NULL};
     struct hr_dataset *dataset;
     struct hr_error error;
     for (int i = from; i < to; i++)

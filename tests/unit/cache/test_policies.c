@@ -1,42 +1,9 @@
 /* The simulator of bench/policies.c: Belady's rule is compared with trying every choice, the others
  * with what is known about them. */
-#include "../../../bench/policies.h"
+#include "policies_fixture.h"
 
-#include "../test.h"
 #include "base/memory.h"
 #include "cache/residents.h"
-
-#include <string.h>
-
-/* Returns the number of bytes that a policy reads in all, on hosts that are alone. */
-static uint64_t reads(const struct policies_stream *s, const char *name, uint64_t capacity)
-{
-    const struct policy_rule *rule = policy_rules;
-    struct caches c = {.stream = s, .phase = s->phases};
-    uint64_t read = 0;
-    while (strcmp(rule->name, name))
-        rule++;
-    c.cached = policies_array(s->slots, 1);
-    c.free = policies_array(s->wish.hosts, sizeof *c.free);
-    c.copies = policies_array(s->all, sizeof *c.copies);
-    for (uint32_t host = 0; host < s->wish.hosts; host++)
-        c.free[host] = capacity;
-    rule->start(&c);
-    for (; c.phase < s->phases + s->phase_count; c.phase++) {
-        if (rule->begin)
-            rule->begin(&c);
-        for (uint64_t use = c.phase->begins; use < c.phase->ends; use++) {
-            read += c.cached[s->slot[use]] ? 0 : s->size[s->sample[s->slot[use]]];
-            rule->use(&c, use, stream_host(s, c.phase, use));
-            assert_true(c.free[stream_host(s, c.phase, use)] <= capacity);
-        }
-    }
-    rule->stop(&c);
-    hr__free(c.cached);
-    hr__free(c.free);
-    hr__free(c.copies);
-    return read;
-}
 
 static void equal_sizes(struct policies_stream *s)
 {
@@ -84,9 +51,9 @@ static void test_belady_is_the_best_of_all_choices(void **state)
         uint32_t *memo = policies_array((s.uses + 1) << s.slots, sizeof *memo);
         for (uint64_t capacity = 0; capacity <= s.slots; capacity++) {
             uint64_t best = fewest(&s, capacity, memo);
-            assert_int_equal(reads(&s, "belady", capacity), best);
+            assert_int_equal(policies_reads(&s, "belady", capacity), best);
             for (const struct policy_rule *rule = policy_rules; rule->name; rule++)
-                assert_true(reads(&s, rule->name, capacity) >= best);
+                assert_true(policies_reads(&s, rule->name, capacity) >= best);
         }
         hr__free(memo);
         stream_free(&s);
@@ -111,9 +78,9 @@ static void test_capacity_is_kept_and_sizes_count(void **state)
                                 .first = first,
                                 .phases = &phase,
                                 .phase_count = 1};
-    assert_int_equal(reads(&s, "belady", 12), 5 + 7);
-    assert_int_equal(reads(&s, "belady", 11), 5 + 7 + 7);
-    assert_int_equal(reads(&s, "belady", 4), 5 + 7 + 5 + 7);
+    assert_int_equal(policies_reads(&s, "belady", 12), 5 + 7);
+    assert_int_equal(policies_reads(&s, "belady", 11), 5 + 7 + 7);
+    assert_int_equal(policies_reads(&s, "belady", 4), 5 + 7 + 5 + 7);
 }
 
 /* One order that uses each sample once an epoch: what keeps its items reads D - C after the first
@@ -125,22 +92,23 @@ static void test_known_results(void **state)
     struct policies_stream s;
     stream_make(&s, &wish);
     equal_sizes(&s);
-    assert_int_equal(reads(&s, "never evict", 1000), 2000 + 4 * 1000);
-    assert_int_equal(reads(&s, "lobster", 1000), 2000 + 4 * 1000);
-    assert_int_equal(reads(&s, "nopfs", 1000), 2000 + 4 * 1000);
-    assert_int_equal(reads(&s, "belady", 1000), 2000 + 4 * 1000);
-    uint64_t page_cache = reads(&s, "page cache", 1000), lru = reads(&s, "lru", 1000);
+    assert_int_equal(policies_reads(&s, "never evict", 1000), 2000 + 4 * 1000);
+    assert_int_equal(policies_reads(&s, "lobster", 1000), 2000 + 4 * 1000);
+    assert_int_equal(policies_reads(&s, "nopfs", 1000), 2000 + 4 * 1000);
+    assert_int_equal(policies_reads(&s, "belady", 1000), 2000 + 4 * 1000);
+    uint64_t page_cache = policies_reads(&s, "page cache", 1000),
+             lru = policies_reads(&s, "lru", 1000);
     assert_true(lru > page_cache && page_cache > 2000 + 4 * 1250);
-    assert_true(reads(&s, "ours", 1000) < 2000 + 4 * 1020);
+    assert_true(policies_reads(&s, "ours", 1000) < 2000 + 4 * 1020);
     for (const struct policy_rule *rule = policy_rules; rule->name; rule++)
-        assert_int_equal(reads(&s, rule->name, 2000), 2000);
+        assert_int_equal(policies_reads(&s, rule->name, 2000), 2000);
     stream_free(&s);
     wish.jobs = 2;
     stream_make(&s, &wish);
     equal_sizes(&s);
-    uint64_t best = reads(&s, "belady", 1000), ours = reads(&s, "ours", 1000);
+    uint64_t best = policies_reads(&s, "belady", 1000), ours = policies_reads(&s, "ours", 1000);
     assert_true(ours >= best && ours < best + best / 10);
-    assert_true(ours < reads(&s, "never evict", 1000) * 3 / 4);
+    assert_true(ours < policies_reads(&s, "never evict", 1000) * 3 / 4);
     stream_free(&s);
 }
 
@@ -162,7 +130,7 @@ static void test_hosts(void **state)
         if (s.next[use] != NO_NEXT)
             assert_true(s.slot[s.next[use]] == s.slot[use] && s.next[use] > use);
     }
-    assert_true(reads(&s, "belady", 400) == s.slots);
+    assert_true(policies_reads(&s, "belady", 400) == s.slots);
     stream_free(&s);
 }
 

@@ -20,7 +20,7 @@ static struct memcached servers[SERVERS] = {{.item_max = "1m"}, {.item_max = "1m
 static char hosts_text[300];
 
 struct memcached_rank {
-    int rank, late_ms;
+    int rank;
     const char *seed;
     int result;
     struct hr_error error;
@@ -67,7 +67,6 @@ static void *run_rank(void *arg)
                                           .inputs = &input,
                                           .input_count = 1,
                                           .limit_s = 30};
-    usleep((useconds_t)rank->late_ms * 1000);
     rank->result = hr__hosts_parse(&hosts, hosts_text, &rank->error);
     if (!rank->result)
         rank->result = hr__peers_create(&peers, &hosts, &hr__peer_ops, &rank->error);
@@ -81,15 +80,19 @@ static void *run_rank(void *arg)
     return NULL;
 }
 
-static void start(struct memcached_rank ranks[RANKS], int late_ms)
+static void start_some(struct memcached_rank ranks[RANKS], int from, int to)
 {
-    for (int r = 0; r < RANKS; r++) {
+    for (int r = from; r < to; r++) {
         if (!ranks[r].seed)
             ranks[r].seed = "0";
         ranks[r].rank = r;
-        ranks[r].late_ms = r == RANKS - 1 ? late_ms : 0;
         assert_int_equal(pthread_create(&ranks[r].thread, NULL, run_rank, &ranks[r]), 0);
     }
+}
+
+static void start(struct memcached_rank ranks[RANKS])
+{
+    start_some(ranks, 0, RANKS);
 }
 
 static void join(struct memcached_rank ranks[RANKS])
@@ -110,11 +113,11 @@ static void test_meet(void **state)
     struct memcached_rank ranks[RANKS] = {{0}}, others[RANKS] = {{0}};
     char expected[512];
     need_servers();
-    start(ranks, 0);
+    start(ranks);
     join(ranks);
     assert_met(ranks);
     others[3].seed = "1";
-    start(others, 0);
+    start(others);
     join(others);
     snprintf(expected, sizeof expected,
              "the seed: 0 at rank 0 (%s:%d), 1 (%s:%d) and 3 more; 1 at rank 3 ",
@@ -146,12 +149,27 @@ static void test_full(void **state)
         }
         assert_true(refused);
     }
-    start(ranks, 0);
+    start(ranks);
     join(ranks);
     assert_met(ranks);
     hr__peers_destroy(&peers);
     hr__hosts_clear(&hosts);
     free(bytes);
+}
+
+/* Waits until ranks have written records to the first server. */
+static void await_records(void)
+{
+    struct hr__hosts hosts;
+    struct hr__peers *peers;
+    struct hr__peer_about about;
+    struct hr_error error;
+    assert_int_equal(hr__hosts_parse(&hosts, hosts_text, &error), 0);
+    assert_int_equal(hr__peers_create(&peers, &hosts, &hr__peer_ops, &error), 0);
+    while (hr__peers_about(peers, 0, &about, &error) || !about.items)
+        test_pause_ms(1);
+    hr__peers_destroy(&peers);
+    hr__hosts_clear(&hosts);
 }
 
 /* A server dies during the meeting and comes back empty before the last rank arrives; another one
@@ -160,15 +178,18 @@ static void test_faults(void **state)
 {
     struct memcached_rank ranks[RANKS] = {{0}}, again[RANKS] = {{0}};
     need_servers();
-    start(ranks, 800);
-    usleep(200000);
     memcached_kill(&servers[0], SIGKILL);
-    usleep(200000);
     memcached_restart(&servers[0]);
+    start_some(ranks, 0, RANKS - 1);
+    await_records();
+    memcached_kill(&servers[0], SIGKILL);
+    memcached_restart(&servers[0]);
+    await_records();
+    start_some(ranks, RANKS - 1, RANKS);
     join(ranks);
     assert_met(ranks);
     memcached_kill(&servers[1], SIGSTOP);
-    start(again, 0);
+    start(again);
     join(again);
     memcached_kill(&servers[1], SIGCONT);
     assert_met(again);

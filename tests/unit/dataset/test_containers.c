@@ -31,7 +31,7 @@ static struct hr_dataset *make(struct tree *t, size_t count)
                                       .containers = count};
     struct hr__catalog *c;
     struct hr_dataset *d;
-    char name[20];
+    char name[48];
     struct stat st;
     tree_make(t);
     assert_int_equal(hr__catalog_create(&c, &shape), 0);

@@ -286,7 +286,7 @@ static void test_rank_that_does_not_come(void **state)
     struct hr_error error;
     struct hr_batch *batch;
     world_make(&w, &fixture, 2, 2);
-    strcpy(w.rest, "size=16MiB&meet=1s");
+    strcpy(w.rest, "size=16MiB&meet=5s");
     w.options.wait_ms = 50;
     world_open(&w);
     struct hr_loader *loader = w.all[0].loader;

@@ -298,6 +298,67 @@ static void iou_crop_suits_a_box(void **state)
     check_iou_crops(0.3);
 }
 
+int __wrap_hr__decoder_region(struct hr__decoder *decoder, const void *bytes, size_t length,
+                              const struct hr_image_info *info, const struct hr_region *region,
+                              struct hr__planar *out, struct hr_error *error);
+int __real_hr__decoder_region(struct hr__decoder *decoder, const void *bytes, size_t length,
+                              const struct hr_image_info *info, const struct hr_region *region,
+                              struct hr__planar *out, struct hr_error *error);
+
+static struct hr_region decoded; /* by the last call */
+static int decodes;              /* calls */
+
+int __wrap_hr__decoder_region(struct hr__decoder *decoder, const void *bytes, size_t length,
+                              const struct hr_image_info *info, const struct hr_region *region,
+                              struct hr__planar *out, struct hr_error *error)
+{
+    decoded = *region;
+    decodes++;
+    return __real_hr__decoder_region(decoder, bytes, length, info, region, out, error);
+}
+
+/* Pushdown: the crop that the boxes decide is known before the image is decoded, and nothing else
+ * of it is decoded, neither with transforms around the crop that keep to it. */
+static void only_the_region_of_the_boxes_crop_is_decoded(void **state)
+{
+    static uint8_t file[15 + 3 * 100 * 80] = "P6\n100 80\n255\n", out[3 * 40 * 50];
+    static void *const outs[] = {out};
+    const struct hr_operation list[] = {op(HR_RANDOM_HORIZONTAL_FLIP), op(HR_RANDOM_IOU_CROP),
+                                        sized(HR_RESIZE, 40, 50), op(HR_SANITIZE_BOUNDING_BOXES)};
+    const struct hr__sample_rows in = {&layout, ROWS, {labels, boxes, points}};
+    const struct hr_item item = {file, sizeof file - 1, HR_FORM_ENCODED};
+    struct hr__row_record *record = calloc(1, layout.bytes);
+    const struct hr__prepared prepared = {.outs = outs, .in = &in, .record = record};
+    struct hr_recipe *recipe = recipe_of(list, 4);
+    struct hr_preparer *preparer;
+    struct hr_error error = {0};
+    double share = 0;
+    assert_int_equal(hr_preparer_create(&preparer, &error), 0);
+    for (uint64_t i = 0; i < DRAWS / 10; i++) {
+        const struct hr_draw_key key = {.seed = 3, .epoch = 1, .index = i};
+        struct planned p = planned_of(recipe, 1, i);
+        struct hr_region crop = {0, 0, 100, 80};
+        for (int k = 0; k < p.plan->count; k++) {
+            const struct hr__step *step = &p.plan->step[k];
+            if (step->kind == HR__STEP_CROP)
+                crop =
+                    (struct hr_region){step->u.crop.x, step->u.crop.y, step->width, step->height};
+        }
+        decodes = 0;
+        if (hr__preparer_run_item(preparer, recipe, &item, &key, &prepared, &error))
+            fail_msg("%s", error.message);
+        assert_int_equal(decodes, 1);
+        assert_true(decoded.width == crop.width && decoded.height == crop.height);
+        assert_int_equal(decoded.y, crop.y); /* a flip may have been before it */
+        share += (double)decoded.width * decoded.height / (100 * 80) / (DRAWS / 10.0);
+        hr__scratch_destroy(&p.scratch);
+    }
+    assert_true(share > 0.3 && share < 0.9);
+    hr_preparer_destroy(&preparer);
+    hr_recipe_unref(&recipe);
+    free(record);
+}
+
 static void iou_crop_ends(void **state)
 {
     /* torchvision would go on for ever: nothing overlaps that much, and nothing ends it */
@@ -402,6 +463,7 @@ int main(void)
         cmocka_unit_test(sanitize_drops_rows),
         cmocka_unit_test(samples_without_rows_have_boxes),
         cmocka_unit_test(iou_crop_suits_a_box),
+        cmocka_unit_test(only_the_region_of_the_boxes_crop_is_decoded),
         cmocka_unit_test(iou_crop_ends),
         cmocka_unit_test(recipes_that_lose_boxes_are_refused),
         cmocka_unit_test(parameters_are_checked),

@@ -5,7 +5,7 @@
  */
 #include "recipe_cases.h"
 
-#define DRAWS 20000
+#define DRAWS ((uint64_t)test_rounds(20000))
 
 /* Sum and sum of squares of a quantity. */
 struct plan_moments {

@@ -202,7 +202,8 @@ static void without_flows(void **state)
 
 /* Writes the trace of a rank into a folder: its times count from a base, and its collective takes
  * as long as it waits for the later rank, plus 50. */
-static void write_rank(const char *folder, int rank, int ranks, const char *file)
+static void write_rank_with(const char *folder, int rank, int ranks, const char *file,
+                            const char *collective)
 {
     char path[256], text[2048];
     int late = 100 * rank;
@@ -216,15 +217,20 @@ static void write_rank(const char *folder, int rank, int ranks, const char *file
                  "{\"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaLaunchKernelExC\", "
                  "\"pid\": 1, \"tid\": 1, \"ts\": %d.250, \"dur\": 10, \"args\": {\"correlation\": "
                  "1}},\n"
-                 "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"ncclDevKernel_AllReduce_Sum_f32"
+                 "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"ncclDevKernel_%s_Sum_f32"
                  "_RING_LL\", \"pid\": 0, \"tid\": 20, \"ts\": %d.250, \"dur\": %d, \"args\": "
                  "{\"device\": 0, \"stream\": 20, \"correlation\": 1, \"Group size\": 2, "
                  "\"In msg nelems\": 1024, \"dtype\": \"BFloat16\"}}]}",
-                 rank, rank, ranks, 7000 * rank, 7000 * rank + 10 + late, 7000 * rank + 30 + late,
-                 150 - late);
+                 rank, rank, ranks, 7000 * rank, 7000 * rank + 10 + late, collective,
+                 7000 * rank + 30 + late, 150 - late);
     assert_in_range(n, 1, sizeof text - 1);
     snprintf(path, sizeof path, "%s/%s", folder, file);
     test_write(path, text, (size_t)n);
+}
+
+static void write_rank(const char *folder, int rank, int ranks, const char *file)
+{
+    write_rank_with(folder, rank, ranks, file, "AllReduce");
 }
 
 static void remove_all(const char *folder, const char *const *files)
@@ -266,11 +272,15 @@ static void ranks_that_do_not_belong_together(void **state)
     static const char *const files[] = {"a.json", "b.json", NULL};
     static const struct {
         int rank, ranks;
-        const char *words;
+        const char *collective, *words;
     } cases[] = {
-        {0, 2, "two traces are of rank 0: give one trace of each rank"},
-        {1, 4, "rank 0 is of a run of 2 ranks, and rank 1 of one of 4"},
-        {-1, 2, "does not say its rank"},
+        {0, 2, "AllReduce", "two traces are of rank 0: give one trace of each rank"},
+        {1, 4, "AllReduce", "rank 0 is of a run of 2 ranks, and rank 1 of one of 4"},
+        {-1, 2, "AllReduce", "does not say its rank"},
+        {1, 2, "ReduceScatter",
+         "trace 2 has 'ncclDevKernel_ReduceScatter_Sum_f32_RING_LL' in its window where the first "
+         "one has 'ncclDevKernel_AllReduce_Sum_f32_RING_LL': give traces of the same steps of one "
+         "run"},
     };
     char folder[] = "/tmp/headrace-ranks-XXXXXX";
     assert_non_null(mkdtemp(folder));
@@ -279,7 +289,7 @@ static void ranks_that_do_not_belong_together(void **state)
         struct hr_replay *replay;
         struct hr_error error = {0};
         write_rank(folder, 0, 2, files[0]);
-        write_rank(folder, cases[i].rank, cases[i].ranks, files[1]);
+        write_rank_with(folder, cases[i].rank, cases[i].ranks, files[1], cases[i].collective);
         assert_int_equal(hr_replay_open(&replay, paths, 1, NULL, &error), -EINVAL);
         if (!strstr(error.message, cases[i].words))
             fail_msg("%s", error.message);

@@ -544,6 +544,26 @@ static void ranges_give_up_direct(void **state)
     free(path);
 }
 
+/* A round of reads of 1 MiB reuses the buffers of the round before. */
+static void buffers_are_kept(void **state)
+{
+    enum { DEPTH = 16 };
+    struct hr__blocks *pool = hr__transfer_pool(DEPTH);
+    void *first[DEPTH], *again;
+    uint64_t before = hr__allocated(HR__TAG_STORAGE);
+    for (int i = 0; i < DEPTH; i++)
+        assert_non_null(first[i] = hr__blocks_alloc(pool, (1 << 20) + HR__READ_SLACK));
+    uint64_t all = hr__allocated(HR__TAG_STORAGE) - before;
+    assert_true(all >= DEPTH << 20);
+    for (int i = 0; i < DEPTH; i++)
+        hr__free(first[i]);
+    assert_int_equal(hr__allocated(HR__TAG_STORAGE) - before, all);
+    assert_non_null(again = hr__blocks_alloc(pool, (1 << 20) + HR__READ_SLACK));
+    assert_int_equal(hr__allocated(HR__TAG_STORAGE) - before, all);
+    hr__free(again);
+    hr__blocks_destroy(&pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -563,6 +583,7 @@ int main(void)
         cmocka_unit_test(ranges_are_exact),
         cmocka_unit_test(ranges_beyond_the_end),
         cmocka_unit_test(ranges_give_up_direct),
+        cmocka_unit_test(buffers_are_kept),
     };
     return cmocka_run_group_tests_name("storage-transfer", tests, files_setup, files_teardown);
 }

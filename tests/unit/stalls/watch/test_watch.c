@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -436,58 +437,46 @@ static void a_whole_run_is_recorded(void **state)
     hr_loader_destroy(&loader);
 }
 
-/* A slowed-down worker determines how long a drained loader takes. */
+static atomic_int is_awaited; /* whether the loop waits for a batch */
+
+/* Makes two workers take 8 ms for a batch of 8, all of which the loop waits for: they go on only
+ * then. */
 static void slow(uint64_t index)
 {
+    while (!atomic_load(&is_awaited))
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-    return *x < *y ? -1 : *x > *y;
-}
-
-/* Over all batches that are loaded, or replayed: other work on the machine changes the median
- * little. */
-static double median_wait(const json_t *record, int loaded)
-{
-    double values[4096];
-    size_t count = 0, i, k;
-    json_t *segment;
-    json_array_foreach(json_object_get(record, "segments"), i, segment)
-    {
-        if ((strcmp(text(segment, "phase"), "host") != 0) != loaded)
-            continue;
-        const json_t *waits = json_object_get(segment, "wait_s");
-        for (k = 0; k < json_array_size(waits) && count < 4096; k++)
-            values[count++] = json_number_value(json_array_get(waits, k));
-    }
-    assert_true(count > 0);
-    qsort(values, count, sizeof *values, by_value);
-    return values[count / 2];
 }
 
 static void waiting_is_seen(void **state)
 {
     fixture_before_prepare = slow;
+    atomic_store(&is_awaited, 1);
     struct hr_loader *loader = make_loader();
     struct hr_stalls_watch *watch = open_watch(loader, 0.6);
     struct hr_batch *batch;
     while ((batch = next(watch))) {
+        atomic_store(&is_awaited, 0);
         train(1000);
+        atomic_store(&is_awaited, 1);
         hr_batch_release(&batch);
     }
     json_t *record = record_of(watch), *segment;
-    size_t i;
-    /* Two workers sleep 8 ms for a batch of 8; a step takes 1. */
+    double loaded = 0, waited_s = 0;
+    size_t i, k;
     json_array_foreach(json_object_get(record, "segments"), i, segment)
     {
-        double batch_s = number(segment, "elapsed_s") / number(segment, "batches");
-        if (strcmp(text(segment, "phase"), "host"))
-            assert_true(batch_s >= 0.0075);
+        const json_t *waits = json_object_get(segment, "wait_s");
+        if (!strcmp(text(segment, "phase"), "host"))
+            continue;
+        assert_true(number(segment, "elapsed_s") / number(segment, "batches") >= 0.0075);
+        loaded += number(segment, "batches");
+        for (k = 0; k < json_array_size(waits); k++)
+            waited_s += json_number_value(json_array_get(waits, k));
     }
-    assert_true(median_wait(record, 1) > 3 * median_wait(record, 0));
+    /* A busy machine makes it longer. During a step, each worker still ends the sample it is at. */
+    assert_true(loaded > 0);
+    assert_true(waited_s / loaded >= 0.004);
     json_decref(record);
     hr_stalls_watch_close(&watch);
     hr_loader_destroy(&loader);

@@ -25,10 +25,10 @@ static void sleep_us(long us)
     nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
 }
 
-/* Two milliseconds per sample, whatever else runs on the machine. */
+/* Eight milliseconds per sample, whatever else runs on the machine. */
 static void slow(uint64_t index)
 {
-    sleep_us(2000);
+    sleep_us(8000);
 }
 
 /* Runs a loop with steps that sleep, like those of an accelerator, and returns its result. */
@@ -96,15 +96,16 @@ static void what_is_set_is_found(void **state)
     fixture_before_prepare = slow;
     struct hr_stalls *stalls = measure(fixture.dataset, 4000, 2);
     struct hr_stalls_summary summary = summary_of(stalls);
-    /* 8 samples in 4 ms; and 2 ms each with two workers, 8 ms a batch. A busy machine makes both
-     * slower, never faster. */
+    /* 8 samples in 4 ms; and 8 ms each with two workers, 32 ms a batch. A busy machine makes both
+     * slower, never faster, and delays the four sleeps of a worker no less than the one of a step.
+     */
     double device = summary.device_rate.value, prepare = summary.prepare_rate.value;
     assert_true(device <= 2000 * 1.01 && device > 0);
-    assert_true(prepare <= 1000 * 1.05 && prepare > 0);
+    assert_true(prepare <= 250 * 1.05 && prepare > 0);
     double batch_s = BATCH / summary.rate[HR_STALLS_WARM].value;
     double step_s = BATCH / summary.rate[HR_STALLS_HOST].value;
-    assert_true(batch_s >= 0.0079 && step_s >= 0.004);
-    assert_true(summary.warm_share[0].value > 0.2 && summary.warm_share[0].value < 0.8);
+    assert_true(batch_s >= 0.0316 && step_s >= 0.004);
+    assert_true(summary.warm_share[0].value > 0 && summary.warm_share[2].value > 0);
     assert_true(summary.warm_share[1].value == 0);
     if (!strstr(hr_stalls_sentence(stalls), "preparing"))
         fail_msg("%s", hr_stalls_sentence(stalls));
