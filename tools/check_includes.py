@@ -50,7 +50,8 @@ ALSO = {"loader/create.c": {"loader/hosts"}}
 # Programs outside the rooms that measure or test one from inside, and which.
 INSIDE = {"bench/reader.c": {"base", "storage"}, "bench/cache_hit.c": {"base", "cache"},
           "bench/fetch.c": {"base", "cluster"}, "bench/plan.c": {"base", "order", "cluster"},
-          "bench/policies.c": {"base", "cache"}, "bench/policies_rules.c": {"base", "cache"},
+          "bench/policies.c": {"base", "cache"},
+          "bench/policies_rules.c": {"base", "cache", "storage"},
           "bench/policies_stream.c": {"base", "order"},
           "bench/kernel_bits.c": {"base", "codec", "recipe"},
           "bench/locks.c": {"base", "storage", "loader"},
