@@ -79,6 +79,7 @@ struct hr_machine {
     uint64_t page_cache_bytes; /* how much of it the page cache can fill now: what is not in use
                                   for anything else, by others or by the control group */
     char processor[128];       /* the name of the processor */
+    int page_generations;      /* non-zero: the kernel evicts pages by generations (MGLRU) */
 };
 
 /* Reads small files of /proc and /sys. Any thread. */

@@ -20,10 +20,11 @@ static PyObject *module_machine(PyObject *module, PyObject *none)
     Py_BEGIN_ALLOW_THREADS
         hr_machine_get(&machine);
     Py_END_ALLOW_THREADS
-    return Py_BuildValue("{s:i,s:i,s:K,s:K,s:N}", "cores", machine.cores, "nodes", machine.nodes,
-                         "memory_bytes", (unsigned long long)machine.memory_bytes,
+    return Py_BuildValue("{s:i,s:i,s:K,s:K,s:N,s:N}", "cores", machine.cores, "nodes",
+                         machine.nodes, "memory_bytes", (unsigned long long)machine.memory_bytes,
                          "page_cache_bytes", (unsigned long long)machine.page_cache_bytes,
-                         "processor", core_text(machine.processor));
+                         "processor", core_text(machine.processor), "page_generations",
+                         PyBool_FromLong(machine.page_generations));
 }
 
 static PyObject *import_name(const char *module_name, const char *name)

@@ -25,6 +25,7 @@ class _Machine(TypedDict):
     memory_bytes: int
     page_cache_bytes: int
     processor: str
+    page_generations: bool
 
 def machine() -> _Machine: ...
 

@@ -337,6 +337,13 @@ uint64_t hr__memory_pages(const struct hr__memory_limits *memory)
     return smaller(most, hr__memory_usable(memory));
 }
 
+int hr__memory_generations(const char *root)
+{
+    char text[32];
+    return read_in(root, "sys/kernel/mm/lru_gen/enabled", text, sizeof text) &&
+           strtoul(text, NULL, 16) & 1;
+}
+
 /* ---- NUMA nodes and devices ---- */
 
 /* Returns the set of a list of nodes. */
@@ -472,6 +479,7 @@ void hr_machine_get(struct hr_machine *out)
         .nodes = __builtin_popcountll(hr__nodes_usable("")),
         .memory_bytes = usable == UNKNOWN ? 0 : usable,
         .page_cache_bytes = pages == UNKNOWN ? 0 : pages,
+        .page_generations = hr__memory_generations(""),
     };
     hr__processor_name("", now.processor, sizeof now.processor);
     hr__versioned_give(out, &now, sizeof now);

@@ -69,6 +69,9 @@ void hr__memory_limits_read(struct hr__memory_limits *out, const char *root, int
 uint64_t hr__memory_usable(const struct hr__memory_limits *memory);
 uint64_t hr__memory_pages(const struct hr__memory_limits *memory);
 
+/* Returns whether the kernel evicts pages by generations (MGLRU), not from two lists. */
+int hr__memory_generations(const char *root);
+
 /* The functions below are pure and parse texts in the kernel's formats. */
 
 /* Returns MemAvailable of /proc/meminfo in bytes; UINT64_MAX if missing. */

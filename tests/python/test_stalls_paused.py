@@ -4,7 +4,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from headrace.stalls.paused import PIECE_BYTES, paused_rate
+from headrace.stalls import paused
+from headrace.stalls.paused import PIECE_BYTES, paused_rate, saved_bytes
 
 
 def files(folder, count, size):
@@ -31,6 +32,20 @@ def test_small_files_and_pieces_of_a_large_one(tmp_path):
 def test_nothing_to_compare_with(tmp_path):
     assert paused_rate(files(tmp_path, 3, 10), 0.0, 0.1) is None
     assert paused_rate([], 1e6, 0.1) is None
+
+
+def test_what_idling_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr(paused, "IDLE_S", 0)
+    monkeypatch.setattr(paused, "BURST_S", 60)
+    found = files(tmp_path, 20, 1000)
+    assert saved_bytes(found, 0.0) == 20_000  # beyond a rate of nothing: all of it
+    assert saved_bytes(found, 1e15) == 0
+    assert 0 < saved_bytes(found, 1.0) <= 20_000
+    assert saved_bytes([], 1.0) == 0
+    monkeypatch.setattr(paused, "BURST_S", 0)
+    assert saved_bytes(found, 0.0) == 1000  # the allowance may be larger
+    with pytest.raises(OSError):
+        saved_bytes([str(tmp_path / "gone")], 1e6)
 
 
 def test_a_file_that_is_gone(tmp_path):

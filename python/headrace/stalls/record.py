@@ -116,6 +116,7 @@ def machine(device: Any) -> dict[str, Any]:
         "cpu": host["processor"],
         "memory_bytes": host["memory_bytes"],
         "available_bytes": host["page_cache_bytes"],
+        "page_generations": host["page_generations"],
         "device": name,
         "kernel": platform.release(),
     }

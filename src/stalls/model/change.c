@@ -155,6 +155,9 @@ static int set_missing(const struct hr__model *model, const struct hr_stalls_cha
     }
     changed->cached = x;
     changed->system.missing = 1 - x;
+    if (evicts && model->host->page_generations && x > 0 && x < 1)
+        assume(changed, "the kernel's page cache has generations (MGLRU): it is taken to evict as "
+                        "one without them does");
     if (evicts && hr__page_cache_missing(x, &changed->system.missing))
         return hr__fail(error, -ENOMEM, "out of memory while simulating the page cache");
     return 0;

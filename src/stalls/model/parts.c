@@ -261,6 +261,7 @@ static const struct hr__field machine_fields[] = {
     {"cpu", HR__FIELD_KNOWN_TEXT, HOST(cpu)},
     {"memory_bytes", HR__FIELD_COUNT, HOST(memory_bytes), COUNT_OR_0},
     {"available_bytes", HR__FIELD_COUNT, HOST(available_bytes), COUNT_OR_0},
+    {"page_generations", HR__FIELD_BOOL, HOST(page_generations)},
     {"device", HR__FIELD_KNOWN_TEXT, HOST(device)},
     {.name = NULL},
 };

@@ -104,6 +104,7 @@ struct hr__host_record { /* reported by the host's first rank */
     int cores;
     char cpu[96];
     uint64_t memory_bytes, available_bytes; /* free for the page cache, without the run's own use */
+    bool page_generations;                  /* the kernel evicts pages by generations (MGLRU) */
     char device[96];                        /* "": CPU */
     struct hr__depth_record *depths;
     size_t depth_count;

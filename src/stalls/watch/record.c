@@ -62,6 +62,7 @@ static json_t *machine(const struct hr_stalls_watch *w)
     bad |= set(o, "cpu", text(host.processor));
     bad |= set(o, "memory_bytes", whole(host.memory_bytes));
     bad |= set(o, "available_bytes", whole(host.page_cache_bytes));
+    bad |= set(o, "page_generations", json_boolean(host.page_generations));
     bad |= set(o, "device", w->options.synchronize ? text("accelerator") : json_null());
     return bad ? (json_decref(o), NULL) : o;
 }

@@ -111,6 +111,20 @@ static void test_meminfo(void **state)
     assert_true(hr__meminfo_available("") == UINT64_MAX);
 }
 
+static void test_generations(void **state)
+{
+    const char *root = *state, *path = "sys/kernel/mm/lru_gen/enabled";
+    const struct {
+        const char *text;
+        int expected;
+    } cases[] = {{"0x0007\n", 1}, {"0x0001\n", 1}, {"0x0006\n", 0}, {"0x0000\n", 0}, {"", 0}};
+    assert_int_equal(hr__memory_generations(root), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fake_file(root, path, cases[i].text);
+        assert_int_equal(hr__memory_generations(root), cases[i].expected);
+    }
+}
+
 static void test_limits(void **state)
 {
     assert_int_equal(hr__group_limit("1073741824\n"), GIB);
@@ -323,6 +337,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_group_folders, fake_setup, fake_teardown),
         cmocka_unit_test(test_group_paths),
         cmocka_unit_test(test_meminfo),
+        cmocka_unit_test_setup_teardown(test_generations, fake_setup, fake_teardown),
         cmocka_unit_test(test_limits),
         cmocka_unit_test_setup_teardown(test_memory_of_groups, fake_setup, fake_teardown),
         cmocka_unit_test_setup_teardown(test_memory_of_first_version, fake_setup, fake_teardown),

@@ -102,6 +102,10 @@ static void test_as_it_was(void **state)
     assert_close(missing, 0.342, 0.01);
     assert_close(predicted(&m, &change).fetch_rate, 100 / missing, 10);
     assert_close(predicted(&m, &change).rate, fmin(320, 100 / missing), 4);
+    assert_string_equal(predicted(&m, &change).why, "");
+    m.stalls.hosts[0].page_generations = true;
+    assert_non_null(strstr(predicted(&m, &change).why, "generations (MGLRU)"));
+    m.stalls.hosts[0].page_generations = false;
     m.stalls.hosts[0].available_bytes = 0;
     struct hr_stalls_prediction p = predicted(&m, &change);
     assert_close(p.rate, 100, 1);
