@@ -364,8 +364,7 @@ def test_lightnings_imagenet_script(images, tmp_path, torchvision):
     def arguments(*more):
         return [
             "fit", "--model.data_path", images, "--model.batch_size", 8, "--model.workers", 1,
-            "--model.lr", 0.001, "--trainer.max_epochs", EPOCHS, "--trainer.accelerator", "cpu",
-            "--trainer.enable_progress_bar", "false", *more,
+            "--model.lr", 0.001, "--trainer.max_epochs", EPOCHS, "--trainer.accelerator", "cpu", *more,
         ]  # fmt: skip
 
     for told in check_losses(example, "one", *arguments()):
