@@ -322,12 +322,20 @@ static void note_place(struct hr_loader *l, struct hr__job *job)
         hr__cache_use(l->cache, (uint64_t)job->batch->indices[job->place]);
 }
 
+/* Returns non-zero if it is known how long items are used. Where the number of epochs is not, but a
+ * form was asked for, they count as used for ever: or busy workers would never make the form. */
+static int are_uses_known(const struct hr_loader *l)
+{
+    return l->options.epochs > 0 || hr__cache_is_kept(l->cache) ||
+           l->caching->form_asked != HR_FORM_AUTO;
+}
+
 /* How many times an item will be used after this epoch. With shuffle, ranks divide the samples
  * differently in each epoch, so the ranks of this host, which share the cache, use an item in only
  * their share of the epochs. */
 static uint64_t uses_locked(const struct hr_loader *l)
 {
-    if (hr__cache_is_kept(l->cache))
+    if (hr__cache_is_kept(l->cache) || (!l->options.epochs && are_uses_known(l)))
         return HR__WORTH_FOREVER;
     if (!l->plan || l->plan->epoch + 1 >= l->options.epochs)
         return 0;
@@ -339,7 +347,7 @@ static uint64_t uses_locked(const struct hr_loader *l)
 static struct hr__worth_moment moment_locked(const struct hr_loader *l, int idle)
 {
     return (struct hr__worth_moment){
-        .uses_known = l->options.epochs > 0 || hr__cache_is_kept(l->cache),
+        .uses_known = are_uses_known(l),
         .uses = uses_locked(l),
         .idle = idle,
         .working_ns = l->caching->working_ns,
