@@ -465,40 +465,49 @@ static void *race(void *arg)
             continue;
         key = fixture_key(sample);
         (void)hr__store_claim(racer->store, &key);
-        fixture_offer(racer->store, sample, n % 5 == 0);
-        if (n % 7 == 0)
-            fixture_convert(racer->store);
+        fixture_offer(racer->store, sample, 0);
     }
     return NULL;
 }
 
-/* Goes through an order with several threads; all users stand still meanwhile, as far as this one
- * knows. */
-static void run_racers(struct hr__store *store, unsigned order)
+/* Two users go through their orders at once, each with several threads. They count as they stood
+ * before: their clock stands still. */
+static void race_both(struct hr__store *const *stores)
 {
-    pthread_t threads[RACERS];
-    struct racer racers[RACERS];
-    for (unsigned i = 0; i < RACERS; i++) {
-        racers[i] = (struct racer){store, order, i};
+    pthread_t threads[2 * RACERS];
+    struct racer racers[2 * RACERS];
+    for (unsigned i = 0; i < 2 * RACERS; i++) {
+        racers[i] = (struct racer){stores[i % 2], i % 2, i / 2};
         assert_int_equal(pthread_create(&threads[i], NULL, race, &racers[i]), 0);
     }
-    for (int i = 0; i < RACERS; i++)
+    for (int i = 0; i < 2 * RACERS; i++)
         pthread_join(threads[i], NULL);
 }
 
-static void test_threads_and_processes(void **state)
+static void test_threads(void **state)
+{
+    struct hr__store *stores[2];
+    open_stores(stores, 2, 9);
+    begin_telling(stores, 2);
+    assert_true(offer_next(stores[0], 0, 3, 3) > 0);
+    race_both(stores);
+    assert_true(hr__segment_books(hr__store_segment(stores[0])).evicted > 100);
+    fixture_audit(hr__store_segment(stores[0]));
+    close_stores(stores, 2, 9);
+}
+
+static void test_processes(void **state)
 {
     test_has_one_thread();
-    struct hr__store *store = fixture_open(9, 2 * MIB, SAMPLES), *stores[2];
+    struct hr__store *store = fixture_open(10, 2 * MIB, SAMPLES), *stores[2];
     pid_t children[2];
     for (unsigned i = 0; i < 2; i++) {
         children[i] = fork();
         if (!children[i]) {
             hr__store_abandon(&store);
-            open_stores(stores, 2, 9);
+            open_stores(stores, 2, 10);
             begin_telling(stores, 2);
-            run_racers(stores[i], i);
-            run_racers(stores[!i], !i);
+            race_both(stores);
             set_ns = 0;
             fixture_close(&stores[0]);
             fixture_close(&stores[1]);
@@ -510,14 +519,12 @@ static void test_threads_and_processes(void **state)
         assert_int_equal(waitpid(children[i], &status, 0), children[i]);
         assert_int_equal(status, 0);
     }
-    while (fixture_convert(store) >= 0)
-        ;
     assert_true(hr__segment_books(hr__store_segment(store)).evicted > 100);
     fixture_audit(hr__store_segment(store));
     for (uint64_t i = 0; i < SAMPLES; i++)
         fixture_find(store, i);
     fixture_close(&store);
-    fixture_drop(9);
+    fixture_drop(10);
 }
 
 int main(void)
@@ -531,7 +538,8 @@ int main(void)
         cmocka_unit_test(test_items_in_use),
         cmocka_unit_test(test_no_memory_for_an_order),
         cmocka_unit_test(test_killed_at_every_step),
-        cmocka_unit_test(test_threads_and_processes),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_processes),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }
