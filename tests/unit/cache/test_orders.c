@@ -39,7 +39,7 @@ int clock_gettime(clockid_t clock, struct timespec *out)
 
 #define JOBS_MOST 8
 
-struct run {
+struct orders_run {
     struct policies_stream stream;
     uint64_t budget;
     int number; /* of the segment */
@@ -53,7 +53,7 @@ static uint64_t sample_at(const struct policies_stream *s, uint64_t use)
     return s->sample[s->slot[use]];
 }
 
-static void make_run(struct run *run, int number, uint32_t jobs, uint32_t epochs)
+static void make_run(struct orders_run *run, int number, uint32_t jobs, uint32_t epochs)
 {
     struct policies_wish wish = {.samples = 600,
                                  .every = 1,
@@ -62,7 +62,7 @@ static void make_run(struct run *run, int number, uint32_t jobs, uint32_t epochs
                                  .epochs = epochs,
                                  .known = 2,
                                  .drawn = HR__RESIDENTS_DRAWN};
-    *run = (struct run){.number = number};
+    *run = (struct orders_run){.number = number};
     stream_make(&run->stream, &wish);
     run->stream.bytes = 0;
     for (uint64_t i = 0; i < wish.samples; i++)
@@ -76,7 +76,7 @@ static void make_run(struct run *run, int number, uint32_t jobs, uint32_t epochs
     set_ns = hr__now_ns();
 }
 
-static void end_run(struct run *run)
+static void end_run(struct orders_run *run)
 {
     set_ns = 0;
     for (int job = 0; job < JOBS_MOST; job++)
@@ -87,7 +87,7 @@ static void end_run(struct run *run)
 }
 
 /* Tells a job's uses from `use` on: of this epoch and of the next one. */
-static void tell(struct run *run, uint32_t job, const struct phase *phase, uint64_t use)
+static void tell(struct orders_run *run, uint32_t job, const struct phase *phase, uint64_t use)
 {
     const struct policies_stream *s = &run->stream;
     struct hr__store *store = run->stores[job];
@@ -104,7 +104,7 @@ static void tell(struct run *run, uint32_t job, const struct phase *phase, uint6
 }
 
 /* Gets a sample from the cache, or reads it. */
-static void get(struct run *run, struct hr__store *store, uint64_t sample)
+static void get(struct orders_run *run, struct hr__store *store, uint64_t sample)
 {
     struct hr__key key = fixture_key(sample);
     if (fixture_find(store, sample))
@@ -115,7 +115,8 @@ static void get(struct run *run, struct hr__store *store, uint64_t sample)
 }
 
 /* One use of a job. `stream`: of its order. */
-static void use_one(struct run *run, const struct phase *phase, uint64_t use, uint64_t stream)
+static void use_one(struct orders_run *run, const struct phase *phase, uint64_t use,
+                    uint64_t stream)
 {
     const struct policies_stream *s = &run->stream;
     uint32_t job = stream_job(s, phase, use);
@@ -138,19 +139,19 @@ static void use_one(struct run *run, const struct phase *phase, uint64_t use, ui
 }
 
 /* Runs one epoch of all jobs. `same`: they say that their order is one. */
-static void run_epoch(struct run *run, uint32_t epoch, int same)
+static void run_epoch(struct orders_run *run, uint32_t epoch, int same)
 {
     const struct phase *phase = &run->stream.phases[epoch];
     for (uint64_t use = phase->begins; use < phase->ends; use++)
         use_one(run, phase, use, same ? 1 : 1 + stream_job(&run->stream, phase, use));
 }
 
-static uint64_t evicted(const struct run *run)
+static uint64_t evicted(const struct orders_run *run)
 {
     return hr__segment_books(hr__store_segment(run->stores[0])).evicted;
 }
 
-static double over_belady(struct run *run, uint32_t epochs)
+static double over_belady(struct orders_run *run, uint32_t epochs)
 {
     for (uint32_t epoch = 0; epoch < epochs; epoch++) {
         run_epoch(run, epoch, 0);
@@ -161,7 +162,7 @@ static double over_belady(struct run *run, uint32_t epochs)
 
 static void test_two_orders(void **state)
 {
-    struct run run;
+    struct orders_run run;
     make_run(&run, 1, 2, 6);
     double over = over_belady(&run, 6);
     print_message("two orders read %.3f times what Belady's rule reads\n", over);
@@ -173,7 +174,7 @@ static void test_two_orders(void **state)
 
 static void test_four_orders(void **state)
 {
-    struct run run;
+    struct orders_run run;
     make_run(&run, 2, 4, 6);
     double over = over_belady(&run, 6);
     print_message("four orders read %.3f times what Belady's rule reads\n", over);
@@ -184,7 +185,7 @@ static void test_four_orders(void **state)
 /* Several users of one order evict nothing, and tell nothing. */
 static void test_one_order(void **state)
 {
-    struct run run;
+    struct orders_run run;
     make_run(&run, 3, 2, 3);
     for (uint32_t epoch = 0; epoch < 3; epoch++)
         run_epoch(&run, epoch, 1);
