@@ -78,7 +78,7 @@ int hr__blocks_write(struct hr__segment *s, struct hr__books *books,
 {
     uint64_t bytes = books->block_bytes, blocks = s->layout.arena_bytes / bytes;
     uint64_t block = books->free_block, left = offer->length;
-    struct hr__pieces pieces = {offer->pieces, 0};
+    struct hr__words_from pieces = {offer->pieces, 0};
     /* Who copies from here finds these bytes only after the entry that it had looked at changed. */
     atomic_thread_fence(memory_order_release);
     *first = block * bytes;

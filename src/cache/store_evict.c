@@ -1,47 +1,91 @@
 /*
  * Makes room for an item that is used sooner than others.
  *
- * Each process decides on its own, when it has read a sample: of some random items the one that is
- * used last is evicted, if that is later than the sample's own next use. What is used by several
- * orders changes its place among the others with their speeds, so no order of the items is kept,
- * and there is nothing to repair after a death.
+ * Each process decides on its own, when it has read a sample: of some random items, and the latest
+ * of those that it looked at before, the one that is used last is evicted, if that is later than
+ * the sample's own next use. What is used by several orders changes its place among the others with
+ * their speeds, so no order of all items is kept, and there is nothing to repair after a death.
  */
 #include "cache/store_inside.h"
 
-#include "cache/residents.h"
-
-/* How many entries of the index are looked at for HR__RESIDENTS_DRAWN items. */
-#define LOOKED_AT 256
+/* How many random items a decision adds at least to those that earlier ones found to be used late,
+ * and how many entries of the index it looks at for them at most. */
+#define DRAWN     16
+#define LOOKED_AT 64
+#define AT_ONCE   32 /* of these */
 
 /* How many items are evicted at most to make room for one. */
 #define VICTIMS_MOST 64
 
-/* An item that may be evicted. */
-struct evict_victim {
-    uint64_t index, word;
-    double when; /* in how many ns it is used */
-};
+/* Returns in how many ns an item is used; less than 0: it is not there any more. */
+static double when_used(const struct hr__store *store, const struct hr__victim *item)
+{
+    uint64_t word =
+        atomic_load_explicit(&store->segment->entries[item->index].word, memory_order_relaxed);
+    struct hr__word now = hr__word_unpack(word);
+    return word == item->word && now.state == HR__ENTRY_FINAL
+               ? hr__store_next_use(store, now.reserve - UINT64_C(1))
+               : -1;
+}
+
+/* Notes an item in place of the one that is used soonest, if there is no room. */
+static void note_victim(struct hr__store_orders *o, const struct hr__victim *item)
+{
+    unsigned soonest = 0;
+    for (unsigned i = 1; i < HR__VICTIMS; i++)
+        if (o->victims[i].when < o->victims[soonest].when)
+            soonest = i;
+    if (o->victims[soonest].when < item->when)
+        o->victims[soonest] = *item;
+}
+
+/* Looks at some random entries, and notes their items. Returns how many there were. What is in no
+ * cache of the processor is fetched for all of them at once. */
+static int look_at_some(struct hr__store *store)
+{
+    struct hr__store_orders *o = &store->orders;
+    const struct hr__segment *s = store->segment;
+    uint64_t indices[AT_ONCE];
+    struct hr__victim items[AT_ONCE];
+    int count = 0;
+    for (int i = 0; i < AT_ONCE; i++) {
+        indices[i] = (uint64_t)hr__random_u32(&o->random) * s->layout.index_slots >> 32;
+        __builtin_prefetch(&s->entries[indices[i]]);
+    }
+    for (int i = 0; i < AT_ONCE; i++) {
+        uint64_t word = atomic_load_explicit(&s->entries[indices[i]].word, memory_order_relaxed);
+        struct hr__word now = hr__word_unpack(word);
+        if (now.state != HR__ENTRY_FINAL)
+            continue;
+        items[count++] = (struct hr__victim){.index = indices[i], .word = word};
+        for (unsigned j = 0; now.reserve && now.reserve <= s->layout.index_slots && j < o->count;
+             j++)
+            __builtin_prefetch((const void *)&o->counted[j].next[now.reserve - 1]);
+    }
+    for (int i = 0; i < count; i++) {
+        items[i].when = when_used(store, &items[i]);
+        note_victim(o, &items[i]);
+    }
+    return count;
+}
 
 /* Finds an item that is used late. Returns 0 if there is none. */
-static int find_victim(struct hr__store *store, struct evict_victim *out)
+static int find_victim(struct hr__store *store, struct hr__victim *out)
 {
-    struct hr__segment *s = store->segment;
-    int found = 0;
-    for (int looked = 0; looked < LOOKED_AT && found < HR__RESIDENTS_DRAWN; looked++) {
-        uint64_t index = hr__random_below(&store->orders.random, s->layout.index_slots);
-        uint64_t packed = atomic_load_explicit(&s->entries[index].word, memory_order_relaxed);
-        struct hr__word word = hr__word_unpack(packed);
-        if (word.state != HR__ENTRY_FINAL)
-            continue;
-        double when = hr__store_next_use(store, word.reserve - UINT64_C(1));
-        if (!found++ || when > out->when)
-            *out = (struct evict_victim){index, packed, when};
-    }
-    return found > 0;
+    struct hr__store_orders *o = &store->orders;
+    for (unsigned i = 0; i < HR__VICTIMS; i++)
+        o->victims[i].when = when_used(store, &o->victims[i]);
+    for (int looked = 0, found = 0; looked < LOOKED_AT && found < DRAWN; looked += AT_ONCE)
+        found += look_at_some(store);
+    *out = o->victims[0];
+    for (unsigned i = 1; i < HR__VICTIMS; i++)
+        if (o->victims[i].when > out->when)
+            *out = o->victims[i];
+    return out->when >= 0;
 }
 
 /* Evicts an item if it is still the same. Returns 0 if no transaction is possible. */
-static int evict(struct hr__segment *s, const struct evict_victim *victim)
+static int evict(struct hr__segment *s, const struct hr__victim *victim)
 {
     struct hr__found found;
     struct hr__word vacant = {.state = HR__ENTRY_VACANT};
@@ -75,7 +119,7 @@ static int evict(struct hr__segment *s, const struct evict_victim *victim)
 static int make_room(struct hr__store *store, const struct hr__store_offer *offer)
 {
     struct hr__segment *s = store->segment;
-    struct evict_victim victim;
+    struct hr__victim victim;
     struct hr__books now = hr__segment_books(s);
     hr__store_next_begin(store);
     double next = hr__store_next_use(store, offer->sample - UINT64_C(1));

@@ -39,6 +39,14 @@ struct hr__counted {
     uint32_t samples;
 };
 
+/* An item that may be evicted. Zeroed: none. */
+struct hr__victim {
+    uint64_t index, word; /* its entry */
+    double when;          /* in how many ns it is used */
+};
+
+#define HR__VICTIMS 8
+
 struct hr__store_orders {
     pthread_mutex_t telling; /* guards the future of this user; a leaf */
     struct hr__future future;
@@ -53,6 +61,7 @@ struct hr__store_orders {
     unsigned count;  /* of `counted` */
     int are_several; /* they have more than one order */
     struct hr__random random;
+    struct hr__victim victims[HR__VICTIMS]; /* the latest of those that were looked at */
 };
 
 void hr__store_orders_init(struct hr__store *store);

@@ -100,7 +100,7 @@ static void write_header(struct hr__segment *s, const struct hr__ring_header *he
 uint64_t hr__ring_write(struct hr__segment *s, struct hr__books *books, uint64_t entry,
                         const struct hr__store_offer *offer)
 {
-    struct hr__pieces pieces = {offer->pieces, 0};
+    struct hr__words_from pieces = {offer->pieces, 0};
     struct hr__ring_header header = {.position = next_position(s, books, offer->length),
                                      .bytes = sizeof header + padded(offer->length),
                                      .entry = entry,

@@ -17,7 +17,7 @@ void hr__words_load(uint64_t *words, const uint8_t *from, size_t count)
         words[i] = __atomic_load_n(&in[i], __ATOMIC_RELAXED);
 }
 
-void hr__words_write(uint8_t *to, struct hr__pieces *from, size_t length)
+void hr__words_write(uint8_t *to, struct hr__words_from *from, size_t length)
 {
     uint64_t words[512];
     size_t done = 0;

@@ -15,12 +15,12 @@ void hr__words_store(uint8_t *to, const uint64_t *words, size_t count);
 void hr__words_load(uint64_t *words, const uint8_t *from, size_t count);
 
 /* A place in concatenated pieces. */
-struct hr__pieces {
+struct hr__words_from {
     const struct hr__store_piece *piece;
     size_t used; /* bytes of it */
 };
 
 /* Copies the next `length` bytes into a segment; fills the last word up with zeros. */
-void hr__words_write(uint8_t *to, struct hr__pieces *from, size_t length);
+void hr__words_write(uint8_t *to, struct hr__words_from *from, size_t length);
 
 #endif

@@ -39,7 +39,7 @@ int clock_gettime(clockid_t clock, struct timespec *out)
 
 #define JOBS_MOST 8
 
-struct run {
+struct orders_run {
     struct policies_stream stream;
     uint64_t budget;
     int number; /* of the segment */
@@ -53,7 +53,7 @@ static uint64_t sample_at(const struct policies_stream *s, uint64_t use)
     return s->sample[s->slot[use]];
 }
 
-static void make_run(struct run *run, int number, uint32_t jobs, uint32_t epochs)
+static void make_run(struct orders_run *run, int number, uint32_t jobs, uint32_t epochs)
 {
     struct policies_wish wish = {.samples = 600,
                                  .every = 1,
@@ -62,7 +62,7 @@ static void make_run(struct run *run, int number, uint32_t jobs, uint32_t epochs
                                  .epochs = epochs,
                                  .known = 2,
                                  .drawn = HR__RESIDENTS_DRAWN};
-    *run = (struct run){.number = number};
+    *run = (struct orders_run){.number = number};
     stream_make(&run->stream, &wish);
     run->stream.bytes = 0;
     for (uint64_t i = 0; i < wish.samples; i++)
@@ -76,7 +76,7 @@ static void make_run(struct run *run, int number, uint32_t jobs, uint32_t epochs
     set_ns = hr__now_ns();
 }
 
-static void end_run(struct run *run)
+static void end_run(struct orders_run *run)
 {
     set_ns = 0;
     for (int job = 0; job < JOBS_MOST; job++)
@@ -87,7 +87,7 @@ static void end_run(struct run *run)
 }
 
 /* Tells a job's uses from `use` on: of this epoch and of the next one. */
-static void tell(struct run *run, uint32_t job, const struct phase *phase, uint64_t use)
+static void tell(struct orders_run *run, uint32_t job, const struct phase *phase, uint64_t use)
 {
     const struct policies_stream *s = &run->stream;
     struct hr__store *store = run->stores[job];
@@ -104,7 +104,7 @@ static void tell(struct run *run, uint32_t job, const struct phase *phase, uint6
 }
 
 /* Gets a sample from the cache, or reads it. */
-static void get(struct run *run, struct hr__store *store, uint64_t sample)
+static void get(struct orders_run *run, struct hr__store *store, uint64_t sample)
 {
     struct hr__key key = fixture_key(sample);
     if (fixture_find(store, sample))
@@ -115,7 +115,8 @@ static void get(struct run *run, struct hr__store *store, uint64_t sample)
 }
 
 /* One use of a job. `stream`: of its order. */
-static void use_one(struct run *run, const struct phase *phase, uint64_t use, uint64_t stream)
+static void use_one(struct orders_run *run, const struct phase *phase, uint64_t use,
+                    uint64_t stream)
 {
     const struct policies_stream *s = &run->stream;
     uint32_t job = stream_job(s, phase, use);
@@ -138,19 +139,19 @@ static void use_one(struct run *run, const struct phase *phase, uint64_t use, ui
 }
 
 /* Runs one epoch of all jobs. `same`: they say that their order is one. */
-static void run_epoch(struct run *run, uint32_t epoch, int same)
+static void run_epoch(struct orders_run *run, uint32_t epoch, int same)
 {
     const struct phase *phase = &run->stream.phases[epoch];
     for (uint64_t use = phase->begins; use < phase->ends; use++)
         use_one(run, phase, use, same ? 1 : 1 + stream_job(&run->stream, phase, use));
 }
 
-static uint64_t evicted(const struct run *run)
+static uint64_t evicted(const struct orders_run *run)
 {
     return hr__segment_books(hr__store_segment(run->stores[0])).evicted;
 }
 
-static double over_belady(struct run *run, uint32_t epochs)
+static double over_belady(struct orders_run *run, uint32_t epochs)
 {
     for (uint32_t epoch = 0; epoch < epochs; epoch++) {
         run_epoch(run, epoch, 0);
@@ -161,7 +162,7 @@ static double over_belady(struct run *run, uint32_t epochs)
 
 static void test_two_orders(void **state)
 {
-    struct run run;
+    struct orders_run run;
     make_run(&run, 1, 2, 6);
     double over = over_belady(&run, 6);
     print_message("two orders read %.3f times what Belady's rule reads\n", over);
@@ -173,7 +174,7 @@ static void test_two_orders(void **state)
 
 static void test_four_orders(void **state)
 {
-    struct run run;
+    struct orders_run run;
     make_run(&run, 2, 4, 6);
     double over = over_belady(&run, 6);
     print_message("four orders read %.3f times what Belady's rule reads\n", over);
@@ -184,7 +185,7 @@ static void test_four_orders(void **state)
 /* Several users of one order evict nothing, and tell nothing. */
 static void test_one_order(void **state)
 {
-    struct run run;
+    struct orders_run run;
     make_run(&run, 3, 2, 3);
     for (uint32_t epoch = 0; epoch < 3; epoch++)
         run_epoch(&run, epoch, 1);
@@ -465,40 +466,49 @@ static void *race(void *arg)
             continue;
         key = fixture_key(sample);
         (void)hr__store_claim(racer->store, &key);
-        fixture_offer(racer->store, sample, n % 5 == 0);
-        if (n % 7 == 0)
-            fixture_convert(racer->store);
+        fixture_offer(racer->store, sample, 0);
     }
     return NULL;
 }
 
-/* Goes through an order with several threads; all users stand still meanwhile, as far as this one
- * knows. */
-static void run_racers(struct hr__store *store, unsigned order)
+/* Two users go through their orders at once, each with several threads. They count as they stood
+ * before: their clock stands still. */
+static void race_both(struct hr__store *const *stores)
 {
-    pthread_t threads[RACERS];
-    struct racer racers[RACERS];
-    for (unsigned i = 0; i < RACERS; i++) {
-        racers[i] = (struct racer){store, order, i};
+    pthread_t threads[2 * RACERS];
+    struct racer racers[2 * RACERS];
+    for (unsigned i = 0; i < 2 * RACERS; i++) {
+        racers[i] = (struct racer){stores[i % 2], i % 2, i / 2};
         assert_int_equal(pthread_create(&threads[i], NULL, race, &racers[i]), 0);
     }
-    for (int i = 0; i < RACERS; i++)
+    for (int i = 0; i < 2 * RACERS; i++)
         pthread_join(threads[i], NULL);
 }
 
-static void test_threads_and_processes(void **state)
+static void test_threads(void **state)
+{
+    struct hr__store *stores[2];
+    open_stores(stores, 2, 9);
+    begin_telling(stores, 2);
+    assert_true(offer_next(stores[0], 0, 3, 3) > 0);
+    race_both(stores);
+    assert_true(hr__segment_books(hr__store_segment(stores[0])).evicted > 100);
+    fixture_audit(hr__store_segment(stores[0]));
+    close_stores(stores, 2, 9);
+}
+
+static void test_processes(void **state)
 {
     test_has_one_thread();
-    struct hr__store *store = fixture_open(9, 2 * MIB, SAMPLES), *stores[2];
+    struct hr__store *store = fixture_open(10, 2 * MIB, SAMPLES), *stores[2];
     pid_t children[2];
     for (unsigned i = 0; i < 2; i++) {
         children[i] = fork();
         if (!children[i]) {
             hr__store_abandon(&store);
-            open_stores(stores, 2, 9);
+            open_stores(stores, 2, 10);
             begin_telling(stores, 2);
-            run_racers(stores[i], i);
-            run_racers(stores[!i], !i);
+            race_both(stores);
             set_ns = 0;
             fixture_close(&stores[0]);
             fixture_close(&stores[1]);
@@ -510,14 +520,12 @@ static void test_threads_and_processes(void **state)
         assert_int_equal(waitpid(children[i], &status, 0), children[i]);
         assert_int_equal(status, 0);
     }
-    while (fixture_convert(store) >= 0)
-        ;
     assert_true(hr__segment_books(hr__store_segment(store)).evicted > 100);
     fixture_audit(hr__store_segment(store));
     for (uint64_t i = 0; i < SAMPLES; i++)
         fixture_find(store, i);
     fixture_close(&store);
-    fixture_drop(9);
+    fixture_drop(10);
 }
 
 int main(void)
@@ -531,7 +539,8 @@ int main(void)
         cmocka_unit_test(test_items_in_use),
         cmocka_unit_test(test_no_memory_for_an_order),
         cmocka_unit_test(test_killed_at_every_step),
-        cmocka_unit_test(test_threads_and_processes),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_processes),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }
