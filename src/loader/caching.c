@@ -447,9 +447,10 @@ static int stages(const struct hr_loader *l)
 }
 
 /* Chooses the form of a sample that was prepared, and describes its admission: an indexed item was
- * made in passing; items of other forms are converted later. */
+ * made in passing; items of other forms are converted later if the cache stages. */
 static void plan_offer_locked(struct hr_loader *l, const struct hr__cost *cost,
-                              const struct hr__cache_counts *now, struct hr__cache_offer *offer)
+                              const struct hr__cache_counts *now, int is_staged,
+                              struct hr__cache_offer *offer)
 {
     struct hr__caching *c = l->caching;
     struct hr__worth_space space = space_locked(l, 0, now);
@@ -467,8 +468,10 @@ static void plan_offer_locked(struct hr_loader *l, const struct hr__cost *cost,
         offer->length = cost->made_bytes;
         offer->form = HR_FORM_INDEXED;
     }
-    /* Where nothing is staged, items are converted at once, so only if that was asked for. */
-    if (c->next == offer->form || (!stages(l) && c->form_asked == HR_FORM_AUTO))
+    /* Where nothing is staged, items are converted at once, so only if that was asked for. A disk
+     * behind the memory, which gets what that refuses, keeps files. */
+    int is_asked = c->form_asked != HR_FORM_AUTO && !*c->tiers->disk.path;
+    if (c->next == offer->form || (!is_staged && !is_asked))
         return;
     offer->convert = 1;
     offer->reserve = hr__worth_reserve(&c->worth, c->next, offer->length, &space, &moment);
@@ -579,12 +582,14 @@ static void offer(struct hr__thread *self, struct hr__job *job, uint64_t index,
         return;
     learn(l, job, index);
     hr__cache_get_counts(l->cache, &now);
+    /* Asked once: a shared cache may begin to evict at any moment. */
+    int is_staged = stages(l);
     pthread_mutex_lock(&l->lock);
     if (is_on_disk)
         hr__mean_add(&l->caching->worth.prepare_ns[cost->form], (double)cost->prepare_ns);
     else
         note_miss_locked(l, cost);
-    plan_offer_locked(l, cost, &now, &wish);
+    plan_offer_locked(l, cost, &now, is_staged, &wish);
     enum hr_form next = l->caching->next;
     int is_due = l->caching->offers++ % PUBLISH_EVERY == PUBLISH_EVERY - 1;
     pthread_mutex_unlock(&l->lock);
@@ -592,7 +597,7 @@ static void offer(struct hr__thread *self, struct hr__job *job, uint64_t index,
         publish(l);
     if (is_on_disk && is_disk)
         return;
-    if (wish.convert && !stages(l))
+    if (wish.convert && !is_staged)
         convert_offer(self, next, &wish, &pair.image);
     if (!offer_pair(l, job, &pair, &wish))
         return;
