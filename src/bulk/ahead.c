@@ -57,6 +57,10 @@ static void set_state(struct hr__ahead *a, struct ahead_place *place, enum ahead
     if (state == PASSED) {
         a->bytes -= place->bytes;
         place->bytes = 0;
+    } else if (state == READ && place->sample.read.length > place->bytes) {
+        /* it was of unknown size */
+        a->bytes += place->sample.read.length - place->bytes;
+        place->bytes = place->sample.read.length;
     }
     place->state = state;
     pthread_mutex_unlock(&a->lock);
