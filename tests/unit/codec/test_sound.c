@@ -139,6 +139,25 @@ static void truncate_everywhere(struct sound_bytes s, size_t step)
     }
 }
 
+/* Damage that only the checksum of a frame shows is found while reading on, and after a seek. */
+static void test_flac_checksum(void **state)
+{
+    if (is_absent(HR_SOUND_FLAC))
+        return;
+    struct sound_bytes s = load("mono.flac");
+    float *planes[1] = {part[0]};
+    s.bytes[s.length - 1] ^= 1; /* of the checksum itself, of the last frame */
+    for (uint64_t first = 0; first <= 12600; first += 6300) {
+        struct hr_error error = {0};
+        assert_int_equal(opened(&s).frames, 12800);
+        assert_int_equal(hr__sound_read(decoder, first, 12800 - first, planes, &error), -EBADMSG);
+        assert_non_null(strstr(error.message, "of 12800; restore or remove it"));
+        opened(&s);
+        read_into(part, first / 2, 4000);
+    }
+    free(s.bytes);
+}
+
 static void test_flac(void **state)
 {
     if (is_absent(HR_SOUND_FLAC))
@@ -522,9 +541,10 @@ static void test_others(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_flac),      cmocka_unit_test(test_mp3),
-        cmocka_unit_test(test_vorbis),    cmocka_unit_test(test_wav_types),
-        cmocka_unit_test(test_wav_mean),  cmocka_unit_test(test_wav_oddities),
-        cmocka_unit_test(test_wav_wrong), cmocka_unit_test(test_others)};
+        cmocka_unit_test(test_flac),         cmocka_unit_test(test_flac_checksum),
+        cmocka_unit_test(test_mp3),          cmocka_unit_test(test_vorbis),
+        cmocka_unit_test(test_wav_types),    cmocka_unit_test(test_wav_mean),
+        cmocka_unit_test(test_wav_oddities), cmocka_unit_test(test_wav_wrong),
+        cmocka_unit_test(test_others)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
