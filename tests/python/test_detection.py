@@ -279,6 +279,7 @@ def test_voc_refuses(voc):
         (XML.replace("<xmin>1</xmin>", "<xmin>9</xmin>"), "object 2: the box .* is inverted"),
         (XML.replace("<xmin>1</xmin>", "<xmin>nan</xmin>"), "inverted or not finite"),
         (XML.replace("<xmin>1</xmin>", "<xmin>one</xmin>"), "object 2: could not convert"),
+        (XML.replace("ficult>1<", f"ficult>{10**30}<"), "b.xml: object 1: one of .* is too large"),
     ]:
         file.write_text(text)
         with pytest.raises(ValueError, match=words):
@@ -356,3 +357,14 @@ def test_open_images(tmp_path):
         file.write_text(text)
         with pytest.raises(ValueError, match=words):
             headrace.OpenImagesDetection(tmp_path, file, classes=tmp_path / "names.csv")
+    for damage, words in [
+        (b"\xff", "boxes.csv: .*can't decode"),
+        (b'"' + b"x" * 200_000, "boxes.csv: line 2: field larger"),  # a quote that does not end
+    ]:
+        file.write_bytes(head.encode() + b"\n" + damage)
+        with pytest.raises(ValueError, match=words):
+            headrace.OpenImagesDetection(tmp_path, file)
+    file.write_text("\n".join([head, *lines]))
+    (tmp_path / "names.csv").write_bytes(b"m1,\xff\n")
+    with pytest.raises(ValueError, match="names.csv: .*can't decode"):
+        headrace.OpenImagesDetection(tmp_path, file, classes=tmp_path / "names.csv")
