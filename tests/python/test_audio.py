@@ -72,8 +72,9 @@ def test_loader(clips):
     assert found[0][0].dtype == torch.float32 and found[3][1].tolist() == [3] * 4
     found = batches(headrace.AudioFolder(clips, transform=whisper()), shuffle=True)
     assert [tuple(x.shape) for x, _ in found] == [(4, 80, 50)] * 4
-    again = batches(headrace.AudioFolder(clips, transform=whisper()), shuffle=True)
-    assert same(found, again)
+    for workers in (1, 5):
+        again = headrace.AudioFolder(clips, transform=whisper())
+        assert same(found, batches(again, shuffle=True, num_workers=workers))
     listed = headrace.AudioList(headrace.AudioFolder(clips).samples, transform=whisper())
     assert same(found, batches(listed, shuffle=True))
 
