@@ -273,7 +273,7 @@ def _voc_objects(file: str) -> list[dict[str, str]]:
         text.clear()
 
     def refuse(*declaration: Any) -> None:
-        raise ValueError(f"{file}: it declares a document type, which annotations never need")
+        raise ValueError("it declares a document type, which annotations never need")
 
     parser = expat.ParserCreate()
     parser.StartElementHandler = start
@@ -287,7 +287,7 @@ def _voc_objects(file: str) -> list[dict[str, str]]:
         raise ValueError(f"{file}: it is larger than {_MAX_XML >> 20} MiB")
     try:
         parser.Parse(data, True)
-    except expat.ExpatError as error:
+    except (expat.ExpatError, ValueError, LookupError) as error:  # the last two: its encoding
         raise ValueError(f"{file}: {error}") from None
     return objects
 
