@@ -1,9 +1,9 @@
 /*
  * Caches in memory that outlive an epoch, a process or a run.
  *
- * A cache never evicts: what was admitted stays until the cache is dropped. For an
- * order that uses each sample once per epoch, this gives the fewest reads
- * (VLDB'21, "Analyzing and Mitigating Data Stalls in DNN Training"). A text
+ * For an order that uses each sample once per epoch nothing is evicted, which gives the
+ * fewest reads (VLDB'21, "Analyzing and Mitigating Data Stalls in DNN Training"). Loaders
+ * with different orders that share a full cache evict what all of them use last. A text
  * describes a cache; it is the same in C, in Python and on the command line:
  *
  *   64GiB                       private: shared by the ranks and worker processes of
@@ -54,7 +54,7 @@
  *       &key_file=PATH          as above; the same contents on all hosts
  *
  * When a name is full, whole segments that no process uses are dropped, least recently
- * used first; nothing else is ever evicted.
+ * used first.
  *
  * A loader takes the text in hr_loader_options.cache. The functions in this
  * header inspect and manage caches; hr_cache_open and those below it let a program keep its own

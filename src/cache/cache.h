@@ -1,10 +1,10 @@
 /*
- * A cache that never evicts. It keeps items of a dataset's samples in memory from their first read
- * until the cache is destroyed.
+ * A cache keeps items of a dataset's samples in memory from their first read until it is destroyed.
  *
- * If the order uses each sample once per epoch, this is optimal: an epoch reads exactly the samples
- * that were not cached when it began (VLDB'21, "Analyzing and Mitigating Data Stalls in DNN
- * Training", MinIO).
+ * If the order uses each sample once per epoch, to evict nothing is optimal: an epoch reads exactly
+ * the samples that were not cached when it began (VLDB'21, "Analyzing and Mitigating Data Stalls in
+ * DNN Training", MinIO). Shared caches whose users have different orders evict by next use
+ * (store_orders.h), and so does the private one of evicting.h; what follows is said of the others.
  *
  * An item enters once. Either it is admitted in its final form, or it waits in staging
  * until a worker converts it and settles it in its final form. Staged items are hits like all

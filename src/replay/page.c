@@ -106,7 +106,9 @@ static void picture(struct replay_page *p, int which)
     hr__draft_print(&p->draft, "What is shorter than %s is joined with its neighbours",
                     hr__format_time(least, (double)t->least_ns / 1e9));
     if (t->left_out)
-        hr__draft_print(&p->draft, "; %zu threads and streams that matter less are left out",
+        hr__draft_print(&p->draft,
+                        "; left out, because they matter less: %zu of the threads and "
+                        "streams",
                         t->left_out);
     put(p, ".</figcaption>\n</figure>\n");
 }

@@ -132,7 +132,7 @@
     };
   }
 
-  /* Names the colours of the kinds that the page shows. */
+  /* Names the colours of the kinds that the page shows, each once. */
   function legend() {
     const used = new Set(), place = document.getElementById("legend");
     for (const bar of data.bars) bar.shares.forEach((share, k) => { if (share >= 0.0005) used.add(k); });
@@ -140,11 +140,16 @@
       for (const lane of picture.lanes) for (const run of lane.runs) used.add(run[3]);
     return function () {
       place.textContent = "";
+      const named = new Map();
       for (const kind of [...used].sort((a, b) => a - b)) {
+        const words = data.kinds[kind].replaceAll(" ", "\u00a0");
+        named.set(fill(kind), [...(named.get(fill(kind)) || []), words]);
+      }
+      for (const [colour, words] of named) {
         const swatch = document.createElement("span");
         swatch.className = "swatch";
-        swatch.style.background = fill(kind);
-        place.append(swatch, "\u00a0" + data.kinds[kind].replaceAll(" ", "\u00a0") + " \u00a0 ");
+        swatch.style.background = colour;
+        place.append(swatch, "\u00a0" + words.join(", ") + " \u00a0 ");
       }
     };
   }

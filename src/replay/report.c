@@ -196,10 +196,11 @@ static int try_all(struct hr__report *r, struct hr_error *error)
 
 /* ---- notes ---- */
 
-static void note(struct hr__report *r, uint64_t count, const char *words)
+/* Names what was found so many times, in words that fit any number. */
+static void note(struct hr__report *r, uint64_t count, const char *what, const char *then)
 {
     if (count)
-        hr__draft_print(&r->notes, "%llu %s\n", (unsigned long long)count, words);
+        hr__draft_print(&r->notes, "%s: %llu%s\n", what, (unsigned long long)count, then);
 }
 
 static void add_notes(struct hr__report *r)
@@ -214,40 +215,34 @@ static void add_notes(struct hr__report *r)
     if (!c->kernels)
         hr__draft_put(&r->notes,
                       "The trace has no work of a device: the CPU's time is replayed.\n");
-    if (c->guessed)
-        note(r, c->guessed,
-             "blocking calls have no record of what they waited for (cuda_sync): they are taken to "
-             "wait for the work that ended last before they returned.");
-    note(r, c->unresolved,
-         "waits of a stream for an event are unknown in the trace: what they held back follows its "
-         "stream only.");
-    note(r, c->unlaunched, "kernels and copies have no call that launched them.");
-    note(r, c->many,
-         "kernels were launched several at once (CUDA graphs): they follow their stream.");
-    note(r, c->skewed, "kernels begin before their launch: the clocks of CPU and device differ.");
-    note(r, c->overlaps, "slices of a thread overlap without being nested; they were cut.");
-    note(r, c->polled, "threads that only ask for events were left out.");
-    note(r, wrong, "slices without a time were left out.");
+    note(r, c->guessed, "Blocking calls without a record of what they waited for (cuda_sync)",
+         ". They are taken to wait for the work that ended last before they returned.");
+    note(r, c->unresolved, "Waits of a stream for an event that the trace does not have",
+         ". What they held back follows its stream only.");
+    note(r, c->unlaunched, "Kernels and copies without a call that launched them", ".");
+    note(r, c->many, "Kernels launched several at once (CUDA graphs)",
+         ". They follow their stream.");
+    note(r, c->skewed, "Kernels that begin before their launch",
+         ". The clocks of CPU and device differ.");
+    note(r, c->overlaps, "Slices of a thread that overlap without being nested, and were cut", ".");
+    note(r, c->polled, "Threads left out because they only ask for events", ".");
+    note(r, wrong, "Slices left out because they have no time", ".");
     note(r, c->far,
-         "pieces of a device's work are more than a year away from the rest, and were "
-         "left out: the trace's times are damaged.");
-    note(
-        r, c->apart,
-        "threads run beside the iteration: nothing is known to wait for them, so their time is not "
-        "in it.");
-    note(
-        r, c->loose,
-        "threads launch work, and what they wait for is unknown: their pauses stay as recorded, so "
-        "predictions may change too little.");
+         "Pieces of a device's work left out because they are more than a year away from the rest",
+         ". The trace's times are damaged.");
+    note(r, c->apart, "Threads beside the iteration",
+         ". Nothing is known to wait for them, so their time is not in it.");
+    note(r, c->loose, "Threads that launch work, and of which it is not known what they wait for",
+         ". Their pauses stay as recorded, so predictions may change too little.");
     if (g->tail_ns > g->recorded_ns / 50)
         hr__draft_print(&r->notes,
                         "The device works for %s after the last of %u iterations: this is counted, "
                         "so an iteration seems longer than in a long run. Record more of them.\n",
                         hr__format_time(time, (double)g->tail_ns / 1e9), g->iterations);
     if (c->collectives && !c->joined)
-        note(r, c->collectives,
-             "kernels that communicate include waiting for other ranks: give the traces of all "
-             "ranks to divide it.");
+        note(r, c->collectives, "Kernels that communicate",
+             ". Their times include waiting for other ranks: give the traces of all ranks to "
+             "divide it.");
     if (c->joined && r->replay->traces[0].ranks > (int64_t)r->replay->trace_count)
         hr__draft_print(&r->notes,
                         "%zu of %lld ranks were given: transfers still include waiting for the "

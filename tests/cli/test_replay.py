@@ -131,7 +131,7 @@ class Replay(CliCase):
         self.assertEqual(sum(run[4] for run in stream), 10_000)
         self.assertEqual(sum(run[2] for run in stream), 10_000_000)
         self.assertEqual(len(lanes), 12)
-        self.assertIn("; 10 threads and streams that matter less are left out", page)
+        self.assertIn("; left out, because they matter less: 10 of the threads and streams", page)
 
     def test_refused(self):
         status, out, err = self.run_it("replay", self.trace, "warp")

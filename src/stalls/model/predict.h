@@ -91,7 +91,8 @@ int hr__model_batches(const struct hr__system *system);
 HR_NODISCARD int hr__change_check(const struct hr_stalls_change *change, struct hr_error *error);
 
 /* Stores the share of samples that a shuffled epoch must fetch in the long run, if the page cache
- * holds the share x of the bytes: 1 at 0, 0 at 1. Errors: -ENOMEM. */
-HR_NODISCARD int hr__page_cache_missing(double x, double *missing);
+ * holds the share x of the dataset's bytes: 1 at 0, 0 at 1. dataset_bytes: 0 or NaN: not known,
+ * taken to be many. Errors: -ENOMEM. */
+HR_NODISCARD int hr__page_cache_missing(double x, double dataset_bytes, double *missing);
 
 #endif
