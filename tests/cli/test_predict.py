@@ -99,20 +99,20 @@ class Predict(CliCase):
 stalls.json
 
                                                now
-samples/s                                      247
-  range                                 235 to 260
-compute                                       37 %
+samples/s                                      253
+  range                                 241 to 266
+compute                                       38 %
 copy                                           2 %
-preparation                                   23 %
-fetch                                         38 %
+preparation                                   24 %
+fetch                                         37 %
 files in memory                               54 %
 cores busy                                    16 %
-min(F, P, G) of DS-Analyzer                    265
+min(F, P, G) of DS-Analyzer                    276
   G, the device                                674
   P, preparation                               400
-  F, fetching                                  265
+  F, fetching                                  276
 
-The cheapest change that ends the waiting (61 % of the time now):
+The cheapest change that ends the waiting (60 % of the time now):
   Headrace's loader and storage 3 times as fast: 640 samples/s
   or 8 workers and storage 3 times as fast: 640 samples/s
 """)
@@ -122,21 +122,21 @@ The cheapest change that ends the waiting (61 % of the time now):
 stalls.json: 32 cores, storage x2
 
                                                now              then *
-samples/s                                      247                 329
-  range                                 235 to 260          313 to 346
-compute                                       37 %                49 %
+samples/s                                      253                 332
+  range                                 241 to 266          315 to 349
+compute                                       38 %                49 %
 copy                                           2 %                 3 %
-preparation                                   23 %                31 %
-fetch                                         38 %                18 %
+preparation                                   24 %                31 %
+fetch                                         37 %                17 %
 files in memory                               54 %                54 %
-cores busy                                    16 %                10 %
-min(F, P, G) of DS-Analyzer                    265                 400
+cores busy                                    16 %                11 %
+min(F, P, G) of DS-Analyzer                    276                 400
   G, the device                                674                 674
   P, preparation                               400                 400
-  F, fetching                                  265                 529
+  F, fetching                                  276                 552
 
 * then: 32 cores, where the machine has 16
-The cheapest change that ends the waiting (61 % of the time now):
+The cheapest change that ends the waiting (60 % of the time now):
   Headrace's loader and storage 3 times as fast: 640 samples/s
   or 8 workers and storage 3 times as fast: 640 samples/s
 * beyond the measured range
@@ -147,7 +147,7 @@ The cheapest change that ends the waiting (61 % of the time now):
 stalls.json
 
 cache-share samples/s                     compute  copy  prep.  fetch  min(FPG)
-now               247  ###########             37     2     23     38       265
+now               253  ###########             38     2     24     37       276
 0 %               200  #########               30     2     19     50       200
 10 %              220  ##########              33     2     21     45       222
 20 %              238  ###########             35     2     22     41       250
@@ -161,7 +161,7 @@ now               247  ###########             37     2     23     38       265
 100 %             400  ##################      59     3     38      0       400
 compute, copy, preparation, fetch: % of the time
 
-The cheapest change that ends the waiting (61 % of the time now):
+The cheapest change that ends the waiting (60 % of the time now):
   Headrace's loader and storage 3 times as fast: 640 samples/s
   or 8 workers and storage 3 times as fast: 640 samples/s
 """)
@@ -171,7 +171,7 @@ The cheapest change that ends the waiting (61 % of the time now):
 stalls.json: Headrace's loader
 
 cores       samples/s                     compute  copy  prep.  fetch  min(FPG)
-now               247  ###########             37     2     23     38       265
+now               253  ###########             38     2     24     37       276
 8                 432  ##################      64     3      0     33       430
 16                432  ##################      64     3      0     33       430
 32                432* ##################      64     3      0     33       430
@@ -179,7 +179,7 @@ compute, copy, preparation, fetch: % of the time
 
 - 16: a cache of the memory that is free, encoded
 * 32: 32 cores, where the machine has 16; a cache of the memory that is free, encoded
-The cheapest change that ends the waiting (61 % of the time now):
+The cheapest change that ends the waiting (60 % of the time now):
   Headrace's loader and storage 3 times as fast: 640 samples/s
   or 8 workers and storage 3 times as fast: 640 samples/s
 * beyond the measured range
