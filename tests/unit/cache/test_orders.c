@@ -1,7 +1,8 @@
 /*
  * Shared caches that evict: users with different orders read little more than Belady's rule does,
  * one order evicts nothing, whoever is dead or stands still does not count, users join and leave,
- * and a user that is killed at any step leaves every item right and every block with one owner.
+ * a user that is killed at any step leaves every item right and every block with one owner, and
+ * wrong bytes end nobody.
  *
  * Most tests run several users on one thread, with a clock of their own.
  */
@@ -453,6 +454,55 @@ static void test_killed_at_every_step(void **state)
     kill_at_every_step(1);
 }
 
+/* ---- wrong bytes ---- */
+
+/* Writes a wrong word somewhere into what users believe when they evict. */
+static void scribble(const struct hr__segment *s, struct hr__random *random)
+{
+    const uint64_t books = offsetof(struct hr__segment_header, ring_tail);
+    const uint64_t parts[][2] = {
+        {books, sizeof *s->header - books},
+        {s->layout.index_offset, s->layout.index_slots * sizeof *s->entries},
+        {s->layout.blocks_offset, s->layout.arena_bytes / HR__BLOCK_MIN * sizeof *s->blocks},
+        {s->layout.uses_offset, 2 * s->layout.uses_bytes},
+    };
+    const uint64_t *part = parts[hr__random_below(random, sizeof parts / sizeof *parts)];
+    uint64_t at = part[0] / 8 * 8 + hr__random_below(random, part[1] / 8) * 8;
+    uint64_t *word = (uint64_t *)(void *)((char *)s->header + at);
+    uint64_t wrong[] = {hr__random_u64(random), hr__random_u32(random) >> 16,
+                        *word ^ UINT64_C(1) << hr__random_below(random, 64)};
+    *word = wrong[hr__random_below(random, sizeof wrong / sizeof *wrong)];
+}
+
+static void say_nothing(void *arg, enum hr_log_level level, const char *message)
+{
+}
+
+/* Users of a segment with wrong bytes live, and find right items or none. */
+static void test_scribbled_over(void **state)
+{
+    struct hr__random random;
+    hr__random_init(&random, 1, 2, 3, 4);
+    hr_log_set(say_nothing, NULL);
+    for (int turn = 0; turn < 200; turn++) {
+        struct hr__store *stores[2];
+        open_stores(stores, 2, 11);
+        begin_telling(stores, 2);
+        assert_true(offer_next(stores[0], 0, 3, 3) > 0);
+        for (int words = 0; words < 1 + turn % 10; words++)
+            scribble(hr__store_segment(stores[0]), &random);
+        for (uint64_t at = 3; at < 9; at++) {
+            step(stores, 2, at);
+            offer_next(stores[at % 2], at % 2, at, 5);
+        }
+        for (uint64_t i = 0; i < SAMPLES; i++)
+            fixture_find(stores[1], i);
+        (void)hr__segment_orders(hr__store_segment(stores[0]));
+        close_stores(stores, 2, 11);
+    }
+    hr_log_set(NULL, NULL);
+}
+
 /* ---- threads and processes ---- */
 
 #define RACERS 3
@@ -547,6 +597,7 @@ int main(void)
         cmocka_unit_test(test_items_in_use),
         cmocka_unit_test(test_no_memory_for_an_order),
         cmocka_unit_test(test_killed_at_every_step),
+        cmocka_unit_test(test_scribbled_over),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_processes),
     };
