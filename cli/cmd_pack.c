@@ -129,8 +129,9 @@ static int parse(struct pack_command *c, int argc, char **argv)
     else if ((c->verify || c->info) && c->paths[1])
         cli_complain("pack", "--%s takes one pack; %s is one argument too many",
                      c->verify ? "verify" : "info", c->paths[1]);
-    else if (c->coco && (c->label || c->image))
-        cli_complain("pack", "--coco is for a folder of images, --label and --image are not");
+    else if (c->coco && (c->label || c->image || c->sounds))
+        cli_complain("pack",
+                     "--coco is for a folder of images, --label, --image and --sounds are not");
     else if (c->keypoints && !c->coco)
         cli_complain("pack", "--keypoints needs --coco");
     else if (!c->verify && !c->info && !c->paths[1])

@@ -39,10 +39,10 @@ static int parse(struct unpack_command *c, int argc, char **argv)
     const struct cli_syntax syntax = {
         .verb = "unpack",
         .arguments = "PACK DIR [options]",
-        .text = "Writes every image of a pack below DIR, at the path that it had in the dataset:\n"
-                "coefficients as JPEG files with the same coefficients, encoded and indexed\n"
-                "images unchanged, planes as PNG files. Progressive images that were indexed\n"
-                "become baseline JPEG files with the same coefficients.",
+        .text = "Writes every sample of a pack below DIR, at the path that it had in the\n"
+                "dataset: coefficients as JPEG files with the same coefficients, planes as PNG\n"
+                "files, waveforms as WAV files, all others (masks, too) unchanged. Progressive\n"
+                "images that were indexed become baseline JPEG files with the same coefficients.",
         .options = options,
         .option_count = (int)(sizeof options / sizeof *options),
         .positional = 2,

@@ -103,7 +103,8 @@ struct hr_loader_options {
                              Batches are the same with every form */
     uint64_t epochs;      /* number of epochs of the whole run (the first one is epoch 0), so
                              that samples are converted only if that saves time; 0 (default):
-                             unknown, and only idle workers convert */
+                             unknown, and only idle workers convert, unless a form was asked for:
+                             then busy ones do, too, in a tenth of their time */
     const char *agent;    /* who prepares batches: NULL (default) or "": this process; "auto": this
                              user's agent (headrace/agent.h), which is started if none runs and
                              ends when it is unused; otherwise the path of an agent's socket.

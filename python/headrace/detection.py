@@ -134,8 +134,11 @@ class _Table:
             raise ValueError(f"{where}: the box {tuple(box)} is inverted or not finite")
         self.boxes.extend(box)
         self.labels.append(label)
-        for values, flag in zip(self.flags.values(), flags):
-            values.append(flag)
+        try:
+            for values, flag in zip(self.flags.values(), flags):
+                values.append(flag)
+        except OverflowError:
+            raise ValueError(f"{where}: one of {', '.join(self.flags)} is too large") from None
 
     def end(self, path: str) -> None:
         """Ends a sample."""
@@ -183,7 +186,7 @@ class _VOC(_Detection):
         """Returns the path of each image of the list, and of its file in another folder."""
         place = self._place()
         chosen = os.path.join(place, "ImageSets", self._task, f"{self.image_set}.txt")
-        with open(chosen, encoding="utf-8-sig") as lines:
+        with open(chosen, encoding="utf-8-sig", errors="surrogateescape") as lines:
             names = [line.split()[0] for line in lines if line.strip()]
         return [
             (f"{place}/JPEGImages/{name}.jpg", f"{place}/{folder}/{name}{extension}")
@@ -270,7 +273,7 @@ def _voc_objects(file: str) -> list[dict[str, str]]:
         text.clear()
 
     def refuse(*declaration: Any) -> None:
-        raise ValueError(f"{file}: it declares a document type, which annotations never need")
+        raise ValueError("it declares a document type, which annotations never need")
 
     parser = expat.ParserCreate()
     parser.StartElementHandler = start
@@ -284,7 +287,7 @@ def _voc_objects(file: str) -> list[dict[str, str]]:
         raise ValueError(f"{file}: it is larger than {_MAX_XML >> 20} MiB")
     try:
         parser.Parse(data, True)
-    except expat.ExpatError as error:
+    except (expat.ExpatError, ValueError, LookupError) as error:  # the last two: its encoding
         raise ValueError(f"{file}: {error}") from None
     return objects
 
@@ -519,7 +522,12 @@ class _OpenImagesBoxes:
         self._image_of = array.array("i")  # a number of `_images`
         with open(file, newline="", encoding="utf-8-sig") as source:
             reader = csv.reader(source)
-            self._read(file, reader, next(reader, []))
+            try:
+                self._read(file, reader, next(reader, []))
+            except csv.Error as error:
+                raise ValueError(f"{file}: line {reader.line_num}: {error}") from None
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{file}: {error}") from None
 
     def _read(self, file: str, reader: Any, header: list[str]) -> None:
         at = {name: i for i, name in enumerate(header)}
@@ -567,5 +575,8 @@ def _open_images_classes(
         ids = sorted(used)
         return ids, ids
     with open(descriptions, newline="", encoding="utf-8-sig") as source:
-        lines = [row for row in csv.reader(source) if row and row[0] != "LabelName"]
+        try:
+            lines = [row for row in csv.reader(source) if row and row[0] != "LabelName"]
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ValueError(f"{descriptions}: {error}") from None
     return [row[0] for row in lines], [row[-1] for row in lines]

@@ -143,14 +143,24 @@ static void set(struct statement_writer *w, json_t *object, const char *name, js
         w->code = -ENOMEM;
 }
 
-/* Returns non-zero if the samples are in buckets of S3, or with `gs` of Google Cloud Storage. */
+/* Returns non-zero if samples are in buckets of S3, or with `gs` of Google Cloud Storage. The paths
+ * of a list may be of several places. */
 static int is_in_bucket(const struct hr_dataset *origin, bool gs)
 {
+    const struct hr__dataset_source *s = &origin->source;
     const char *scheme = gs ? "gs://" : "s3://";
-    char first[6] = "";
-    hr_dataset_path(origin, 0, first, sizeof first);
-    return !strncmp(first, scheme, 5) ||
-           (origin->source.path && !strncmp(origin->source.path, scheme, 5));
+    int is_list = s->kind == HR__SOURCE_PATHS || s->kind == HR__SOURCE_LIST;
+    size_t count = is_list         ? origin->count
+                   : has_shards(s) ? origin->catalog->header->containers
+                                   : 0;
+    int is = s->path && !strncmp(s->path, scheme, 5);
+    for (size_t i = 0; !is && i < count; i++) {
+        char path[6] = "";
+        if (is_list)
+            hr_dataset_path(origin, i, path, sizeof path);
+        is = !strncmp(has_shards(s) ? hr__containers_path(origin->containers, i) : path, scheme, 5);
+    }
+    return is;
 }
 
 /* Writes where the job's settings say that its buckets are. */

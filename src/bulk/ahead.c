@@ -57,6 +57,10 @@ static void set_state(struct hr__ahead *a, struct ahead_place *place, enum ahead
     if (state == PASSED) {
         a->bytes -= place->bytes;
         place->bytes = 0;
+    } else if (state == READ && place->sample.read.length > place->bytes) {
+        /* it was of unknown size */
+        a->bytes += place->sample.read.length - place->bytes;
+        place->bytes = place->sample.read.length;
     }
     place->state = state;
     pthread_mutex_unlock(&a->lock);
@@ -84,9 +88,10 @@ static void begin(struct hr__ahead *a)
     uint64_t index = a->next++;
     struct ahead_place *place = place_of(a, index);
     place->sample.read.user = place;
-    int is_wanted = !a->options.wants || a->options.wants(a->options.arg, index);
-    if (!is_wanted || hr__sample_aim(&place->sample, a->options.dataset, index, 0, NULL) ||
-        !place->sample.read.http) {
+    /* asked last: the caller may have claimed what it wants */
+    if (hr__sample_aim(&place->sample, a->options.dataset, index, 0, NULL) ||
+        !place->sample.read.http ||
+        (a->options.wants && !a->options.wants(a->options.arg, index))) {
         set_state(a, place, PASSED);
         return;
     }

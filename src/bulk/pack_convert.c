@@ -137,8 +137,11 @@ static int read_sample(struct hr__pack_maker *m, struct hr_dataset *dataset, uin
     if (!is_ahead)
         s->read.result = hr__read_file(&s->read, 0);
     r = hr__sample_check(s, why);
-    if (s->read.result)
+    if (s->read.result) {
+        s->read.bytes = NULL;
+        hr__read_drop(&s->read); /* the reason */
         return r;
+    }
     made->bytes = s->read.bytes;
     made->entry.bytes = made->bytes;
     made->entry.length = s->read.length;

@@ -423,8 +423,8 @@ static int take_slot(struct hr__segment *s, struct hr_error *error)
 /* When nobody uses the segment: its items can be read in place again. */
 static void end_evicting(struct hr__segment *s)
 {
-    if (!atomic_exchange(&s->header->evicts, 0))
-        return;
+    atomic_store(&s->header->evicts, 0);
+    /* Also of those who told their uses before anything was evicted. */
     depopulate(s, s->layout.uses_offset, HR__SEGMENT_TELLERS * s->layout.uses_bytes);
 }
 

@@ -56,6 +56,9 @@
 #define HR__BLOCK_MIN HR__SEGMENT_ALIGN
 #define HR__BLOCK_MAX 4096u
 
+/* How many there may be: numbers have 32 bits, and the highest is none of a block. */
+#define HR__BLOCKS_MOST UINT32_MAX
+
 /* Flags: it is on a disk; its items have tags of a key file instead of checksums. */
 #define HR__SEGMENT_ON_DISK 1u
 #define HR__SEGMENT_TAGGED  2u

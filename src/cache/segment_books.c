@@ -182,7 +182,7 @@ static int are_blocks_sane(const struct hr__segment *s, const struct hr__books *
     if (!bytes)
         return !b->free_blocks;
     return !s->on_disk && bytes >= HR__BLOCK_MIN && bytes <= HR__BLOCK_MAX &&
-           !(bytes & (bytes - 1)) && b->free_blocks <= count &&
+           !(bytes & (bytes - 1)) && count <= HR__BLOCKS_MOST && b->free_blocks <= count &&
            (!b->free_blocks || b->free_block < count) && b->free_blocks * bytes <= b->arena_used;
 }
 

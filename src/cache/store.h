@@ -1,16 +1,17 @@
 /*
  * The items of a segment, by key.
  *
- * An item is admitted once. Either it goes into the arena for good (FINAL), or it waits in the ring
- * for its conversion, with space reserved for it in the arena (STAGED, pending). The ring is a
- * circular buffer. Before a pending item is overwritten, it is settled unconverted in the arena, so
- * an admitted item is a hit at every moment. An item for which the arena has no room passes through
- * the ring as well (STAGED, not pending): a process that uses samples in the same order finds it
- * there instead of reading it again.
+ * An item is admitted once. Either it goes into the arena (FINAL), for good unless users with
+ * different orders evict it (store_orders.h), or it waits in the ring for its conversion, with
+ * space reserved for it in the arena (STAGED, pending). The ring is a circular buffer. Before a
+ * pending item is overwritten, it is settled unconverted in the arena, so an admitted item is a hit
+ * until it is evicted. An item for which the arena has no room passes through the ring as well
+ * (STAGED, not pending): a process that uses samples in the same order finds it there instead of
+ * reading it again.
  *
- * Readers take no lock. They use items of the arena in place. They copy items out of the ring and
- * discard the copy if the ring has overwritten the item meanwhile. Every item found is checked
- * against its checksum.
+ * Readers take no lock. They use items of the arena in place, or copy them if they may be evicted.
+ * They copy items out of the ring and discard the copy if the ring has overwritten the item
+ * meanwhile. Every item found is checked against its checksum.
  *
  * The ring is short. If users with the same order drift apart, the one too far ahead waits a
  * little, so that they do not read everything twice. It waits a fiftieth of its time at most,

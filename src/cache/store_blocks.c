@@ -13,27 +13,36 @@
 
 /* ---- setting up ---- */
 
-static uint64_t choose_size(const struct hr__books *books)
+/* Returns 0 if the arena has too many blocks for their numbers, however large they are. */
+static uint64_t choose_size(const struct hr__segment *s, const struct hr__books *books)
 {
     uint64_t items = hr__all_items(books->items), bytes = HR__BLOCK_MIN;
-    uint64_t mean = items ? books->arena_used / items : 0;
-    while (bytes < HR__BLOCK_MAX && bytes * 2 * BLOCKS_EACH <= mean)
+    uint64_t mean = items ? books->arena_used / items : 0, arena = s->layout.arena_bytes;
+    while (bytes < HR__BLOCK_MAX &&
+           (bytes * 2 * BLOCKS_EACH <= mean || arena / bytes > HR__BLOCKS_MOST))
         bytes *= 2;
-    return bytes;
+    return arena / bytes <= HR__BLOCKS_MOST ? bytes : 0;
 }
 
-static int take_memory(struct hr__segment *s, void *unused)
+static int take_memory(struct hr__segment *s, void *why)
 {
-    struct hr__books now = hr__segment_books(s);
-    char why[HR__CAPACITY_WHY];
-    if (now.block_bytes)
+    /* Whoever was killed may have set the size without showing it. A transaction gives the correct
+     * value. */
+    struct hr__books *books = hr__segment_begin(s);
+    if (!books)
+        return -EAGAIN;
+    int is_set_up = books->block_bytes != 0;
+    uint64_t bytes = choose_size(s, books);
+    hr__segment_abort(s);
+    if (is_set_up)
         return 0;
-    uint64_t bytes = choose_size(&now);
+    if (!bytes)
+        return -EOVERFLOW;
     int r = hr__segment_populate(s, s->layout.blocks_offset,
                                  s->layout.arena_bytes / bytes * sizeof(uint32_t), why);
     if (r)
         return r;
-    struct hr__books *books = hr__segment_begin(s);
+    books = hr__segment_begin(s);
     if (!books)
         return -EAGAIN;
     books->block_bytes = bytes;
@@ -41,11 +50,12 @@ static int take_memory(struct hr__segment *s, void *unused)
     return 0;
 }
 
-int hr__blocks_set_up(struct hr__segment *s)
+int hr__blocks_set_up(struct hr__segment *s, char why[HR__CAPACITY_WHY])
 {
+    *why = 0;
     /* Under the directory's lock, as all memory: see hr__ring_allocate. */
     return hr__segment_books(s).block_bytes ? 0
-                                            : hr__directory_make_room(s, 0, 0, take_memory, NULL);
+                                            : hr__directory_make_room(s, 0, 0, take_memory, why);
 }
 
 /* ---- taking and freeing ---- */
@@ -115,8 +125,10 @@ static void free_inside(struct hr__segment *s, struct hr__books *books,
 
 int hr__blocks_free(struct hr__segment *s, struct hr__books *books, const struct hr__found *found)
 {
-    uint64_t bytes = books->block_bytes, blocks = s->layout.arena_bytes / bytes;
-    uint64_t first = found->offset / bytes, last = first;
+    uint64_t bytes = books->block_bytes;
+    if (!bytes)
+        return -EBADMSG;
+    uint64_t blocks = s->layout.arena_bytes / bytes, first = found->offset / bytes, last = first;
     uint64_t count = count_of(bytes, found->length);
     if (!found->word.taken) {
         free_inside(s, books, found);

@@ -22,8 +22,10 @@
 #include "cache/store.h"
 
 /* Chooses the size of blocks and allocates memory for their numbers, if this was not done yet.
- * Takes the directory's lock and runs transactions. Returns 0 or a negative errno. */
-int hr__blocks_set_up(struct hr__segment *segment);
+ * Takes the directory's lock and runs transactions. Returns 0 or a negative errno. -ENOSPC and
+ * -ENOMEM: memory is refused, with the reason in `why`, if there is one; -EOVERFLOW: the arena is
+ * too large. */
+int hr__blocks_set_up(struct hr__segment *segment, char why[HR__CAPACITY_WHY]);
 
 /* Returns non-zero if free blocks have room for `length` bytes. */
 int hr__blocks_have(const struct hr__books *books, uint64_t length);

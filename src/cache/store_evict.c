@@ -8,6 +8,10 @@
  */
 #include "cache/store_inside.h"
 
+#include "base/error.h"
+
+#include <errno.h>
+
 /* How many random items a decision adds at least to those that earlier ones found to be used late,
  * and how many entries of the index it looks at for them at most. */
 #define DRAWN     16
@@ -101,7 +105,7 @@ static int evict(struct hr__segment *s, const struct hr__victim *victim)
         return 1;
     }
     hr__segment_change(s, books, victim->index);
-    if (hr__blocks_free(s, books, &found)) {
+    if (found.word.form >= HR_FORMS || hr__blocks_free(s, books, &found)) {
         hr__segment_condemn(s, "an item's blocks are not what was noted");
         hr__segment_abort(s);
         return 0;
@@ -134,14 +138,25 @@ static int make_room(struct hr__store *store, const struct hr__store_offer *offe
 int hr__store_make_room(struct hr__store *store, const struct hr__store_offer *offer)
 {
     struct hr__store_orders *o = &store->orders;
-    int made = 0;
+    struct hr__segment *s = store->segment;
+    char why[HR__CAPACITY_WHY];
+    int made = 0, is_news = 0;
     atomic_store_explicit(&store->is_full, 1, memory_order_relaxed);
-    if (!offer->sample || !atomic_load(&store->is_asked) ||
-        offer->length > store->segment->layout.arena_bytes)
+    if (!offer->sample || !atomic_load(&store->is_asked) || offer->length > s->layout.arena_bytes)
         return 0;
     pthread_mutex_lock(&o->looking);
-    if (o->are_several && !hr__blocks_set_up(store->segment))
-        made = make_room(store, offer);
+    if (o->are_several && !o->no_blocks) {
+        int r = hr__blocks_set_up(s, why);
+        o->no_blocks = r == -ENOSPC || r == -ENOMEM || r == -EOVERFLOW;
+        is_news = o->no_blocks && *why;
+        made = !r && make_room(store, offer);
+    }
     pthread_mutex_unlock(&o->looking);
+    if (is_news)
+        hr__log(
+            HR_LOG_WARNING,
+            "the cache of %s evicts nothing, though jobs use it in orders of their own: %s; the "
+            "rest is read from storage",
+            s->header->dataset, why);
     return made;
 }

@@ -279,8 +279,9 @@ double hr__store_next_use(const struct hr__store *store, uint64_t sample)
         /* Numbers wrap. Threads report uses in another order than they are told in. */
         int32_t ahead = (int32_t)(next - c->used);
         double uses = ahead > 0 ? ahead : 0;
+        int32_t left = (int32_t)(c->known - c->used);
         if (!next)
-            uses = (double)(c->known - c->used) + c->samples;
+            uses = (double)(left > 0 ? left : 0) + c->samples;
         soonest = uses * c->use_ns < soonest ? uses * c->use_ns : soonest;
     }
     return soonest;

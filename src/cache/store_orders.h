@@ -48,7 +48,7 @@ struct hr__victim {
 #define HR__VICTIMS 8
 
 struct hr__store_orders {
-    pthread_mutex_t telling; /* guards the future of this user; a leaf */
+    pthread_mutex_t telling; /* guards the future of this user; before the directory's */
     struct hr__future future;
     struct hr__future_order *own;
     uint32_t base;       /* number of the first use of this epoch */
@@ -60,6 +60,7 @@ struct hr__store_orders {
     struct hr__counted counted[HR__SEGMENT_TELLERS];
     unsigned count;  /* of `counted` */
     int are_several; /* they have more than one order */
+    int no_blocks;   /* there is no memory for their numbers: nothing is evicted */
     struct hr__random random;
     struct hr__victim victims[HR__VICTIMS]; /* the latest of those that were looked at */
 };

@@ -6,6 +6,7 @@
  * offered to memory first, wherever it came from. The disk gets what a shared memory has no room
  * for: what it has lasts as long as the disk's, so a second copy would repay nothing. Private
  * memory is gone after the run, so the disk gets everything then, and the next run reads it there.
+ * Likewise while shared memory evicts: what it loses is then on the disk.
  *
  * A claim is one of both tiers, because other processes may share only one of them with this one.
  */
@@ -161,7 +162,8 @@ static int offer(struct hr__cache *cache, const struct hr__cache_offer *given)
     if (!given->ticket)
         return 0;
     int kept = offer_one(c->memory, given, 0);
-    if (given->is_on_disk || (kept && c->cache.is_kept))
+    int lasts = kept && c->cache.is_kept && !hr__cache_evicts(c->memory);
+    if (given->is_on_disk || lasts)
         unclaim_one(c->disk, given->ticket, 1);
     else
         kept |= offer_one(c->disk, given, 1);

@@ -4,7 +4,8 @@
  * Every frame of FLAC has a checksum, so damage is always found in the frames that are decoded. Of
  * a stream that does not say how long it is (its writer could not seek) the last frame does: it is
  * found by its checksums, from the end of the file. If it is not, the stream is decoded once to
- * count.
+ * count. Where frames are missing, libFLAC puts silence before the next one, without an error in
+ * versions before 1.5: then a call gives more than one block.
  */
 #include "base/error.h"
 #include "base/memory.h"
@@ -24,6 +25,7 @@ struct flac {
     unsigned block; /* frames of the sound in a frame of FLAC; 0: it varies */
     const struct hr__sound_window *window; /* NULL: frames are only counted */
     uint64_t next;                         /* the frame that is wanted next */
+    int blocks;                            /* decoded by the last call */
     int is_wrong;                          /* an error was reported */
     int has_info;
 };
@@ -99,7 +101,8 @@ static FLAC__StreamDecoderWriteStatus take_block(const FLAC__StreamDecoder *deco
     float scale = 1.0f / (float)(UINT32_C(1) << (f->bits - 1));
     if (frame->header.channels != (unsigned)f->info.channels ||
         frame->header.bits_per_sample != f->bits ||
-        frame->header.number_type != FLAC__FRAME_NUMBER_TYPE_SAMPLE_NUMBER || begin > f->next) {
+        frame->header.number_type != FLAC__FRAME_NUMBER_TYPE_SAMPLE_NUMBER || begin > f->next ||
+        f->blocks++) {
         f->is_wrong = 1;
         return FLAC__STREAM_DECODER_WRITE_STATUS_ABORT;
     }
@@ -126,6 +129,7 @@ static int decode_until(struct flac *f, uint64_t end, struct hr_error *error)
         FLAC__StreamDecoderState state = FLAC__stream_decoder_get_state(f->decoder);
         if (state == FLAC__STREAM_DECODER_END_OF_STREAM)
             break;
+        f->blocks = 0;
         if (!FLAC__stream_decoder_process_single(f->decoder))
             f->is_wrong = 1;
     }
@@ -295,7 +299,7 @@ static int flac_read(void *state, const struct hr__sound_window *window, struct 
 {
     struct flac *f = state;
     f->window = window;
-    f->is_wrong = 0;
+    f->is_wrong = f->blocks = 0;
     f->next = window->first;
     if (!FLAC__stream_decoder_seek_absolute(f->decoder, window->first)) {
         if (FLAC__stream_decoder_get_state(f->decoder) == FLAC__STREAM_DECODER_SEEK_ERROR)

@@ -59,6 +59,9 @@ static int cannot_read(struct parquet_scan *s, size_t column, int code)
     struct hr_error *error = &s->file->error;
     char name[256];
     hr__printable(name, sizeof name, s->footer.columns[column].name);
+    if (s->reader.why.code == code)
+        return hr__fail(error, code, "%s: cannot read the column %s: %s", path, name,
+                        s->reader.why.message);
     if (code == -EBADMSG)
         return hr__fail(error, code, "%s: the column %s is damaged; copy the file again", path,
                         name);
@@ -80,7 +83,7 @@ static int cannot_read(struct parquet_scan *s, size_t column, int code)
         return hr__fail(error, code, "%s: the column %s is encrypted or in another file", path,
                         name);
     return hr__fail(error, code, "%s: cannot read the column %s: %s", path, name,
-                    s->reader.why.code == code ? s->reader.why.message : hr__errno_text(code));
+                    hr__errno_text(code));
 }
 
 /* Adds the samples of a row group. `labels` may be NULL. */

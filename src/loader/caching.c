@@ -27,6 +27,7 @@ struct hr__caching {
     struct hr__cache_tiers *tiers; /* the parsed option */
     struct hr__cache_spec *spec;   /* its first tier */
     int form_asked;                /* enum hr_form or HR_FORM_AUTO */
+    int is_chosen;                 /* form_asked is waveform because auto is that of sounds here */
     struct hr_dataset *whole;      /* the dataset whose samples it may hold: the loader's, or its
                                       parent */
     int of_publishers;             /* the loader is a publisher */
@@ -89,8 +90,10 @@ static void choose_sounds(struct hr_loader *l)
 {
     struct hr__caching *c = l->caching;
     struct hr_sound_head head;
-    if (c->form_asked == HR_FORM_AUTO && !hr_recipe_sound_head(l->recipe, &head))
-        c->form_asked = c->spec->name[0] || c->of_publishers ? HR_FORM_ENCODED : HR_FORM_WAVEFORM;
+    if (c->form_asked == HR_FORM_AUTO && !hr_recipe_sound_head(l->recipe, &head)) {
+        c->is_chosen = !c->spec->name[0] && !c->of_publishers;
+        c->form_asked = c->is_chosen ? HR_FORM_WAVEFORM : HR_FORM_ENCODED;
+    }
     hr__caching_set_variant(c->spec, l->recipe, c->form_asked);
 }
 
@@ -322,12 +325,17 @@ static void note_place(struct hr_loader *l, struct hr__job *job)
         hr__cache_use(l->cache, (uint64_t)job->batch->indices[job->place]);
 }
 
+/* Returns non-zero if the caller names the form of items. */
+static int is_form_asked(const struct hr__caching *c)
+{
+    return c->form_asked != HR_FORM_AUTO && !c->is_chosen;
+}
+
 /* Returns non-zero if it is known how long items are used. Where the number of epochs is not, but a
  * form was asked for, they count as used for ever: or busy workers would never make the form. */
 static int are_uses_known(const struct hr_loader *l)
 {
-    return l->options.epochs > 0 || hr__cache_is_kept(l->cache) ||
-           l->caching->form_asked != HR_FORM_AUTO;
+    return l->options.epochs > 0 || hr__cache_is_kept(l->cache) || is_form_asked(l->caching);
 }
 
 /* How many times an item will be used after this epoch. With shuffle, ranks divide the samples
@@ -447,9 +455,10 @@ static int stages(const struct hr_loader *l)
 }
 
 /* Chooses the form of a sample that was prepared, and describes its admission: an indexed item was
- * made in passing; items of other forms are converted later. */
+ * made in passing; items of other forms are converted later if the cache stages. */
 static void plan_offer_locked(struct hr_loader *l, const struct hr__cost *cost,
-                              const struct hr__cache_counts *now, struct hr__cache_offer *offer)
+                              const struct hr__cache_counts *now, int is_staged,
+                              struct hr__cache_offer *offer)
 {
     struct hr__caching *c = l->caching;
     struct hr__worth_space space = space_locked(l, 0, now);
@@ -467,8 +476,10 @@ static void plan_offer_locked(struct hr_loader *l, const struct hr__cost *cost,
         offer->length = cost->made_bytes;
         offer->form = HR_FORM_INDEXED;
     }
-    /* Where nothing is staged, items are converted at once, so only if that was asked for. */
-    if (c->next == offer->form || (!stages(l) && c->form_asked == HR_FORM_AUTO))
+    /* Where nothing is staged, items are converted at once, so only if that was asked for. A disk
+     * behind the memory, which gets what that refuses, keeps files. */
+    int is_asked = is_form_asked(c) && !*c->tiers->disk.path;
+    if (c->next == offer->form || (!is_staged && !is_asked))
         return;
     offer->convert = 1;
     offer->reserve = hr__worth_reserve(&c->worth, c->next, offer->length, &space, &moment);
@@ -579,12 +590,14 @@ static void offer(struct hr__thread *self, struct hr__job *job, uint64_t index,
         return;
     learn(l, job, index);
     hr__cache_get_counts(l->cache, &now);
+    /* Asked once: a shared cache may begin to evict at any moment. */
+    int is_staged = stages(l);
     pthread_mutex_lock(&l->lock);
     if (is_on_disk)
         hr__mean_add(&l->caching->worth.prepare_ns[cost->form], (double)cost->prepare_ns);
     else
         note_miss_locked(l, cost);
-    plan_offer_locked(l, cost, &now, &wish);
+    plan_offer_locked(l, cost, &now, is_staged, &wish);
     enum hr_form next = l->caching->next;
     int is_due = l->caching->offers++ % PUBLISH_EVERY == PUBLISH_EVERY - 1;
     pthread_mutex_unlock(&l->lock);
@@ -592,7 +605,7 @@ static void offer(struct hr__thread *self, struct hr__job *job, uint64_t index,
         publish(l);
     if (is_on_disk && is_disk)
         return;
-    if (wish.convert && !stages(l))
+    if (wish.convert && !is_staged)
         convert_offer(self, next, &wish, &pair.image);
     if (!offer_pair(l, job, &pair, &wish))
         return;

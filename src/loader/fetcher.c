@@ -91,7 +91,7 @@ static struct hr__job *take_reads_unlocking(struct fetcher *f, unsigned room)
     struct hr__job *list = NULL, **end = &list;
     if (room > FETCH_BULK)
         room = FETCH_BULK;
-    f->refused = l->part->deal_unlocking(l, !f->flying);
+    f->refused = l->part->deal_unlocking(l, !f->flying && !f->waiting);
     while (room--) {
         struct hr__job *job = l->part->next_read_locked(l);
         if (!job)

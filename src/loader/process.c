@@ -158,6 +158,8 @@ static int obtain(struct hr__thread *self, struct hr__job *job, struct input *in
             l, in->index,
             &(struct hr_item){read->bytes, read->length, hr_form_of(read->bytes, read->length)})) {
         hr__drop_bytes(l, read);
+        hr__drop_mask(l, job); /* it was in these bytes */
+        job->tier = HR__TIER_STORAGE;
         r = read_one(l, job, in, outcome, error);
     } else if (!in->is_here) {
         outcome->busy = !find_or_claim(l, job, in);

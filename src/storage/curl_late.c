@@ -16,7 +16,7 @@ struct hr__curl hr__curl;
 static void *open_library(struct hr_error *error)
 {
     static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl-nss.so.4"};
-    const char *given = getenv("HEADRACE_LIBCURL");
+    const char *setting = getenv("HEADRACE_LIBCURL"), *given = setting && *setting ? setting : NULL;
     void *library = given ? dlopen(given, RTLD_NOW | RTLD_LOCAL) : NULL;
     if (given && !library)
         hr__fail(error, -ENOTSUP, "HEADRACE_LIBCURL=%s cannot be loaded: %s", given, dlerror());

@@ -99,18 +99,18 @@ class Predict(CliCase):
 stalls.json
 
                                                now
-samples/s                                      255
-  range                                 242 to 267
+samples/s                                      253
+  range                                 241 to 266
 compute                                       38 %
 copy                                           2 %
 preparation                                   24 %
-fetch                                         36 %
+fetch                                         37 %
 files in memory                               54 %
 cores busy                                    16 %
-min(F, P, G) of DS-Analyzer                    277
+min(F, P, G) of DS-Analyzer                    276
   G, the device                                674
   P, preparation                               400
-  F, fetching                                  277
+  F, fetching                                  276
 
 The cheapest change that ends the waiting (60 % of the time now):
   Headrace's loader and storage 3 times as fast: 640 samples/s
@@ -122,18 +122,18 @@ The cheapest change that ends the waiting (60 % of the time now):
 stalls.json: 32 cores, storage x2
 
                                                now              then *
-samples/s                                      255                 332
-  range                                 242 to 267          315 to 349
+samples/s                                      253                 332
+  range                                 241 to 266          315 to 349
 compute                                       38 %                49 %
 copy                                           2 %                 3 %
 preparation                                   24 %                31 %
-fetch                                         36 %                17 %
+fetch                                         37 %                17 %
 files in memory                               54 %                54 %
 cores busy                                    16 %                11 %
-min(F, P, G) of DS-Analyzer                    277                 400
+min(F, P, G) of DS-Analyzer                    276                 400
   G, the device                                674                 674
   P, preparation                               400                 400
-  F, fetching                                  277                 554
+  F, fetching                                  276                 552
 
 * then: 32 cores, where the machine has 16
 The cheapest change that ends the waiting (60 % of the time now):
@@ -147,7 +147,7 @@ The cheapest change that ends the waiting (60 % of the time now):
 stalls.json
 
 cache-share samples/s                     compute  copy  prep.  fetch  min(FPG)
-now               255  ###########             38     2     24     36       277
+now               253  ###########             38     2     24     37       276
 0 %               200  #########               30     2     19     50       200
 10 %              220  ##########              33     2     21     45       222
 20 %              238  ###########             35     2     22     41       250
@@ -171,7 +171,7 @@ The cheapest change that ends the waiting (60 % of the time now):
 stalls.json: Headrace's loader
 
 cores       samples/s                     compute  copy  prep.  fetch  min(FPG)
-now               255  ###########             38     2     24     36       277
+now               253  ###########             38     2     24     37       276
 8                 432  ##################      64     3      0     33       430
 16                432  ##################      64     3      0     33       430
 32                432* ##################      64     3      0     33       430

@@ -72,8 +72,9 @@ def test_loader(clips):
     assert found[0][0].dtype == torch.float32 and found[3][1].tolist() == [3] * 4
     found = batches(headrace.AudioFolder(clips, transform=whisper()), shuffle=True)
     assert [tuple(x.shape) for x, _ in found] == [(4, 80, 50)] * 4
-    again = batches(headrace.AudioFolder(clips, transform=whisper()), shuffle=True)
-    assert same(found, again)
+    for workers in (1, 5):
+        again = headrace.AudioFolder(clips, transform=whisper())
+        assert same(found, batches(again, shuffle=True, num_workers=workers))
     listed = headrace.AudioList(headrace.AudioFolder(clips).samples, transform=whisper())
     assert same(found, batches(listed, shuffle=True))
 
@@ -171,6 +172,23 @@ def test_agent(clips):
             found = batches(dataset, shuffle=True, agent=agent.socket)
         whole = batches(dataset, shuffle=True)
         assert len(whole) == 4 and same(whole, found)
+
+
+def test_mixup(clips):
+    v2 = pytest.importorskip("torchvision.transforms.v2")
+    dataset = headrace.AudioFolder(clips, transform=waveform())
+    plain = batches(dataset, shuffle=True)
+    mixed = batches(dataset, shuffle=True, mix=v2.MixUp(num_classes=4))
+    for (waves, labels), (found, shares) in zip(plain, mixed, strict=True):
+        before, hot = waves.roll(1, 0), torch.nn.functional.one_hot(labels, 4).float()
+        step = waves - before
+        own = ((found - before) * step).sum() / step.square().sum()  # share of each clip's own
+        assert -1e-4 < own < 1 + 1e-4
+        assert torch.allclose(found, before + own * step, atol=1e-4)
+        assert torch.allclose(shares, hot.roll(1, 0) + own * (hot - hot.roll(1, 0)), atol=1e-4)
+    assert not same(plain, [(found, labels) for (found, _), (_, labels) in zip(mixed, plain)])
+    with pytest.raises(ValueError, match="CutMix cuts rectangles of images"):
+        loader(dataset, mix=v2.CutMix(num_classes=4))
 
 
 def test_bad_files(clips, tmp_path):

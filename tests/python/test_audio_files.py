@@ -232,6 +232,16 @@ def test_rate_without_resample(good):
         list(loaders.DataLoader(wrong, 1))
 
 
+def test_mono_is_the_mean(good):
+    """Of all channels, however many there are."""
+    several = [(path, all_) for path, all_ in good if path.name.startswith("channels.")]
+    assert sorted(len(all_) for _, all_ in several) == list(range(1, 9))
+    for path, all_ in several:
+        mean = all_.mean(0, dtype=np.float64)
+        found = headrace.AudioList([(path, 0)], [T.Mono(), T.PadOrTrim(len(mean))])[0][0]
+        assert found.shape == (1, len(mean)) and abs(found[0] - mean).max() < 2e-6, path
+
+
 def test_shorter_than_the_window(good):
     path, expected = next(pair for pair in good if pair[0].name == "channels.1.flac")
     for window in (T.RandomWindow, T.CenterWindow):

@@ -279,6 +279,9 @@ def test_voc_refuses(voc):
         (XML.replace("<xmin>1</xmin>", "<xmin>9</xmin>"), "object 2: the box .* is inverted"),
         (XML.replace("<xmin>1</xmin>", "<xmin>nan</xmin>"), "inverted or not finite"),
         (XML.replace("<xmin>1</xmin>", "<xmin>one</xmin>"), "object 2: could not convert"),
+        ('<?xml version="1.0" encoding="big5"?>' + XML, "b.xml: multi-byte encodings"),
+        ('<?xml version="1.0" encoding="none"?>' + XML, "b.xml: unknown encoding"),
+        (XML.replace("ficult>1<", f"ficult>{10**30}<"), "b.xml: object 1: one of .* is too large"),
     ]:
         file.write_text(text)
         with pytest.raises(ValueError, match=words):
@@ -356,3 +359,50 @@ def test_open_images(tmp_path):
         file.write_text(text)
         with pytest.raises(ValueError, match=words):
             headrace.OpenImagesDetection(tmp_path, file, classes=tmp_path / "names.csv")
+    for damage, words in [
+        (b"\xff", "boxes.csv: .*can't decode"),
+        (b'"' + b"x" * 200_000, "boxes.csv: line 2: field larger"),  # a quote that does not end
+    ]:
+        file.write_bytes(head.encode() + b"\n" + damage)
+        with pytest.raises(ValueError, match=words):
+            headrace.OpenImagesDetection(tmp_path, file)
+    file.write_text("\n".join([head, *lines]))
+    (tmp_path / "names.csv").write_bytes(b"m1,\xff\n")
+    with pytest.raises(ValueError, match="names.csv: .*can't decode"):
+        headrace.OpenImagesDetection(tmp_path, file, classes=tmp_path / "names.csv")
+
+
+def mutated(data, rng):
+    """Bytes of the file changed, left out, doubled, or in place of a number another one."""
+    for _ in range(rng.integers(1, 4)):
+        at, n = int(rng.integers(len(data))), int(rng.integers(1, 9))
+        piece = [bytes(rng.integers(0, 256, n, dtype=np.uint8)), b"", 2 * data[at : at + n],
+                 rng.choice([b"-1", b"1e999", b"nan", b"9" * 30, b'"', b"\n"])][rng.integers(4)]  # fmt: skip
+        data = data[:at] + bytes(piece) + data[at + n :]
+    return data
+
+
+def test_damaged_annotations_end_in_an_error(voc, tmp_path):
+    """Any damage of files that Python parses: a dataset, or an error with a message."""
+    (tmp_path / "images").mkdir()
+    (tmp_path / "labels").mkdir()
+    picture(tmp_path / "images/b0.jpg", 40, 80)
+    head = "ImageID,Source,LabelName,XMin,XMax,YMin,YMax,IsGroupOf\n"
+    xml = voc / "VOCdevkit/VOC2012/Annotations/b.xml"
+    txt, table = tmp_path / "labels/b0.txt", tmp_path / "boxes.csv"
+    kinds = [
+        (xml, XML.encode(), lambda: headrace.VOCDetection(voc)),
+        (txt, b"1 0.5 0.5 0.25 0.5\n0 0.125 0.25 0.25 0.5\n",
+         lambda: headrace.YoloDetection(tmp_path / "images")),
+        (table, (head + "b0,x,m2,0.25,0.5,0,0.5,1\n" * 3).encode(),
+         lambda: headrace.OpenImagesDetection(tmp_path / "images", table)),
+    ]  # fmt: skip
+    rng, opened = np.random.default_rng(5), 0
+    for file, data, open_it in kinds:
+        for _ in range(300):
+            file.write_bytes(mutated(data, rng))
+            try:
+                opened += len(open_it()) > 0
+            except (ValueError, OSError) as error:
+                assert str(error)
+    assert 50 < opened < 850

@@ -180,6 +180,29 @@ def test_stand_ins_of_sounds_with_an_agent(clips, agent, tmp_path):
 
 
 @needs_sounds
+def test_sounds_with_transcripts(clips, agent, tmp_path):
+    """Rows of sounds, which speech recognition needs: any number of tokens for each clip."""
+    folder = headrace.AudioFolder(clips, LENGTHS)
+    tokens = [[7 * i + n for n in range(i % 4)] for i in range(len(folder))]
+    spoken = folder.with_rows({"tokens": np.array(line, np.int64), "speaker": i}
+                              for i, line in enumerate(tokens))  # fmt: skip
+    headrace.pack(spoken, tmp_path / "spoken", form="waveform", mono=True, rate=8000)
+    plain = epoch(folder, collate="pad")
+    options = {"collate": "pad", "return_index": True, "shuffle": True, "seed": 3}
+    for data in (spoken, headrace.Pack(tmp_path / "spoken", LENGTHS)):
+        assert data[5][1]["tokens"].tolist() == tokens[5] and data[5][1]["speaker"] == 5
+        for more in ({}, {"agent": agent.socket}):
+            with DataLoader(data, 4, **options, **more) as loader:
+                for (found, targets, index), expected in zip(loader, plain, strict=True):
+                    assert all(map(torch.equal, copied(found), expected[:2]))
+                    for i, target in zip(index.tolist(), targets, strict=True):
+                        assert target["tokens"].tolist() == tokens[i] and target["speaker"] == i
+    boxes = folder.with_rows({"boxes": [[0, 0, 1, 1]]} for _ in tokens)
+    with pytest.raises(ValueError, match="the dataset's boxes is of images"):
+        DataLoader(boxes, 4)
+
+
+@needs_sounds
 def test_cached_sounds(clips, agent):
     """A CachedDataset keeps what its dataset makes. A loader gets it through Python, alone
     or from an agent."""

@@ -250,7 +250,7 @@ def test_measuring_in_a_program_of_ones_own(tmp_path, monkeypatch):
     from headrace.stalls import measure as measure_here
 
     # Other processes may receive data: without the guard it would count as perhaps the loop's.
-    monkeypatch.setattr(counters, "received", lambda: 0)
+    monkeypatch.setattr(counters, "received", dict)
 
     class Waits(torch.utils.data.Dataset):
         def __len__(self):

@@ -151,8 +151,8 @@ class DataLoader(Budgeted, torch.utils.data.DataLoader[Any]):
             scale; ``None`` or ``"auto"``: the form in ``cache``, or else the best use of the
             budget by measurement. Batches are the same otherwise.
         epochs: number of epochs of the run. If given, busy threads too convert cached
-            samples to ``cache_form``, if the remaining epochs repay it; otherwise only idle
-            threads do.
+            samples, if the remaining epochs repay it; otherwise only idle threads do, unless
+            ``cache_form`` names a form.
         agent: the process that prepares batches. ``None``: this one. ``"auto"``: an agent
             that serves all jobs and ranks of this user on this host; it is started if none
             runs and exits when unused. Or the socket path of a running ``headrace agent``.

@@ -130,6 +130,7 @@ struct hr__job *hr__hosting_ahead_locked(struct hr_loader *l)
     job->generation = h->generation;
     job->unread = 1;
     job->tier = HR__TIER_STORAGE;
+    job->from_source = 1; /* a disk's items are checked by workers, which do not see this one */
     job->seen = 0;
     job->ahead_bytes = h->cluster->sizes[index];
     h->ahead_bytes += job->ahead_bytes;

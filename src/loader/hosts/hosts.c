@@ -84,6 +84,7 @@ static void free_parts(struct hr__hosting *h)
 
 static void destroy(struct hr_loader *l)
 {
+    static const struct hr__keeper no_keeper;
     struct hr__hosting *h = l->hosting;
     if (h->cluster)
         hr__hosting_drop_stores_locked(l, h->cluster); /* all threads have ended */
@@ -93,8 +94,7 @@ static void destroy(struct hr_loader *l)
     pthread_cond_destroy(&h->work);
     pthread_cond_destroy(&h->space);
     give_number(l->options.rank, h->number);
-    if (h->disk)
-        l->keeper = h->disk; /* which closes the disk */
+    l->keeper = h->disk ? h->disk : &no_keeper; /* which closes the disk, after this */
     l->hosting = NULL;
     free_parts(h);
 }

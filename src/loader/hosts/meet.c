@@ -230,7 +230,7 @@ static int place_on_disks(const struct hr_loader *l, struct placing *p,
         p->hosts[i].budget_bytes = budget_bytes;
     for (uint64_t i = 0; i < p->wish.samples; i++)
         p->charges[i] =
-            owners[i] == HR__NOBODY ? disk_charge_of(hr_dataset_sample_bytes(l->dataset, i)) : 0;
+            owners[i] == HR__NOBODY ? disk_charge_of(hr__dataset_kept_bytes(l->dataset, i)) : 0;
     return hr__placement_create(out, &p->wish, error);
 }
 

@@ -406,8 +406,9 @@ static void die_at_step(int at)
         kill(getpid(), SIGKILL);
 }
 
-/* A user that evicts is killed at every step: each item is right or gone, and no block is lost. */
-static void test_killed_at_every_step(void **state)
+/* A user that evicts is killed at every step: each item is right or gone, and no block is lost.
+ * `is_first`: nothing was evicted before. */
+static void kill_at_every_step(int is_first)
 {
     test_has_one_thread();
     int survived = 0;
@@ -419,10 +420,11 @@ static void test_killed_at_every_step(void **state)
             hr__store_abandon(&store);
             open_stores(stores, 2, 8);
             begin_telling(stores, 2);
-            offer_next(stores[0], 0, 3, 3);
+            if (!is_first)
+                offer_next(stores[0], 0, 3, 3);
             steps_left = steps;
             hr__segment_test_step = die_at_step;
-            offer_next(stores[1], 1, 3, 4);
+            offer_next(stores[1], 1, 3, is_first ? 1 : 4);
             _exit(0);
         }
         int status;
@@ -443,6 +445,12 @@ static void test_killed_at_every_step(void **state)
         close_stores(stores, 2, 8);
         assert_true(steps < 1000);
     }
+}
+
+static void test_killed_at_every_step(void **state)
+{
+    kill_at_every_step(0);
+    kill_at_every_step(1);
 }
 
 /* ---- threads and processes ---- */

@@ -188,7 +188,7 @@ static void test_disk(void **state)
         {"4GiB,shm:a?size=1GiB", "two tiers are"},
         {"4GiB,memcached:a?size=1GiB", "two tiers are"},
         {"4GiB,disk:/d?size=1GiB,disk:/e?size=1GiB", "two tiers are"},
-        {"4GiB,disk:/d?size=1GiB&form=planes", "a disk behind memory keeps files"},
+        {"4GiB,disk:/d?size=1GiB&form=planes", "a disk beside memory keeps files"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct hr_error error = {0};

@@ -139,6 +139,53 @@ static void truncate_everywhere(struct sound_bytes s, size_t step)
     }
 }
 
+/* Damage that only the checksum of a frame shows is found while reading on, and after a seek. */
+static void test_flac_checksum(void **state)
+{
+    if (is_absent(HR_SOUND_FLAC))
+        return;
+    struct sound_bytes s = load("mono.flac");
+    float *planes[1] = {part[0]};
+    s.bytes[s.length - 1] ^= 1; /* of the checksum itself, of the last frame */
+    for (uint64_t first = 0; first <= 12600; first += 6300) {
+        struct hr_error error = {0};
+        assert_int_equal(opened(&s).frames, 12800);
+        assert_int_equal(hr__sound_read(decoder, first, 12800 - first, planes, &error), -EBADMSG);
+        assert_non_null(strstr(error.message, "of 12800; restore or remove it"));
+        opened(&s);
+        read_into(part, first / 2, 4000);
+    }
+    free(s.bytes);
+}
+
+/* A frame that is missing between whole ones is damage, and not silence. */
+static void test_flac_missing_frame(void **state)
+{
+    enum { SECOND = 6658, THIRD = 12824 }; /* frames, of 4096 of the sound */
+    if (is_absent(HR_SOUND_FLAC))
+        return;
+    struct sound_bytes s = load("mono.flac");
+    float *planes[1] = {part[0]};
+    struct hr_error error = {0};
+    assert_memory_equal(s.bytes + SECOND, s.bytes + THIRD, 4);
+    opened(&s);
+    read_into(whole, 0, 12800);
+    memmove(s.bytes + SECOND, s.bytes + THIRD, s.length - THIRD);
+    s.length -= THIRD - SECOND;
+    for (uint64_t first = 0; first < 8192; first += 1300) {
+        assert_int_equal(opened(&s).frames, 12800);
+        assert_int_equal(hr__sound_read(decoder, first, 9000 - first, planes, &error), -EBADMSG);
+        assert_non_null(strstr(error.message, "of 12800; restore or remove it"));
+    }
+    opened(&s);
+    read_into(part, 0, 4096);
+    assert_memory_equal(part[0], whole[0], 4096 * sizeof(float));
+    opened(&s);
+    read_into(part, 8192, 4608);
+    assert_memory_equal(part[0], whole[0] + 8192, 4608 * sizeof(float));
+    free(s.bytes);
+}
+
 static void test_flac(void **state)
 {
     if (is_absent(HR_SOUND_FLAC))
@@ -522,7 +569,8 @@ static void test_others(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_flac),      cmocka_unit_test(test_mp3),
+        cmocka_unit_test(test_flac),      cmocka_unit_test(test_flac_checksum),
+        cmocka_unit_test(test_mp3),       cmocka_unit_test(test_flac_missing_frame),
         cmocka_unit_test(test_vorbis),    cmocka_unit_test(test_wav_types),
         cmocka_unit_test(test_wav_mean),  cmocka_unit_test(test_wav_oddities),
         cmocka_unit_test(test_wav_wrong), cmocka_unit_test(test_others)};

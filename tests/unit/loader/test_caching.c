@@ -334,7 +334,7 @@ static void work_a_little(uint64_t index)
  * conversion more, while the consumer waits for each batch. The limit allows twice the last
  * conversion, because some of its work is outside the time measured here; the clock on the right
  * side runs at least as long as the loader's. */
-static void test_share_of_busy_workers(void **state)
+static void check_share_of_busy_workers(uint64_t epochs)
 {
     enum { BATCHES = 500 };
     struct hr_loader_options options;
@@ -344,7 +344,7 @@ static void test_share_of_busy_workers(void **state)
     options.batch_size = 1;
     options.external_order = 1;
     options.batches_ahead = BATCHES; /* the loader is never idle */
-    options.epochs = 1000000;        /* a conversion always pays off */
+    options.epochs = epochs;
     conversion_ms = 2;
     fixture_before_prepare = work_a_little;
     struct hr_loader *loader = fixture_loader(&fixture, &options);
@@ -366,6 +366,12 @@ static void test_share_of_busy_workers(void **state)
             assert_true(stats.converted > 0);
     }
     hr_loader_destroy(&loader);
+}
+
+static void test_share_of_busy_workers(void **state)
+{
+    check_share_of_busy_workers(1000000); /* a conversion always pays off */
+    check_share_of_busy_workers(0);       /* unknown: it does for a form that was asked for */
 }
 
 static void expect_same(struct hr_loader *a, struct hr_loader *b)

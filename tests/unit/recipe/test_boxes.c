@@ -203,7 +203,6 @@ static void sanitize_drops_rows(void **state)
     hr_recipe_unref(&recipe);
 }
 
-/* Returns the overlap of a box and the crop, in double. */
 /* The first sample of a thread has no rows: it still has the column of boxes. */
 static void samples_without_rows_have_boxes(void **state)
 {
@@ -233,6 +232,7 @@ static void samples_without_rows_have_boxes(void **state)
     hr_recipe_unref(&recipe);
 }
 
+/* Returns the overlap of a box and the crop, in double. */
 static double iou(const float box[4], const struct hr_region *crop)
 {
     double width = fmin(box[2], crop->x + crop->width) - fmax(box[0], crop->x);

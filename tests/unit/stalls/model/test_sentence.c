@@ -22,7 +22,7 @@ static void test_epochs(void **state)
     /* 150 GB, 30 GB of memory. */
     says(&p, "Training waits 50 % of the time: 30 % for preparing samples on the CPU, 15 % for the "
              "disk, 5 % for the copy to the GPU. That holds with files from storage: of the "
-             "dataset's 150 GB, 30 GB fit in memory, which leaves about 48 % of waiting by the "
+             "dataset's 150 GB, 30 GB fit in memory, which leaves about 45 % of waiting by the "
              "model; with all files there, training waits 41 % of the time: 35 % for preparing "
              "samples on "
              "the CPU, 6 % for the copy to the GPU.");
