@@ -99,6 +99,24 @@ static size_t difference(const struct rank_collective *first, const struct rank_
     return i;
 }
 
+/* Rejects a collective of fewer ranks than there are traces: these are of several groups. */
+static int check_groups(const struct hr__graph *g, size_t rank, const struct rank_collective *all,
+                        size_t count, struct hr_error *error)
+{
+    const struct hr__trace_data *t = g->ranks[rank].trace;
+    for (size_t i = 0; i < count; i++) {
+        int32_t size = t->events[all[i].event].number;
+        if (size > 0 && (size_t)size < g->rank_count)
+            return hr__fail(
+                error, -EINVAL,
+                "trace %zu has '%.100s' in its window, which is of a group of %d "
+                "rank%s, and there are %zu traces: give the trace of one rank, or those "
+                "of a run whose ranks are all in one group",
+                rank + 1, all[i].name, size, size == 1 ? "" : "s", g->rank_count);
+    }
+    return 0;
+}
+
 int hr__graph_align(struct hr__graph *g, struct hr_error *error)
 {
     int code = 0;
@@ -106,6 +124,8 @@ int hr__graph_align(struct hr__graph *g, struct hr_error *error)
     if (g->rank_count == 1)
         return 0;
     struct rank_collective *first = list(&g->ranks[0], &first_count);
+    if (first)
+        code = check_groups(g, 0, first, first_count, error);
     for (size_t i = 1; first && i < g->rank_count && !code; i++) {
         struct rank_collective *other = list(&g->ranks[i], &count);
         if (!other) {

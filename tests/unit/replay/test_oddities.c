@@ -297,6 +297,22 @@ static void ranks_that_do_not_belong_together(void **state)
     remove_all(folder, files);
 }
 
+/* Collectives of groups of two among three ranks: which belong together is not known. */
+static void ranks_of_several_groups(void **state)
+{
+    static const char *const files[] = {"a.json", "b.json", "c.json", NULL};
+    char folder[] = "/tmp/headrace-ranks-XXXXXX";
+    struct hr_replay *replay;
+    struct hr_error error = {0};
+    assert_non_null(mkdtemp(folder));
+    const char *paths[] = {folder};
+    for (int rank = 0; rank < 3; rank++)
+        write_rank(folder, rank, 3, files[rank]);
+    assert_int_equal(hr_replay_open(&replay, paths, 1, NULL, &error), -EINVAL);
+    assert_non_null(strstr(error.message, "is of a group of 2 ranks, and there are 3 traces"));
+    remove_all(folder, files);
+}
+
 /* Two ranks of a run of four: what was transfer still holds waiting, and the report says so. */
 static void some_of_the_ranks(void **state)
 {
@@ -329,6 +345,7 @@ int main(void)
         cmocka_unit_test(without_flows),
         cmocka_unit_test(a_folder_of_ranks),
         cmocka_unit_test(ranks_that_do_not_belong_together),
+        cmocka_unit_test(ranks_of_several_groups),
         cmocka_unit_test(some_of_the_ranks),
     };
     return cmocka_run_group_tests_name("oddities", tests, NULL, NULL);
