@@ -153,6 +153,14 @@ static void *read_ahead(void *arg)
     return NULL;
 }
 
+static void free_ahead(struct hr__ahead *a)
+{
+    pthread_mutex_destroy(&a->lock);
+    pthread_cond_destroy(&a->taken);
+    pthread_cond_destroy(&a->landed);
+    hr__free(a);
+}
+
 int hr__ahead_create(struct hr__ahead **out, const struct hr__ahead_options *options,
                      struct hr_error *error)
 {
@@ -177,10 +185,7 @@ int hr__ahead_create(struct hr__ahead **out, const struct hr__ahead_options *opt
         return 0;
     }
     hr__reader_destroy(&a->reader);
-    pthread_mutex_destroy(&a->lock);
-    pthread_cond_destroy(&a->taken);
-    pthread_cond_destroy(&a->landed);
-    hr__free(a);
+    free_ahead(a);
     return 0;
 }
 
@@ -200,10 +205,7 @@ void hr__ahead_destroy(struct hr__ahead **ahead)
             hr__read_drop(&a->places[i].sample.read);
         hr__sample_clear(&a->places[i].sample);
     }
-    pthread_mutex_destroy(&a->lock);
-    pthread_cond_destroy(&a->taken);
-    pthread_cond_destroy(&a->landed);
-    hr__free(a);
+    free_ahead(a);
 }
 
 int hr__ahead_wait(struct hr__ahead *a, uint64_t index)

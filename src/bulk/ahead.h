@@ -30,7 +30,7 @@ struct hr__ahead_options {
 int hr__ahead_create(struct hr__ahead **out, const struct hr__ahead_options *options,
                      struct hr_error *error);
 
-/* Stops reading and frees what nobody took. No thread may be in hr__ahead_read. Accepts NULL. */
+/* Stops reading and frees what nobody took. No thread may be in hr__ahead_wait. Accepts NULL. */
 void hr__ahead_destroy(struct hr__ahead **ahead);
 
 /* Waits until a sample was read or passed over. Returns non-zero if it was read: then
