@@ -604,6 +604,11 @@ def test_parquet(store, proxy):
             found, _ = epoch(headrace.ParquetDataset("s3://birds/t-0.parquet", transform=SMALL))
             assert found == there
             assert len(headrace.ParquetDataset("s3://birds/t-{0..1}.parquet")) == 20
+            with pytest.raises(NotImplementedError, match="patterns with [*] are not looked up"):
+                headrace.ParquetDataset("s3://birds/t-*.parquet")
+            with pytest.raises(NotImplementedError, match="folder of tables is not looked up.*birds/"
+                               r"tables/train-\{00000"):
+                headrace.ParquetDataset("s3://birds/tables/")
             proxy.fault = Sometimes(("cut", 30), every=2)
             found, _ = epoch(headrace.ParquetDataset("s3://birds/t-0.parquet", transform=SMALL))
             assert found == there and proxy.fault.hit
@@ -616,6 +621,14 @@ def test_parquet(store, proxy):
                 epoch(dataset)
             with pytest.raises(OSError, match="no such object"):
                 headrace.ParquetDataset("s3://birds/none.parquet")
+            # a footer as long as damage makes it is not fetched
+            with open(store[0] / "t-1.parquet", "wb") as file:
+                file.write(b"PAR1")
+                file.truncate(1 << 29)
+                file.seek(0, os.SEEK_END)
+                file.write((300 << 20).to_bytes(4, "little") + b"PAR1")
+            with pytest.raises(ValueError, match="its footer has 314572800 bytes, and at most"):
+                headrace.ParquetDataset("s3://birds/t-1.parquet")
             (store[0] / "t-1.parquet").write_bytes(b"PAR1 is no table")
             with pytest.raises(Exception, match="does not end like a Parquet file"):
                 headrace.ParquetDataset("s3://birds/t-1.parquet")
