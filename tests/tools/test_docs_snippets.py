@@ -72,12 +72,17 @@ def run(texts, **names):
 def test_detection(root, folder):
     model = Calls()
     names = run(snippets(root / "docs/detection.md"), model=model)
-    assert len(model) == 2 + 5
+    assert len(model) == 2 + 5 + 5
     (images, targets), _ = model[0]
     assert len(images) == 32 and images[0].shape == (3, 320, 320)
     assert targets[0]["boxes"].shape[1] == 4 and len(targets[0]["labels"]) <= 1
     (images, targets), _ = model[2]
     assert len(images) == 8 and all(min(image.shape[1:]) >= 640 for image in images)
+    (images,), options = model[-1]
+    assert options["pixel_mask"].all(dim=(1, 2)).any() and images.shape[2] == 800
+    shares = torch.cat([label["boxes"] for label in options["labels"]])
+    assert len(shares) and (shares[:, :2] - shares[:, 2:] / 2 >= 0).all()
+    assert (shares[:, :2] + shares[:, 2:] / 2 <= 1).all()
     assert len(names["dataset"]) == COUNT  # the pack's
 
 
