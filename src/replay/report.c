@@ -260,16 +260,15 @@ static void note_groups(struct hr__report *r)
     const struct hr__graph *g = &r->replay->graph;
     const struct hr__trace_data *t = &r->replay->traces[0];
     struct hr__draft names = {.text = NULL};
-    size_t found = 0;
-    for (size_t group = 1; group <= t->group_count; group++) {
-        size_t count = 0;
-        for (size_t i = 0; i < g->task_count; i++)
-            count += g->tasks[i].kind == HR__TASK_COLLECTIVE && !g->tasks[i].rank &&
-                     hr__graph_event(g, &g->tasks[i])->group == group;
-        if (count)
-            hr__draft_print(&names, "%s%s %zu", found++ ? ", " : "", t->groups[group - 1].label,
-                            count);
-    }
+    size_t found = 0, *counts = hr__alloc(HR__TAG_REPLAY, t->group_count + 1, sizeof *counts);
+    names.failed = !counts;
+    for (size_t i = 0; counts && i < g->task_count; i++)
+        if (g->tasks[i].kind == HR__TASK_COLLECTIVE && !g->tasks[i].rank)
+            counts[hr__graph_event(g, &g->tasks[i])->group]++;
+    for (size_t i = 1; counts && i <= t->group_count; i++)
+        if (counts[i])
+            hr__draft_print(&names, "%s%s %zu", found++ ? ", " : "", t->groups[i - 1].label,
+                            counts[i]);
     if (found > 1) {
         hr__draft_put(&r->notes, "Kernels that communicate, by process group: ");
         hr__draft_plain(&r->notes, names.text ? names.text : "");
@@ -277,6 +276,7 @@ static void note_groups(struct hr__report *r)
     }
     r->notes.failed |= names.failed;
     hr__draft_clear(&names);
+    hr__free(counts);
 }
 
 static void add_notes(struct hr__report *r)
