@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define WORTH         0.005 /* a what-if that brings less is not advised */
+#define UNEVEN        1.3   /* longest iteration over the shortest one: worth a note */
 #define NAME_BYTES    48    /* of a name for people */
 #define PACKETS_TRIED 1e7   /* that advice simulates for loss-tolerance: about 2 s */
 
@@ -19,7 +20,7 @@ const char *hr__report_kind(int kind)
 {
     static const char *const words[] = {"operators on the CPU",
                                         "CUDA calls",
-                                        "Python and other time outside operators",
+                                        "Python (outside operators)",
                                         "blocking calls",
                                         "kernels",
                                         "copies",
@@ -35,14 +36,9 @@ double hr__report_share(const struct hr__shares *s, int kind)
 {
     if (kind == HR__TASK_KINDS)
         return s->latency;
-    if (kind == HR__TASK_KINDS + 1)
+    if (kind == HR__PATH_DATA)
         return s->data;
-    /* data is time of operators and outside them; what belongs to which does not matter here */
-    if (kind == HR__TASK_OP)
-        return s->kind[kind] > s->data ? s->kind[kind] - s->data : 0;
-    if (kind == HR__TASK_UNTRACED && s->kind[HR__TASK_OP] < s->data)
-        return s->kind[kind] - (s->data - s->kind[HR__TASK_OP]);
-    return s->kind[kind];
+    return s->kind[kind] - s->waits[kind];
 }
 
 /* Adds a name in parentheses; NULL and "": none. */
@@ -283,7 +279,7 @@ static void add_notes(struct hr__report *r)
 {
     const struct hr__graph *g = &r->replay->graph;
     const struct hr__graph_counts *c = &g->counts;
-    char time[HR__FORMAT_BYTES];
+    char time[HR__FORMAT_BYTES], longest[HR__FORMAT_BYTES];
     uint64_t wrong = 0;
     for (size_t i = 0; i < r->replay->trace_count; i++)
         wrong += r->replay->traces[i].wrong;
@@ -310,6 +306,13 @@ static void add_notes(struct hr__report *r)
          ". Nothing is known to wait for them, so their time is not in it.");
     note(r, c->loose, "Threads that launch work, and of which it is not known what they wait for",
          ". Their pauses stay as recorded, so predictions may change too little.");
+    if (g->longest_ns > UNEVEN * g->shortest_ns)
+        hr__draft_print(&r->notes,
+                        "The iterations take from %s to %s: other work of the machine, or the "
+                        "script, makes some longer. Predictions are of their mean: record again "
+                        "while nothing else runs, or choose one with --instance.\n",
+                        hr__format_time(time, (double)g->shortest_ns / 1e9),
+                        hr__format_time(longest, (double)g->longest_ns / 1e9));
     if (g->tail_ns > g->recorded_ns / 50)
         hr__draft_print(&r->notes,
                         "The device works for %s after the last of %u iterations: this is counted, "
