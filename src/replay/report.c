@@ -306,7 +306,8 @@ static void add_notes(struct hr__report *r)
          ". Nothing is known to wait for them, so their time is not in it.");
     note(r, c->loose, "Threads that launch work, and of which it is not known what they wait for",
          ". Their pauses stay as recorded, so predictions may change too little.");
-    if (g->longest_ns > UNEVEN * g->shortest_ns)
+    /* with a device the CPU may run ahead, and waits for it in some of them */
+    if (!c->kernels && g->longest_ns > UNEVEN * g->shortest_ns)
         hr__draft_print(&r->notes,
                         "The iterations take from %s to %s: other work of the machine, or the "
                         "script, makes some longer. Predictions are of their mean: record again "
