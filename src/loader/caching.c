@@ -554,21 +554,27 @@ static int pair_of(const struct hr_loader *l, const struct hr__job *job, struct 
     return 0;
 }
 
-/* Offers an item, with its mask if it has one. Returns as hr__cache_offer does. */
-static int offer_pair(struct hr_loader *l, const struct hr__job *job, const struct hr__pair *pair,
-                      struct hr__cache_offer *offer)
+int hr__caching_offer(struct hr__cache *cache, struct hr__cache_offer *offer,
+                      const struct hr__pair *pair)
 {
-    const struct hr__read *read = &job->sample.read;
-    int is_whole = job->mask_read != HR__MASK_READ && offer->bytes == read->bytes;
-    if (!pair->mask.bytes || (is_whole && !offer->parts))
-        return hr__cache_offer(l->cache, offer);
+    if (!pair->mask.bytes)
+        return hr__cache_offer(cache, offer);
     void *bytes = hr__pair_join(offer->parts ? offer->parts : &pair->image,
                                 offer->parts ? HR_ITEM_PARTS : 1, &pair->mask, &offer->length);
     offer->bytes = bytes;
     offer->parts = NULL;
-    int r = bytes ? hr__cache_offer(l->cache, offer) : 0;
+    int r = bytes ? hr__cache_offer(cache, offer) : 0;
     hr__free(bytes);
     return r;
+}
+
+/* Offers what was read; what was read with its mask, and did not change, is one item already. */
+static int offer_pair(struct hr_loader *l, const struct hr__job *job, const struct hr__pair *pair,
+                      struct hr__cache_offer *offer)
+{
+    int is_whole =
+        job->mask_read != HR__MASK_READ && !offer->parts && offer->bytes == job->sample.read.bytes;
+    return is_whole ? hr__cache_offer(l->cache, offer) : hr__caching_offer(l->cache, offer, pair);
 }
 
 static void offer(struct hr__thread *self, struct hr__job *job, uint64_t index,
