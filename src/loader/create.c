@@ -187,6 +187,8 @@ static int check(const struct hr_loader *l, struct hr_error *error)
         r = hr__recipe_check_rows(l->recipe, hr__dataset_layout(l->dataset), error);
     if (!r)
         r = check_media(l, error);
+    if (!r)
+        r = hr__recipe_check_rate(l->recipe, error);
     return r ? r : check_waveforms(l, error);
 }
 

@@ -99,14 +99,14 @@ static void *answer(void *arg)
     return NULL;
 }
 
-struct web_server {
+struct url_server {
     int socket, port;
     pthread_t thread;
 };
 
 static void *serve(void *arg)
 {
-    struct web_server *s = arg;
+    struct url_server *s = arg;
     for (int link; (link = accept(s->socket, NULL, NULL)) >= 0;) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, answer, (void *)(intptr_t)link))
@@ -117,7 +117,7 @@ static void *serve(void *arg)
     return NULL;
 }
 
-static void start(struct web_server *s)
+static void start(struct url_server *s)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof address;
@@ -130,7 +130,7 @@ static void start(struct web_server *s)
     assert_int_equal(pthread_create(&s->thread, NULL, serve, s), 0);
 }
 
-static void stop(struct web_server *s)
+static void stop(struct url_server *s)
 {
     shutdown(s->socket, SHUT_RDWR);
     pthread_join(s->thread, NULL);
@@ -174,7 +174,7 @@ static void warm(struct hr_dataset *dataset, const char *name)
 
 static void test_refused_requests(void **state)
 {
-    struct web_server server;
+    struct url_server server;
     struct hr_dataset *dataset;
     start(&server);
     if (open_list(&dataset, server.port)) {
