@@ -45,41 +45,53 @@ static void shuffle(uint64_t *order, uint64_t count, uint64_t seed)
     }
 }
 
-/* Collects at least one read. Returns the bytes. */
-static uint64_t collect(struct hr__cache *cache, struct hr__reader *reader, struct disk_read **free)
+/* Puts the reads that are done in front of a list. Waits for one if the list is empty, and in any
+ * case hands over to the kernel what was submitted. Returns how many there are. */
+static unsigned collect(struct hr__reader *reader, struct disk_read **list)
 {
     struct hr__read *done[DEPTH_MOST];
-    uint64_t bytes = 0;
-    int n = hr__reader_wait(reader, done, DEPTH_MOST, -1);
+    int n = hr__reader_wait(reader, done, DEPTH_MOST, *list ? 0 : -1);
     for (int i = 0; i < n; i++) {
         struct disk_read *r = done[i]->user;
-        if (done[i]->result || !hr__cache_verify(cache, &r->place, done[i]->bytes, done[i]->length))
-            die("an item", "is not as it was written");
-        bytes += done[i]->length;
-        hr__read_drop(done[i]);
-        r->next = *free;
-        *free = r;
+        r->next = *list;
+        *list = r;
     }
+    return n > 0 ? (unsigned)n : 0;
+}
+
+/* Verifies the first read of a list, and frees it. Returns the bytes. */
+static uint64_t verify(struct hr__cache *cache, struct disk_read **list, struct disk_read **free)
+{
+    struct disk_read *r = *list;
+    struct hr__read *read = &r->sample.read;
+    *list = r->next;
+    if (read->result || !hr__cache_verify(cache, &r->place, read->bytes, read->length))
+        die("an item", "is not as it was written");
+    uint64_t bytes = read->length;
+    hr__read_drop(read);
+    r->next = *free;
+    *free = r;
     return bytes;
 }
 
 static uint64_t read_all(struct hr__cache *cache, const uint64_t *order, uint64_t count,
                          unsigned depth)
 {
-    static struct disk_read reads[DEPTH_MOST];
-    struct disk_read *free = NULL;
+    static struct disk_read reads[2 * DEPTH_MOST];
+    struct disk_read *free = NULL, *done = NULL;
     struct hr__reader *reader;
     struct hr__reader_options options = {.depth = depth};
     struct hr_error error;
-    uint64_t bytes = 0, in_flight = 0;
+    uint64_t bytes = 0;
+    unsigned in_flight = 0;
     if (hr__reader_create(&reader, &options, &error))
         die("a reader", error.message);
-    for (unsigned i = 0; i < depth; i++) {
+    for (unsigned i = 0; i < 2 * depth; i++) {
         reads[i].next = free;
         free = &reads[i];
     }
-    for (uint64_t i = 0; i < count || in_flight;) {
-        while (free && i < count) {
+    for (uint64_t i = 0; i < count || in_flight || done;) {
+        while (free && in_flight < depth && i < count) {
             struct disk_read *r = free;
             if (!hr__cache_locate(cache, order[i++], &r->place))
                 die("a sample", "is not in the cache: is it large enough?");
@@ -90,10 +102,12 @@ static uint64_t read_all(struct hr__cache *cache, const uint64_t *order, uint64_
                 die("a read", "was refused");
             in_flight++;
         }
-        struct disk_read *before = free;
-        bytes += collect(cache, reader, &free);
-        for (struct disk_read *r = free; r != before; r = r->next)
-            in_flight--;
+        /* As in a loader, where workers verify, the next reads are in flight meanwhile: what is
+         * done makes room for others first. */
+        unsigned more = collect(reader, &done);
+        in_flight -= more;
+        if (done && (!more || !free || i == count))
+            bytes += verify(cache, &done, &free);
     }
     hr__reader_destroy(&reader);
     return bytes;

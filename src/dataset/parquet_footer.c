@@ -16,6 +16,10 @@
 #define ENCRYPTED "PARE"
 #define TAIL      8 /* bytes after the footer */
 
+/* The most bytes of a footer. Those of tables of a terabyte have some ten millions; a length that
+ * damage made must not be allocated, nor fetched over a network. */
+#define FOOTER_MOST ((size_t)256 << 20)
+
 #define DEPTH_MOST  32   /* of the schema */
 #define NAME_MOST   1024 /* bytes of a column's name, with its groups */
 #define COLUMN_MOST 100000
@@ -242,6 +246,11 @@ int hr__parquet_footer_read(struct hr__parquet_footer *out, struct hr__byte_sour
                         "%s does not end like a Parquet file: it is cut off; copy "
                         "it again",
                         path);
+    if (f.length > FOOTER_MOST)
+        return hr__fail(error, -EBADMSG,
+                        "%s says that its footer has %zu bytes, and at most %zu are read: if it is "
+                        "not damaged, write it again as several tables, or with larger row groups",
+                        path, f.length, FOOTER_MOST);
     f.end = file_bytes - TAIL - f.length;
     if (!encrypted && !(f.bytes = hr__alloc(HR__TAG_DATASET, f.length + 1, 1)))
         return hr__fail(error, -ENOMEM, "out of memory for the footer of %s", path);

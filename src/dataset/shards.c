@@ -210,6 +210,11 @@ int hr__shards_find(struct hr__shards *shards, const char *path, const char *suf
                         "%s: patterns with * are not looked up at URLs: name the shards with "
                         "braces, as in {000..146}",
                         path);
+    if (is_url && suffix && path[strlen(path) - 1] == '/')
+        return hr__fail(error, -ENOTSUP,
+                        "%s: a folder of tables is not looked up at URLs: name the tables with "
+                        "braces, as in %strain-{00000..00041}-of-00042%s",
+                        path, path, suffix);
     int exists = !stat(path, &st);
     if (exists && S_ISDIR(st.st_mode) && suffix)
         return find_in_folder(shards, path, suffix, error);

@@ -22,7 +22,8 @@ struct hr_error;
 #undef curl_multi_setopt
 
 #define HR__CURL_ENTRY(name) __typeof__(&curl_##name) name;
-/* Of a process: written once, before the first use. */
+/* Of a process, as libcurl is: constant once hr__curl_load was called, before the first use. It is
+ * not a part of each user because the names below have to mean it, as those of a linked library. */
 struct hr__curl {
     HR__CURL_FUNCTIONS(HR__CURL_ENTRY)
 };

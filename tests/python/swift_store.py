@@ -42,7 +42,8 @@ for kind in ("account", "container", "object"):
 
 # Only Swift's own programs look for their settings elsewhere than in /etc.
 SERVE = """
-import sys
+import ctypes, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with the tests
 from swift.common import utils
 utils.SWIFT_CONF_FILE = sys.argv[1] + "/swift.conf"
 from swift.common.wsgi import run_wsgi

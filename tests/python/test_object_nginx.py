@@ -9,6 +9,7 @@ import io
 import os
 import shutil
 import socket
+import signal
 import subprocess
 import tarfile
 import time
@@ -18,7 +19,7 @@ import pytest
 from PIL import Image
 
 import headrace
-from buckets import certificate_for, free_port, settings
+from buckets import certificate_for, end_with_us, free_port, settings
 from headrace import ImageFolder, ImageList, Pack, SampleError, TarDataset
 from headrace import transforms as T
 from headrace.torch import DataLoader
@@ -45,7 +46,8 @@ def nginx(folder, site):
         f"ssl_certificate {both}; ssl_certificate_key {both}; root {site}; "
         f"location /whole/ {{ alias {site}/; max_ranges 0; }} }} }}")
     server = subprocess.Popen([program, "-e", str(folder / "error"), "-c",
-                               str(folder / "nginx.conf")], stderr=subprocess.DEVNULL)
+                               str(folder / "nginx.conf")], stderr=subprocess.DEVNULL,
+                              preexec_fn=lambda: end_with_us(signal.SIGTERM))
     try:
         for _ in range(600):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):

@@ -90,18 +90,18 @@ def test_a_bucket(store, tmp_path, opener, url):
 def test_a_rate_of_samples(store, tmp_path):
     """Samples that run out are asked for again; what cannot be measured is refused."""
     with with_keys(f"http://127.0.0.1:{store[1]}"):
-        samples = headrace.ImageFolder("s3://birds/train").core
+        samples = headrace.ImageFolder("s3://birds/train")._dataset
         rate = _core.storage_measure_samples(samples, array("q", [7]), 4, 0.2)
         assert rate["reads"] > 1 and not rate["exhausted"] and not rate["failed"]
         assert rate["bytes"] == rate["reads"] * samples.sample_bytes(7)
         with pytest.raises(IndexError, match=f"index {SAMPLES} at position 1"):
             _core.storage_measure_samples(samples, array("q", [0, SAMPLES]), 1, 0.1)
-        (store[0] / "train/a/2.jpg").rename(tmp_path / "2.jpg")
+        (store[0] / "train/a/0.jpg").rename(tmp_path / "0.jpg")
         try:
             with pytest.raises(OSError, match="none of 1 samples could be read; .*no such object"):
-                _core.storage_measure_samples(samples, array("q", [1]), 1, 0.1)
+                _core.storage_measure_samples(samples, array("q", [0]), 1, 0.1)
         finally:
-            (tmp_path / "2.jpg").rename(store[0] / "train/a/2.jpg")
-    files = headrace.ImageFolder(str(store[0] / "train")).core
+            (tmp_path / "0.jpg").rename(store[0] / "train/a/0.jpg")
+    files = headrace.ImageFolder(str(store[0] / "train"))._dataset
     with pytest.raises(NotImplementedError, match="not at URLs"):
         _core.storage_measure_samples(files, array("q", [0]), 1, 0.1)
