@@ -311,7 +311,8 @@ def test_record_ranks(place):
     assert done.returncode == 0, done.stderr
     names = [f"headrace-trace.rank{rank}.json.gz" for rank in range(2)]
     assert all(f"{name}: recorded" in done.stdout for name in names)
-    replay = Replay([place.work / name for name in names])
+    # on a busy machine waits for collectives end late, which the graph does not explain
+    replay = Replay([place.work / name for name in names], limit=1)
     assert replay.summary["ranks"] == 2 and replay.summary["iterations"] == 2
     scenario = replay.scenario()
     for rank in range(2):
