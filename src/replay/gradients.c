@@ -11,6 +11,7 @@
 #define GRADIENT "torch::autograd::AccumulateGrad"
 #define STEP     "Optimizer.step#"
 #define UPDATE   (HR__NO_TASK - 1) /* of a pass that is not known yet */
+#define SKEW_NS  10000000          /* between the clocks of CPU and device, at most */
 
 /* What divides a thread's time into passes: a gradient, or an operator of the next part. */
 struct gradient_mark {
@@ -171,19 +172,6 @@ static int add_gradient(struct gradient_finder *f, struct hr__backward_pass *pas
     return 0;
 }
 
-/* Returns whether a task is where waiting for a pass shows: on the device's stream or the main
- * thread. */
-static int is_place(const struct gradient_finder *f, const struct hr__backward_pass *pass,
-                    uint32_t at)
-{
-    const struct hr__graph_task *task = &f->g->tasks[at];
-    const struct hr__gradient *last = &f->out->all[pass->first + pass->count - 1];
-    if (last->kernel != HR__NO_TASK)
-        return task->lane == f->g->tasks[last->kernel].lane && task->launch != HR__NO_TASK;
-    return task->rank == pass->rank && !hr__task_is_device(task) &&
-           f->g->lanes[task->lane].track == f->g->ranks[pass->rank].main;
-}
-
 /* Returns when a task was asked for. */
 static int64_t asked_ns(const struct hr__graph *g, uint32_t at)
 {
@@ -191,26 +179,79 @@ static int64_t asked_ns(const struct hr__graph *g, uint32_t at)
     return hr__task_is_device(task) ? g->tasks[task->launch].begin_ns : task->begin_ns;
 }
 
-/* Finds what follows a pass, and its updates; the next pass begins at `until_ns`. */
+/* Returns the first task of a lane that begins at a time or later; one beyond its last: none. */
+static uint32_t first_from(const struct hr__graph *g, const struct hr__lane *lane, int64_t ns)
+{
+    uint32_t low = lane->first, high = lane->last + 1;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (g->tasks[middle].begin_ns < ns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Moves the end of a pass to that of its operators on any thread of its rank. */
+static void extend(const struct gradient_finder *f, struct hr__backward_pass *pass,
+                   int64_t break_ns)
+{
+    const struct hr__graph *g = f->g;
+    for (size_t at = 0; at < g->lane_count; at++) {
+        const struct hr__lane *lane = &g->lanes[at];
+        if (lane->rank != pass->rank || lane->is_stream || lane->first == HR__NO_TASK)
+            continue;
+        for (uint32_t i = first_from(g, lane, pass->begin_ns);
+             i <= lane->last && g->tasks[i].begin_ns < break_ns; i++) {
+            int64_t end = g->tasks[i].begin_ns + g->tasks[i].length_ns;
+            if (g->tasks[i].phase == HR__PHASE_BACKWARD && !hr__task_is_device(&g->tasks[i]) &&
+                end > pass->end_ns)
+                pass->end_ns = end;
+        }
+    }
+}
+
+/* Returns the lane where waiting for a pass shows: the device's stream or the main thread; NULL:
+ * there is none. */
+static const struct hr__lane *place_of(const struct gradient_finder *f,
+                                       const struct hr__backward_pass *pass)
+{
+    const struct hr__graph *g = f->g;
+    const struct hr__gradient *last = &f->out->all[pass->first + pass->count - 1];
+    if (last->kernel != HR__NO_TASK)
+        return &g->lanes[g->tasks[last->kernel].lane];
+    for (size_t at = 0; at < g->lane_count; at++) {
+        const struct hr__lane *lane = &g->lanes[at];
+        if (lane->rank == pass->rank && !lane->is_stream && lane->first != HR__NO_TASK &&
+            lane->track == g->ranks[pass->rank].main)
+            return lane;
+    }
+    return NULL;
+}
+
+/* Finds what follows a pass, and its updates; the next pass begins at `until_ns`. Only a part of
+ * the lanes is looked at: there may be thousands of passes. */
 static void follow(struct gradient_finder *f, struct hr__backward_pass *pass, int64_t break_ns,
                    int64_t until_ns)
 {
     const struct hr__graph *g = f->g;
-    for (uint32_t i = 0; i < g->task_count; i++) {
-        const struct hr__graph_task *task = &g->tasks[i];
-        int64_t end = task->begin_ns + task->length_ns;
-        if (task->rank == pass->rank && !hr__task_is_device(task) &&
-            task->phase == HR__PHASE_BACKWARD && task->begin_ns >= pass->begin_ns &&
-            task->begin_ns < break_ns && end > pass->end_ns)
-            pass->end_ns = end;
-    }
+    extend(f, pass, break_ns);
     pass->next = HR__NO_TASK;
-    for (uint32_t i = 0; i < g->task_count; i++) {
-        if (!is_place(f, pass, i) || asked_ns(g, i) < pass->end_ns)
+    const struct hr__lane *lane = place_of(f, pass);
+    /* a stream's work begins after its launch, but for a difference of clocks */
+    for (uint32_t i = lane ? first_from(g, lane, pass->end_ns - SKEW_NS) : 1;
+         lane && i <= lane->last; i++) {
+        if (hr__task_is_device(&g->tasks[i]) && g->tasks[i].launch == HR__NO_TASK)
             continue;
-        if (pass->next == HR__NO_TASK || g->tasks[i].begin_ns < g->tasks[pass->next].begin_ns)
+        int64_t asked = asked_ns(g, i);
+        if (asked < pass->end_ns)
+            continue;
+        if (pass->next == HR__NO_TASK)
             pass->next = i;
-        if (f->out->update_of[i] == UPDATE && asked_ns(g, i) < until_ns)
+        if (asked >= until_ns)
+            break;
+        if (f->out->update_of[i] == UPDATE)
             f->out->update_of[i] = (uint32_t)f->out->pass_count;
     }
 }

@@ -8,6 +8,7 @@ import gzip
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import places
 import pytest
@@ -202,6 +203,31 @@ def test_window(trace):
     assert part.summary["recorded_s"] < whole.summary["recorded_s"]
 
 
+ONE_STEP = """
+import json, sys
+from headrace.replay import Replay
+replay = Replay(sys.argv[1], window="ProfilerStep#7", instance=0)
+report = replay.report()
+peak = open("/proc/self/status").read().split("VmHWM:")[1].split()[0]
+print(json.dumps([1024 * int(peak), report["trace"], report["identity"]]))
+"""
+
+
+@pytest.mark.long
+def test_a_large_trace_in_a_share_of_its_bytes(tmp_path):
+    """The file is read as a stream: one step of hundreds, with all advice, takes less memory than half of the file."""
+    path = tmp_path / "large.json"
+    tool = Path(__file__).parents[2] / "tools" / "make_trace.py"
+    subprocess.run([sys.executable, tool, path, "--size", "300MB"], check=True, timeout=600)
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_STEP, path], check=True, capture_output=True, text=True, timeout=600
+    )
+    peak, trace, identity = json.loads(done.stdout)
+    assert path.stat().st_size >= 300_000_000 and peak < path.stat().st_size / 2
+    assert trace["iterations"] == 1 and trace["kernels"] == 401 and trace["events"] > 1_000_000
+    assert identity["trusted"] and identity["checked"] > 0
+
+
 # Recording a script
 
 
@@ -285,7 +311,8 @@ def test_record_ranks(place):
     assert done.returncode == 0, done.stderr
     names = [f"headrace-trace.rank{rank}.json.gz" for rank in range(2)]
     assert all(f"{name}: recorded" in done.stdout for name in names)
-    replay = Replay([place.work / name for name in names])
+    # on a busy machine waits for collectives end late, which the graph does not explain
+    replay = Replay([place.work / name for name in names], limit=1)
     assert replay.summary["ranks"] == 2 and replay.summary["iterations"] == 2
     scenario = replay.scenario()
     for rank in range(2):
