@@ -358,6 +358,7 @@ def test_accelerates_nlp_example(tmp_path):
 
 def test_lightnings_imagenet_script(images, tmp_path, torchvision):
     pytest.importorskip("lightning")
+    pytest.importorskip("docstring_parser", reason="pip install 'jsonargparse[signatures]'")
     pytest.importorskip("jsonargparse")
     example = Example(tmp_path, "lightning/examples/pytorch/domain_templates/imagenet.py")
 

@@ -248,6 +248,38 @@ def test_set_epoch_reaches_the_sampler(dataset):
     assert sampler.epoch == 5
 
 
+@pytest.mark.parametrize("when", ["before the loader", "before iter", "after iter"])
+def test_draws_follow_the_samplers_epoch(dataset, when):
+    """A run that begins at a later epoch draws what is drawn there, by a script that knows the sampler
+    alone."""
+
+    def images(loader):
+        return torch.cat([batch for batch, *_ in loader])
+
+    sampler = Followed(dataset, 2, 0)
+    loader = DataLoader(dataset, 4, sampler=sampler)
+    whole = []
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        whole.append(images(loader))
+    sampler.set_epoch(1)  # back: the order is that of epoch 1, and what is drawn is new
+    state = loader.state_dict()
+    assert state["epoch"] == 3 and not torch.equal(images(loader), whole[1])
+
+    later = Followed(dataset, 2, 0)
+    if when == "before the loader":
+        later.set_epoch(1)
+    again = DataLoader(dataset, 4, sampler=later)
+    begun = iter(again) if when == "after iter" else again
+    later.set_epoch(1)
+    assert again.state_dict()["epoch"] == 1
+    assert torch.equal(images(begun), whole[1])
+    later.set_epoch(2)
+    assert again.state_dict()["epoch"] == 2
+    assert torch.equal(images(again), whole[2])
+    assert not torch.equal(images(again), whole[2])  # nobody says which epoch this is
+
+
 # Resuming with a sampler
 
 

@@ -158,6 +158,8 @@ class Epochs(ABC):
         for sampler in (self.batch_sampler, inner):
             if not isinstance(sampler, Order):
                 getattr(sampler, "set_epoch", lambda epoch: None)(epoch)
+        if self._feed is not None:
+            self._feed.moved()  # by this call, not by the script
 
     def _aim(self, number: int) -> None:
         """Sets the next epoch, or the live one if no batch was taken from it yet."""
@@ -166,10 +168,20 @@ class Epochs(ABC):
         self._next_epoch = number
 
     def _follow_sampler(self) -> None:
-        """Follows set_epoch calls on the DistributedSampler that the native order replaces."""
-        moved = None if self._dealt is None else self._dealt.moved()
-        if moved is not None:
-            self._aim(moved + self._ahead)
+        """Follows set_epoch calls on the sampler.
+
+        Where the native order replaces it, its epoch is the loader's. Otherwise it decides on the
+        indices, and the epoch on what transforms draw: a run that begins at a later epoch draws
+        what is drawn there. A sampler that goes back repeats its order, not these draws, as with
+        torch's loader."""
+        if self._dealt is not None:
+            moved = self._dealt.moved()
+            if moved is not None:
+                self._aim(moved + self._ahead)
+        elif self._feed is not None and self._resume is None:
+            moved = self._feed.moved()
+            if moved is not None:
+                self._next_epoch = max(self._next_epoch, moved)
 
     # Resuming
 

@@ -76,6 +76,7 @@ class Feed:
         self._own: Any = None  # of one with: its state when it was started
         self._ready: list[Taken | None] = []
         self._epochs: list[int | None] = []  # set_epoch's argument, of each part, at the start
+        self._seen: list[int | None] = [0, 0]  # the same when it was looked at last
 
     def __len__(self) -> int:
         """Batches per epoch. Raises TypeError if the sampler has no length."""
@@ -91,7 +92,7 @@ class Feed:
         self._own = self._own_state()
         # Samplers draw at their first index: now, before training draws again.
         self._ready = [self._pull()]
-        self._epochs = _epochs(self.source)  # some change it themselves when they start
+        self._epochs = self._seen = _epochs(self.source)  # some change it themselves when they start
 
     def start_of(self, part: Any) -> tuple[torch.Tensor, int | None]:
         """Returns the state of the generator that a part of the sampler draws from, torch's if it
@@ -102,6 +103,12 @@ class Feed:
     def was_moved(self) -> bool:
         """Returns whether the sampler's epoch was changed by set_epoch since it started."""
         return _epochs(self.source) != self._epochs
+
+    def moved(self) -> int | None:
+        """Returns the epoch if the sampler's set_epoch changed it since the last call."""
+        before, self._seen = self._seen, _epochs(self.source)
+        changed = (now for now, old in zip(self._seen, before) if now is not None and now != old)
+        return next(changed, None)
 
     def at(self, batches: int, before: dict[str, Any] | None) -> dict[str, Any]:
         """Returns the state for resume after ``batches`` batches of the epoch that begins next, or
@@ -115,7 +122,7 @@ class Feed:
     def resume(self, state: dict[str, Any]) -> int:
         """Starts the sampler where ``state`` was taken. Returns the samples handed out before."""
         position = self._resume_own(state) if "own" in state else self._replay(state)
-        self._epochs = _epochs(self.source)
+        self._epochs = self._seen = _epochs(self.source)
         return position
 
     def _replay(self, state: dict[str, Any]) -> int:

@@ -138,10 +138,10 @@ class Iteration:
     def _follow_set_epoch(self) -> Epoch:
         """Restarts if set_epoch of the loader or of a sampler was called since iter()."""
         loader = self._loader
-        loader._follow_sampler()
         moved = loader._feed is not None and loader._feed.was_moved()
         if moved:
             loader._resume = None
+        loader._follow_sampler()
         if moved or loader._next_epoch != self._epoch.number:
             self._start()
         return self._epoch
