@@ -325,7 +325,8 @@ struct hr_operation {
             int pad;    /* a shorter clip is extended with zeros; 0: it is a bad sample */
         } sound_window; /* random_window, center_window */
         struct {
-            int frames;
+            int frames; /* at the rate that the sound has here: for a loader the recipe says it, by
+                           a Resample before or features after it */
         } pad_or_trim;
         struct {
             int count; /* clips with another number of channels are bad samples */
