@@ -31,7 +31,7 @@ memcached
 libflac-dev libmpg123-dev libvorbis-dev
 iproute2 libjs-chart.js"
 # libsndfile1 and espeak-ng make the sound files of tests and of examples/train_audio.py.
-packages_dev="clang clang-format libclang-rt-dev ccache libsndfile1 espeak-ng"
+packages_dev="clang lld clang-format libclang-rt-dev ccache libsndfile1 espeak-ng"
 # For tools/arm-check, which is left out without them.
 packages_arm="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 python_packages="numpy pillow meson ninja meson-python pytest"

@@ -122,7 +122,7 @@ static int take_element(struct parquet_schema *s, const struct parquet_element *
     __typeof__(s->groups[0]) *group = &s->groups[s->depth - 1], inner = *group;
     group->left--;
     size_t dot = group->length != 0, length = group->length + dot + e->name.length;
-    if (length >= sizeof s->name || memchr(e->name.bytes, 0, e->name.length))
+    if (!e->name.bytes || length >= sizeof s->name || memchr(e->name.bytes, 0, e->name.length))
         return -EBADMSG;
     if (dot)
         s->name[group->length] = '.';

@@ -48,8 +48,15 @@ static void test_children(void **state)
     assert_int_equal(read_footer(least, sizeof least), -EBADMSG);
 }
 
+static void test_column_without_a_name(void **state)
+{
+    const uint8_t nameless[] = {0x29, 0x2C, 0x55, 2, 0, 0x15, 2, 0, 0x16, 0, 0};
+    assert_int_equal(read_footer(nameless, sizeof nameless), -EBADMSG);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_children)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_children),
+                                       cmocka_unit_test(test_column_without_a_name)};
     return cmocka_run_group_tests_name("dataset parquet", tests, NULL, NULL);
 }

@@ -53,9 +53,14 @@ static float element(const void *at, enum hr_dtype dtype, size_t i)
         return ((const uint8_t *)at)[i];
     if (dtype == HR_FLOAT32)
         return ((const float *)at)[i];
-    if (dtype == HR_FLOAT16)
-        return (float)((const _Float16 *)at)[i];
-    bits = (uint32_t)((const uint16_t *)at)[i] << 16;
+    uint32_t half = ((const uint16_t *)at)[i];
+    if (dtype == HR_FLOAT16) {
+        int exponent = half >> 10 & 31, mantissa = half & 1023;
+        value = exponent ? ldexpf((float)(1024 + mantissa), exponent - 25)
+                         : ldexpf((float)mantissa, -24);
+        return half & 0x8000 ? -value : value;
+    }
+    bits = half << 16;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
