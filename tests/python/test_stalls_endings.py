@@ -168,6 +168,7 @@ def test_an_iterable_dataset_and_then_the_run_itself(place):
     assert "cold" in place.record()["phases"]
 
 
+@pytest.mark.long
 def test_two_ranks(place):
     place.script(
         """
