@@ -10,6 +10,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 SETUP_SYSTEM ?= yes
 DEMO_ARGS ?=
+TEST_ARGS ?=
 PYTHON ?= python3
 WHEELS ?= x86_64 sdist
 VERSION ?=
@@ -46,7 +47,7 @@ help:
 	@echo 'make try-wheels   installs the wheel into empty environments and uses it'
 	@echo 'make dist         the archive of the sources, in dist/'
 	@echo 'make deb          Debian packages of the library and the command, in dist/'
-	@echo 'make release      VERSION=1.2.3: commits the version, tests, builds all of these and tags'
+	@echo 'make release      VERSION=1.2.3: commits the version, builds all of these, tests and tags'
 	@echo 'make bench-NAME   one benchmark: bench-decode, bench-loader, bench-pack, bench-cache,'
 	@echo '                  bench-stalls, bench-scripts, bench-share, bench-hosts, bench-memory,'
 	@echo '                  bench-exact, bench-locks, bench-augment, bench-detection, bench-audio,'
@@ -99,7 +100,7 @@ demo: demo-steps package first-samples
 	    --json $(build)/demo.json $(DEMO_ARGS)
 
 test: build package first-samples
-	@$(python) tools/run_tests.py --build $(build)
+	@$(python) tools/run_tests.py --build $(build) $(TEST_ARGS)
 
 test-long: build package first-samples
 	@$(python) tools/run_tests.py --build $(build) --long

@@ -5,8 +5,8 @@ traces: the replay without a change, on the traces in $HEADRACE_SHARED_DATA/kine
 of a step with and without the profiler. changes: a trace of real training on one core, the prediction
 of a change, and the change really made. Rounds of steps before and after the change alternate, and the ratio
 of their medians is compared with the predicted ratio, because the profiler itself makes each step longer.
-The prediction is the median over the trace's steps, each replayed alone, because other work of the
-machine makes some of them longer. ranks: the same with several ranks on limited links
+The prediction is the median over the steps of three traces, each replayed alone, because other work of the
+machine makes some of them longer; the traces are recorded between the rounds, because its speed drifts. ranks: the same with several ranks on limited links
 (bench/replay_ranks.py). pipelines: the parts of bench/pipelines.py that compare plans with vTrain's
 measured times, and 1F1B and 2BW with their predicted steps, which count as changes.
 """
@@ -31,7 +31,9 @@ from harness import log
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("HEADRACE_SHARED_DATA", ROOT.parent / "shared" / "data"))
 WIDTH, BATCH = 512, 256
-ROUNDS, STEPS, TRACED = 40, 4, replay_ranks.TRACED
+# In a longer wait other programs of the host take the caches: after 20 ms a step takes up to 1.5 ms more.
+WAIT_S = 0.005
+ROUNDS, STEPS, TRACES, TRACED = 40, 4, 3, 12
 PARTS = ("traces", "reading", "recording", "changes", "ranks", "pipelines")
 
 # ---- the reader and the identity ----
@@ -78,9 +80,10 @@ def reading():
         body = ",\n".join(json.dumps(event) for event in events)
         with open(path, "w", encoding="utf-8") as file:
             file.write('{"traceEvents": [' + ",\n".join([body] * copies) + "]}")
-        done = subprocess.run([sys.executable, "-c", READ, path], check=True, capture_output=True, text=True)
+        runs = [subprocess.run([sys.executable, "-c", READ, path], check=True, capture_output=True, text=True)
+                for _ in range(3)]
         size = os.path.getsize(path)
-    spent, kilobytes = map(float, done.stdout.split())
+    spent, kilobytes = map(statistics.median, zip(*(map(float, run.stdout.split()) for run in runs), strict=True))
     rate, memory = copies * len(events) / spent, 1024 * kilobytes
     log(f"read {copies * len(events):,} events, {size / 1e6:.0f} MB: {rate:,.0f} events/s of CPU time, "
         f"peak {memory / 1e6:.0f} MB with Python")
@@ -205,9 +208,9 @@ CASES = (
     ("a normalization removed", ["remove:^norm$"], {"net": "images"}, {"without": ("norm",)}),
     ("an operator three times as slow", ["layer:^slow$ x3"], {}, {"times": 3}),
     ("an operator twice as fast", ["layer:^slow$ x0.5"], {"times": 4}, {"times": 2}),
-    ("no waiting for data", ["data-ready"], {"wait_s": 0.02}, {"wait_s": 0.0}),
-    ("no waiting for images", ["data-ready"], {"net": "images", "wait_s": 0.02}, {"wait_s": 0.0}),
-    ("no waiting, and a layer removed", ["data-ready", "remove:^third$"], {"wait_s": 0.02},
+    ("no waiting for data", ["data-ready"], {"wait_s": WAIT_S}, {"wait_s": 0.0}),
+    ("no waiting for images", ["data-ready"], {"net": "images", "wait_s": WAIT_S}, {"wait_s": 0.0}),
+    ("no waiting, and a layer removed", ["data-ready", "remove:^third$"], {"wait_s": WAIT_S},
      {"wait_s": 0.0, "without": ("third",)}),
     ("no steps of AdamW", ["remove:Optimizer.step"], {"optimizer": "AdamW"}, {"steps": False}),
     ("SGD with fused=True", ["fused-optimizer"], {"momentum": 0.9}, {"fused": True}),
@@ -217,18 +220,23 @@ CASES = (
 )
 
 
-def measured(before, after):
-    """The ratio of the times of a step; rounds of steps alternate. The first step of a round finds the other training's
-    data in the caches, and does not count."""
-    times = ([], [])
-    for i in range(1 + ROUNDS // STEPS):
-        for training, kept in zip((before, after), times, strict=True):
-            for k in range(1 + STEPS):
-                began = time.perf_counter()
-                training.step()
-                if i and k:
-                    kept.append(time.perf_counter() - began)
-    return statistics.median(times[1]) / statistics.median(times[0])
+def compare(before, after, what_ifs):
+    """The ratios of the times of a step, predicted and measured. Rounds of steps alternate. The first step of a round
+    finds the other training's data in the caches, and does not count."""
+    times, predicted = ([], []), []
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "trace.json")
+        for _ in range(TRACES):
+            before.trace(path)
+            predicted += replay_ranks.predicted_ratios(path, what_ifs, TRACED)
+            for i in range(1 + ROUNDS // STEPS):
+                for training, kept in zip((before, after), times, strict=True):
+                    for k in range(1 + STEPS):
+                        began = time.perf_counter()
+                        training.step()
+                        if i and k:
+                            kept.append(time.perf_counter() - began)
+    return statistics.median(predicted), statistics.median(times[1]) / statistics.median(times[0])
 
 
 def factor_of_halves(torch, is_first):
@@ -271,11 +279,7 @@ def changes(wanted):
         factors = {"first": factor_of_halves(torch, True), "later": factor_of_halves(torch, False)} if "halves" in changed else {}
         what_ifs = [text.format(**factors) for text in texts]
         before, after = Training(**options), Training(**{**options, **changed})
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "trace.json")
-            before.trace(path)
-            predicted = replay_ranks.predicted_ratio(path, what_ifs)
-        done = measured(before, after)
+        predicted, done = compare(before, after, what_ifs)
         errors.append(abs(predicted - done) / done)
         log(f"{name}: predicted {predicted:.3f} of the step, measured {done:.3f}, error {errors[-1]:.3f}")
     return errors

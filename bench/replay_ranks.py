@@ -253,15 +253,15 @@ def what_ifs(case, ranks_of):
     return found
 
 
-def predicted_ratio(path, changed, window="ProfilerStep#"):
-    """The step after the changes over the step before them: the median over the steps of a trace."""
+def predicted_ratios(path, changed, steps, window="ProfilerStep#"):
+    """The step after the changes over the step before them, of each of the steps of a trace."""
     from headrace.replay import Replay
 
     ratios = []
-    for step in range(TRACED):
+    for step in range(steps):
         report = Replay(path, window=window, instance=step).report(*changed)
         ratios.append(report["what_ifs"][-1]["iteration_s"] / report["replayed_s"])
-    return statistics.median(ratios)
+    return ratios
 
 
 def name_of(ranks, bits, bucket, hook):
@@ -290,7 +290,7 @@ def changes_of(network_of, cases, path):
         ranks_of.ask("record", path)
         for case in cases:
             network_of.limit_links(case[1])
-            predicted = predicted_ratio(path, what_ifs(case, ranks_of), WINDOW)
+            predicted = statistics.median(predicted_ratios(path, what_ifs(case, ranks_of), TRACED, WINDOW))
             done = statistics.mean(ranks_of.ask("compare", *case[2:]))
             errors.append(abs(predicted - done) / done)
             log(f"{name_of(*case)}: predicted {predicted:.3f} of the step alone, measured {done:.3f}, error "

@@ -160,8 +160,8 @@ static void print_fill(const struct hr_cache_info *info)
     if (info->orders || info->evicted)
         printf("  evicts        ");
     if (info->orders)
-        printf("by next use over %u orders, %s items so far\n", info->orders,
-               text_count(a, info->evicted));
+        printf("by next use over %u order%s, %s items so far\n", info->orders,
+               info->orders == 1 ? "" : "s", text_count(a, info->evicted));
     else if (info->evicted)
         printf("nothing now, %s items before\n", text_count(a, info->evicted));
     if (info->foreign)

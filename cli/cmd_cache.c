@@ -87,9 +87,17 @@ static int look(struct cache_command *c, void (*print)(const struct cache_report
     return status;
 }
 
+/* A damaged segment is a line of the list, and no failure of it: it may be another program's, and
+ * its next user makes it again. */
 static int list(struct cache_command *c)
 {
-    return look(c, cache_report_print_table);
+    int status = look(c, cache_report_print_table);
+    if (status != CLI_PROBLEM)
+        return status;
+    cli_complain(c->verb,
+                 "a segment is damaged: the next start makes it again, headrace cache drop "
+                 "removes it; headrace cache info says more");
+    return CLI_OK;
 }
 
 static int cache_list(int argc, char **argv)

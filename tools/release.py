@@ -2,8 +2,9 @@
 """Prepares a release: `make release VERSION=0.2.0`.
 
 Writes the version everywhere it stands, gives the changes since the last release their heading, and
-commits this. Then it runs the checks and tests, builds the archive, the wheels and the Debian
-package, all of that commit, tries the wheel, tags the commit, and prints what is left to do by hand.
+commits this. Then it runs the checks, builds the archive, the Debian package and the wheels, all of
+that commit, runs the tests, those of the Python package against the wheel, tags the commit, and
+prints what is left to do by hand.
 It pushes and uploads nothing. After a failure: commit the repair and start it again with the same
 version.
 """
@@ -22,11 +23,13 @@ from check_packaging import VERSIONS, first  # noqa: E402
 STEPS = [
     ("the version is the same everywhere", ["tools/check_packaging.py"]),
     ("the repository's own rules hold", ["tools/check.sh"]),
-    ("tests", ["make", "-s", "test"]),
     ("the archive of the C library", ["make", "-s", "dist"]),
     ("the Debian package", ["make", "-s", "deb"]),
     ("wheels and the source distribution", ["make", "-s", "wheels", "WHEELS=x86_64 aarch64 sdist"]),
-    ("the wheel in empty environments", ["tools/wheels/try.sh"]),
+    ("tests of the library, the command and the tools",
+     ["make", "-s", "test", "TEST_ARGS=--without-package"]),
+    ("the wheel in empty environments, and the package's tests against it",
+     ["tools/wheels/try.sh", "--suite"]),
 ]
 BY_HAND = """
 {version} is ready in dist/ and tagged v{version}. What is left:

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Runs the tests for `make test` and `make test-long`, and prints the totals.
 
-Tests mostly wait, so all parts run in parallel: the C and command tests in Meson, those of tools and
-examples, and those of the Python package in several processes that one pytest forks and that split
-its files (pytest_share.py, which also ends a test that hangs). More of these start when the C tests
-have ended. Each part writes its record to BUILD: meson-logs/testlog.json, pytest-tools.xml and
-pytest.xml. With --long only tests of Python marked `long` run, with the record pytest-long.xml; with
---package only the others of the package, as it is installed, and BUILD may be empty. The output of
-pytest goes to a log beside the record, and is printed if a test failed. A few tests that failed run
-once more after everything else has ended, and the summary names those that pass then: processes with
-time limits fail where the machine stands still for seconds. What a sanitizer reported stays failed.
-The exit status is 0 only if no test failed for good and each part ran at least one.
+Tests mostly wait, so all parts run in parallel: the C and command tests in Meson, those of tools
+and examples, and those of the Python package in several processes that one pytest forks and that
+split its files (pytest_share.py, which also ends a test that hangs). More of these start when the C
+tests have ended. Each part writes its record to BUILD: meson-logs/testlog.json, pytest-tools.xml
+and pytest.xml. With --long only tests of Python marked `long` run, with the record pytest-long.xml;
+with --package only the others of the package, as it is installed, and BUILD may be empty; with
+--without-package all but these. The output of pytest goes to a log beside the record, and is
+printed if a test failed. A few tests that failed run once more after everything else has ended, and
+the summary names those that pass then: processes with time limits fail where the machine stands
+still for seconds. What a sanitizer reported stays failed. The exit status is 0 only if no test
+failed for good and each part ran at least one.
 """
 
 import argparse
@@ -272,6 +273,7 @@ def main():
     parser.add_argument("--long", action="store_true", help="the tests of Python that are marked `long`, alone")
     parser.add_argument("--package", action="store_true",
                         help="the tests of the installed package alone, without the build folder's")
+    parser.add_argument("--without-package", action="store_true", help="the tests of all but the package")
     parser.add_argument("--c-tests", nargs="+", default=[], metavar="NAME",
                         help="these C and command tests alone, in the build folder of a sanitizer")
     arguments = parser.parse_args()
@@ -287,19 +289,20 @@ def main():
         is_whole = not arguments.long and not arguments.package
         if is_whole:
             parts.append(start_meson(build, jobs, *arguments.c_tests))
-        if not arguments.c_tests:
+        python = None
+        if not arguments.c_tests and not arguments.without_package:
             python = python_tests("Python package", "python", build / "pytest.xml", environment,
                                   arguments.long)
             parts.append(python)
             python.join(jobs)
-            if not arguments.package:
-                parts.append(python_tests("tools, examples", "tools", build / "pytest-tools.xml",
-                                          environment, arguments.long))
-                parts[-1].join(1)
-            if is_whole:
-                parts[0].wait()
-            if not arguments.package and python.has_files_left():
-                python.join(jobs)
+        if not arguments.c_tests and not arguments.package:
+            parts.append(python_tests("tools, examples", "tools", build / "pytest-tools.xml",
+                                      environment, arguments.long))
+            parts[-1].join(1)
+        if is_whole:
+            parts[0].wait()
+        if python and not arguments.package and python.has_files_left():
+            python.join(jobs)
         for part in parts:
             part.wait()
     except KeyboardInterrupt:

@@ -117,6 +117,19 @@ HR_API HR_NODISCARD int hr_storage_measure(const char *const *paths, size_t coun
                                            double seconds, struct hr_storage_rate *rate,
                                            struct hr_error *error);
 
+/*
+ * The same for samples of a dataset at URLs: asks the store for `count` of them, whole objects or
+ * their ranges, in the order of `indices`, and again from the first when they run out. Keeps
+ * `depth` requests in flight, or as many as the client of the objects finds useful if those are
+ * fewer. Each request costs what it costs. Errors: as above; -ERANGE: there is no such sample;
+ * -ENOTSUP: the samples are not at URLs.
+ */
+struct hr_dataset;
+HR_API HR_NODISCARD int hr_storage_measure_samples(const struct hr_dataset *dataset,
+                                                   const int64_t *indices, size_t count, int depth,
+                                                   double seconds, struct hr_storage_rate *rate,
+                                                   struct hr_error *error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -241,6 +241,7 @@ PyObject *core_storage_check(PyObject *module, PyObject *paths);
 PyObject *core_storage_drop(PyObject *module, PyObject *paths);
 PyObject *core_storage_preread(PyObject *module, PyObject *paths);
 PyObject *core_storage_measure(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *core_storage_measure_samples(PyObject *module, PyObject *args, PyObject *kwargs);
 
 /* errors.c: marks an object that works without the GIL as busy; `type` names it. Returns 0, or -1
  * with an exception if it is already. */

@@ -235,6 +235,10 @@ static PyMethodDef module_methods[] = {
      METH_VARARGS | METH_KEYWORDS,
      PyDoc_STR("storage_measure(paths, depth, seconds)\n--\n\n"
                "How fast storage delivers these files.")},
+    {"storage_measure_samples", (PyCFunction)(void (*)(void))core_storage_measure_samples,
+     METH_VARARGS | METH_KEYWORDS,
+     PyDoc_STR("storage_measure_samples(dataset, indices, depth, seconds)\n--\n\n"
+               "How fast a store delivers these samples of a dataset at URLs.")},
     {"stalls_judge", core_stalls_judge, METH_O,
      PyDoc_STR("stalls_judge(evidence)\n--\n\nWhat a segment of a measuring run proves.")},
     {"stalls_notes", core_stalls_notes, METH_VARARGS,

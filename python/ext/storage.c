@@ -83,6 +83,39 @@ PyObject *core_storage_preread(PyObject *module, PyObject *paths)
     return survey(module, paths, hr_storage_preread);
 }
 
+/* Makes a result of a measured rate, or raises what ended it. */
+static PyObject *rate_result(struct core_state *state, int r, const struct hr_storage_rate *rate,
+                             const struct hr_error *error)
+{
+    core_log_drain(state);
+    if (PyErr_CheckSignals() < 0)
+        return NULL;
+    if (r == -ENODATA) {
+        /* OSError, not ValueError: the files cannot be read, but the arguments are valid. */
+        PyObject *arguments = Py_BuildValue("(iN)", ENODATA, core_text(error->message));
+        if (arguments)
+            PyErr_SetObject(PyExc_OSError, arguments);
+        Py_XDECREF(arguments);
+        return NULL;
+    }
+    if (r)
+        return core_raise(state, r, error, NULL);
+    PyObject *parts = PyList_New(rate->part_count);
+    for (int i = 0; parts && i < rate->part_count; i++) {
+        PyObject *part = PyFloat_FromDouble(rate->parts[i]);
+        if (!part || PyList_SetItem(parts, i, part) < 0)
+            Py_CLEAR(parts);
+    }
+    if (!parts)
+        return NULL;
+    return Py_BuildValue(
+        "{s:K,s:K,s:d,s:d,s:d,s:N,s:K,s:N,s:d}", "reads", (unsigned long long)rate->reads, "bytes",
+        (unsigned long long)rate->bytes, "elapsed_s", rate->elapsed_s, "bytes_per_s",
+        rate->bytes_per_s, "reads_per_s", rate->reads_per_s, "exhausted",
+        PyBool_FromLong(rate->exhausted), "failed", (unsigned long long)rate->failed, "parts",
+        parts, "steady_bytes_per_s", rate->steady_bytes_per_s);
+}
+
 PyObject *core_storage_measure(PyObject *module, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"paths", "depth", "seconds", NULL};
@@ -100,31 +133,27 @@ PyObject *core_storage_measure(PyObject *module, PyObject *args, PyObject *kwarg
         r = hr_storage_measure(paths.text, (size_t)paths.count, depth, seconds, &rate, &error);
     Py_END_ALLOW_THREADS
     core_paths_clear(&paths);
-    core_log_drain(state);
-    if (PyErr_CheckSignals() < 0)
+    return rate_result(state, r, &rate, &error);
+}
+
+PyObject *core_storage_measure_samples(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"dataset", "indices", "depth", "seconds", NULL};
+    struct core_state *state = PyModule_GetState(module);
+    struct hr_storage_rate rate = {.size = sizeof rate};
+    struct hr_error error = {0};
+    PyObject *dataset, *indices;
+    Py_buffer view;
+    int depth, r;
+    double seconds;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!Oid", names, state->dataset_type, &dataset,
+                                     &indices, &depth, &seconds) ||
+        core_get_int64(indices, "indices", &view) < 0)
         return NULL;
-    if (r == -ENODATA) {
-        /* OSError, not ValueError: the files cannot be read, but the arguments are valid. */
-        PyObject *arguments = Py_BuildValue("(iN)", ENODATA, core_text(error.message));
-        if (arguments)
-            PyErr_SetObject(PyExc_OSError, arguments);
-        Py_XDECREF(arguments);
-        return NULL;
-    }
-    if (r)
-        return core_raise(state, r, &error, NULL);
-    PyObject *parts = PyList_New(rate.part_count);
-    for (int i = 0; parts && i < rate.part_count; i++) {
-        PyObject *part = PyFloat_FromDouble(rate.parts[i]);
-        if (!part || PyList_SetItem(parts, i, part) < 0)
-            Py_CLEAR(parts);
-    }
-    if (!parts)
-        return NULL;
-    return Py_BuildValue("{s:K,s:K,s:d,s:d,s:d,s:N,s:K,s:N,s:d}", "reads",
-                         (unsigned long long)rate.reads, "bytes", (unsigned long long)rate.bytes,
-                         "elapsed_s", rate.elapsed_s, "bytes_per_s", rate.bytes_per_s,
-                         "reads_per_s", rate.reads_per_s, "exhausted",
-                         PyBool_FromLong(rate.exhausted), "failed", (unsigned long long)rate.failed,
-                         "parts", parts, "steady_bytes_per_s", rate.steady_bytes_per_s);
+    Py_BEGIN_ALLOW_THREADS
+        r = hr_storage_measure_samples(core_dataset_handle(dataset), view.buf, (size_t)view.len / 8,
+                                       depth, seconds, &rate, &error);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&view);
+    return rate_result(state, r, &rate, &error);
 }

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import array
 import csv
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 from xml.parsers import expat
 
 from . import _core
@@ -27,8 +26,15 @@ _VOC_CLASSES = (
     "motorbike person pottedplant sheep sofa train tvmonitor"
 ).split()
 
-# More than any annotation file of one image needs.
+# More than any annotation file of one image needs: bytes, and elements within each other.
 _MAX_XML = 16 << 20
+_MAX_DEPTH = 64
+
+# More than any line of annotations, and any header of an image, needs.
+_MAX_LINE = 1 << 20
+_MAX_HEADER = 64 << 20
+
+_FLOAT32_MAX = float.fromhex("0x1.fffffep127")
 
 
 class _Detection(_Opened):
@@ -130,7 +136,7 @@ class _Table:
 
     def add(self, where: str, box: Sequence[float], label: int, *flags: int) -> None:
         """Adds a row of the next sample. ``where`` names it in errors."""
-        if not all(map(math.isfinite, box)) or box[2] < box[0] or box[3] < box[1]:
+        if not all(abs(side) <= _FLOAT32_MAX for side in box) or box[2] < box[0] or box[3] < box[1]:
             raise ValueError(f"{where}: the box {tuple(box)} is inverted or not finite")
         self.boxes.extend(box)
         self.labels.append(label)
@@ -187,7 +193,7 @@ class _VOC(_Detection):
         place = self._place()
         chosen = os.path.join(place, "ImageSets", self._task, f"{self.image_set}.txt")
         with open(chosen, encoding="utf-8-sig", errors="surrogateescape") as lines:
-            names = [line.split()[0] for line in lines if line.strip()]
+            names = [line.split()[0] for line in _lines(lines, chosen) if line.strip()]
         return [
             (f"{place}/JPEGImages/{name}.jpg", f"{place}/{folder}/{name}{extension}")
             for name in names
@@ -244,9 +250,10 @@ class VOCDetection(_VOC):
                 except KeyError as missing:
                     raise ValueError(f"{where} has no {missing.args[0]}") from None
                 except ValueError as wrong:
-                    raise ValueError(f"{where}: {wrong}") from None
+                    raise ValueError(f"{where}: {str(wrong)[:200]}") from None
                 if found.get("name") not in label_of:
-                    raise ValueError(f"{where}: {found.get('name')!r} is none of the classes")
+                    name = found.get("name", "")[:200]
+                    raise ValueError(f"{where}: {name!r} is none of the classes")
                 table.add(where, box, label_of[found["name"]], *flags)
             table.end(image)
         return table.dataset()
@@ -260,6 +267,8 @@ def _voc_objects(file: str) -> list[dict[str, str]]:
     text: list[str] = []
 
     def start(tag: str, attributes: Any) -> None:
+        if len(path) == _MAX_DEPTH:
+            raise ValueError(f"it nests more than {_MAX_DEPTH} elements")
         path.append(tag)
         text.clear()
         if path[1:] == ["object"]:
@@ -287,9 +296,50 @@ def _voc_objects(file: str) -> list[dict[str, str]]:
         raise ValueError(f"{file}: it is larger than {_MAX_XML >> 20} MiB")
     try:
         parser.Parse(data, True)
-    except (expat.ExpatError, ValueError, LookupError) as error:  # the last two: its encoding
+    except expat.ExpatError as error:  # names the place
         raise ValueError(f"{file}: {error}") from None
+    except (ValueError, LookupError) as error:
+        place = f"line {parser.CurrentLineNumber}"
+        raise ValueError(f"{file}: {place}: {error}") from None
     return objects
+
+
+def _lines(source: TextIO, file: str) -> Iterator[str]:
+    """Yields the lines of a file. Refuses what no annotation has, such as a line without end."""
+    n = 0
+    while True:
+        try:
+            line = source.readline(_MAX_LINE + 1)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{file}: after line {n}: {error}") from None
+        n += 1
+        if len(line) > _MAX_LINE:
+            raise ValueError(f"{file}: line {n} is longer than {_MAX_LINE} characters")
+        if "\0" in line:
+            raise ValueError(f"{file}: line {n}: it has a zero byte")
+        if not line:
+            return
+        yield line
+
+
+def _rows(file: str) -> Iterator[tuple[int, list[str]]]:
+    """Yields the fields of each line of a CSV file that is not empty, and its number. A field that
+    goes on in the next line is refused: a quote without end would take the rest of the file."""
+
+    def checked(source: TextIO) -> Iterator[str]:
+        for n, line in enumerate(_lines(source, file), 1):
+            if line.count('"') % 2:
+                raise ValueError(f"{file}: line {n}: a quote does not end")
+            yield line
+
+    with open(file, newline="", encoding="utf-8-sig") as source:
+        reader = csv.reader(checked(source))
+        try:
+            for row in reader:
+                if row:
+                    yield reader.line_num, row
+        except csv.Error as error:
+            raise ValueError(f"{file}: line {reader.line_num}: {error}") from None
 
 
 class YoloDetection(_Detection):
@@ -401,7 +451,7 @@ def _yolo_lines(file: str) -> Iterator[tuple[int, int, tuple[float, ...]]]:
     except FileNotFoundError:
         return
     with source:
-        for n, line in enumerate(source, 1):
+        for n, line in enumerate(_lines(source, file), 1):
             fields = line.split()
             if not fields:
                 continue
@@ -410,10 +460,11 @@ def _yolo_lines(file: str) -> Iterator[tuple[int, int, tuple[float, ...]]]:
                 x, y, width, height = map(float, fields[1:])
             except (ValueError, OverflowError):
                 raise ValueError(
-                    f"{file}: line {n}: it must be class x y width height, got {line.strip()!r}"
+                    f"{file}: line {n}: it must be class x y width height, got "
+                    f"{line.strip()[:200]!r}"
                 ) from None
             if label != float(fields[0]) or not 0 <= label < 1 << 53:
-                raise ValueError(f"{file}: line {n}: {fields[0]} is no class")
+                raise ValueError(f"{file}: line {n}: {fields[0][:200]} is no class")
             yield n, label, (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
 
 
@@ -424,7 +475,7 @@ def _header(preparer: _core.Preparer, path: str) -> _core._ImageInfo:
         try:
             return preparer.info(data)
         except (ValueError, NotImplementedError):
-            data += source.read()
+            data += source.read(_MAX_HEADER)
     try:
         return preparer.info(data)
     except (ValueError, NotImplementedError) as error:
@@ -520,26 +571,15 @@ class _OpenImagesBoxes:
         self.classes = array.array("i")  # a number of `names`
         self.groups = array.array("q")  # IsGroupOf
         self._image_of = array.array("i")  # a number of `_images`
-        with open(file, newline="", encoding="utf-8-sig") as source:
-            reader = csv.reader(source)
-            try:
-                self._read(file, reader, next(reader, []))
-            except csv.Error as error:
-                raise ValueError(f"{file}: line {reader.line_num}: {error}") from None
-            except UnicodeDecodeError as error:
-                raise ValueError(f"{file}: {error}") from None
-
-    def _read(self, file: str, reader: Any, header: list[str]) -> None:
+        rows = _rows(file)
+        header = next(rows, (1, []))[1]
         at = {name: i for i, name in enumerate(header)}
         needed = {"ImageID", "LabelName", "XMin", "XMax", "YMin", "YMax"}
         if missing := sorted(needed - set(at)):
             raise ValueError(f"{file}: it has no column {', '.join(missing)}")
         sides = [at[name] for name in ("XMin", "YMin", "XMax", "YMax")]
         image_at, name_at, group_at = at["ImageID"], at["LabelName"], at.get("IsGroupOf")
-        for row in reader:
-            if not row:
-                continue
-            n = reader.line_num
+        for n, row in rows:
             try:
                 self.shares.extend([float(row[side]) for side in sides])
                 group = row[group_at] if group_at is not None and group_at < len(row) else 0
@@ -574,9 +614,5 @@ def _open_images_classes(
     if descriptions is None:
         ids = sorted(used)
         return ids, ids
-    with open(descriptions, newline="", encoding="utf-8-sig") as source:
-        try:
-            lines = [row for row in csv.reader(source) if row and row[0] != "LabelName"]
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise ValueError(f"{descriptions}: {error}") from None
+    lines = [row for _, row in _rows(descriptions) if row[0] != "LabelName"]
     return [row[0] for row in lines], [row[-1] for row in lines]

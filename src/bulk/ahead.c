@@ -82,6 +82,14 @@ static int take_room_locked(struct hr__ahead *a)
     return 1;
 }
 
+/* Reads a sample on this thread, because the reader does not take it: the caller may have claimed
+ * it, so it is not passed over. */
+static void read_here(struct hr__ahead *a, struct ahead_place *place)
+{
+    place->sample.read.result = hr__read_file(&place->sample.read, 0);
+    set_state(a, place, READ);
+}
+
 /* Submits the read of the next sample, or passes it over. */
 static void begin(struct hr__ahead *a)
 {
@@ -96,11 +104,10 @@ static void begin(struct hr__ahead *a)
         return;
     }
     set_state(a, place, FLYING);
-    if (hr__reader_submit(a->reader, &place->sample.read)) {
-        set_state(a, place, PASSED);
-        return;
-    }
-    a->flying++;
+    if (hr__reader_submit(a->reader, &place->sample.read))
+        read_here(a, place);
+    else
+        a->flying++;
 }
 
 /* Takes answers. Returns a negative errno if the reader is broken. */
@@ -114,16 +121,23 @@ static int collect(struct hr__ahead *a)
     return n < 0 && n != -EINTR ? n : 0;
 }
 
-/* Passes over all that is in flight and all that is left. */
-static void give_up(struct hr__ahead *a)
+/* Ends reading ahead. If the reader is broken, reads what it had in flight on this thread. */
+static void give_up(struct hr__ahead *a, int is_broken)
 {
     hr__reader_destroy(&a->reader);
+    for (size_t i = 0; i < HR__AHEAD_SAMPLES; i++) {
+        struct ahead_place *place = &a->places[i];
+        pthread_mutex_lock(&a->lock);
+        int is_flying = place->state == FLYING;
+        pthread_mutex_unlock(&a->lock);
+        if (!is_flying)
+            continue;
+        if (is_broken)
+            read_here(a, place);
+        else
+            set_state(a, place, PASSED);
+    }
     pthread_mutex_lock(&a->lock);
-    for (size_t i = 0; i < HR__AHEAD_SAMPLES; i++)
-        if (a->places[i].state == FLYING) {
-            a->places[i].sample.read.bytes = NULL;
-            a->places[i].state = PASSED;
-        }
     a->stop = 1;
     pthread_cond_broadcast(&a->landed);
     pthread_mutex_unlock(&a->lock);
@@ -149,7 +163,7 @@ static void *read_ahead(void *arg)
         pthread_mutex_lock(&a->lock);
     }
     pthread_mutex_unlock(&a->lock);
-    give_up(a);
+    give_up(a, r != 0);
     return NULL;
 }
 

@@ -130,7 +130,7 @@ static int offer_one(const struct warming *w, struct bench *b, size_t index,
                      const struct hr_item *item)
 {
     const struct hr__read *read = &b->sample.read, *mask = &b->mask.read;
-    const struct hr_item_part parts[2] = {{item->bytes, item->length}, {mask->bytes, mask->length}};
+    const struct hr__pair pair = {{item->bytes, item->length}, {mask->bytes, mask->length}};
     struct hr__cache_offer offer = {
         .index = index,
         .ticket = &b->ticket,
@@ -139,12 +139,7 @@ static int offer_one(const struct warming *w, struct bench *b, size_t index,
         .source_bytes = read->length + (mask->bytes ? mask->length + HR__PAIR_TAIL : 0),
         .form = item->form,
     };
-    void *pair = NULL;
-    if (mask->bytes)
-        offer.bytes = pair = hr__pair_join(parts, 1, &parts[1], &offer.length);
-    int kept = offer.bytes && hr__cache_offer(w->cache, &offer);
-    hr__free(pair);
-    return kept;
+    return hr__caching_offer(w->cache, &offer, &pair);
 }
 
 /* Offers a sample's bytes and ends its claim. */

@@ -119,15 +119,17 @@ int hr__cache_has(struct hr__cache *cache, uint64_t index);
 
 /* How far a loader came. */
 struct hr__cache_progress {
-    uint64_t order;    /* digest of everything that determines its order; never 0 */
-    uint64_t stream;   /* the same for all ranks of a job */
+    uint64_t order;    /* digest of everything that determines its order; 0: it is nobody else's */
+    uint64_t stream;   /* the same for all ranks of a job; 0: nobody can know it */
     uint64_t position; /* in the order; continues from epoch to epoch */
     uint64_t samples;  /* of an epoch of all ranks */
+    int repeats;       /* non-zero: it does not use each sample once an epoch */
 };
 
 /* Records this loader's progress. The cache keeps processes with the same order close together.
  * Returns non-zero if the loader is to tell its uses (hr__cache_begin_uses) from here on, because
- * processes with other orders use the cache, too. Any thread, no lock. */
+ * processes with other orders use the cache, too, or its own repeats samples. Any thread, no lock.
+ */
 int hr__cache_note_place(struct hr__cache *cache, const struct hr__cache_progress *at);
 
 /* What a sample's reader has to do. */

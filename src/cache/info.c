@@ -217,8 +217,7 @@ void hr__info_fill(struct hr_cache_info *out, struct hr__segment *s)
         out->forms[form].items = books.items[form];
     out->staged = books.staged;
     out->evicted = books.evicted;
-    unsigned orders = s->on_disk ? 0 : hr__segment_orders(s);
-    out->orders = orders > 1 ? orders : 0;
+    out->orders = s->on_disk ? 0 : hr__segment_orders(s);
     out->source_bytes = books.source_bytes;
     fill_memory(out, s, &books);
     fill_users(out, s);

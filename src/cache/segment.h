@@ -153,7 +153,8 @@ struct hr__segment_user {
     _Atomic uint64_t tells;    /* non-zero: it tells its uses; see store_orders.h */
     _Atomic uint64_t used;     /* number of its next use */
     _Atomic uint64_t known;    /* number behind its last known use */
-    uint64_t reserved[2];
+    _Atomic uint64_t repeats;  /* non-zero: its order does not use each sample once an epoch */
+    uint64_t reserved;
 };
 
 /* Measured means, for programs that inspect the segment; relaxed. */

@@ -280,6 +280,7 @@ void hr__store_note_place(struct hr__store *store, const struct hr__cache_progre
     atomic_store_explicit(&user->order, at->order, memory_order_relaxed);
     atomic_store_explicit(&user->stream, at->stream, memory_order_relaxed);
     atomic_store_explicit(&user->samples, at->samples, memory_order_relaxed);
+    atomic_store_explicit(&user->repeats, (uint64_t)(at->repeats != 0), memory_order_relaxed);
     atomic_store_explicit(&user->position, at->position, memory_order_relaxed);
 }
 

@@ -145,7 +145,7 @@ int hr__store_make_room(struct hr__store *store, const struct hr__store_offer *o
     if (!offer->sample || !atomic_load(&store->is_asked) || offer->length > s->layout.arena_bytes)
         return 0;
     pthread_mutex_lock(&o->looking);
-    if (o->are_several && !o->no_blocks) {
+    if (o->evicting && !o->no_blocks) {
         int r = hr__blocks_set_up(s, why);
         o->no_blocks = r == -ENOSPC || r == -ENOMEM || r == -EOVERFLOW;
         is_news = o->no_blocks && *why;

@@ -146,6 +146,7 @@ int hr__store_tells(const struct hr__store *store)
 /* What a user said of its order. */
 struct order_seen {
     uint64_t stream, position, samples;
+    int repeats;
 };
 
 static struct order_seen see(const struct hr__segment_user *user)
@@ -154,6 +155,7 @@ static struct order_seen see(const struct hr__segment_user *user)
         .stream = atomic_load_explicit(&user->stream, memory_order_relaxed),
         .position = atomic_load_explicit(&user->position, memory_order_relaxed),
         .samples = atomic_load_explicit(&user->samples, memory_order_relaxed),
+        .repeats = atomic_load_explicit(&user->repeats, memory_order_relaxed) != 0,
     };
 }
 
@@ -168,18 +170,20 @@ unsigned hr__segment_orders(const struct hr__segment *s)
 {
     struct order_seen seen[HR__SEGMENT_TELLERS];
     unsigned count = 0;
+    int repeats = 0;
     for (unsigned slot = 0; slot < HR__SEGMENT_TELLERS; slot++) {
         const struct hr__segment_user *user = &s->header->users[slot];
         if (!atomic_load(&user->pid) || !atomic_load(&user->tells) ||
             (user != s->user && !hr__segment_is_alive(s, slot)))
             continue;
         seen[count] = see(user);
+        repeats |= seen[count].repeats;
         unsigned same = 0;
         while (same < count && !are_one(&seen[same], &seen[count]))
             same++;
         count += same == count;
     }
-    return count;
+    return count > 1 || repeats ? count : 0;
 }
 
 /* Notes how far a user came. Returns non-zero if it counts. */
@@ -203,9 +207,10 @@ static void count_user(struct hr__store *store, unsigned slot)
     struct hr__segment *s = store->segment;
     const struct hr__teller *teller = &o->tellers[slot];
     struct order_seen first, this = see(&s->header->users[slot]);
+    o->evicting |= this.repeats;
     if (o->count) {
         first = see(&s->header->users[o->counted[0].slot]);
-        o->are_several |= !are_one(&first, &this);
+        o->evicting |= !are_one(&first, &this);
     }
     o->counted[o->count++] = (struct hr__counted){
         .next = uses_of(s, slot),
@@ -215,15 +220,16 @@ static void count_user(struct hr__store *store, unsigned slot)
     };
 }
 
-/* Looks at the users. Returns non-zero if one has another order than this one. */
+/* Looks at the users. Returns non-zero if one has another order than this one, or if this one's
+ * repeats samples. */
 static int look(struct hr__store *store, uint64_t now_ns)
 {
     struct hr__store_orders *o = &store->orders;
     struct hr__segment *s = store->segment;
     struct order_seen mine = see(s->user), theirs;
-    int has_strangers = 0;
+    int asks = mine.stream && mine.repeats;
     o->count = 0;
-    o->are_several = 0;
+    o->evicting = 0;
     for (unsigned slot = 0; slot < HR__SEGMENT_USERS; slot++) {
         struct hr__segment_user *user = &s->header->users[slot];
         int is_me = user == s->user;
@@ -231,13 +237,13 @@ static int look(struct hr__store *store, uint64_t now_ns)
                        !hr__segment_is_alive(s, slot)))
             continue;
         theirs = see(user);
-        has_strangers |= mine.stream && theirs.stream && !are_one(&mine, &theirs);
+        asks |= mine.stream && theirs.stream && !are_one(&mine, &theirs);
         if (slot >= HR__SEGMENT_TELLERS || !atomic_load(&user->tells))
             continue;
         if (follow(&o->tellers[slot], atomic_load(&user->used), o->looked_ns, now_ns))
             count_user(store, slot);
     }
-    return has_strangers;
+    return asks;
 }
 
 void hr__store_look_around(struct hr__store *store, uint64_t now_ns)

@@ -6,8 +6,9 @@
  * reads. Nothing follows from a seed, so any order can be told: shuffles, ranks, subsets, and
  * samplers as far as they are known.
  *
- * Nobody tells anything as long as all users follow one order, or everything fits. Users with the
- * same stream (seed, samples, ranks) are one order while they are less than an epoch apart.
+ * Nobody tells anything as long as all users follow one order that uses each sample once an epoch,
+ * or everything fits. Users with the same stream (seed, samples, ranks, or what a sampler drew) are
+ * one order while they are less than an epoch apart.
  *
  * A user counts while it is alive and moves. Its speed, the mean time between two uses, converts
  * numbers of uses to time, in which the orders are compared.
@@ -58,9 +59,9 @@ struct hr__store_orders {
     uint64_t looked_ns;
     struct hr__teller tellers[HR__SEGMENT_TELLERS];
     struct hr__counted counted[HR__SEGMENT_TELLERS];
-    unsigned count;  /* of `counted` */
-    int are_several; /* they have more than one order */
-    int no_blocks;   /* there is no memory for their numbers: nothing is evicted */
+    unsigned count; /* of `counted` */
+    int evicting;   /* they have more than one order, or one that repeats samples */
+    int no_blocks;  /* there is no memory for their numbers: nothing is evicted */
     struct hr__random random;
     struct hr__victim victims[HR__VICTIMS]; /* the latest of those that were looked at */
 };
@@ -71,7 +72,7 @@ void hr__store_orders_free(struct hr__store *store);
 /* Looks who is there, counts and how fast. Any thread; called some times a second. */
 void hr__store_look_around(struct hr__store *store, uint64_t now_ns);
 
-/* Returns how many orders the users have that tell their uses. */
+/* Returns over how many orders' next uses its users evict; 0: they do not. */
 unsigned hr__segment_orders(const struct hr__segment *segment);
 
 /* Under orders.looking: `begin` takes what the users have used; `next` returns in how many

@@ -71,6 +71,17 @@ static void add_containers(XXH3_state_t *state, const struct hr__catalog *catalo
         add_number(state, catalog->containers[i].bytes);
 }
 
+static int is_unlisted(const struct hr_dataset *dataset, uint64_t index)
+{
+    return hr__dataset_is_unlisted(dataset, index) ||
+           (dataset->masks && hr__dataset_is_unlisted(dataset->masks, index));
+}
+
+int64_t hr__host_bytes(const struct hr_dataset *dataset, uint64_t index)
+{
+    return is_unlisted(dataset, index) ? HR_SIZE_UNKNOWN : hr__dataset_kept_bytes(dataset, index);
+}
+
 enum host_key_part { PART_NAMES, PART_SIZES, PART_TIMES, PART_DATASET, PART_COUNT };
 
 /* Makes all digests in one pass, so that each name is built only once. */
@@ -80,8 +91,10 @@ static int digest_parts(XXH3_state_t *parts[PART_COUNT], const struct hr_dataset
         if (add_name(parts[PART_NAMES], dataset, i))
             return -ENAMETOOLONG;
         add_number(parts[PART_NAMES], (uint64_t)hr_dataset_label(dataset, i));
-        add_number(parts[PART_SIZES], (uint64_t)hr__dataset_kept_bytes(dataset, i));
-        add_number(parts[PART_TIMES], (uint64_t)hr__dataset_mtime_ns(dataset, i));
+        add_number(parts[PART_SIZES], (uint64_t)hr__host_bytes(dataset, i));
+        add_number(parts[PART_TIMES], is_unlisted(dataset, i)
+                                          ? (uint64_t)HR_SIZE_UNKNOWN
+                                          : (uint64_t)hr__dataset_mtime_ns(dataset, i));
     }
     return 0;
 }
@@ -92,7 +105,9 @@ static int digest_dataset(XXH3_state_t *state, const struct hr_dataset *origin)
     for (size_t i = 0; i < origin->count; i++) {
         if (add_name(state, origin, i))
             return -ENAMETOOLONG;
-        add_number(state, (uint64_t)hr_dataset_sample_bytes(origin, i));
+        add_number(state, hr__dataset_is_unlisted(origin, i)
+                              ? (uint64_t)HR_SIZE_UNKNOWN
+                              : (uint64_t)hr_dataset_sample_bytes(origin, i));
     }
     return 0;
 }
@@ -155,9 +170,11 @@ static int key_of_one(uint64_t key[2], const struct hr__host_digest *digest,
     place.version = htole64(KEY_VERSION);
     place.dataset[0] = htole64(digest->dataset[0]);
     place.dataset[1] = htole64(digest->dataset[1]);
-    place.bytes =
-        htole64((uint64_t)(range ? hr_dataset_sample_bytes(dataset, index) : stamp->bytes));
-    if (digest->with_mtime)
+    int unlisted = hr__dataset_is_unlisted(dataset, index);
+    place.bytes = htole64(unlisted ? digest->run
+                          : range  ? (uint64_t)hr_dataset_sample_bytes(dataset, index)
+                                   : (uint64_t)stamp->bytes);
+    if (digest->with_mtime && !unlisted)
         place.mtime_ns =
             htole64((uint64_t)(is_exact ? hr__dataset_mtime_ns(dataset, index) : stamp->mtime_ns));
     if (range) {

@@ -9,6 +9,10 @@
  *
  * The key covers the dataset because datasets share servers: training and validation images have
  * the same names below their roots, and some have the same sizes and times.
+ *
+ * Nothing tells the size and the ETag of an object of a list before it is read, and other ranks
+ * read it. So its key has a number of the run instead: the run keeps the version that it read
+ * first, and finds none of earlier runs. The ETag is stored beside the item.
  */
 #ifndef HR_CLUSTER_HOST_KEY_H
 #define HR_CLUSTER_HOST_KEY_H
@@ -26,12 +30,18 @@ struct hr__host_digest {
     uint64_t dataset[2]; /* names and sizes of the dataset with the catalog (for a subset, its
                             parent); part of every key */
     int with_mtime;      /* set by the caller: keys include modification times */
+    uint64_t run;        /* set by the caller: random, the same on all ranks of a run; part of the
+                          * keys of objects of a list */
 };
 
 /* Reads the metadata of every sample; call hr_dataset_wait_sizes first. Errors: -EAGAIN: the sizes
  * are not known yet; -ENAMETOOLONG; -ENOMEM. */
 int hr__host_digest(struct hr__host_digest *out, const struct hr_dataset *dataset,
                     struct hr_error *error);
+
+/* Bytes of a sample that is kept, the same on all ranks: HR_SIZE_UNKNOWN for an object of a list,
+ * whether or not this process has read it. Pure. */
+int64_t hr__host_bytes(const struct hr_dataset *dataset, uint64_t index);
 
 /* Returns non-zero if the key alone identifies the item's content, whatever happens to the file:
  * for a piece of a container with a checksum. Pure. */

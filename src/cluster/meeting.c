@@ -441,6 +441,7 @@ int hr__meeting_run(struct hr__peers *peers, const struct hr__hosts *hosts,
     r = wish->world_size == 1 ? meet_nobody(peers, hosts, wish, error) : meet(m, error);
     if (r)
         goto fail;
+    found->number = wish->world_size == 1 ? m->mine.number : m->mine.agreed;
     for (int i = 0; i < wish->world_size; i++) {
         int host = i == wish->rank ? wish->host : m->host_of_rank[i];
         found->host_of_rank[i] = host < hosts->count ? host : -1;

@@ -49,6 +49,7 @@ struct hr__meeting_wish {
 /* The result of a meeting. */
 struct hr__meeting_found {
     int *host_of_rank; /* world_size; free with hr__free */
+    uint64_t number;   /* of this meeting: the same on all ranks, and random */
 };
 
 /*

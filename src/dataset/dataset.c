@@ -456,6 +456,16 @@ struct hr__http_client *hr__dataset_http(const struct hr_dataset *dataset, const
     return d->http && hr__url_is(path) ? d->http : NULL;
 }
 
+int hr__dataset_is_unlisted(const struct hr_dataset *dataset, size_t index)
+{
+    const struct hr_dataset *d = dataset->parent ? dataset->parent : dataset;
+    const struct hr__catalog *c = d->catalog;
+    if (!d->http || !c->labels || c->ranges)
+        return 0;
+    const char *name = hr__catalog_at(c, c->names[hr__dataset_at(dataset, index)]);
+    return hr__url_is(name) || (hr__url_is(d->base) && *name != '/');
+}
+
 uint64_t hr__dataset_change(const struct hr_dataset *dataset, size_t index)
 {
     const struct hr__catalog *c = resolve(dataset, &index);

@@ -173,6 +173,10 @@ struct hr__http_client *hr__dataset_http(const struct hr_dataset *dataset, const
  * thread. */
 uint64_t hr__dataset_change(const struct hr_dataset *dataset, size_t index);
 
+/* Returns non-zero if the sample is an object of a list, whose size and ETag only its read tells.
+ * Pure. */
+int hr__dataset_is_unlisted(const struct hr_dataset *dataset, size_t index);
+
 /* Notes the size and the digest of the ETag of an object that no listing told. Returns non-zero if
  * they were not known before. Any thread. */
 int hr__dataset_learn(struct hr_dataset *dataset, size_t index, int64_t bytes, uint64_t change);

@@ -23,6 +23,21 @@
 /* How many samples are read between two publications of the measured costs. */
 #define PUBLISH_EVERY 256
 
+/* What the caller told of an external order (hr_loader_expect), for a shared cache, which asks for
+ * it once it begins to evict. */
+struct told {
+    uint32_t *indices; /* under `telling`; as far as they are known */
+    size_t count;
+    size_t first;      /* of this epoch */
+    uint64_t position; /* of the first one in the epoch */
+
+    /* For workers: what is 0 is not known. */
+    _Atomic uint64_t stream; /* digest of what was told first, which other jobs with the same
+                                sampler tell, too */
+    _Atomic uint64_t length; /* of an epoch */
+    atomic_int repeats;      /* a sample is used twice in an epoch, or not in each */
+};
+
 struct hr__caching {
     struct hr__cache_tiers *tiers; /* the parsed option */
     struct hr__cache_spec *spec;   /* its first tier */
@@ -35,7 +50,8 @@ struct hr__caching {
     int is_expected;               /* the caller told this epoch's samples; consumer's thread */
     uint64_t subset;               /* digest of the dataset's samples in `whole`; 0: all of them */
     pthread_mutex_t telling;       /* the cache is being told an order */
-    atomic_int is_warned;          /* of objects without versions */
+    struct told told;
+    atomic_int is_warned; /* of objects without versions */
 
     /* Guarded by the loader's lock. */
     struct hr__worth worth;
@@ -130,11 +146,11 @@ static int check_evicting(const struct hr_loader *l, struct hr_error *error)
     return 0;
 }
 
-static uint64_t digest_of_subset(const struct hr_dataset *dataset)
+static uint64_t digest_of(const int64_t *indices, size_t count)
 {
     uint64_t digest = 0;
-    for (size_t i = 0; dataset->indices && i < hr_dataset_count(dataset); i++)
-        digest = ((digest ^ (uint64_t)dataset->indices[i]) + i + 1) * UINT64_C(0x9E3779B97F4A7C15);
+    for (size_t i = 0; i < count; i++)
+        digest = ((digest ^ (uint64_t)indices[i]) + i + 1) * UINT64_C(0x9E3779B97F4A7C15);
     return digest;
 }
 
@@ -155,7 +171,8 @@ static int open_first(struct hr_loader *l, struct hr_error *error)
         return hr__cache_create(&l->cache, &options, error);
     }
     char run[HR_CACHE_RUN];
-    l->caching->subset = digest_of_subset(l->dataset);
+    if (l->dataset->indices)
+        l->caching->subset = digest_of(l->dataset->indices, hr_dataset_count(l->dataset));
     /* Other datasets of the same images have other masks, or none, and so items of their own. */
     if (!l->dataset->masks)
         l->caching->whole = hr__dataset_origin(l->dataset);
@@ -214,6 +231,31 @@ static void add_order(struct hr_loader *l, const struct hr__order *order, const 
     hr__free(indices);
 }
 
+/* Tells a cache some of the uses that the caller told. */
+static void add_told(struct hr_loader *l, size_t from, size_t to)
+{
+    int64_t indices[256];
+    while (from < to) {
+        size_t count = 0;
+        while (count < sizeof indices / sizeof *indices && from < to)
+            indices[count++] = (int64_t)l->caching->told.indices[from++];
+        hr__cache_add_uses(l->cache, indices, count);
+    }
+}
+
+/* Tells a cache the uses that the caller told, from a position in the epoch on. Under `telling`. */
+static void tell_told(struct hr_loader *l, uint64_t position)
+{
+    const struct told *told = &l->caching->told;
+    uint64_t done = position > told->position ? position - told->position : 0;
+    hr__cache_begin_uses(l->cache);
+    if (!told->count)
+        return;
+    add_told(l, done < told->first ? done : told->first, told->first);
+    hr__cache_end_uses(l->cache);
+    add_told(l, told->first, told->count);
+}
+
 /* Tells a cache that evicts the samples of an epoch, from its `number`th batch on, and of the epoch
  * after it. */
 static void tell_order(struct hr_loader *l, const struct hr__epoch *plan, uint64_t number)
@@ -234,9 +276,70 @@ static void tell_order(struct hr_loader *l, const struct hr__epoch *plan, uint64
     hr__order_destroy(&next);
 }
 
+/* Returns non-zero if others may use the cache, which asks for the uses of an order then. */
+static int is_shared(const struct hr_loader *l)
+{
+    const struct hr__caching *c = l->caching;
+    return l->cache && !c->of_publishers && !hr__cache_is_disk(l->cache) &&
+           (c->spec->name[0] || l->options.world_size > 1);
+}
+
+/* Returns non-zero if an order does not use each sample once an epoch: one is used twice in the
+ * first `first` uses, or many are used only after these, where they are a whole epoch. Memory that
+ * is short counts as no. */
+static int repeats(const struct hr_loader *l, const int64_t *indices, size_t count, size_t first,
+                   int is_whole)
+{
+    uint8_t *used = hr__alloc(HR__TAG_LOADER, hr_dataset_count(l->dataset), 1);
+    size_t twice = 0, later = 0;
+    for (size_t i = 0; used && i < count; i++) {
+        uint8_t *of = &used[indices[i]];
+        twice += i < first && *of;
+        later += i >= first && !*of;
+        *of = 1;
+    }
+    hr__free(used);
+    /* drop_last leaves out some samples of a shuffle, others in each epoch. */
+    return twice || (is_whole && later > first / 8);
+}
+
+/* Keeps what the caller told. With several ranks only an order that repeats samples counts: for one
+ * that does not, the ranks together use each sample once. */
+static void keep_told(struct hr_loader *l, const int64_t *indices, size_t count, size_t first)
+{
+    struct hr__caching *c = l->caching;
+    struct told *told = &c->told;
+    int does_repeat = repeats(l, indices, count, first, !l->pushed_samples);
+    uint64_t stream = atomic_load(&told->stream);
+    told->count = told->first = 0;
+    if ((l->options.world_size > 1 && !does_repeat) || hr_dataset_count(l->dataset) > UINT32_MAX ||
+        hr__reserve(HR__TAG_LOADER, &told->indices, count)) {
+        atomic_store(&told->stream, 0);
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        told->indices[i] = (uint32_t)indices[i];
+    told->count = count;
+    told->first = first;
+    told->position = l->pushed_samples;
+    atomic_store(&told->repeats, does_repeat);
+    atomic_store(&told->length, told->position + first);
+    if (!stream)
+        atomic_store(&told->stream, (digest_of(indices, first) ^ c->subset) | 1);
+}
+
 static void expect(struct hr_loader *l, const int64_t *indices, size_t count, size_t first,
                    int pushed)
 {
+    if (is_shared(l)) {
+        pthread_mutex_lock(&l->caching->telling);
+        if (!pushed && l->caching->told.count == 0)
+            keep_told(l, indices, count, first);
+        if (!pushed && hr__cache_evicts(l->cache))
+            tell_told(l, 0);
+        pthread_mutex_unlock(&l->caching->telling);
+        return;
+    }
     if (!l->cache || !hr__cache_evicts(l->cache) || l->caching->is_expected)
         return;
     hr__cache_add_uses(l->cache, indices, first);
@@ -251,6 +354,9 @@ static void begin_epoch(struct hr_loader *l, const struct hr__epoch *plan)
 {
     struct hr__caching *c = l->caching;
     c->is_expected = 0;
+    pthread_mutex_lock(&c->telling);
+    c->told.count = c->told.first = 0;
+    pthread_mutex_unlock(&c->telling);
     if (l->cache && hr__cache_evicts(l->cache)) {
         pthread_mutex_lock(&c->telling);
         tell_order(l, plan, 0);
@@ -283,6 +389,7 @@ static void destroy(struct hr_loader *l)
         hr__cache_log_kept(l->cache);
     hr__cache_destroy(&l->cache);
     pthread_mutex_destroy(&c->telling);
+    hr__free(c->told.indices);
     hr__free(c->tiers);
     hr__free(c);
 }
@@ -290,6 +397,7 @@ static void destroy(struct hr_loader *l)
 static void abandon(struct hr_loader *l)
 {
     hr__cache_abandon(&l->cache);
+    hr__free(l->caching->told.indices);
     hr__free(l->caching->tiers);
     hr__free(l->caching);
 }
@@ -298,19 +406,38 @@ static void abandon(struct hr_loader *l)
 static int note_progress(struct hr_loader *l, const struct hr__job *job)
 {
     const struct hr__epoch *plan = job->batch->plan;
+    struct told *told = &l->caching->told;
+    uint64_t position = job->batch->positions[job->place];
     struct hr__cache_progress at = {
         .order = (plan->same_order ^ l->caching->subset) | 1,
         .stream = (plan->stream ^ l->caching->subset) | 1,
-        .position = plan->epoch * plan->cut.samples + job->batch->positions[job->place],
         .samples = plan->cut.samples,
     };
-    /* Nobody else uses an order that the caller pushes. */
-    return plan->order && hr__cache_note_place(l->cache, &at);
+    if (!plan->order) {
+        /* The caller's order, as far as it was told. No other job reads ahead for it. */
+        at.order = 0;
+        at.stream = atomic_load_explicit(&told->stream, memory_order_relaxed);
+        at.samples = atomic_load_explicit(&told->length, memory_order_relaxed);
+        at.repeats = atomic_load_explicit(&told->repeats, memory_order_relaxed);
+        if (!at.stream)
+            return 0;
+    }
+    at.position = plan->epoch * at.samples + position;
+    return hr__cache_note_place(l->cache, &at);
+}
+
+/* Tells the cache the order from where a worker is. Under `telling`. */
+static void tell(struct hr_loader *l, const struct hr__job *job)
+{
+    const struct hr__epoch *plan = job->batch->plan;
+    if (plan->order)
+        tell_order(l, plan, job->batch->number - plan->first_number);
+    else
+        tell_told(l, job->batch->positions[job->place]);
 }
 
 static void note_place(struct hr_loader *l, struct hr__job *job)
 {
-    const struct hr__epoch *plan = job->batch->plan;
     if (!l->cache || job->is_noted)
         return;
     job->is_noted = 1;
@@ -318,7 +445,7 @@ static void note_place(struct hr_loader *l, struct hr__job *job)
         /* Another job has joined in the middle of this epoch. One worker tells the order. */
         pthread_mutex_lock(&l->caching->telling);
         if (note_progress(l, job))
-            tell_order(l, plan, job->batch->number - plan->first_number);
+            tell(l, job);
         pthread_mutex_unlock(&l->caching->telling);
     }
     if (hr__cache_evicts(l->cache))
@@ -554,21 +681,27 @@ static int pair_of(const struct hr_loader *l, const struct hr__job *job, struct 
     return 0;
 }
 
-/* Offers an item, with its mask if it has one. Returns as hr__cache_offer does. */
-static int offer_pair(struct hr_loader *l, const struct hr__job *job, const struct hr__pair *pair,
-                      struct hr__cache_offer *offer)
+int hr__caching_offer(struct hr__cache *cache, struct hr__cache_offer *offer,
+                      const struct hr__pair *pair)
 {
-    const struct hr__read *read = &job->sample.read;
-    int is_whole = job->mask_read != HR__MASK_READ && offer->bytes == read->bytes;
-    if (!pair->mask.bytes || (is_whole && !offer->parts))
-        return hr__cache_offer(l->cache, offer);
+    if (!pair->mask.bytes)
+        return hr__cache_offer(cache, offer);
     void *bytes = hr__pair_join(offer->parts ? offer->parts : &pair->image,
                                 offer->parts ? HR_ITEM_PARTS : 1, &pair->mask, &offer->length);
     offer->bytes = bytes;
     offer->parts = NULL;
-    int r = bytes ? hr__cache_offer(l->cache, offer) : 0;
+    int r = bytes ? hr__cache_offer(cache, offer) : 0;
     hr__free(bytes);
     return r;
+}
+
+/* Offers what was read; what was read with its mask, and did not change, is one item already. */
+static int offer_pair(struct hr_loader *l, const struct hr__job *job, const struct hr__pair *pair,
+                      struct hr__cache_offer *offer)
+{
+    int is_whole =
+        job->mask_read != HR__MASK_READ && !offer->parts && offer->bytes == job->sample.read.bytes;
+    return is_whole ? hr__cache_offer(l->cache, offer) : hr__caching_offer(l->cache, offer, pair);
 }
 
 static void offer(struct hr__thread *self, struct hr__job *job, uint64_t index,

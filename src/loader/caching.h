@@ -20,6 +20,7 @@
 struct hr_loader;
 struct hr_recipe;
 struct hr__cache_spec;
+struct hr__pair;
 struct hr__thread;
 
 /* Makes the cache that the options ask for and attaches it to the loader. `of_publishers`: it is
@@ -48,6 +49,12 @@ void hr__caching_set_variant(struct hr__cache_spec *spec, const struct hr_recipe
  * conversion. Returns 0, or a negative errno: then the file stays as it is. */
 int hr__convert(struct hr__thread *self, enum hr_form form, const struct hr_item *file,
                 struct hr_item *out);
+
+/* Offers an item of a sample to the cache; if the sample has a mask, both as one item, of
+ * offer->parts or of pair->image, and offer->length is set. Returns as hr__cache_offer does, and 0
+ * if memory is short. */
+int hr__caching_offer(struct hr__cache *cache, struct hr__cache_offer *offer,
+                      const struct hr__pair *pair);
 
 /* Returns how many bytes of budget are needed to cache the samples that are not cached yet, as they
  * are on storage. The dataset has `samples` samples with `bytes` bytes in all. Pure. */

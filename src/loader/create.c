@@ -187,6 +187,8 @@ static int check(const struct hr_loader *l, struct hr_error *error)
         r = hr__recipe_check_rows(l->recipe, hr__dataset_layout(l->dataset), error);
     if (!r)
         r = check_media(l, error);
+    if (!r)
+        r = hr__recipe_check_rate(l->recipe, error);
     return r ? r : check_waveforms(l, error);
 }
 
@@ -293,16 +295,16 @@ static void suggest_agent(const struct hr_loader *l)
                 here);
 }
 
-/* Logs that samples of a list of URLs are not kept on hosts: these do not know each other's ETags.
- */
+/* Logs that pairs of images and masks of lists of URLs are not kept on hosts, which do not know
+ * each other's ETags. */
 static void warn_if_uncached(const struct hr_loader *l)
 {
-    if (hr__hosting_is_wanted(&l->options) && hr__dataset_origin(l->dataset)->http &&
-        hr_dataset_count(l->dataset) && hr__dataset_kept_bytes(l->dataset, 0) == HR_SIZE_UNKNOWN)
+    struct hr_dataset *masks = l->dataset->masks;
+    if (hr__hosting_is_wanted(&l->options) && masks && hr_dataset_count(l->dataset) &&
+        (hr__dataset_is_unlisted(l->dataset, 0) || hr__dataset_is_unlisted(masks, 0)))
         hr__log(HR_LOG_WARNING,
-                "samples of a list of URLs are not kept on memcached servers, and each epoch asks "
-                "for them again, because a list has no sizes and ETags: use their folder or a "
-                "pack");
+                "images and masks of a list of URLs are not kept on memcached servers, and each "
+                "epoch asks for them again, because a list has no sizes and ETags: use a pack");
 }
 
 int hr_loader_create(struct hr_loader **out, struct hr_dataset *dataset, struct hr_recipe *recipe,

@@ -190,7 +190,7 @@ struct hr_recipe {
     struct hr__bound operation[HR__RECIPE_MAX_OPERATIONS];
     int is_raw; /* no operations: a sample's bytes are its tensor already */
     int is_sound;
-    int sound_rate;      /* that a waveform has after its operations; 0: any */
+    int sound_rate;      /* that a waveform has after its operations; 0: its clip's */
     struct hr__mel *mel; /* of a recipe that makes features; NULL: waveforms */
     int views;           /* 0: the operations above; else they are those of view[0 .. views) */
     struct hr_recipe *view[HR_RECIPE_MAX_VIEWS];

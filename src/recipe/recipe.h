@@ -56,6 +56,10 @@ static inline int hr__form_is_scalable(enum hr_form form)
     return form == HR_FORM_ENCODED || form == HR_FORM_INDEXED;
 }
 
+/* Refuses a recipe of sounds whose frames have the rate of their clip: a batch would have several.
+ * Errors: -EINVAL. */
+int hr__recipe_check_rate(const struct hr_recipe *recipe, struct hr_error *error);
+
 /* Limits the form that a cache is to keep. Sounds have forms of their own. Of images, with scaled
  * decoding, it keeps none that is decoded exactly, and HR_FORM_AUTO becomes HR_FORM_INDEXED, the
  * only other form than files that is not. Errors: -EINVAL: the samples do not have *form. */

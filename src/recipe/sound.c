@@ -83,6 +83,16 @@ static int set_sound_output(struct hr_recipe *recipe, const struct hr__sound_sta
     return 0;
 }
 
+int hr__recipe_check_rate(const struct hr_recipe *recipe, struct hr_error *error)
+{
+    if (!recipe->is_sound || recipe->sound_rate)
+        return 0;
+    return hr__fail(error, -EINVAL,
+                    "the recipe does not say which rate its frames have, and clips of several "
+                    "rates would be mixed: put Resample(new_freq=16000) before PadOrTrim, which "
+                    "converts, or Resample(16000, 16000), which refuses clips of other rates");
+}
+
 int hr__sound_recipe(struct hr_recipe *recipe, struct hr_error *error)
 {
     struct hr__sound_state state = {.recipe = recipe};

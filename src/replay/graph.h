@@ -135,7 +135,8 @@ struct hr__graph {
     int64_t origin_ns;   /* the window's begin on the first rank's clock */
     int64_t recorded_ns; /* from the window's begin to the last task's end */
     int64_t middle_ns;   /* where the iteration in the middle begins, since the window began */
-    int64_t tail_ns;     /* of this, after the window's end: the device's work */
+    int64_t shortest_ns, longest_ns; /* iteration on the first rank's main thread; 0: only one */
+    int64_t tail_ns;                 /* of this, after the window's end: the device's work */
     int64_t launch_ns, gap_ns; /* usual: from a launch's begin to its kernel on an idle stream; from
                                   a kernel to the next one */
     uint32_t iterations;       /* in the window; at least 1 */

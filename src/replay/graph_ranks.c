@@ -16,9 +16,9 @@
 #include <string.h>
 
 /* A collective of a rank. Those of several streams need not begin in the same order on all ranks,
- * so the n-th of one name belong together. */
+ * so the n-th of one group and name belong together. */
 struct rank_collective {
-    const char *name; /* the trace's */
+    const char *group, *name; /* the trace's; group "": unknown */
     uint32_t event;
     int64_t begin_ns, end_ns;
 };
@@ -36,14 +36,16 @@ static int is_collective(const struct hr__trace_data *t, const struct hr__trace_
 static int by_name(const void *a, const void *b)
 {
     const struct rank_collective *x = a, *y = b;
-    int found = strcmp(x->name, y->name);
+    int found = strcmp(x->group, y->group);
+    if (!found)
+        found = strcmp(x->name, y->name);
     if (!found)
         found = x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
     return found;
 }
 
-/* Lists the collectives in the window of a rank by name, those of a name in order of time. Returns
- * NULL if out of memory. */
+/* Lists the collectives in the window of a rank by group and name, those of a name in order of
+ * time. Returns NULL if out of memory. */
 static struct rank_collective *list(const struct hr__rank_events *r, size_t *count)
 {
     const struct hr__trace_data *t = r->trace;
@@ -57,10 +59,12 @@ static struct rank_collective *list(const struct hr__rank_events *r, size_t *cou
             hr__free(all);
             return NULL;
         }
-        all[(*count)++] = (struct rank_collective){.name = hr__trace_name(t, e->name),
-                                                   .event = i,
-                                                   .begin_ns = e->begin_ns,
-                                                   .end_ns = hr__trace_end(e)};
+        all[(*count)++] =
+            (struct rank_collective){.group = e->group ? t->groups[e->group - 1].name : "",
+                                     .name = hr__trace_name(t, e->name),
+                                     .event = i,
+                                     .begin_ns = e->begin_ns,
+                                     .end_ns = hr__trace_end(e)};
     }
     if (!all)
         return hr__alloc(HR__TAG_REPLAY, 1, sizeof *all);
@@ -89,38 +93,78 @@ static int64_t shift(const struct rank_collective *first, const struct rank_coll
     return found;
 }
 
-/* Returns the first collective whose name differs; count: none. */
+/* Returns the first collective whose group or name differs; count: none. */
 static size_t difference(const struct rank_collective *first, const struct rank_collective *other,
                          size_t count)
 {
     size_t i = 0;
-    while (i < count && !strcmp(first[i].name, other[i].name))
+    while (i < count && !strcmp(first[i].group, other[i].group) &&
+           !strcmp(first[i].name, other[i].name))
         i++;
     return i;
 }
 
-/* Rejects a collective of fewer ranks than there are traces: these are of several groups. */
+/* Returns a group that has some of the traces' ranks only; NULL: none. */
+static const struct hr__trace_group *find_part(const struct hr__graph *g,
+                                               const struct hr__trace_data *t)
+{
+    for (size_t i = 0; i < t->group_count; i++)
+        if (t->groups[i].size > 1 && (size_t)t->groups[i].size < g->rank_count)
+            return &t->groups[i];
+    return NULL;
+}
+
+/* Rejects a collective of fewer ranks than there are traces: these are of several groups. Those of
+ * gloo do not say their group, so one that exists may be theirs. */
 static int check_groups(const struct hr__graph *g, size_t rank, const struct rank_collective *all,
                         size_t count, struct hr_error *error)
 {
     const struct hr__trace_data *t = g->ranks[rank].trace;
+    const struct hr__trace_group *part = find_part(g, t);
     for (size_t i = 0; i < count; i++) {
-        int32_t size = t->events[all[i].event].number;
-        if (size > 0 && (size_t)size < g->rank_count)
-            return hr__fail(
-                error, -EINVAL,
-                "trace %zu has '%.100s' in its window, which is of a group of %d "
-                "rank%s, and there are %zu traces: give the trace of one rank, or those "
-                "of a run whose ranks are all in one group",
-                rank + 1, all[i].name, size, size == 1 ? "" : "s", g->rank_count);
+        const struct hr__trace_event *e = &t->events[all[i].event];
+        if (e->number > 0 && (size_t)e->number < g->rank_count)
+            return hr__fail(error, -EINVAL,
+                            "trace %zu has '%.100s' in its window, which is of %s with %d rank%s, "
+                            "and there are %zu traces: give the trace of one rank, or those of a "
+                            "run whose ranks are all in one group",
+                            rank + 1, all[i].name,
+                            e->group ? hr__trace_group_label(t, e->group) : "a group", e->number,
+                            e->number == 1 ? "" : "s", g->rank_count);
+        if (part && e->number <= 0 && !e->group)
+            return hr__fail(error, -EINVAL,
+                            "trace %zu has '%.100s' in its window, which does not say its process "
+                            "group, and the run has %s with %lld ranks: give the trace of one "
+                            "rank, or those of a run whose ranks are all in one group",
+                            rank + 1, all[i].name, part->label, (long long)part->size);
     }
     return 0;
+}
+
+/* Rejects a rank whose collectives are not those of the first one. */
+static int check_names(const struct hr__graph *g, size_t rank, const struct rank_collective *first,
+                       const struct rank_collective *other, size_t count, struct hr_error *error)
+{
+    const struct hr__trace_data *t = g->ranks[rank].trace, *of = g->ranks[0].trace;
+    size_t at = difference(first, other, count);
+    if (at == count)
+        return 0;
+    uint16_t group = t->events[other[at].event].group,
+             first_group = of->events[first[at].event].group;
+    int has_groups = group && first_group;
+    return hr__fail(
+        error, -EINVAL,
+        "trace %zu has '%.100s'%s%s in its window where the first one has '%.100s'%s%s: "
+        "give traces of the same steps of one run, whose ranks are all in one group",
+        rank + 1, other[at].name, has_groups ? " of " : "",
+        has_groups ? hr__trace_group_label(t, group) : "", first[at].name, has_groups ? " of " : "",
+        has_groups ? hr__trace_group_label(of, first_group) : "");
 }
 
 int hr__graph_align(struct hr__graph *g, struct hr_error *error)
 {
     int code = 0;
-    size_t first_count, count, at;
+    size_t first_count, count;
     if (g->rank_count == 1)
         return 0;
     struct rank_collective *first = list(&g->ranks[0], &first_count);
@@ -137,13 +181,9 @@ int hr__graph_align(struct hr__graph *g, struct hr_error *error)
                             "trace %zu has %zu collectives in its window, and the first one has "
                             "%zu: give traces of the same steps of one run",
                             i + 1, count, first_count);
-        else if ((at = difference(first, other, count)) < count)
-            code = hr__fail(error, -EINVAL,
-                            "trace %zu has '%.100s' in its window where the first one has "
-                            "'%.100s': give traces of the same steps of one run, whose ranks are "
-                            "all in one group",
-                            i + 1, other[at].name, first[at].name);
         else
+            code = check_names(g, i, first, other, count, error);
+        if (!code)
             g->ranks[i].shift_ns =
                 count ? shift(first, other, count) : g->ranks[i].begin_ns - g->ranks[0].begin_ns;
         hr__free(other);

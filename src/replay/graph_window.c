@@ -17,6 +17,7 @@
 struct found_window {
     uint32_t count, track;
     int64_t begin_ns, end_ns; /* from the first one's begin to the last one's end */
+    int64_t shortest_ns, longest_ns;
 };
 
 static int is_meant(const struct hr__trace_data *t, const struct hr__trace_event *e,
@@ -49,6 +50,10 @@ static struct found_window find(const struct hr__rank_events *ranks, const char 
         } else if (instance < 0) {
             found.end_ns = hr__trace_end(e);
         }
+        if (!found.count || e->length_ns < found.shortest_ns)
+            found.shortest_ns = e->length_ns;
+        if (e->length_ns > found.longest_ns)
+            found.longest_ns = e->length_ns;
         found.count++;
     }
     return found;
@@ -130,8 +135,11 @@ int hr__graph_find_window(struct hr__graph *g, size_t rank, const struct hr__tra
                         "steps of one run",
                         rank, count, g->iterations);
     g->iterations = count;
-    if (!rank && count > 1)
+    if (!rank && count > 1) {
+        g->shortest_ns = found.shortest_ns;
+        g->longest_ns = found.longest_ns;
         g->middle_ns = find(r, window->name, (int)count / 2).begin_ns - r->begin_ns;
+    }
     if (window->name)
         snprintf(g->window, sizeof g->window, "%u of %u annotations that contain '%.80s'", count,
                  found.count, window->name);

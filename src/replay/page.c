@@ -148,20 +148,46 @@ static void list(struct replay_page *p, struct hr__table *rows)
     hr__table_clear(rows);
 }
 
-static void what_ifs(struct replay_page *p)
+/* A list with a sentence for each what-if. */
+static void basis(struct replay_page *p)
 {
     struct hr__table rows;
-    if (!p->report.count)
+    hr__table_begin(&rows, "What each assumes", no_columns);
+    for (size_t i = 0; i < p->report.count; i++) {
+        struct hr__draft words = {.text = NULL};
+        hr__draft_print(&words, "%s: ", p->report.outcomes[i].text);
+        hr__report_basis(&words, p->report.outcomes[i].what);
+        hr__table_cell(&rows, words.text);
+        p->draft.failed |= words.failed;
+        hr__draft_clear(&words);
+    }
+    list(p, &rows);
+}
+
+static void untried(struct replay_page *p)
+{
+    struct hr__table rows;
+    hr__table_begin(&rows, "What was not tried", no_columns);
+    for (size_t i = 0; i < p->report.untried_count; i++) {
+        struct hr__draft words = {.text = NULL};
+        if (hr__report_untried(&words, &p->report, i))
+            hr__table_cell(&rows, words.text);
+        p->draft.failed |= words.failed;
+        hr__draft_clear(&words);
+    }
+    list(p, &rows);
+}
+
+static void what_ifs(struct replay_page *p)
+{
+    if (!p->report.count && !p->report.untried_count)
         return;
     hr__page_heading(&p->draft, "what-ifs", "What would change it",
                      "\"Then mostly\" names the bottleneck that is left: more of the same what-if "
                      "does not help beyond it.");
     table(p, HR__REPORT_OUTCOMES);
-    hr__table_begin(&rows, "What each assumes", no_columns);
-    for (size_t i = 0; i < p->report.count; i++)
-        hr__table_cell_print(&rows, "%s: %s", p->report.outcomes[i].text,
-                             p->report.outcomes[i].what->assumes);
-    list(p, &rows);
+    basis(p);
+    untried(p);
 }
 
 static void notes(struct replay_page *p)

@@ -5,8 +5,11 @@
 #include "base/memory.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define KEY_BYTES 8200 /* a whole name: trace.c cuts longer ones */
 
 /* Returns the task before one on the critical path; HR__NO_TASK: it is the first. */
 static uint32_t before(const struct hr__graph *g, const struct hr__replay_schedule *s,
@@ -37,6 +40,12 @@ int hr__path_back(struct hr__path_walk *w, const struct hr__graph *g,
     return 1;
 }
 
+/* Returns whether a task of the CPU waits for the loader. */
+static int is_waiting(const struct hr__graph_task *task)
+{
+    return task->phase == HR__PHASE_DATA && !hr__task_is_device(task);
+}
+
 void hr__path_shares(struct hr__shares *out, const struct hr__graph *g,
                      const struct hr__replay_schedule *s)
 {
@@ -45,14 +54,16 @@ void hr__path_shares(struct hr__shares *out, const struct hr__graph *g,
     for (struct hr__path_walk w = {.is_begun = 0}; hr__path_back(&w, g, s);) {
         const struct hr__graph_task *task = &g->tasks[w.task];
         out->kind[task->kind] += (double)w.own_ns;
-        if (task->phase == HR__PHASE_DATA && !hr__task_is_device(task))
-            out->data += (double)w.own_ns;
+        if (is_waiting(task))
+            out->waits[task->kind] += (double)w.own_ns;
         out->latency += (double)w.latency_ns;
         all += (double)(w.own_ns + w.latency_ns);
     }
-    for (int k = 0; k < HR__TASK_KINDS && all > 0; k++)
+    for (int k = 0; k < HR__TASK_KINDS && all > 0; k++) {
         out->kind[k] /= all;
-    out->data /= all > 0 ? all : 1;
+        out->waits[k] /= all;
+        out->data += out->waits[k];
+    }
     out->latency /= all > 0 ? all : 1;
 }
 
@@ -81,15 +92,20 @@ static int add_name(struct hr__path_name **all, struct hr__ids *ids, const struc
 {
     const struct hr__graph_task *task = &g->tasks[w->task];
     const char *name = hr__graph_name(g, task);
-    uint32_t known = hr__ids_find(ids, name, compared(name));
-    uint32_t id = known ? known : hr__ids_add(ids, name, compared(name));
+    uint8_t kind = is_waiting(task) ? HR__PATH_DATA : task->kind;
+    char key[KEY_BYTES];
+    int n = snprintf(key, sizeof key, "%c%.*s", kind == HR__PATH_DATA ? 'd' : ' ',
+                     (int)compared(name), name);
+    size_t length = (size_t)n < sizeof key ? (size_t)n : sizeof key - 1;
+    uint32_t known = hr__ids_find(ids, key, length);
+    uint32_t id = known ? known : hr__ids_add(ids, key, length);
     if (!id || hr__reserve(HR__TAG_REPLAY, all, (size_t)ids->count + 1))
         return -ENOMEM;
     struct hr__path_name *one = &(*all)[id - 1];
     if (!known)
-        *one = (struct hr__path_name){.name = name, .kind = task->kind};
+        *one = (struct hr__path_name){.name = name, .kind = kind};
     if (one->kind == HR__TASK_RETURN)
-        one->kind = task->kind;
+        one->kind = kind;
     one->share += (double)w->own_ns;
     one->count += task->kind != HR__TASK_RETURN;
     return 0;

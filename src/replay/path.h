@@ -21,18 +21,20 @@ int hr__path_back(struct hr__path_walk *walk, const struct hr__graph *graph,
 
 /* Where the time of a critical path goes: shares by kind of task, and of latencies. */
 struct hr__shares {
-    double kind[HR__TASK_KINDS], data,
-        latency; /* data: of kind's CPU time, waiting for the loader */
+    double kind[HR__TASK_KINDS], latency;
+    double data, waits[HR__TASK_KINDS]; /* waiting for the loader: in all, and of each kind's */
 };
 void hr__path_shares(struct hr__shares *out, const struct hr__graph *graph,
                      const struct hr__replay_schedule *schedule);
 
-/* Tasks of one name on a critical path. */
+#define HR__PATH_DATA (HR__TASK_KINDS + 1)
+
+/* Tasks of one name on a critical path; those that wait for the loader apart from others. */
 struct hr__path_name {
     const char *name; /* of the graph's trace; "": none. A number after '#' is not compared. */
     double share;     /* of the path */
     uint32_t count;
-    uint8_t kind; /* enum hr__task_kind: of the last one */
+    uint8_t kind; /* enum hr__task_kind: of the last one; HR__PATH_DATA: waiting for the loader */
 };
 
 /* Lists them, the largest share first; blocking calls and their returns together. The caller frees

@@ -39,25 +39,41 @@ struct hr__stage_cost hr__device_cost(const struct hr_plan_options *options,
     return all;
 }
 
-static void judge_memory(struct hr__choice *c, const struct hr_plan_options *options,
-                         const struct hr__sums *sums, const struct hr__pipeline_run *run)
+void hr__choice_clear(struct hr__choice *c)
+{
+    hr__free(c->cuts);
+    hr__free(c->bytes);
+    c->cuts = NULL;
+    c->bytes = NULL;
+}
+
+static int judge_memory(struct hr__choice *c, const struct hr_plan_options *options,
+                        const struct hr__sums *sums, const struct hr__pipeline_run *run)
 {
     c->memory_bytes = 0;
+    if (!c->bytes)
+        c->bytes = hr__alloc(HR__TAG_REPLAY, (size_t)c->devices, sizeof *c->bytes);
+    if (!c->bytes)
+        return -ENOMEM;
     for (int i = 0; i < c->devices; i++) {
         struct hr__stage_cost cost = hr__device_cost(options, sums, c, i);
-        struct hr__device_bytes bytes = hr__device_bytes(options, c, &cost, 0);
-        bytes.activations = run->devices[i].peak_bytes;
-        if (hr__device_total(&bytes) > c->memory_bytes) {
-            c->memory_bytes = hr__device_total(&bytes);
+        struct hr__device_bytes *bytes = &c->bytes[i];
+        *bytes = hr__device_bytes(options, c, &cost, 0);
+        bytes->microbatches = run->devices[i].peak_microbatches;
+        bytes->activations = run->devices[i].peak_bytes;
+        if (hr__device_total(bytes) > c->memory_bytes) {
+            c->memory_bytes = hr__device_total(bytes);
             c->fullest = i;
         }
     }
-    if (options->memory_bytes && c->memory_bytes > (double)options->memory_bytes) {
+    c->is_full = options->memory_bytes && c->memory_bytes > (double)options->memory_bytes;
+    if (c->is_full) {
         char need[HR__FORMAT_BYTES], have[HR__FORMAT_BYTES];
         snprintf(c->reason, sizeof c->reason, "stage %d needs %s of %s", c->fullest + 1,
                  hr__format_bytes(need, c->memory_bytes),
                  hr__format_bytes(have, (double)options->memory_bytes));
     }
+    return 0;
 }
 
 static void judge_time(struct hr__choice *c, const struct hr__sums *sums,
@@ -106,9 +122,10 @@ int hr__choice_run(struct hr__choice *c, const struct hr_plan_options *options,
     }
     int r = hr__pipeline_simulate(&run, &spec, error);
     if (!r) {
-        judge_memory(c, options, sums, &run);
+        if (judge_memory(c, options, sums, &run))
+            r = hr__fail(error, -ENOMEM, "out of memory for %d stages", count);
         judge_time(c, sums, options, &run, &spec);
-        if (kept)
+        if (kept && !r)
             *kept = run;
         else
             hr__pipeline_clear(&run);

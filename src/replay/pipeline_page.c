@@ -104,6 +104,7 @@ int hr_plan_write_page(const struct hr_plan *plan, const char *path, struct hr_e
     p.draft.failed = hr__plan_tables_failed(p.tables);
     head(&p);
     table(&p, HR__PLAN_CHOICES);
+    hr__page_list(&p.draft, &p.tables[HR__PLAN_HOLDS], false);
     if (plan->count)
         gantt(&p);
     hr__page_heading(&p.draft, "limits", "What is not possible, and what was assumed", NULL);

@@ -99,6 +99,22 @@ static void append(json_t *array, json_t *value, bool *failed)
     *failed |= json_array_append_new(array, value) != 0;
 }
 
+static json_t *memory_json(const struct hr__choice *c, bool *failed)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < c->devices; i++) {
+        const struct hr__device_bytes *b = &c->bytes[i];
+        json_t *o = json_object();
+        set(o, "weights_bytes", hr__json_real(round(b->weights)), failed);
+        set(o, "gradients_bytes", hr__json_real(round(b->gradients)), failed);
+        set(o, "state_bytes", hr__json_real(round(b->state)), failed);
+        set(o, "activations_bytes", hr__json_real(round(b->activations)), failed);
+        set(o, "microbatches", json_integer(b->microbatches), failed);
+        append(array, o, failed);
+    }
+    return array;
+}
+
 static json_t *choice_json(const struct hr_plan *plan, const struct hr__choice *c, bool *failed)
 {
     json_t *o = json_object(), *cuts = json_array();
@@ -125,6 +141,7 @@ static json_t *choice_json(const struct hr_plan *plan, const struct hr__choice *
     set(o, "step_s", hr__json_real(c->step_s), failed);
     set(o, "fill_s", hr__json_real(c->fill_s), failed);
     set(o, "bubble", hr__json_real(c->bubble), failed);
+    set(o, "gpus", memory_json(c, failed), failed);
     return o;
 }
 
@@ -159,22 +176,6 @@ static json_t *stages_json(const struct hr_plan *plan, bool *failed)
     return array;
 }
 
-static json_t *memory_json(const struct hr_plan *plan, bool *failed)
-{
-    json_t *array = json_array();
-    for (int i = 0; i < plan->choices->devices; i++) {
-        const struct hr__device_bytes *b = &plan->bytes[i];
-        json_t *o = json_object();
-        set(o, "weights_bytes", hr__json_real(round(b->weights)), failed);
-        set(o, "gradients_bytes", hr__json_real(round(b->gradients)), failed);
-        set(o, "state_bytes", hr__json_real(round(b->state)), failed);
-        set(o, "activations_bytes", hr__json_real(round(b->activations)), failed);
-        set(o, "microbatches", json_integer(b->microbatches), failed);
-        append(array, o, failed);
-    }
-    return array;
-}
-
 /* Each task is a list: GPU, kind, stage, microbatch, version, begin, end. */
 static json_t *tasks_json(const struct hr_plan *plan, bool *failed)
 {
@@ -195,7 +196,7 @@ static json_t *first_json(const struct hr_plan *plan, bool *failed)
 {
     json_t *o = json_object();
     set(o, "stages", stages_json(plan, failed), failed);
-    set(o, "gpus", memory_json(plan, failed), failed);
+    set(o, "gpus", memory_json(plan->choices, failed), failed);
     set(o, "makespan_s", hr__json_real(plan->run.makespan_s), failed);
     set(o, "tasks", tasks_json(plan, failed), failed);
     return o;
@@ -229,6 +230,7 @@ static int make_json(struct hr_plan *plan, struct hr_error *error)
     set(root, "asked", asked_json(&plan->options, &failed), &failed);
     set(root, "considered", json_integer(plan->considered), &failed);
     set(root, "fit", json_integer(plan->fit), &failed);
+    set(root, "full", json_integer(plan->full), &failed);
     set(root, "alone_samples_per_s", hr__json_real(plan->alone_per_s), &failed);
     set(root, "plans", choices_json(plan, plan->choices, plan->count, &failed), &failed);
     set(root, "refused", choices_json(plan, plan->refused, plan->refused_count, &failed), &failed);
@@ -246,7 +248,7 @@ static int make_json(struct hr_plan *plan, struct hr_error *error)
 static void clear_choices(struct hr__choice *all, int count)
 {
     for (int i = 0; all && i < count; i++)
-        hr__free(all[i].cuts);
+        hr__choice_clear(&all[i]);
     hr__free(all);
 }
 
@@ -260,7 +262,6 @@ void hr_plan_destroy(struct hr_plan **plan)
     hr__pipeline_clear(&p->run);
     hr__profile_clear(&p->profile);
     hr__free(p->stages);
-    hr__free(p->bytes);
     hr__free(p->json);
     hr__free(p);
     *plan = NULL;

@@ -16,6 +16,12 @@
 
 #include <stdbool.h>
 
+/* What a device holds. */
+struct hr__device_bytes {
+    double weights, gradients, state, activations;
+    int microbatches; /* in flight at most */
+};
+
 /* One division of the network. */
 struct hr__choice {
     enum hr_plan_schedule schedule;
@@ -30,9 +36,11 @@ struct hr__choice {
     double step_s;    /* of a batch, in the steady state */
     double fill_s;    /* once a run with 2BW: until the pipeline is full */
     double samples_per_s;
-    double bubble;       /* share of a step in which GPUs wait */
-    double memory_bytes; /* of the fullest device */
+    double bubble;                  /* share of a step in which GPUs wait */
+    struct hr__device_bytes *bytes; /* by device; NULL: it was not run */
+    double memory_bytes;            /* of the fullest device */
     int fullest;
+    bool is_full;     /* `reason` is that it needs more memory */
     char reason[256]; /* why it cannot be; "": it can */
 };
 
@@ -46,12 +54,6 @@ struct hr__stage_cost {
     double held_bytes, working_bytes;
 };
 
-/* What a device holds. */
-struct hr__device_bytes {
-    double weights, gradients, state, activations;
-    int microbatches; /* in flight at most */
-};
-
 struct hr_plan {
     struct hr__profile profile;
     struct hr_plan_options options;
@@ -59,11 +61,10 @@ struct hr_plan {
     int count;
     struct hr__choice *refused; /* faster than the first choice if they could be; the best first */
     int refused_count;
-    int considered, fit;
-    double alone_per_s;             /* samples/s of the best without a pipeline; NAN: none fits */
-    struct hr__pipeline_run run;    /* of the first choice, for the next two */
-    struct hr__stage_cost *stages;  /* devices * chunks */
-    struct hr__device_bytes *bytes; /* by device */
+    int considered, fit, full;     /* full: that need more memory than there is */
+    double alone_per_s;            /* samples/s of the best without a pipeline; NAN: none fits */
+    struct hr__pipeline_run run;   /* of the first choice */
+    struct hr__stage_cost *stages; /* of the first choice: devices * chunks */
     char *json;
 };
 
@@ -96,6 +97,9 @@ int hr__in_flight(const struct hr__choice *choice, int device);
  * into memory. Returns 1 if no division fits: then the cuts ignore the memory. Errors: -ENOMEM. */
 HR_NODISCARD int hr__partition(struct hr__choice *choice, const struct hr_plan_options *options,
                                const struct hr__sums *sums, struct hr_error *error);
+
+/* Frees what a choice owns. */
+void hr__choice_clear(struct hr__choice *choice);
 
 /* Runs a choice: sets its times and memory, and a reason if it does not fit. *kept: the run, which
  * the caller clears; NULL: nobody wants it. Errors: -E2BIG, -ENOMEM. */

@@ -75,9 +75,9 @@ static void number_cell(struct hr__table *t, double value, hr__format_fn format)
 
 static void choices_table(struct hr__table *t, const struct hr_plan *plan)
 {
-    static const char *const columns[] = {">stages",    ">replicas", ">microbatch", ">recomputes",
-                                          ">samples/s", ">memory",   ">bubble",     ">step",
-                                          ">batch",     NULL};
+    static const char *const columns[] = {">stages", ">replicas",   ">samples/s",  ">bubble",
+                                          ">memory", ">microbatch", ">recomputes", ">step",
+                                          ">batch",  NULL};
     hr__table_begin(t, "plans", columns);
     for (int i = 0; i < plan->count; i++) {
         const struct hr__choice *c = &plan->choices[i];
@@ -87,13 +87,54 @@ static void choices_table(struct hr__table *t, const struct hr_plan *plan)
             hr__table_cell(t, c->devices == 1 ? "no pipeline" : hr_plan_schedule_name(c->schedule));
         hr__table_cell_print(t, "%d", c->devices);
         hr__table_cell_print(t, "%d", c->replicas);
+        number_cell(t, c->samples_per_s, hr__format_rate);
+        number_cell(t, c->bubble, hr__format_share);
+        number_cell(t, c->memory_bytes, hr__format_bytes);
         hr__table_cell_print(t, "%d", (int)plan->profile.sizes[c->size]);
         hr__table_cell(t, c->recompute ? "yes" : "no");
-        number_cell(t, c->samples_per_s, hr__format_rate);
-        number_cell(t, c->memory_bytes, hr__format_bytes);
-        number_cell(t, c->bubble, hr__format_share);
         number_cell(t, c->step_s, hr__format_time);
         hr__table_cell_print(t, "%d", c->batch);
+    }
+}
+
+/* Returns the last stage from `first` on whose memory is shown with the same text. */
+static int same_until(const struct hr__choice *c, int first, const char *text)
+{
+    char other[HR__FORMAT_BYTES];
+    int last = first;
+    while (last + 1 < c->devices &&
+           !strcmp(text, hr__format_bytes(other, hr__device_total(&c->bytes[last + 1]))))
+        last++;
+    return last;
+}
+
+/* What the GPU of each stage holds: "1: 12.1 GiB, 2 to 4: 10.4 GiB". */
+static void put_holds(const struct hr__choice *c, struct hr__draft *words)
+{
+    char text[HR__FORMAT_BYTES];
+    for (int s = 0, last; s < c->devices; s = last + 1) {
+        hr__format_bytes(text, hr__device_total(&c->bytes[s]));
+        last = same_until(c, s, text);
+        hr__draft_print(words, "%s%d", s ? ", " : "", s + 1);
+        if (last > s)
+            hr__draft_print(words, " to %d", last + 1);
+        hr__draft_print(words, ": %s", text);
+    }
+}
+
+/* A sentence for each plan. */
+static void holds_list(struct hr__table *t, const struct hr_plan *plan)
+{
+    static const char *const none[] = {NULL};
+    hr__table_begin(t, "what the GPU of each stage holds", none);
+    for (int i = 0; i < plan->count; i++) {
+        struct hr__draft words = {.text = NULL};
+        put_choice(plan, &plan->choices[i], &words);
+        hr__draft_put(&words, plan->choices[i].devices > 1 ? "; stage " : "; GPU ");
+        put_holds(&plan->choices[i], &words);
+        hr__table_cell(t, words.text);
+        t->failed |= words.failed;
+        hr__draft_clear(&words);
     }
 }
 
@@ -132,7 +173,7 @@ static void memory_table(struct hr__table *t, const struct hr_plan *plan)
                                           ">in flight", ">total",     NULL};
     hr__table_begin(t, "its memory", columns);
     for (int i = 0; i < plan->choices->devices; i++) {
-        const struct hr__device_bytes *b = &plan->bytes[i];
+        const struct hr__device_bytes *b = &plan->choices->bytes[i];
         hr__table_cell_print(t, "GPU of stage %d", i + 1);
         number_cell(t, b->weights, hr__format_bytes);
         number_cell(t, b->gradients, hr__format_bytes);
@@ -178,11 +219,29 @@ static void refused_list(struct hr__table *t, const struct hr_plan *plan)
     }
 }
 
+/* How many plans cannot be, and why. */
+static void note_counts(struct hr__table *t, const struct hr_plan *plan)
+{
+    int other = plan->considered - plan->fit - plan->full;
+    struct hr__draft words = {.text = NULL};
+    hr__draft_print(&words, "Of %d plans %d fit", plan->considered, plan->fit);
+    if (plan->full)
+        hr__draft_print(&words, "; %d need%s more memory than a GPU has", plan->full,
+                        plan->full == 1 ? "s" : "");
+    if (other)
+        hr__draft_print(&words, "; the schedule of %d needs other numbers of microbatches", other);
+    hr__draft_put(&words, ".");
+    hr__table_cell(t, words.text);
+    t->failed |= words.failed;
+    hr__draft_clear(&words);
+}
+
 static void notes(struct hr__table *t, const struct hr_plan *plan)
 {
     static const char *const none[] = {NULL};
     const struct hr_plan_options *o = &plan->options;
     hr__table_begin(t, "what was assumed", none);
+    note_counts(t, plan);
     hr__table_cell(t, "A pass takes the time of its layers in the profile and of sending its "
                       "result; sending does not overlap with computing.");
     if (!(o->link_bytes_per_s > 0))
@@ -205,6 +264,7 @@ void hr__plan_tables_make(struct hr__table tables[HR__PLAN_TABLES], const struct
         tables[i].column_count = 1;
     if (plan->count) {
         choices_table(&tables[HR__PLAN_CHOICES], plan);
+        holds_list(&tables[HR__PLAN_HOLDS], plan);
         stages_table(&tables[HR__PLAN_STAGES], plan);
         memory_table(&tables[HR__PLAN_MEMORY], plan);
         versions_table(&tables[HR__PLAN_VERSIONS], plan);

@@ -9,6 +9,7 @@
 
 enum hr__plan_table {
     HR__PLAN_CHOICES,
+    HR__PLAN_HOLDS, /* sentences: the memory of each plan's stages */
     HR__PLAN_STAGES,
     HR__PLAN_MEMORY,
     HR__PLAN_VERSIONS,

@@ -56,6 +56,7 @@ static void say_full(struct hr__choice *c, const struct hr_plan_options *o,
         }
     }
     c->memory_bytes = most;
+    c->is_full = true;
     snprintf(c->reason, sizeof c->reason, "stage %d needs %s of %s", c->fullest + 1,
              hr__format_bytes(need, most), hr__format_bytes(have, (double)o->memory_bytes));
 }
@@ -74,7 +75,7 @@ static int add(struct found *f, struct hr__choice c)
         return hr__fail(f->error, -ENOMEM, "out of memory for %d plans", f->count);
     int r = hr__partition(&c, o, sums, f->error);
     if (r < 0) {
-        hr__free(c.cuts);
+        hr__choice_clear(&c);
         return r;
     }
     if (hr__pipeline_check(&spec, &refusal))
@@ -226,6 +227,7 @@ static int take_refused(struct found *f, int from)
             continue;
         plan->refused[plan->refused_count++] = *c;
         c->cuts = NULL;
+        c->bytes = NULL;
     }
     return 0;
 }
@@ -252,7 +254,10 @@ static int take(struct found *f)
     for (int i = 0; i < plan->count; i++) {
         plan->choices[i] = f->all[i];
         f->all[i].cuts = NULL;
+        f->all[i].bytes = NULL;
     }
+    for (int i = plan->fit; i < f->count; i++)
+        plan->full += f->all[i].is_full;
     qsort(f->all + plan->fit, (size_t)(f->count - plan->fit), sizeof *f->all, by_bound);
     return take_refused(f, plan->fit);
 }
@@ -266,17 +271,10 @@ static int show_first(struct hr_plan *plan, const struct hr__sums *sums, struct 
     if (r)
         return r;
     plan->stages = hr__alloc(HR__TAG_REPLAY, (size_t)count, sizeof *plan->stages);
-    plan->bytes = hr__alloc(HR__TAG_REPLAY, (size_t)c->devices, sizeof *plan->bytes);
-    if (!plan->stages || !plan->bytes)
+    if (!plan->stages)
         return hr__fail(error, -ENOMEM, "out of memory for %d stages", count);
     for (int i = 0; i < count; i++)
         plan->stages[i] = hr__stage_cost(&plan->options, sums, c, c->cuts[i], c->cuts[i + 1]);
-    for (int i = 0; i < c->devices; i++) {
-        struct hr__stage_cost cost = hr__device_cost(&plan->options, sums, c, i);
-        plan->bytes[i] = hr__device_bytes(&plan->options, c, &cost, 0);
-        plan->bytes[i].microbatches = plan->run.devices[i].peak_microbatches;
-        plan->bytes[i].activations = plan->run.devices[i].peak_bytes;
-    }
     return 0;
 }
 
@@ -299,7 +297,7 @@ int hr__plan_search(struct hr_plan *plan, struct hr_error *error)
     if (!r && plan->count)
         r = show_first(plan, &f.sums[plan->choices->size], error);
     for (int i = 0; i < f.count; i++)
-        hr__free(f.all[i].cuts);
+        hr__choice_clear(&f.all[i]);
     hr__free(f.all);
     for (int i = 0; i < sizes && f.sums; i++)
         hr__sums_clear(&f.sums[i]);

@@ -11,14 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORTH      0.005 /* a what-if that brings less is not advised */
-#define NAME_BYTES 48    /* of a name for people */
+#define WORTH         0.005 /* a what-if that brings less is not advised */
+#define UNEVEN        1.3   /* longest iteration over the shortest one: worth a note */
+#define NAME_BYTES    48    /* of a name for people */
+#define PACKETS_TRIED 1e7   /* that advice simulates for loss-tolerance: about 2 s */
 
 const char *hr__report_kind(int kind)
 {
     static const char *const words[] = {"operators on the CPU",
                                         "CUDA calls",
-                                        "Python and other time outside operators",
+                                        "Python (outside operators)",
                                         "blocking calls",
                                         "kernels",
                                         "copies",
@@ -34,17 +36,23 @@ double hr__report_share(const struct hr__shares *s, int kind)
 {
     if (kind == HR__TASK_KINDS)
         return s->latency;
-    if (kind == HR__TASK_KINDS + 1)
+    if (kind == HR__PATH_DATA)
         return s->data;
-    /* data is time of operators and outside them; what belongs to which does not matter here */
-    if (kind == HR__TASK_OP)
-        return s->kind[kind] > s->data ? s->kind[kind] - s->data : 0;
-    if (kind == HR__TASK_UNTRACED && s->kind[HR__TASK_OP] < s->data)
-        return s->kind[kind] - (s->data - s->kind[HR__TASK_OP]);
-    return s->kind[kind];
+    return s->kind[kind] - s->waits[kind];
 }
 
-void hr__report_shares(struct hr__draft *draft, const struct hr__shares *s, int most)
+/* Adds a name in parentheses; NULL and "": none. */
+static void add_name(struct hr__draft *draft, const char *name)
+{
+    if (!name || !*name)
+        return;
+    hr__draft_put(draft, " (");
+    hr__report_name(draft, name);
+    hr__draft_put(draft, ")");
+}
+
+void hr__report_shares(struct hr__draft *draft, const struct hr__shares *s, int most,
+                       const char *name)
 {
     uint32_t used = 0;
     char number[HR__FORMAT_BYTES];
@@ -59,6 +67,7 @@ void hr__report_shares(struct hr__draft *draft, const struct hr__shares *s, int 
         used |= 1u << best;
         hr__draft_print(draft, "%s%s %s", n ? ", " : "", hr__report_kind(best),
                         hr__format_share(number, hr__report_share(s, best)));
+        add_name(draft, n ? NULL : name);
     }
 }
 
@@ -97,11 +106,7 @@ void hr__report_bottleneck(struct hr__draft *draft, const struct hr__bottleneck 
 {
     char number[HR__FORMAT_BYTES];
     hr__draft_print(draft, "%s %s", hr__report_kind(b->kind), hr__format_share(number, b->share));
-    if (!b->name.name || !*b->name.name)
-        return;
-    hr__draft_put(draft, " (");
-    hr__report_name(draft, b->name.name);
-    hr__draft_put(draft, ")");
+    add_name(draft, b->name.name);
 }
 
 static struct hr__bottleneck find_bottleneck(const struct hr__shares *shares,
@@ -172,22 +177,64 @@ static int by_time(const void *a, const void *b)
     return x->iteration_s < y->iteration_s ? -1 : x->iteration_s > y->iteration_s;
 }
 
+/* Notes that a what-if was not tried. */
+static int add_untried(struct hr__report *r, const char *text, const char *why,
+                       struct hr_error *error)
+{
+    char *own = hr__strdup(HR__TAG_REPLAY, why);
+    if (!own || hr__reserve(HR__TAG_REPLAY, &r->untried, r->untried_count + 1)) {
+        hr__free(own);
+        return hr__fail(error, -ENOMEM, "out of memory for a report");
+    }
+    r->untried[r->untried_count++] = (struct hr__replay_untried){.text = text, .why = own};
+    return 0;
+}
+
+/* Tries a what-if alone; one that does not apply is noted. */
+static int try_one(struct hr__report *r, const char *text, struct hr_error *error)
+{
+    struct hr_replay_scenario *s;
+    struct hr_error own = {0};
+    int code = hr_replay_scenario_create(&s, r->replay, error);
+    if (code)
+        return code;
+    s->packets_most = PACKETS_TRIED;
+    code = add(r, s, text, &own);
+    hr_replay_scenario_destroy(&s);
+    if (code == -ENODATA || code == -EINVAL || code == -E2BIG)
+        return add_untried(r, text, own.message, error);
+    return code ? hr__fail(error, code, "%s", own.message) : 0;
+}
+
+/* Notes a what-if that needs what only the user knows, or that it would not apply. */
+static int note_needs(struct hr__report *r, const struct hr__what_if *w, struct hr_error *error)
+{
+    struct hr_replay_scenario *s;
+    struct hr_error own = {0};
+    if (strstr(w->example, "REGEX"))
+        return add_untried(r, w->example, w->needs, error);
+    int code = hr_replay_scenario_create(&s, r->replay, error);
+    if (code)
+        return code;
+    code = hr_replay_apply(s, w->example, &own);
+    hr_replay_scenario_destroy(&s);
+    if (code && code != -ENODATA)
+        return hr__fail(error, code, "%s", own.message);
+    return add_untried(r, w->name, code ? own.message : w->needs, error);
+}
+
 /* Tries all that apply, each alone. */
 static int try_all(struct hr__report *r, struct hr_error *error)
 {
     int code = 0;
     r->is_ranked = 1;
     for (size_t i = 0; i < hr__what_if_count && !code; i++) {
-        struct hr_replay_scenario *s;
-        if (!hr__what_ifs[i].is_tried)
-            continue;
-        code = hr_replay_scenario_create(&s, r->replay, error);
-        if (!code) {
-            code = add(r, s, hr__what_ifs[i].example, error);
-            if (code == -ENODATA)
-                code = 0; /* the trace has nothing that it would change */
-        }
-        hr_replay_scenario_destroy(&s);
+        const struct hr__what_if *w = &hr__what_ifs[i];
+        if (w->needs)
+            code = note_needs(r, w, error);
+        for (size_t k = 0; k < sizeof w->tried / sizeof *w->tried && !code; k++)
+            if (w->tried[k])
+                code = try_one(r, w->tried[k], error);
     }
     if (!code && r->count)
         qsort(r->outcomes, r->count, sizeof *r->outcomes, by_time);
@@ -203,11 +250,36 @@ static void note(struct hr__report *r, uint64_t count, const char *what, const c
         hr__draft_print(&r->notes, "%s: %llu%s\n", what, (unsigned long long)count, then);
 }
 
+/* Names the process groups of the first rank's collectives, if there are several. */
+static void note_groups(struct hr__report *r)
+{
+    const struct hr__graph *g = &r->replay->graph;
+    const struct hr__trace_data *t = &r->replay->traces[0];
+    struct hr__draft names = {.text = NULL};
+    size_t found = 0, *counts = hr__alloc(HR__TAG_REPLAY, t->group_count + 1, sizeof *counts);
+    names.failed = !counts;
+    for (size_t i = 0; counts && i < g->task_count; i++)
+        if (g->tasks[i].kind == HR__TASK_COLLECTIVE && !g->tasks[i].rank)
+            counts[hr__graph_event(g, &g->tasks[i])->group]++;
+    for (size_t i = 1; counts && i <= t->group_count; i++)
+        if (counts[i])
+            hr__draft_print(&names, "%s%s %zu", found++ ? ", " : "", t->groups[i - 1].label,
+                            counts[i]);
+    if (found > 1) {
+        hr__draft_put(&r->notes, "Kernels that communicate, by process group: ");
+        hr__draft_plain(&r->notes, names.text ? names.text : "");
+        hr__draft_put(&r->notes, ".\n");
+    }
+    r->notes.failed |= names.failed;
+    hr__draft_clear(&names);
+    hr__free(counts);
+}
+
 static void add_notes(struct hr__report *r)
 {
     const struct hr__graph *g = &r->replay->graph;
     const struct hr__graph_counts *c = &g->counts;
-    char time[HR__FORMAT_BYTES];
+    char time[HR__FORMAT_BYTES], longest[HR__FORMAT_BYTES];
     uint64_t wrong = 0;
     for (size_t i = 0; i < r->replay->trace_count; i++)
         wrong += r->replay->traces[i].wrong;
@@ -234,11 +306,20 @@ static void add_notes(struct hr__report *r)
          ". Nothing is known to wait for them, so their time is not in it.");
     note(r, c->loose, "Threads that launch work, and of which it is not known what they wait for",
          ". Their pauses stay as recorded, so predictions may change too little.");
+    /* with a device the CPU may run ahead, and waits for it in some of them */
+    if (!c->kernels && g->longest_ns > UNEVEN * g->shortest_ns)
+        hr__draft_print(&r->notes,
+                        "The iterations take from %s to %s: other work of the machine, or the "
+                        "script, makes some longer. Predictions are of their mean: record again "
+                        "while nothing else runs, or choose one with --instance.\n",
+                        hr__format_time(time, (double)g->shortest_ns / 1e9),
+                        hr__format_time(longest, (double)g->longest_ns / 1e9));
     if (g->tail_ns > g->recorded_ns / 50)
         hr__draft_print(&r->notes,
                         "The device works for %s after the last of %u iterations: this is counted, "
                         "so an iteration seems longer than in a long run. Record more of them.\n",
                         hr__format_time(time, (double)g->tail_ns / 1e9), g->iterations);
+    note_groups(r);
     if (c->collectives && !c->joined)
         note(r, c->collectives, "Kernels that communicate",
              ". Their times include waiting for other ranks: give the traces of all ranks to "
@@ -264,7 +345,7 @@ void hr__report_sentence(struct hr__draft *draft, const struct hr__report *r)
     hr__draft_print(draft,
                     "%s takes %s: ", r->replay->graph.is_whole ? "The whole trace" : "An iteration",
                     hr__format_time(time, recorded));
-    hr__report_shares(draft, &r->shares, 3);
+    hr__report_shares(draft, &r->shares, 3, NULL);
     hr__draft_put(draft, ".");
     if (!r->summary.is_trusted) {
         hr__draft_put(draft, " The replay differs too much from the record to predict anything.");
@@ -316,6 +397,9 @@ int hr__report_make(struct hr__report *out, const struct hr_replay *replay,
 
 void hr__report_clear(struct hr__report *r)
 {
+    for (size_t i = 0; i < r->untried_count; i++)
+        hr__free(r->untried[i].why);
+    hr__free(r->untried);
     hr__free(r->outcomes);
     hr__free(r->names);
     hr__draft_clear(&r->notes);

@@ -24,6 +24,12 @@ struct hr__replay_outcome {
     struct hr__bottleneck bottleneck;
 };
 
+/* A what-if that was not tried. */
+struct hr__replay_untried {
+    const char *text; /* of the table */
+    char *why;        /* owned */
+};
+
 struct hr__report {
     const struct hr_replay *replay;
     struct hr_replay_summary summary;
@@ -34,6 +40,8 @@ struct hr__report {
     int is_ranked; /* all that apply, the best first; else one after the other */
     struct hr__replay_outcome *outcomes;
     size_t count;
+    struct hr__replay_untried *untried; /* if all that apply were tried */
+    size_t untried_count;
     struct hr__draft notes; /* lines */
 };
 
@@ -53,8 +61,10 @@ void hr__report_bottleneck(struct hr__draft *draft, const struct hr__bottleneck 
 const struct hr__replay_outcome *hr__report_shown(const struct hr__report *report);
 
 /* Where time goes, for people: the kinds of a critical path with the largest shares, at most
- * `most`: "kernels 63 %, CUDA calls 22 %". */
-void hr__report_shares(struct hr__draft *draft, const struct hr__shares *shares, int most);
+ * `most`: "kernels 63 % (gemm), CUDA calls 22 %". name: what most of the first one is; NULL: not
+ * said. */
+void hr__report_shares(struct hr__draft *draft, const struct hr__shares *shares, int most,
+                       const char *name);
 
 /* Returns the words for a kind of task; HR__TASK_KINDS: latencies, HR__TASK_KINDS + 1: data. */
 const char *hr__report_kind(int kind);
@@ -80,6 +90,16 @@ void hr__report_change(struct hr__draft *draft, const struct hr__report *report,
  * caller clears *out. */
 void hr__report_table(struct hr__table *out, enum hr__replay_table which,
                       const struct hr__report *report, bool is_whole);
+
+/* Adds the critical path and the bottleneck after a what-if, as a sentence. */
+void hr__report_after(struct hr__draft *draft, const struct hr__replay_outcome *outcome);
+
+/* Adds what a what-if assumes, and its source, as sentences. */
+void hr__report_basis(struct hr__draft *draft, const struct hr__what_if *what);
+
+/* Adds the i-th what-if that was not tried, with all others that were not for the same reason, as a
+ * sentence. Returns false, and adds nothing, if an earlier one has told it. */
+bool hr__report_untried(struct hr__draft *draft, const struct hr__report *report, size_t i);
 
 /* Adds how far to trust the replay, as one paragraph. */
 void hr__report_identity(struct hr__draft *draft, const struct hr__report *report);

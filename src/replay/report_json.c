@@ -100,10 +100,23 @@ static json_t *outcomes(const struct hr__report *r)
         json_t *one = json_object();
         json_object_set_new(one, "what", hr__json_string(o->text));
         json_object_set_new(one, "assumes", hr__json_string(o->what->assumes));
+        json_object_set_new(one, "source", hr__json_string(o->what->source));
         json_object_set_new(one, "iteration_s", hr__json_real(o->iteration_s));
         json_object_set_new(one, "gain", hr__json_real(1 - o->iteration_s / r->summary.replayed_s));
         json_object_set_new(one, "critical_path", shares(&o->shares));
         json_object_set_new(one, "bottleneck", bottleneck(&o->bottleneck));
+        json_array_append_new(all, one);
+    }
+    return all;
+}
+
+static json_t *untried(const struct hr__report *r)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < r->untried_count; i++) {
+        json_t *one = json_object();
+        json_object_set_new(one, "what", json_string(r->untried[i].text));
+        json_object_set_new(one, "why", hr__json_string(r->untried[i].why));
         json_array_append_new(all, one);
     }
     return all;
@@ -134,6 +147,7 @@ static json_t *build(const struct hr__report *r)
     json_object_set_new(all, "bottleneck", bottleneck(&r->bottleneck));
     json_object_set_new(all, "ranked", json_boolean(r->is_ranked));
     json_object_set_new(all, "what_ifs", outcomes(r));
+    json_object_set_new(all, "not_tried", untried(r));
     json_object_set_new(all, "trace", trace(r));
     json_object_set_new(all, "notes", notes(r));
     hr__draft_clear(&sentence);

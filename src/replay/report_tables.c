@@ -4,6 +4,7 @@
 #include "report/format.h"
 
 #include <math.h>
+#include <string.h>
 
 #define NAMES_MOST 8
 
@@ -49,6 +50,31 @@ void hr__report_identity(struct hr__draft *draft, const struct hr__report *r)
         hr__draft_print(draft, " The largest error, %s, arises at '%.200s'.",
                         hr__format_time(a, (double)i->worst_ns / 1e9),
                         hr__graph_name(g, &g->tasks[i->worst]));
+}
+
+void hr__report_after(struct hr__draft *draft, const struct hr__replay_outcome *o)
+{
+    hr__draft_print(draft, "%s: the critical path is then ", o->text);
+    hr__report_shares(draft, &o->shares, 3, o->bottleneck.name.name);
+    hr__draft_put(draft, ".");
+}
+
+void hr__report_basis(struct hr__draft *draft, const struct hr__what_if *what)
+{
+    hr__draft_print(draft, "Assumes: %s Source: %s.", what->assumes, what->source);
+}
+
+bool hr__report_untried(struct hr__draft *draft, const struct hr__report *r, size_t i)
+{
+    const char *why = r->untried[i].why;
+    for (size_t k = 0; k < i; k++)
+        if (!strcmp(r->untried[k].why, why))
+            return false;
+    for (size_t k = i; k < r->untried_count; k++)
+        if (!strcmp(r->untried[k].why, why))
+            hr__draft_print(draft, "%s%s", k > i ? ", " : "", r->untried[k].text);
+    hr__draft_print(draft, ": %s.", why);
+    return true;
 }
 
 void hr__report_change(struct hr__draft *draft, const struct hr__report *r,
@@ -117,7 +143,7 @@ static void outcomes_table(struct hr__table *t, const struct hr__report *r, bool
         if (is_whole)
             hr__report_bottleneck(&words, &o->bottleneck);
         else
-            hr__report_shares(&words, &o->shares, 1);
+            hr__report_shares(&words, &o->shares, 1, NULL);
         cell(t, &words);
     }
 }

@@ -20,15 +20,26 @@ static void add_table(struct hr__draft *draft, enum hr__replay_table which,
     hr__table_clear(&table);
 }
 
+/* What is left after each what-if, and what it assumes. */
 static void add_assumptions(struct hr__draft *draft, const struct hr__report *r, int columns)
 {
     hr__draft_put(draft, r->count ? "\n" : "");
     for (size_t i = 0; i < r->count; i++) {
         struct hr__draft line = {.text = NULL};
-        hr__draft_print(&line, "%s: then mostly ", r->outcomes[i].text);
-        hr__report_bottleneck(&line, &r->outcomes[i].bottleneck);
-        hr__draft_print(&line, ". Assumes: %s", r->outcomes[i].what->assumes);
+        hr__report_after(&line, &r->outcomes[i]);
+        hr__draft_put(&line, " ");
+        hr__report_basis(&line, r->outcomes[i].what);
         add_paragraph(draft, &line, 2, columns);
+    }
+}
+
+static void add_untried(struct hr__draft *draft, const struct hr__report *r, int columns)
+{
+    hr__draft_put(draft, r->untried_count ? "\nNot tried:\n" : "");
+    for (size_t i = 0; i < r->untried_count; i++) {
+        struct hr__draft line = {.text = NULL};
+        if (hr__report_untried(&line, r, i))
+            add_paragraph(draft, &line, 2, columns);
     }
 }
 
@@ -60,6 +71,7 @@ int hr_replay_report_text(const struct hr_replay *replay, const char *const *wha
         for (int t = 0; t < HR__REPORT_TABLES; t++)
             add_table(&draft, (enum hr__replay_table)t, &report, width);
         add_assumptions(&draft, &report, width);
+        add_untried(&draft, &report, width);
         add_notes(&draft, &report, width);
         code = hr__draft_finish(&draft, out, error);
     }

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define PACKETS_MOST 1e8 /* simulated for loss-tolerance: about 20 s */
+
 static const struct hr_replay_selector any = {.size = sizeof any, .stream = -1, .rank = -1};
 
 void hr_replay_selector_init(struct hr_replay_selector *selector, size_t size)
@@ -62,6 +64,7 @@ int hr_replay_scenario_create(struct hr_replay_scenario **out, const struct hr_r
     if (!s)
         return no_memory(error);
     s->replay = replay;
+    s->packets_most = PACKETS_MOST;
     s->graph = *from;
     s->graph.tasks = copy(from->tasks, from->task_count, sizeof *from->tasks);
     s->graph.edges = copy(from->edges, from->edge_count, sizeof *from->edges);

@@ -46,6 +46,7 @@ struct hr_replay_scenario {
     struct hr__replay_channel *channels;
     size_t channel_count;
     struct hr__exchange exchange;
+    double packets_most; /* that loss-tolerance may simulate */
     int is_on_network; /* loss-tolerance was applied: later changes of the exchange would undo it */
 };
 
@@ -77,12 +78,13 @@ void hr__scenario_lane_name(const struct hr_replay_scenario *scenario, uint32_t 
 
 /* A what-if of the table. */
 struct hr__what_if {
-    const char *name;    /* "amp"; after "kernels:" and "bucket=" more follows */
-    const char *example; /* with its arguments */
-    const char *about;   /* what changes, for a list */
-    const char *assumes; /* with its source */
-    int is_tried;        /* tried without being asked for, as `example` */
-    int needs_factor;    /* "x2" */
+    const char *name;     /* "amp"; after "kernels:" and "bucket=" more follows */
+    const char *example;  /* with its arguments */
+    const char *assumes;  /* what a prediction takes for granted */
+    const char *source;   /* of that: a paper, documentation, or that it is a definition */
+    const char *tried[2]; /* as advice tries it without being asked; NULL: not so */
+    const char *needs;    /* what a user must say where advice does not try it */
+    int needs_factor;     /* "x2" */
     int (*apply)(struct hr_replay_scenario *scenario, const char *pattern, double factor,
                  struct hr_error *error);
     const char *keys; /* of its arguments, " ranks= link="; NULL: it takes none */

@@ -6,26 +6,37 @@
 #include "base/trace_values.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
-#define KEY_BYTES  64
-#define NAME_BYTES 8192 /* longer names are cut: those of templates grow without bounds */
+#define KEY_BYTES   64
+#define NAME_BYTES  8192 /* longer names are cut: those of templates grow without bounds */
+#define LIST_BYTES  256  /* of ranks; longer ones are cut */
+#define LIST_SHOWN  40   /* longer ones are not shown */
+#define GROUPS_MOST 4096
+
+/* What a trace says of a process group. */
+struct raw_group {
+    char name[KEY_BYTES], about[KEY_BYTES], ranks[LIST_BYTES];
+    int64_t size;
+};
 
 /* One event while it is read. */
 struct trace_raw {
     char name[NAME_BYTES], category[KEY_BYTES], phase[8], label[256];
     int64_t process, thread, begin_ns, length_ns;
-    int64_t correlation, sequence, stream, device, bytes, elements, ranks;
+    int64_t correlation, sequence, stream, device, bytes, elements;
     int64_t wait_stream, wait_record;
     int element_bytes, has_begin, has_length;
     uint8_t sync;
+    struct raw_group group; /* of a collective */
 };
 
 struct trace_reader {
     struct hr__trace_data *trace;
     struct hr__json_reader *json;
     struct trace_raw raw;
-    size_t last_track;
+    size_t last_track, last_group;
     int has_events, no_memory;
 };
 
@@ -113,6 +124,19 @@ static void read_type(struct trace_reader *r)
     }
 }
 
+static void read_group_argument(struct trace_reader *r, const char *key)
+{
+    struct raw_group *group = &r->raw.group;
+    if (!strcmp(key, "Name"))
+        hr__value_text(r->json, group->name, sizeof group->name);
+    else if (!strcmp(key, "Description"))
+        hr__value_text(r->json, group->about, sizeof group->about);
+    else if (!strcmp(key, "Ranks"))
+        hr__value_text(r->json, group->ranks, sizeof group->ranks);
+    else
+        hr__json_reader_skip(r->json);
+}
+
 static void read_argument(struct trace_reader *r, const char *key)
 {
     static const struct {
@@ -126,7 +150,7 @@ static void read_argument(struct trace_reader *r, const char *key)
         {"bytes", offsetof(struct trace_raw, bytes)},
         {"Bytes", offsetof(struct trace_raw, bytes)},
         {"In msg nelems", offsetof(struct trace_raw, elements)},
-        {"Group size", offsetof(struct trace_raw, ranks)},
+        {"Group size", offsetof(struct trace_raw, group.size)},
         {"wait_on_stream", offsetof(struct trace_raw, wait_stream)},
         {"wait_on_cuda_event_record_corr_id", offsetof(struct trace_raw, wait_record)},
     };
@@ -150,6 +174,8 @@ static void read_argument(struct trace_reader *r, const char *key)
         read_type(r);
     } else if (!strcmp(key, "name") || !strcmp(key, "labels")) {
         hr__value_text(r->json, r->raw.label, sizeof r->raw.label);
+    } else if (!strncmp(key, "Process Group ", 14)) {
+        read_group_argument(r, key + 14);
     } else {
         hr__json_reader_skip(r->json);
     }
@@ -164,16 +190,106 @@ static void read_arguments(struct trace_reader *r)
         read_argument(r, key);
 }
 
+/* ---- process groups ---- */
+
+static void start_group(struct raw_group *group)
+{
+    group->name[0] = group->about[0] = group->ranks[0] = 0;
+    group->size = HR__TRACE_NONE;
+}
+
+/* Names a group for people. Names that PyTorch gives are numbers, descriptions are the user's. */
+static char *make_label(const struct raw_group *group)
+{
+    char text[LIST_BYTES + 2 * KEY_BYTES];
+    int has_ranks = group->ranks[0] && strlen(group->ranks) <= LIST_SHOWN;
+    const char *name =
+        group->about[0] && strcmp(group->about, "undefined") ? group->about : group->name;
+    if (*name && has_ranks)
+        snprintf(text, sizeof text, "group '%s' (ranks %s)", name, group->ranks);
+    else if (*name)
+        snprintf(text, sizeof text, "group '%s'", name);
+    else
+        snprintf(text, sizeof text, "the group of ranks %.*s", LIST_SHOWN, group->ranks);
+    return hr__strdup(HR__TAG_REPLAY, text);
+}
+
+/* Returns 1 + the index of a group, added if it is new; 0: it has no name, or there is no memory
+ * for it, or there are too many. */
+static uint16_t group_of(struct trace_reader *r, const struct raw_group *group)
+{
+    struct hr__trace_data *t = r->trace;
+    const char *name = group->name[0] ? group->name : group->ranks;
+    for (size_t i = 0, at = r->last_group; *name && i < t->group_count; i++, at++) {
+        at = at < t->group_count ? at : 0;
+        if (!strcmp(t->groups[at].name, name))
+            return (uint16_t)((r->last_group = at) + 1);
+    }
+    if (!*name || t->group_count == GROUPS_MOST)
+        return 0;
+    if (hr__reserve(HR__TAG_REPLAY, &t->groups, t->group_count + 1)) {
+        r->no_memory = 1;
+        return 0;
+    }
+    struct hr__trace_group *one = &t->groups[t->group_count++];
+    *one = (struct hr__trace_group){
+        .name = hr__strdup(HR__TAG_REPLAY, name), .label = make_label(group), .size = group->size};
+    r->no_memory |= !one->name || !one->label;
+    return r->no_memory ? 0 : (uint16_t)t->group_count;
+}
+
+/* Reads the list of a group's ranks as a text. */
+static void read_list(struct trace_reader *r, char *text, size_t capacity)
+{
+    size_t used = 0;
+    if (!hr__value_array(r->json))
+        return;
+    while (hr__json_reader_more(r->json)) {
+        int64_t rank = hr__value_integer(r->json, HR__TRACE_NONE);
+        int n =
+            snprintf(text + used, capacity - used, "%s%lld", used ? ", " : "[", (long long)rank);
+        used += n > 0 && (size_t)n < capacity - used ? (size_t)n : 0;
+    }
+    snprintf(text + used, capacity - used, used ? "]" : "");
+}
+
+/* Reads distributedInfo's pg_config: the groups that there are, used or not. */
+static void read_groups(struct trace_reader *r)
+{
+    char key[KEY_BYTES];
+    struct raw_group *group = &r->raw.group;
+    if (!hr__value_array(r->json))
+        return;
+    while (!r->no_memory && hr__json_reader_more(r->json)) {
+        if (!hr__value_object(r->json))
+            continue;
+        start_group(group);
+        while (hr__json_reader_key(r->json, key, sizeof key))
+            if (!strcmp(key, "pg_name"))
+                hr__value_text(r->json, group->name, sizeof group->name);
+            else if (!strcmp(key, "pg_desc"))
+                hr__value_text(r->json, group->about, sizeof group->about);
+            else if (!strcmp(key, "pg_size"))
+                group->size = hr__value_integer(r->json, HR__TRACE_NONE);
+            else if (!strcmp(key, "ranks"))
+                read_list(r, group->ranks, sizeof group->ranks);
+            else
+                hr__json_reader_skip(r->json);
+        group_of(r, group);
+    }
+}
+
 /* ---- events ---- */
 
 static void start_raw(struct trace_raw *raw)
 {
     raw->name[0] = raw->category[0] = raw->phase[0] = raw->label[0] = 0;
     raw->process = raw->thread = raw->correlation = raw->sequence = HR__TRACE_NONE;
-    raw->stream = raw->device = raw->bytes = raw->elements = raw->ranks = HR__TRACE_NONE;
+    raw->stream = raw->device = raw->bytes = raw->elements = HR__TRACE_NONE;
     raw->wait_stream = raw->wait_record = HR__TRACE_NONE;
     raw->element_bytes = raw->has_begin = raw->has_length = 0;
     raw->sync = HR__SYNC_UNKNOWN;
+    start_group(&raw->group);
 }
 
 /* Reads a member of an event. Flows and marks are only skipped. */
@@ -284,7 +400,7 @@ static void describe(struct hr__trace_event *e, const struct trace_raw *raw)
             e->number = small(raw->stream);
     } else if (raw->elements >= 0 && raw->element_bytes && raw->elements < INT64_MAX / 16) {
         e->value = raw->elements * raw->element_bytes;
-        e->number = small(raw->ranks);
+        e->number = small(raw->group.size);
     } else {
         e->value = raw->bytes;
     }
@@ -307,6 +423,7 @@ static void take_slice(struct trace_reader *r, enum hr__trace_kind kind)
     e.begin_ns = raw->begin_ns;
     e.length_ns = raw->length_ns;
     describe(&e, raw);
+    e.group = kind == HR__TRACE_KERNEL ? group_of(r, &raw->group) : 0;
     /* 0, out of memory, becomes UINT32_MAX. */
     e.name = hr__ids_name(&t->name_ids, &t->names, HR__TAG_REPLAY, raw->name) - 1;
     e.track = (uint32_t)track;
@@ -359,6 +476,8 @@ static void read_ranks(struct trace_reader *r)
             r->trace->rank = hr__value_integer(r->json, HR__TRACE_NONE);
         else if (!strcmp(key, "world_size"))
             r->trace->ranks = hr__value_integer(r->json, HR__TRACE_NONE);
+        else if (!strcmp(key, "pg_config"))
+            read_groups(r);
         else
             hr__json_reader_skip(r->json);
 }
@@ -478,6 +597,11 @@ void hr__trace_clear(struct hr__trace_data *t)
         hr__free(t->names[i]);
     for (size_t i = 0; i < t->track_count; i++)
         hr__free(t->tracks[i].name);
+    for (size_t i = 0; i < t->group_count; i++) {
+        hr__free(t->groups[i].name);
+        hr__free(t->groups[i].label);
+    }
+    hr__free(t->groups);
     hr__free(t->names);
     hr__free(t->tracks);
     hr__free(t->events);

@@ -50,6 +50,15 @@ struct hr__trace_event {
                        HR__TRACE_NONE: unknown */
     uint8_t kind;   /* enum hr__trace_kind */
     uint8_t sync;   /* enum hr__trace_sync */
+    uint16_t group; /* collectives of devices: 1 + an index of `groups`; 0: unknown */
+};
+
+/* A process group of torch.distributed. */
+struct hr__trace_group {
+    char *name;  /* PyTorch's, the same on all ranks, often a number; where old versions write none,
+                    the list of its ranks; owned */
+    char *label; /* for people: "group 'tp' (ranks [0, 1])"; owned */
+    int64_t size; /* ranks; HR__TRACE_NONE: unknown */
 };
 
 /* A CPU thread or a stream of a device. */
@@ -66,6 +75,8 @@ struct hr__trace_data {
     struct hr__ids name_ids; /* name_ids.count names; an id is an index + 1 */
     struct hr__trace_track *tracks;
     size_t track_count;
+    struct hr__trace_group *groups; /* of distributedInfo and of collectives */
+    size_t group_count;
     char *device;   /* name of the first accelerator; NULL: unknown; owned */
     int64_t rank;   /* HR__TRACE_NONE: unknown */
     int64_t ranks;  /* world size; HR__TRACE_NONE: unknown */
@@ -89,6 +100,12 @@ void hr__trace_clear(struct hr__trace_data *trace);
 static inline const char *hr__trace_name(const struct hr__trace_data *trace, uint32_t name)
 {
     return trace->names[name];
+}
+
+/* Names a group for people, by an event's number. */
+static inline const char *hr__trace_group_label(const struct hr__trace_data *trace, uint16_t group)
+{
+    return group ? trace->groups[group - 1].label : "a group without a name";
 }
 
 static inline int64_t hr__trace_end(const struct hr__trace_event *event)

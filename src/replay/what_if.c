@@ -1,6 +1,6 @@
 /*
- * What-ifs by name, on top of the primitives. Each says what it assumes, and from where: most are
- * the models of "Daydream" (ATC'20).
+ * What-ifs by name, on top of the primitives. Each says what it assumes, and the source of that:
+ * most are the models of "Daydream" (ATC'20).
  */
 #include "replay/scenario.h"
 
@@ -215,116 +215,205 @@ static int apply_norm(struct hr_replay_scenario *s, const char *pattern, double 
     return code == -ENODATA ? 0 : code;
 }
 
+/* Sources that several share. */
+#define DAYDREAM "Daydream (Zhu and others, ATC'20)"
+#define SCALING  "definition: the times are multiplied (Daydream's primitive, ATC'20)"
+
+/* What a user must say. */
+#define NEEDS_NAME                                                                                 \
+    "needs a name: one of the critical path's, of an operator, or of a module (recorded by "       \
+    "headrace replay record)"
+
 const struct hr__what_if hr__what_ifs[] = {
-    {"data-ready", "data-ready", "no waiting for the data loader",
-     "The next batch is always there when the loop asks a torch.utils.data.DataLoader for it.", 1,
-     0, apply_data, NULL},
-    {"amp", "amp", "mixed precision on the device",
-     "Matrix products and convolutions take a third (those in TF32 half), other kernels half; the "
-     "optimizer and the CPU stay (Daydream, ATC'20). Kernels in 16 bits already stay.",
-     1, 0, apply_amp, NULL},
-    {"fused-optimizer", "fused-optimizer", "one kernel a step of the optimizer",
-     "One launch, and one kernel that takes as long as all the kernels of a step (Daydream, "
-     "ATC'20). On the CPU, for SGD, Adam, AdamW and Adagrad: the time between operators goes, and "
-     "the operators shrink to one pass over memory, by the tensors that each of them touches.",
-     1, 0, hr__apply_optimizer, NULL},
-    {"cuda-graphs", "cuda-graphs", "no launches: CUDA graphs",
-     "At most this: everything but waiting for data is captured, launching costs nothing, and "
-     "Python outside the graph nothing either.",
-     1, 0, apply_graphs, NULL},
-    {"batch-norm-fused", "batch-norm-fused", "activations within batch normalization",
-     "Batch normalization takes half, activations (relu) nothing (Daydream, ATC'20; it predicted "
-     "12.7 % where 7 % were measured).",
-     1, 0, apply_norm, NULL},
-    {"python", "python x2", "time outside operators, F times as fast",
-     "Python, and all else on the CPU that no operator covers, takes 1/F; without the profiler it "
-     "is less already.",
-     1, 1, apply_python, NULL},
-    {"gpu", "gpu x2", "a device F times as fast",
-     "All kernels take 1/F; copies and "
-     "communication stay.",
-     1, 1, apply_gpu, NULL},
-    {"link", "link x2", "communication F times as fast",
-     "Kernels that communicate take 1/F; in the trace of a single rank they include waiting for "
-     "the others.",
-     1, 1, apply_link, NULL},
-    {"ddp", "ddp ranks=16 link=25Gbit/s latency=10us algorithm=ring bucket=25MB",
-     "data parallel on several ranks",
-     "Each rank does what the trace shows. Buckets fill in the order of gradients (first 1 MiB, "
-     "then "
-     "25 MiB, or bucket=) and are all-reduced one after the other beside the backward pass "
-     "(Daydream, ATC'20; Li and others, VLDB 2020). With n ranks a ring takes 2(n-1) "
-     "steps of a latency and 1/n of the bytes (Patarasuk and Yuan, JPDC 2009), a tree 2 log2(n) "
-     "latencies and the same bytes (Sanders and others, 2009). The link carries link= without "
-     "headers, each way; copies into buckets are free. NCCL took 34 % longer on average in "
-     "Daydream, because computing slows it down.",
-     0, 0, hr__apply_ddp, " ranks= link= latency= algorithm= bucket="},
-    {"bucket=", "bucket=25MB", "gradients exchanged in buckets of a size",
-     "As ddp. If the trace has all-reduces of NCCL, the buckets take as long per byte as these "
-     "did; "
-     "in the trace of a single rank this includes waiting for the others.",
-     0, 0, hr__apply_bucket, NULL},
-    {"compress", "compress ratio=0.5 rate=10GB/s", "gradients compressed before their exchange",
-     "ratio= of the bytes is exchanged; compressing, where the gradients are made, and "
-     "decompressing each go over all bytes at rate=, or are free without it (Daydream, ATC'20, on "
-     "DGC; Lin and others, ICLR 2018). With rounds= the bytes go in several all-reduces, one after "
-     "the other, each with its latency (PowerSGD, Vogels and others, NeurIPS 2019: P, then Q). "
-     "Accuracy is not predicted.",
-     0, 0, hr__apply_compress, " ratio= rate= rounds="},
-    {"priority", "priority", "gradients exchanged by priority: P3",
-     "Gradients are cut into slices (slice=200kB); those of the first layers go first, and only "
-     "the "
-     "next forward operator of a layer waits for its own. Updates are made as gradients arrive, "
-     "beside the rest (Jayarajan and others, MLSys 2019; Daydream's errors with it were up to 16 "
-     "%).",
-     1, 0, hr__apply_priority, " slice="},
-    {"overlap-optimizer", "overlap-optimizer", "parameters updated as their gradients are ready",
-     "The optimizer's work is divided by the gradients' bytes; each part follows its bucket's "
-     "exchange, or its gradient, and runs beside the rest, as with "
-     "torch.distributed's optimizers in backward hooks (_apply_optimizer_in_backward). "
-     "Computing and updating do not slow each other down; launching stays where it is.",
-     1, 0, hr__apply_overlap, NULL},
-    {"offload", "offload link=12.8GB/s layers=aten::conv",
-     "inputs of layers kept in the host's memory",
-     "The input of each such layer but the last is copied to the host while the layer computes, "
-     "and "
-     "back during the backward pass of the layer behind it; both layers wait for the copies, which "
-     "take bytes / link= (vDNN, Rhu and others, MICRO'16: convolutions, 12.8 GB/s).",
-     0, 0, hr__apply_offload, " link= layers="},
-    {"recompute", "recompute", "activations computed again in the backward pass",
-     "Each forward operator (in layers=REGEX) that has a backward one runs again right before it, "
-     "as "
-     "long as the first time (Chen and others, 2016: Training Deep Nets with Sublinear Memory "
-     "Cost). "
-     "Python between the operators does not count.",
-     0, 0, hr__apply_recompute, " layers="},
-    {"loss-tolerance", "loss-tolerance p=0.05 loss=0.01",
-     "collectives that do without a share of their packets",
-     "Times of collectives change as those of an all-reduce in a simulation, packet by packet, of "
-     "a ring or a parameter server: from a lossless transport with recorded-loss= (0) to one that "
-     "is content with 1-p of each message's packets where loss= is lost (DLCP, Wang and others; "
-     "MLT, NSDI'24). This predicts the time only, not the accuracy, which lost gradients change; "
-     "in a ring a loss reaches all later steps, with a server one worker's gradient. Loss is "
-     "independent from packet to packet, and the transport does not take it for congestion.",
-     0, 0, hr__apply_network,
-     " p= loss= recorded-loss= link= latency= workers= topology= paths= balance= small= packet="
-     " queue= mark= timeout= draws= seed="},
-    {"launch-overhead", "launch-overhead x0.5", "calls that launch kernels take F times as long",
-     "The profiler makes launches slower than they are without it: F is your choice.", 0, 1,
-     apply_launch, NULL},
-    {"kernels:", "kernels:REGEX x0.5", "kernels take F times as long",
-     "All work of the device whose name contains the expression takes F times as long.", 0, 1,
-     apply_kernels, NULL},
-    {"ops:", "ops:REGEX x0.5", "operators' CPU time takes F times as long",
-     "The CPU time in operators and modules whose name contains the expression, and in their "
-     "backward operators, takes F times as long.",
-     0, 1, apply_ops, NULL},
-    {"layer:", "layer:REGEX x0.5", "modules take F times as long, on CPU and device",
-     "As ops:, and all that they launch.", 0, 1, apply_layer, NULL},
-    {"remove:", "remove:REGEX", "operators, modules or kernels are gone",
-     "What the expression names goes, with all within it, its backward operators and its kernels; "
-     "what waited for it waits for what was before it.",
-     0, 0, apply_remove, NULL},
+    {.name = "data-ready",
+     .example = "data-ready",
+     .assumes = "The next batch is always there when the loop asks a torch.utils.data.DataLoader "
+                "for it.",
+     .source = "definition: the annotations enumerate(DataLoader) of PyTorch's profiler take no "
+               "time",
+     .tried = {"data-ready"},
+     .apply = apply_data},
+    {.name = "amp",
+     .example = "amp",
+     .assumes = "Mixed precision: matrix products and convolutions on the device take a third "
+                "(those in TF32 half), other kernels half; the optimizer and the CPU stay. Kernels "
+                "in 16 bits already stay.",
+     .source = DAYDREAM "; TF32: NVIDIA's data sheet of the A100, which has twice the speed in 16 "
+                        "bits",
+     .tried = {"amp"},
+     .apply = apply_amp},
+    {.name = "fused-optimizer",
+     .example = "fused-optimizer",
+     .assumes = "One launch, and one kernel that takes as long as all the kernels of a step. On "
+                "the CPU, for SGD, Adam, AdamW and Adagrad: the time between operators goes, and "
+                "the operators shrink to one pass over memory, by the tensors that each of them "
+                "touches.",
+     .source = DAYDREAM "; on the CPU the tensors that torch.optim's steps and "
+                        "torch._fused_adamw_ and its like read and write",
+     .tried = {"fused-optimizer"},
+     .apply = hr__apply_optimizer},
+    {.name = "cuda-graphs",
+     .example = "cuda-graphs",
+     .assumes = "At most this: everything but waiting for data is captured, launching costs "
+                "nothing, and Python outside the graph nothing either.",
+     .source = "PyTorch's documentation (CUDA semantics, Why CUDA Graphs?): a replay skips Python, "
+               "C++ and the driver",
+     .tried = {"cuda-graphs"},
+     .apply = apply_graphs},
+    {.name = "batch-norm-fused",
+     .example = "batch-norm-fused",
+     .assumes = "Activations within batch normalization: batch normalization takes half, "
+                "activations (relu) nothing.",
+     .source = DAYDREAM ", on Restructuring Batch Normalization (Jung and others, MLSys 2019); it "
+                        "predicted 12.7 % where 7 % were measured",
+     .tried = {"batch-norm-fused"},
+     .apply = apply_norm},
+    {.name = "python",
+     .example = "python x2",
+     .assumes = "Python, and all else on the CPU that no operator covers, takes 1/F; without the "
+                "profiler it is less already.",
+     .source = SCALING,
+     .tried = {"python x2"},
+     .needs_factor = 1,
+     .apply = apply_python},
+    {.name = "gpu",
+     .example = "gpu x2",
+     .assumes = "All kernels take 1/F; copies and communication stay.",
+     .source = SCALING,
+     .tried = {"gpu x2"},
+     .needs_factor = 1,
+     .apply = apply_gpu},
+    {.name = "link",
+     .example = "link x2",
+     .assumes = "Communication takes 1/F; in the trace of a single rank it includes waiting for "
+                "the others.",
+     .source = SCALING,
+     .tried = {"link x2"},
+     .needs_factor = 1,
+     .apply = apply_link},
+    {.name = "ddp",
+     .example = "ddp ranks=16 link=25Gbit/s latency=10us algorithm=ring bucket=25MB",
+     .assumes = "Each rank does what the trace shows. Buckets fill in the order of gradients "
+                "(first 1 MiB, then 25 MiB, or bucket=) and are all-reduced one after the other "
+                "beside the backward pass. With n ranks a ring takes 2(n-1) steps of a latency and "
+                "1/n of the bytes, a tree 2 log2(n) latencies and the same bytes. The link carries "
+                "link= without headers, each way; copies into buckets are free. NCCL took 34 % "
+                "longer on average in Daydream, because computing slows it down.",
+     .source = DAYDREAM "; buckets: Li and others, VLDB 2020; ring: Patarasuk and Yuan, JPDC 2009; "
+                        "tree: Sanders and others, 2009",
+     .needs = "needs the run that you plan, as 'ddp ranks=8 link=25Gbit/s latency=10us'",
+     .apply = hr__apply_ddp,
+     .keys = " ranks= link= latency= algorithm= bucket="},
+    {.name = "bucket=",
+     .example = "bucket=25MB",
+     .assumes = "As ddp, in buckets of this size. If the trace has all-reduces of NCCL, a bucket "
+                "takes a time for each all-reduce and a time for each byte, as these did (least "
+                "squares); in the trace of a single rank this includes waiting for the others.",
+     .source = DAYDREAM "; PyTorch's documentation (DistributedDataParallel, bucket_cap_mb) and Li "
+                        "and others, VLDB 2020",
+     .tried = {"bucket=5MB", "bucket=100MB"},
+     .apply = hr__apply_bucket},
+    {.name = "compress",
+     .example = "compress ratio=0.5 rate=10GB/s",
+     .assumes = "ratio= of the gradients' bytes is exchanged; compressing, where the gradients are "
+                "made, and decompressing each go over all bytes at rate=, or are free without it. "
+                "With rounds= the bytes go in several all-reduces, one after the other, each with "
+                "its latency (PowerSGD: P, then Q). Accuracy is not predicted.",
+     .source = DAYDREAM ", on DGC (Lin and others, ICLR 2018); PowerSGD: Vogels and others, "
+                        "NeurIPS 2019; half of the bytes: torch's fp16_compress_hook",
+     .tried = {"compress ratio=0.5"},
+     .apply = hr__apply_compress,
+     .keys = " ratio= rate= rounds="},
+    {.name = "priority",
+     .example = "priority",
+     .assumes = "Gradients are cut into slices (slice=200kB); those of the first layers go first, "
+                "and only the next forward operator of a layer waits for its own. Updates are made "
+                "as gradients arrive, beside the rest.",
+     .source = "P3 (Jayarajan and others, MLSys 2019); Daydream's errors with it were up to 16 %",
+     .tried = {"priority"},
+     .apply = hr__apply_priority,
+     .keys = " slice="},
+    {.name = "overlap-optimizer",
+     .example = "overlap-optimizer",
+     .assumes = "The optimizer's work is divided by the gradients' bytes; each part follows its "
+                "bucket's exchange, or its gradient, and runs beside the rest. Computing and "
+                "updating do not slow each other down; launching stays where it is.",
+     .source = "torch.distributed.optim's _apply_optimizer_in_backward: a hook of each gradient "
+               "updates its parameter",
+     .tried = {"overlap-optimizer"},
+     .apply = hr__apply_overlap},
+    {.name = "offload",
+     .example = "offload link=12.8GB/s layers=aten::conv",
+     .assumes = "The input of each such layer but the last is copied to the host while the layer "
+                "computes, and back during the backward pass of the layer behind it; both layers "
+                "wait for the copies, which take bytes / link= (12.8 GB/s). This costs time; the "
+                "memory that it frees is not predicted (headrace memory shows it).",
+     .source = "vDNN (Rhu and others, MICRO'16): convolutions, 12.8 GB/s",
+     .tried = {"offload"},
+     .apply = hr__apply_offload,
+     .keys = " link= layers="},
+    {.name = "recompute",
+     .example = "recompute",
+     .assumes = "Each forward operator (in layers=REGEX) that has a backward one runs again right "
+                "before it, as long as the first time; Python between the operators does not "
+                "count. This costs time; the memory that it frees is not predicted (headrace "
+                "memory shows it).",
+     .source = "Training Deep Nets with Sublinear Memory Cost (Chen and others, 2016)",
+     .tried = {"recompute"},
+     .apply = hr__apply_recompute,
+     .keys = " layers="},
+    {.name = "loss-tolerance",
+     .example = "loss-tolerance p=0.05 loss=0.01",
+     .assumes = "Times of collectives change as those of an all-reduce in a simulation, packet by "
+                "packet, of a ring or a parameter server: from a lossless transport with "
+                "recorded-loss= (0) to one that is content with 1-p of each message's packets "
+                "where loss= is lost. This predicts the time only, not the accuracy, which lost "
+                "gradients change; in a ring a loss reaches all later steps, with a server one "
+                "worker's gradient. Loss is independent from packet to packet, and the transport "
+                "does not take it for congestion.",
+     .source = "DLCP (Wang and others, arXiv 2008.08445); MLT (Wang and others, NSDI'24)",
+     .tried = {"loss-tolerance p=0.01 packet=9000"},
+     .apply = hr__apply_network,
+     .keys = " p= loss= recorded-loss= link= latency= workers= topology= paths= balance= small="
+             " packet= queue= mark= timeout= draws= seed="},
+    {.name = "launch-overhead",
+     .example = "launch-overhead x0.5",
+     .assumes = "Calls that launch kernels take F times as long. The profiler makes launches "
+                "slower than they are without it: F is your choice.",
+     .source = SCALING,
+     .tried = {"launch-overhead x0.5"},
+     .needs_factor = 1,
+     .apply = apply_launch},
+    {.name = "kernels:",
+     .example = "kernels:REGEX x0.5",
+     .assumes = "All work of the device whose name contains the expression takes F times as long.",
+     .source = SCALING,
+     .needs = NEEDS_NAME,
+     .needs_factor = 1,
+     .apply = apply_kernels},
+    {.name = "ops:",
+     .example = "ops:REGEX x0.5",
+     .assumes = "The CPU time in operators and modules whose name contains the expression, and in "
+                "their backward operators, takes F times as long.",
+     .source = SCALING,
+     .needs = NEEDS_NAME,
+     .needs_factor = 1,
+     .apply = apply_ops},
+    {.name = "layer:",
+     .example = "layer:REGEX x0.5",
+     .assumes = "The CPU time in operators and modules whose name contains the expression, and in "
+                "their backward operators, and all that they launch, takes F times as long.",
+     .source = SCALING,
+     .needs = NEEDS_NAME,
+     .needs_factor = 1,
+     .apply = apply_layer},
+    {.name = "remove:",
+     .example = "remove:REGEX",
+     .assumes = "What the expression names goes, with all within it, its backward operators and "
+                "its kernels; what waited for it waits for what was before it.",
+     .source = "definition: tasks are removed (Daydream's primitive, ATC'20)",
+     .needs = NEEDS_NAME,
+     .apply = apply_remove},
 };
 const size_t hr__what_if_count = sizeof hr__what_ifs / sizeof *hr__what_ifs;
 

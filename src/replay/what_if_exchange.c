@@ -10,8 +10,8 @@
  * into slices, and the next forward operator of its layer waits for it ("Priority-based Parameter
  * Propagation", Jayarajan and others, MLSys 2019).
  *
- * If the trace has all-reduces of NCCL already, they are replaced by buckets that take as long per
- * byte as these did.
+ * If the trace has all-reduces of NCCL already, they are replaced by buckets whose times for each
+ * all-reduce and for each byte are those of the trace, by least squares.
  */
 #include "replay/gradients.h"
 #include "replay/scenario.h"
@@ -56,43 +56,87 @@ static int is_all_reduce(const struct hr__graph *g, const struct hr__graph_task 
            (strstr(name, "AllReduce") || strstr(name, "Generic"));
 }
 
+/* The all-reduces of a trace: sums over them. */
+struct exchange_sums {
+    size_t count, unknown; /* unknown: of these, without a size */
+    double bytes, ns, squares, products;
+    uint16_t group, other; /* of the first one; of the first one with another group */
+    int has_other;
+};
+
+static void add_sums(struct exchange_sums *sums, const struct hr__trace_event *event,
+                     int64_t length_ns)
+{
+    double bytes = event->value > 0 ? (double)event->value : 0;
+    sums->group = sums->count ? sums->group : event->group;
+    if (sums->group != event->group && !sums->has_other) {
+        sums->has_other = 1;
+        sums->other = event->group;
+    }
+    sums->count++;
+    sums->unknown += event->value <= 0;
+    sums->bytes += bytes;
+    sums->ns += (double)length_ns;
+    sums->squares += bytes * bytes;
+    sums->products += bytes * (double)length_ns;
+}
+
+/* Makes an exchange whose all-reduces take a time each and a time for each byte: the line of least
+ * squares, or, where it does not rise or begins below 0, bytes alone. */
+static struct hr__exchange exchange_of(const struct exchange_sums *sums)
+{
+    double n = (double)sums->count, spread = n * sums->squares - sums->bytes * sums->bytes;
+    double fixed_ns = 0, byte_ns = sums->ns / sums->bytes;
+    if (spread > 1e-6 * n * sums->squares) {
+        double slope = (n * sums->products - sums->bytes * sums->ns) / spread;
+        double begin_ns = (sums->ns - slope * sums->bytes) / n;
+        if (slope > 0 && begin_ns > 0) {
+            fixed_ns = begin_ns;
+            byte_ns = slope;
+        }
+    }
+    return (struct hr__exchange){.is_made = 1,
+                                 .fixed_s = fixed_ns / 1e9,
+                                 .byte_s = byte_ns / 1e9,
+                                 .first_bytes = FIRST_BYTES,
+                                 .bucket_bytes = BUCKET_BYTES,
+                                 .ratio = 1,
+                                 .rounds = 1};
+}
+
 /* Makes the exchange of a trace that has one: takes the all-reduces of NCCL away. */
 static int adopt(struct hr_replay_scenario *s, struct hr_error *error)
 {
     struct hr__graph *g = &s->graph;
-    double bytes = 0, ns = 0;
-    size_t count = 0, unknown = 0;
+    struct exchange_sums sums = {.count = 0};
     uint8_t *marks = hr__alloc(HR__TAG_REPLAY, g->task_count + 1, 1);
     if (!marks)
         return no_memory(error);
     for (size_t i = 0; i < g->task_count; i++) {
         if (!is_all_reduce(g, &g->tasks[i]))
             continue;
-        int64_t own = hr__graph_event(g, &g->tasks[i])->value;
         marks[i] = 1;
-        count++;
-        unknown += own <= 0;
-        bytes += own > 0 ? (double)own : 0;
-        ns += (double)g->tasks[i].length_ns;
+        add_sums(&sums, hr__graph_event(g, &g->tasks[i]), g->tasks[i].length_ns);
     }
     int code = 0;
-    if (!count)
+    if (!sums.count)
         code = hr__fail(error, -ENODATA,
                         "the trace has no all-reduces of NCCL: name ddp before it ('ddp ranks=16 "
                         "link=25Gbit/s'), or give traces of a run on several GPUs");
-    else if (unknown)
+    else if (sums.unknown)
         code = hr__fail(error, -ENODATA,
                         "%zu of %zu all-reduces in the trace do not say how many bytes they move: "
                         "record it with PyTorch 2.2 or newer, or use 'link x2'",
-                        unknown, count);
+                        sums.unknown, sums.count);
+    else if (sums.has_other)
+        code = hr__fail(error, -ENODATA,
+                        "the trace has all-reduces of %s and of %s: which of them exchange "
+                        "gradients is not known; use 'link x2'",
+                        hr__trace_group_label(g->ranks[0].trace, sums.group),
+                        hr__trace_group_label(g->ranks[0].trace, sums.other));
     if (!code) {
         hr__remove(g, marks);
-        s->exchange = (struct hr__exchange){.is_made = 1,
-                                            .byte_s = ns / 1e9 / bytes,
-                                            .first_bytes = FIRST_BYTES,
-                                            .bucket_bytes = BUCKET_BYTES,
-                                            .ratio = 1,
-                                            .rounds = 1};
+        s->exchange = exchange_of(&sums);
     }
     hr__free(marks);
     return code;

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define PCIE_BYTES_PER_S 12.8e9 /* vDNN: measured of 16 GB/s */
@@ -155,6 +156,7 @@ struct offloaded {
 struct offload_list {
     struct offloaded *all;
     size_t count;
+    uint32_t *before, *after; /* by task: its neighbours on its stream; HR__NO_TASK: none */
 };
 
 /* Returns the index of a layer of an event or one around it; SIZE_MAX: none. */
@@ -219,68 +221,77 @@ static void find_backward(struct offload_list *list, const struct hr_replay_scen
     }
 }
 
-/* Returns the tasks before and after one in the order of its stream; HR__NO_TASK: none. */
-static void neighbours(const struct hr__graph *g, uint32_t task, uint32_t *before, uint32_t *after)
+/* Finds the neighbours of each task on its stream. Returns 0, or -ENOMEM. */
+static int find_neighbours(struct offload_list *list, const struct hr__graph *g)
 {
-    *before = *after = HR__NO_TASK;
+    size_t bytes = g->task_count * sizeof *list->before;
+    list->before = hr__alloc(HR__TAG_REPLAY, g->task_count + 1, sizeof *list->before);
+    list->after = hr__alloc(HR__TAG_REPLAY, g->task_count + 1, sizeof *list->after);
+    if (!list->before || !list->after)
+        return -ENOMEM;
+    memset(list->before, 0xff, bytes);
+    memset(list->after, 0xff, bytes);
     for (size_t i = 0; i < g->edge_count; i++) {
         if (g->edges[i].kind != HR__EDGE_STREAM)
             continue;
-        if (g->edges[i].to == task)
-            *before = g->edges[i].from;
-        if (g->edges[i].from == task)
-            *after = g->edges[i].to;
+        list->before[g->edges[i].to] = g->edges[i].from;
+        list->after[g->edges[i].from] = g->edges[i].to;
     }
+    return 0;
 }
 
 /* Inserts the copies of a layer. `later`: the layer whose backward pass comes before its own. */
-static int copy_layer(struct hr_replay_scenario *s, const struct offloaded *layer,
-                      const struct offloaded *later, double bytes_per_s, struct hr_error *error)
+static int copy_layer(struct hr_replay_scenario *s, const struct offload_list *list,
+                      const struct offloaded *layer, const struct offloaded *later,
+                      double bytes_per_s, struct hr_error *error)
 {
     char channel[64];
-    uint32_t before, after, unused, made;
+    uint32_t made;
     snprintf(channel, sizeof channel, "copies of rank %u", layer->rank);
     struct hr_replay_insertion x = {
         .size = sizeof x,
         .channel = channel,
         .length_ns = (int64_t)fmin((double)layer->bytes / bytes_per_s * 1e9 + 0.5, 2e18),
+        .after = &list->before[layer->first],
         .after_count = 1,
+        .before = &list->after[layer->last],
         .before_count = 1};
-    neighbours(&s->graph, layer->first, &before, &unused);
-    neighbours(&s->graph, layer->last, &unused, &after);
-    x.after = &before;
-    x.before = &after;
-    int code =
-        before == HR__NO_TASK || after == HR__NO_TASK ? 0 : hr_replay_insert(s, &x, &made, error);
-    neighbours(&s->graph, later->back, &before, &unused);
-    x.after = &before;
+    int code = *x.after == HR__NO_TASK || *x.before == HR__NO_TASK
+                   ? 0
+                   : hr_replay_insert(s, &x, &made, error);
+    x.after = &list->before[later->back];
     x.before = &layer->back;
-    return code || before == HR__NO_TASK ? code : hr_replay_insert(s, &x, &made, error);
+    return code || *x.after == HR__NO_TASK ? code : hr_replay_insert(s, &x, &made, error);
+}
+
+/* By rank, those without a backward pass last, then by its begin. context: the tasks. */
+static int by_back(const void *a, const void *b, void *context)
+{
+    const struct offloaded *x = a, *y = b;
+    const struct hr__graph_task *tasks = context;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    if (x->back == HR__NO_TASK || y->back == HR__NO_TASK)
+        return (x->back == HR__NO_TASK) - (y->back == HR__NO_TASK);
+    if (tasks[x->back].begin_ns != tasks[y->back].begin_ns)
+        return tasks[x->back].begin_ns < tasks[y->back].begin_ns ? -1 : 1;
+    return x->back < y->back ? -1 : x->back > y->back;
 }
 
 /* Inserts the copies of all layers with a backward pass, except the last of each: its input is
  * needed again at once. */
-static int copy_layers(struct hr_replay_scenario *s, const struct offload_list *list,
-                       double bytes_per_s, size_t *count, struct hr_error *error)
+static int copy_layers(struct hr_replay_scenario *s, struct offload_list *list, double bytes_per_s,
+                       size_t *count, struct hr_error *error)
 {
-    const struct hr__graph_task *tasks = s->graph.tasks;
+    const struct hr__graph_task *tasks = s->replay->graph.tasks;
     int code = 0;
-    for (size_t i = 0; i < list->count && !code; i++) {
-        const struct offloaded *layer = &list->all[i], *later = NULL;
-        if (layer->back == HR__NO_TASK)
+    qsort_r(list->all, list->count, sizeof *list->all, by_back, (void *)tasks);
+    for (size_t i = 1; i < list->count && !code; i++) {
+        const struct offloaded *layer = &list->all[i], *later = layer - 1;
+        if (layer->back == HR__NO_TASK || later->rank != layer->rank ||
+            tasks[later->back].begin_ns <= tasks[layer->last].begin_ns)
             continue;
-        for (size_t k = 0; k < list->count; k++) {
-            const struct offloaded *other = &list->all[k];
-            if (other->rank == layer->rank && other->back != HR__NO_TASK &&
-                tasks[other->back].begin_ns < tasks[layer->back].begin_ns &&
-                tasks[other->back].begin_ns > tasks[layer->last].begin_ns &&
-                (!later || tasks[other->back].begin_ns > tasks[later->back].begin_ns))
-                later = other;
-        }
-        if (!later)
-            continue;
-        code = copy_layer(s, layer, later, bytes_per_s, error);
-        tasks = s->graph.tasks;
+        code = copy_layer(s, list, layer, later, bytes_per_s, error);
         ++*count;
     }
     return code;
@@ -302,6 +313,7 @@ static int offload(struct hr_replay_scenario *s, const struct hr__gradients *all
             find_backward(&list, s, i, all, at);
         hr__free(at);
     }
+    code = code ? code : find_neighbours(&list, &s->graph);
     if (code)
         code = no_memory(error);
     else if (!list.count)
@@ -316,6 +328,8 @@ static int offload(struct hr_replay_scenario *s, const struct hr__gradients *all
                         "no layer but the last one has a backward pass in the trace that could be "
                         "linked to it (sequence numbers): nothing would leave the device");
     hr__free(list.all);
+    hr__free(list.before);
+    hr__free(list.after);
     return code;
 }
 

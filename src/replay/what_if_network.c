@@ -17,9 +17,8 @@
 #include <math.h>
 #include <string.h>
 
-#define PACKETS_MOST 1e8 /* simulated for a what-if: about 20 s */
-#define DRAWS        20
-#define DRAWS_MOST   10000
+#define DRAWS      20
+#define DRAWS_MOST 10000
 
 enum {
     ARG_P,
@@ -212,11 +211,11 @@ static int check(struct network_change *c, double bytes, struct hr_error *error)
             return code;
         c->packets += (is_random(both[i]) ? c->draws : 1) * hr__network_packets(both[i], bytes);
     }
-    if (c->packets > PACKETS_MOST)
+    if (c->packets > c->scenario->packets_most)
         return hr__fail(error, -E2BIG,
                         "loss-tolerance would simulate more than %.3g packets: give larger ones "
                         "(packet=9000), fewer draws=, or fewer workers=",
-                        PACKETS_MOST);
+                        c->scenario->packets_most);
     return 0;
 }
 

@@ -10,7 +10,11 @@
  *
  * Memory in flight is bounded: large files are read in pieces, which are smaller at depths beyond
  * 256. All reads that were started are completed and counted.
+ *
+ * Objects at URLs are read through the same reader, again from the first when they run out: a store
+ * sends them anew each time.
  */
+#include "storage/measure.h"
 #include "storage/residency.h"
 
 #include "base/clock.h"
@@ -28,7 +32,6 @@
 /* Number of equal time bins that count arriving bytes; each part has the same number. */
 #define HISTORY (256 * HR_STORAGE_PARTS)
 
-#define DEPTH_MOST   1024
 #define SECONDS_MOST 3600
 
 #define PIECE_MOST  (UINT64_C(1) << 20)
@@ -47,6 +50,7 @@ struct large {
 
 struct measurement {
     const char *const *paths;
+    const struct hr__measured_reads *reads; /* in place of paths; NULL: files */
     size_t count;
     unsigned depth;
     uint64_t piece;              /* most bytes per read */
@@ -62,10 +66,10 @@ struct measurement {
     dev_t device;                     /* its device; 0: none yet */
 };
 
-static void note_failure(struct measurement *m, const char *path, int code)
+static void note_failure(struct measurement *m, const char *path, const char *why)
 {
     if (!m->problem[0])
-        hr__resident_problem(m->problem, sizeof m->problem, path, hr__errno_text(code));
+        hr__resident_problem(m->problem, sizeof m->problem, path, why);
     m->rate.failed++;
 }
 
@@ -128,56 +132,78 @@ static size_t take_piece(struct measurement *m, uint64_t *offset, uint64_t *leng
 
 /* One read in flight. */
 struct flight {
-    struct hr__read read;
-    size_t index; /* index of its path */
+    struct hr__read own;   /* of a file */
+    struct hr__read *read; /* `own`, or the one that measured reads aim */
+    size_t index;          /* index of its path */
 };
+
+/* Takes the next of the measured reads, which begin again when all were read. */
+static void aim_next(struct measurement *m, struct flight *flight, unsigned slot)
+{
+    size_t number = m->next;
+    m->next = (m->next + 1) % m->count;
+    flight->read = m->reads->aim(m->reads->arg, slot, number);
+    flight->read->user = flight;
+}
 
 static void take_next(struct measurement *m, struct flight *flight)
 {
-    *flight = (struct flight){.read = {.expected = -1, .fd = -1, .user = flight}};
+    *flight = (struct flight){.own = {.expected = -1, .fd = -1, .user = flight}};
+    flight->read = &flight->own;
     if (m->large_count) {
         uint64_t length;
-        flight->index = take_piece(m, &flight->read.offset, &length);
-        flight->read.is_range = 1;
-        flight->read.expected = (int64_t)length;
+        flight->index = take_piece(m, &flight->own.offset, &length);
+        flight->own.is_range = 1;
+        flight->own.expected = (int64_t)length;
     } else {
         flight->index = m->next++;
     }
-    flight->read.path = m->paths[flight->index];
+    flight->own.path = m->paths[flight->index];
 }
 
 /* Handles a completed read. The reader refuses large files, which are then read in pieces. */
 static void take_result(struct measurement *m, struct flight *flight)
 {
-    struct hr__read *read = &flight->read;
+    struct hr__read *read = flight->read;
     struct stat status;
-    if (read->result == -EFBIG && !read->is_range && !stat(read->path, &status) &&
+    if (read->result == -EFBIG && !m->reads && !read->is_range && !stat(read->path, &status) &&
         (uint64_t)status.st_size > m->piece)
         m->large[m->large_count++] =
             (struct large){.index = flight->index, .size = (uint64_t)status.st_size};
     else if (read->result)
-        note_failure(m, read->path, read->result);
+        note_failure(m, read->path, read->reason ? read->reason : hr__errno_text(read->result));
     else
         note_read(m, read->length);
-    hr__free(read->bytes);
-    read->bytes = NULL;
+    if (read->result)
+        read->bytes = NULL;
+    hr__read_drop(read);
+}
+
+/* Submits the next read; if it could not be, its result is the reason. */
+static void submit_next(struct measurement *m, struct hr__reader *reader, struct flight *flight,
+                        unsigned slot)
+{
+    if (m->reads)
+        aim_next(m, flight, slot);
+    else
+        take_next(m, flight);
+    if (!flight->read->result)
+        flight->read->result = hr__reader_submit(reader, flight->read);
 }
 
 static int measure_direct(struct measurement *m, struct hr__reader *reader, struct flight *flights)
 {
-    struct hr__read *done[DEPTH_MOST];
-    struct flight *free_ones[DEPTH_MOST];
+    struct hr__read *done[HR__MEASURE_DEPTH];
+    struct flight *free_ones[HR__MEASURE_DEPTH];
     unsigned free_count = 0;
     while (free_count < m->depth)
         free_ones[free_count] = &flights[free_count], free_count++;
     for (;;) {
         while (free_count && !is_over(m)) {
             struct flight *flight = free_ones[--free_count];
-            take_next(m, flight);
-            int r = hr__reader_submit(reader, &flight->read);
-            if (!r)
+            submit_next(m, reader, flight, (unsigned)(flight - flights));
+            if (!flight->read->result)
                 continue;
-            flight->read.result = r;
             take_result(m, flight);
             free_ones[free_count++] = flight;
         }
@@ -228,7 +254,7 @@ static int ask_for_next(struct measurement *m, struct asked *asked)
         asked->index = m->next++;
     asked->fd = hr__resident_open(m->paths[asked->index], &status);
     if (asked->fd < 0) {
-        note_failure(m, m->paths[asked->index], asked->fd);
+        note_failure(m, m->paths[asked->index], hr__errno_text(asked->fd));
         return asked->fd == -EINTR ? -EINTR : 0;
     }
     int r = 0;
@@ -263,7 +289,7 @@ static int read_asked(struct measurement *m, struct asked *asked, uint8_t *buffe
     }
     int r = n < 0 ? -errno : 0;
     if (r)
-        note_failure(m, m->paths[asked->index], r);
+        note_failure(m, m->paths[asked->index], hr__errno_text(r));
     else
         note_read(m, done);
     (void)posix_fadvise(asked->fd, (off_t)asked->offset, (off_t)asked->length, POSIX_FADV_DONTNEED);
@@ -333,14 +359,16 @@ static bool direct_works(const char *const *paths, size_t count, uint8_t *page)
 /* Measures by one of the methods. Returns 0 or -errno. */
 static int run(struct measurement *m, uint8_t *buffer, struct hr_error *error)
 {
-    struct hr__reader_options options = {.depth = m->depth, .direct = 1, .max_bytes = m->piece};
+    struct hr__reader_options options = {
+        .depth = m->depth, .direct = !m->reads, .max_bytes = m->reads ? 0 : m->piece};
     struct hr__reader *reader = NULL;
     struct flight *flights = NULL;
     struct asked *asked = NULL;
     int r = hr__reader_create(&reader, &options, error);
     if (r)
         return r;
-    int direct = hr__reader_is_io_uring(reader) && direct_works(m->paths, m->count, buffer);
+    int direct =
+        m->reads || (hr__reader_is_io_uring(reader) && direct_works(m->paths, m->count, buffer));
     r = -ENOMEM;
     if (direct)
         flights = hr__alloc(HR__TAG_STORAGE, m->depth, sizeof *flights);
@@ -354,7 +382,7 @@ static int run(struct measurement *m, uint8_t *buffer, struct hr_error *error)
     }
     hr__reader_destroy(&reader);
     for (unsigned i = 0; flights && i < m->depth; i++)
-        hr__free(flights[i].read.bytes);
+        hr__free(flights[i].own.bytes);
     hr__free(flights);
     hr__free(asked);
     return !r            ? 0
@@ -362,43 +390,57 @@ static int run(struct measurement *m, uint8_t *buffer, struct hr_error *error)
                          : hr__fail(error, r, "storage cannot be measured: %s", hr__errno_text(r));
 }
 
+/* Measures what `m` names, and stores the result. */
+static int measure(struct measurement *m, int depth, double seconds, struct hr_storage_rate *rate,
+                   struct hr_error *error)
+{
+    uint8_t *buffer = NULL;
+    int r = hr__versioned_take(&m->rate, sizeof m->rate, rate, "struct hr_storage_rate", error);
+    if (r)
+        return r;
+    if (depth < 1 || depth > HR__MEASURE_DEPTH)
+        return hr__fail(error, -EINVAL, "depth is %d; it must be 1 to %d", depth,
+                        HR__MEASURE_DEPTH);
+    if (!(seconds > 0 && seconds <= SECONDS_MOST))
+        return hr__fail(error, -EINVAL, "seconds is %g; it must be above 0, and at most %d",
+                        seconds, SECONDS_MOST);
+    m->rate = (struct hr_storage_rate){.size = sizeof m->rate};
+    m->depth = (unsigned)depth;
+    m->piece = smaller(PIECE_MOST, FLIGHT_MOST / m->depth);
+    m->budget_ns = (uint64_t)(seconds * 1e9);
+    m->large = hr__alloc(HR__TAG_STORAGE, m->depth, sizeof *m->large);
+    buffer = hr__alloc_aligned_to(HR__TAG_STORAGE, PIECE_MOST, 0, DIRECT_BYTES);
+    if (m->large && buffer)
+        r = run(m, buffer, error);
+    else
+        r = hr__fail(error, -ENOMEM, "no memory for the buffers of reading");
+    hr__free(m->large);
+    hr__free(buffer);
+    if (r)
+        return r;
+    if (!m->rate.reads)
+        return hr__fail(error, -ENODATA, "none of %zu %s could be read%s%s", m->count,
+                        m->reads ? "samples" : "files", m->problem[0] ? "; " : "", m->problem);
+    m->rate.exhausted = is_exhausted(m);
+    m->rate.bytes_per_s = (double)m->rate.bytes / fmax(m->rate.elapsed_s, 1e-9);
+    m->rate.reads_per_s = (double)m->rate.reads / fmax(m->rate.elapsed_s, 1e-9);
+    note_parts(m);
+    note_steady(m);
+    hr__versioned_give(rate, &m->rate, sizeof m->rate);
+    return 0;
+}
+
 int hr_storage_measure(const char *const *paths, size_t count, int depth, double seconds,
                        struct hr_storage_rate *rate, struct hr_error *error)
 {
     struct measurement m = {.paths = paths, .count = count};
-    uint8_t *buffer = NULL;
-    int r = hr__versioned_take(&m.rate, sizeof m.rate, rate, "struct hr_storage_rate", error);
-    if (!r)
-        r = hr__resident_check_paths(paths, count, error);
-    if (r)
-        return r;
-    if (depth < 1 || depth > DEPTH_MOST)
-        return hr__fail(error, -EINVAL, "depth is %d; it must be 1 to %d", depth, DEPTH_MOST);
-    if (!(seconds > 0 && seconds <= SECONDS_MOST))
-        return hr__fail(error, -EINVAL, "seconds is %g; it must be above 0, and at most %d",
-                        seconds, SECONDS_MOST);
-    m.rate = (struct hr_storage_rate){.size = sizeof m.rate};
-    m.depth = (unsigned)depth;
-    m.piece = smaller(PIECE_MOST, FLIGHT_MOST / m.depth);
-    m.budget_ns = (uint64_t)(seconds * 1e9);
-    m.large = hr__alloc(HR__TAG_STORAGE, m.depth, sizeof *m.large);
-    buffer = hr__alloc_aligned_to(HR__TAG_STORAGE, PIECE_MOST, 0, DIRECT_BYTES);
-    if (m.large && buffer)
-        r = run(&m, buffer, error);
-    else
-        r = hr__fail(error, -ENOMEM, "no memory for the buffers of reading");
-    hr__free(m.large);
-    hr__free(buffer);
-    if (r)
-        return r;
-    if (!m.rate.reads)
-        return hr__fail(error, -ENODATA, "none of %zu files could be read%s%s", count,
-                        m.problem[0] ? "; " : "", m.problem);
-    m.rate.exhausted = is_exhausted(&m);
-    m.rate.bytes_per_s = (double)m.rate.bytes / fmax(m.rate.elapsed_s, 1e-9);
-    m.rate.reads_per_s = (double)m.rate.reads / fmax(m.rate.elapsed_s, 1e-9);
-    note_parts(&m);
-    note_steady(&m);
-    hr__versioned_give(rate, &m.rate, sizeof m.rate);
-    return 0;
+    int r = hr__resident_check_paths(paths, count, error);
+    return r ? r : measure(&m, depth, seconds, rate, error);
+}
+
+int hr__measure_reads(const struct hr__measured_reads *reads, int depth, double seconds,
+                      struct hr_storage_rate *rate, struct hr_error *error)
+{
+    struct measurement m = {.reads = reads, .count = reads->count};
+    return measure(&m, depth, seconds, rate, error);
 }

@@ -29,6 +29,8 @@ class Plan(CliCase):
         self.assertTrue(out.startswith("Fastest: 2bw with 4 stages, microbatches of 1: "), out)
         self.assertIn("\nplans ", out)
         self.assertIn("batch 2, microbatches 9 to 16", out)
+        self.assertIn("bubble", out)
+        self.assertIn("gpipe with 4 stages, microbatches of 1; stage 1 to 4: 916 MiB ", " ".join(out.split()))
         self.assertTrue(max(map(len, out.splitlines())) <= 80)
 
     def test_times(self):

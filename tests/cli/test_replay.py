@@ -58,8 +58,12 @@ class Replay(CliCase):
         status, out, err = self.run_it("replay", self.trace)
         self.assertEqual((status, err), (0, ""))
         self.assertTrue(out.startswith("Replay without a change: 200 us for 200 us recorded"))
-        self.assertIn("gpu x2", out)
-        self.assertNotIn("data-ready", out)
+        tried, untried = out.split("\nNot tried:\n")
+        self.assertIn("gpu x2", tried)
+        self.assertNotIn("data-ready", tried)
+        self.assertIn("data-ready: the trace has no wait for a torch.utils.data.DataLoader.", untried)
+        self.assertEqual({one["what"] for one in self.json()["not_tried"]} & {"ddp", "ops:REGEX x0.5", "gpu x2"},
+                         {"ddp", "ops:REGEX x0.5"})
 
     def test_without_steps(self):
         trace = self.write("plain.json", json.dumps({"traceEvents": TRACE[1:]}).encode())

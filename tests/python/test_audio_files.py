@@ -217,7 +217,7 @@ def test_bad_files(tmp_path):
 
 
 def test_rate_without_resample(good):
-    """Features need one rate: a file of another one is a bad sample."""
+    """A batch has one rate: a file of another one is a bad sample, or the recipe has to say it."""
     mel = [T.Mono(), T.PadOrTrim(4000), T.LogMel("kaldi")]
     paths = {rate: path for path, _ in good for rate in (16000, 48000)
              if path.name in ("wav2.wav", "rate48000.wav")
@@ -230,6 +230,20 @@ def test_rate_without_resample(good):
     wrong = headrace.AudioList([(paths[48000], 0)], [T.Mono(), T.Resample(16000), T.PadOrTrim(9)])
     with pytest.raises(headrace.SampleError, match="48000"):
         list(loaders.DataLoader(wrong, 1))
+    # waveforms in frames of their clips' rates would be mixed silently
+    frames = headrace.AudioList([(path, 0) for path in paths.values()], [T.Mono(), T.PadOrTrim(9)])
+    assert [frames[i][0].shape for i in (0, 1)] == [(1, 9)] * 2
+    remedy = r"does not say which rate .*Resample\(new_freq=16000\) .*Resample\(16000, 16000\), which"
+    for collate in (None, "pad"):
+        with pytest.raises(ValueError, match=remedy):
+            loaders.DataLoader(frames, 2, collate=collate)
+    one_rate = [T.Resample(16000, 16000), T.Mono(), T.PadOrTrim(9)]
+    skipping = loaders.DataLoader(
+        frames, 2, transform=one_rate, on_error="skip", max_bad_share=0.5
+    )
+    same = [sounds.numpy() for sounds, _ in skipping][0]
+    assert np.array_equal(same, [frames[list(paths).index(16000)][0]] * 2)
+    assert [one.path for one in skipping.skipped()] == [str(paths[48000])]
 
 
 def test_mono_is_the_mean(good):

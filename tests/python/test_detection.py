@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -237,6 +238,38 @@ def test_bad_annotations_are_named(coco):
         opened(coco, labels="raw")
 
 
+POLYGONS = [[3.0, 4.5, 20, 4.5, 20, 30], [5, 5, 6, 6, 7, 5]]
+RLE = {"size": [75, 50], "counts": "Yc:1_1O1O\\\\]}\"[{2N2O"}  # as pycocotools encodes it
+COUNTS = {"size": [75, 50], "counts": [272, 2, 4, 4, 4, 4, 2, 9, 1, 2, 3449]}  # of crowds
+
+
+@pytest.mark.parametrize("masks", [POLYGONS, RLE, COUNTS, [], None])
+def test_coco_segmentations_are_skipped(coco, masks):
+    """Polygons and both kinds of RLE, wherever they stand: the same boxes as without."""
+    without = [target for _, target in samples(opened(coco), T.CenterCrop(9))]
+    whole = dict(coco[1])
+    whole["annotations"] = [
+        {"segmentation": masks, **a} if n % 2 else {**a, "segmentation": masks}
+        for n, a in enumerate(whole["annotations"])
+    ]
+    (coco[0] / "instances.json").write_text(json.dumps(whole))
+    found = [target for _, target in samples(opened(coco), T.CenterCrop(9))]
+    for one, other in zip(found, without, strict=True):
+        assert list(one) == list(other) and all(torch.equal(one[k], other[k]) for k in one)
+
+
+def test_coco_ids_are_unique(coco):
+    for name, words in (
+        ("images", r"two images have the id 37: 3\.png and 3\.png"),
+        ("annotations", "two annotations have the id 18"),
+    ):
+        whole = dict(coco[1])
+        whole[name] = [*whole[name], whole[name][-1]]
+        (coco[0] / "instances.json").write_text(json.dumps(whole))
+        with pytest.raises(ValueError, match=f"instances.json: {words}"):
+            opened(coco)
+
+
 XML = """<annotation><filename>1.jpg</filename><size><width>9</width></size>
 <object><name>person</name><difficult>1</difficult><bndbox><xmin>3</xmin><ymin>4.5</ymin>
 <xmax>20</xmax><ymax>30</ymax></bndbox>
@@ -279,8 +312,8 @@ def test_voc_refuses(voc):
         (XML.replace("<xmin>1</xmin>", "<xmin>9</xmin>"), "object 2: the box .* is inverted"),
         (XML.replace("<xmin>1</xmin>", "<xmin>nan</xmin>"), "inverted or not finite"),
         (XML.replace("<xmin>1</xmin>", "<xmin>one</xmin>"), "object 2: could not convert"),
-        ('<?xml version="1.0" encoding="big5"?>' + XML, "b.xml: multi-byte encodings"),
-        ('<?xml version="1.0" encoding="none"?>' + XML, "b.xml: unknown encoding"),
+        ('<?xml version="1.0" encoding="big5"?>' + XML, "b.xml: line 1: multi-byte enc"),
+        ('<?xml version="1.0" encoding="none"?>' + XML, "b.xml: line 1: unknown encoding"),
         (XML.replace("ficult>1<", f"ficult>{10**30}<"), "b.xml: object 1: one of .* is too large"),
     ]:
         file.write_text(text)
@@ -321,7 +354,8 @@ def test_yolo(tmp_path):
         ("1 0.5 0.5 0.1", "line 1: it must be class x y width height"),
         ("0 1 2 3 4\n2 0.5 0.5 0.1 0.1", "line 2: class 2 of 2"),
         ("1 0.5 0.5 -0.1 0.1", "line 1: the box .* is inverted"),
-        ("1 nan 0.5 0.1 0.1", "not finite"),
+        ("1 nan 0.5 0.1 0.1", "line 1: .*not finite"),
+        ("0 0.5 0.5 1e300 0.1", "line 1: .*not finite"),  # as float32
         ("1.5 0.5 0.5 0.1 0.1", "1.5 is no class"),
     ]:
         (tmp_path / "labels/train/b.txt").write_bytes(text.encode("latin1"))
@@ -360,8 +394,8 @@ def test_open_images(tmp_path):
         with pytest.raises(ValueError, match=words):
             headrace.OpenImagesDetection(tmp_path, file, classes=tmp_path / "names.csv")
     for damage, words in [
-        (b"\xff", "boxes.csv: .*can't decode"),
-        (b'"' + b"x" * 200_000, "boxes.csv: line 2: field larger"),  # a quote that does not end
+        (b"\xff", "boxes.csv: after line 0: .*can't decode"),
+        (b'"' + b"x" * 200, "boxes.csv: line 2: a quote does not end"),
     ]:
         file.write_bytes(head.encode() + b"\n" + damage)
         with pytest.raises(ValueError, match=words):
@@ -375,34 +409,93 @@ def test_open_images(tmp_path):
 def mutated(data, rng):
     """Bytes of the file changed, left out, doubled, or in place of a number another one."""
     for _ in range(rng.integers(1, 4)):
-        at, n = int(rng.integers(len(data))), int(rng.integers(1, 9))
+        at, n = int(rng.integers(len(data) + 1)), int(rng.integers(1, 9))
         piece = [bytes(rng.integers(0, 256, n, dtype=np.uint8)), b"", 2 * data[at : at + n],
                  rng.choice([b"-1", b"1e999", b"nan", b"9" * 30, b'"', b"\n"])][rng.integers(4)]  # fmt: skip
         data = data[:at] + bytes(piece) + data[at + n :]
     return data
 
 
-def test_damaged_annotations_end_in_an_error(voc, tmp_path):
-    """Any damage of files that Python parses: a dataset, or an error with a message."""
+@pytest.mark.parametrize("count", [300, pytest.param(4_000, marks=pytest.mark.long)])
+def test_damaged_annotations_end_in_an_error(voc, tmp_path, count):
+    """Any damage of files that Python parses: a dataset, or an error that names file and place."""
     (tmp_path / "images").mkdir()
     (tmp_path / "labels").mkdir()
     picture(tmp_path / "images/b0.jpg", 40, 80)
     head = "ImageID,Source,LabelName,XMin,XMax,YMin,YMax,IsGroupOf\n"
     xml = voc / "VOCdevkit/VOC2012/Annotations/b.xml"
-    txt, table = tmp_path / "labels/b0.txt", tmp_path / "boxes.csv"
-    kinds = [
-        (xml, XML.encode(), lambda: headrace.VOCDetection(voc)),
-        (txt, b"1 0.5 0.5 0.25 0.5\n0 0.125 0.25 0.25 0.5\n",
-         lambda: headrace.YoloDetection(tmp_path / "images")),
-        (table, (head + "b0,x,m2,0.25,0.5,0,0.5,1\n" * 3).encode(),
-         lambda: headrace.OpenImagesDetection(tmp_path / "images", table)),
-    ]  # fmt: skip
-    rng, opened = np.random.default_rng(5), 0
-    for file, data, open_it in kinds:
-        for _ in range(300):
-            file.write_bytes(mutated(data, rng))
+    listed = voc / "VOCdevkit/VOC2012/ImageSets/Main/train.txt"
+    txt, table, names = (tmp_path / name for name in ("labels/b0.txt", "boxes.csv", "names.csv"))
+    good = {xml: XML.encode(), listed: b"a\nb -1\n", names: b"m2,Dog\nm1,Cat\n",
+            txt: b"1 0.5 0.5 0.25 0.5\n0 0.125 0.25 0.25 0.5\n",
+            table: (head + "b0,x,m2,0.25,0.5,0,0.5,1\n" * 3).encode()}  # fmt: skip
+    kinds = {
+        xml: lambda: headrace.VOCDetection(voc),
+        listed: lambda: headrace.VOCDetection(voc),
+        txt: lambda: headrace.YoloDetection(tmp_path / "images"),
+        table: lambda: headrace.OpenImagesDetection(tmp_path / "images", table),
+        names: lambda: headrace.OpenImagesDetection(tmp_path / "images", table, classes=names),
+    }
+    place = re.compile(r"(object|line|column|byte) \d+|larger than|has no column|names no image")
+    for file, data in good.items():
+        file.write_bytes(data)
+    for file, open_it in kinds.items():
+        rng, opened = np.random.default_rng(5), 0
+        for _ in range(count):
+            file.write_bytes(mutated(good[file], rng))
             try:
                 opened += len(open_it()) > 0
-            except (ValueError, OSError) as error:
-                assert str(error)
-    assert 10 < opened < 850
+            except FileNotFoundError as error:  # the name of an image or of a file was damaged
+                assert str(tmp_path) in str(error)
+            except ValueError as error:
+                # of a damaged list of classes: the line that has a box of a missing one
+                assert str(table if file == names else file) in str(error) or str(names) in str(error)
+                assert place.search(str(error)), error
+        assert 0 < opened < count, file
+        file.write_bytes(good[file])
+
+
+@pytest.mark.parametrize("kind", ["xml", "txt", "csv"])
+def test_annotations_as_bombs(voc, tmp_path, kind):
+    """What would take memory or time without end is refused, and the message stays short."""
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "images").mkdir()
+    picture(tmp_path / "images/b0.jpg", 40, 80)
+    xml = voc / "VOCdevkit/VOC2012/Annotations/b.xml"
+    txt, table, names = tmp_path / "labels/b0.txt", tmp_path / "boxes.csv", tmp_path / "names.csv"
+    laughs = "".join(f'<!ENTITY l{i + 1} "{f"&l{i};" * 10}">' for i in range(9))
+    head = "ImageID,LabelName,XMin,XMax,YMin,YMax"
+    row, long = "\nb0,m2,0.25,0.5,0,0.5", "9" * (15 << 20)
+    bombs = {
+        "xml": (xml, lambda: headrace.VOCDetection(voc), [
+            (f'<!DOCTYPE a [<!ENTITY l0 "lol">{laughs}]><a>&l9;</a>', "line 1: it declares a docum"),
+            ("<a>" * (5 << 20), "line 1: it nests more than 64"),
+            (XML.replace("aeroplane", "x" * (15 << 20)), "object 2: 'xxx.* is none of the classes"),
+            (XML.replace("<xmin>1<", f"<xmin>1{long}<"), "object 2: .* is inverted or not finite"),
+            (XML.replace("ficult>1<", f"ficult>{long}<"), "object 1: Exceeds the limit"),
+            (XML.replace("<part>", f'<part a="{long}" b="{long}">'), "larger than 16 MiB"),
+        ]),
+        "txt": (txt, lambda: headrace.YoloDetection(tmp_path / "images"), [
+            (f"1 0.5 0.5 0.25 0.5\n1 {long}", "line 2 is longer than 1048576"),
+            ("1 " * 400_000, "line 1: it must be class x y width height, got '1 1 "),
+            ("1" * 300 + " 0.5 0.5 0.25 0.5", "line 1: 1111.* is no class"),
+        ]),
+        "csv": (table, lambda: headrace.OpenImagesDetection(
+                tmp_path / "images", table, classes=names if names.exists() else None), [
+            (f"{head}{row}\n{long}", "line 3 is longer than 1048576"),
+            (head + "," * (2 << 20), "line 1 is longer than"),
+            (f'{head}{row},"\n",' * 9, "line 2: a quote does not end"),
+            (f'{head}\n"{"x" * 200_000}",m2,0,1,0,1', "line 2: field larger than"),
+        ]),
+    }  # fmt: skip
+    file, open_it, cases = bombs[kind]
+    for text, words in cases:
+        file.write_text(text)
+        with pytest.raises(ValueError, match=words) as caught:
+            open_it()
+        assert str(file) in str(caught.value) and len(str(caught.value)) < 1000
+    if kind == "csv":
+        table.write_text(head + row)
+        names.write_text('m2,"' + "x" * 200_000)
+        with pytest.raises(ValueError, match="names.csv: line 1: a quote does not end"):
+            open_it()

@@ -55,6 +55,32 @@ def test_consumers_share_one_memory(batch):
     assert consumers[1].shape == tuple(consumers[0].shape) == array.shape
 
 
+def test_rows_share_one_memory_and_outlive_their_batch(dataset):
+    """The flat arrays of a batch's rows leave as its images do."""
+    kinds = {"labels": "int64", "iscrowd": "bool", "corners": "float32"}
+    rows = [
+        {"corners": np.full((n, 4), n, np.float32), "labels": [n] * n, "iscrowd": [n % 2 == 0] * n}
+        for n in range(5)
+    ]
+    dataset = headrace.ImageList(dataset.samples[:5], T.Resize((8, 8)), rows=rows)
+    loader = _core.Loader(dataset._dataset, T.make_recipe(dataset.transform), batch_size=5)
+    loader.start_epoch(0)
+    columns, _, offsets = loader.next().rows
+    assert np.from_dlpack(offsets).tolist() == [0, 0, 1, 3, 6, 10]
+    assert {name: array.dtype for name, array in columns.items()} == kinds
+    assert columns["corners"].shape == (10, 4) and columns["labels"].shape == (10,)
+    kept = {}
+    for name, array in columns.items():
+        torchs, numpys = torch.from_dlpack(array), np.from_dlpack(array)
+        torchs[3] = 0
+        assert not numpys[3].any() and not np.asarray(memoryview(array))[3].any(), name
+        kept[name] = torchs
+    del loader, columns, offsets, numpys, array
+    gc.collect()
+    assert kept["labels"].tolist() == [1, 2, 2, 0, 3, 3, 4, 4, 4, 4]
+    assert kept["corners"][:, 2].tolist() == kept["labels"].tolist()
+
+
 def test_jax_takes_an_array(row):
     jax = pytest.importorskip("jax")
     np.testing.assert_array_equal(jax.dlpack.from_dlpack(row), np.asarray(row))

@@ -501,3 +501,82 @@ def test_jobs_with_orders_of_their_own_evict_by_next_use(data):
     assert about(name)["evicted"] == evicted
     jobs.pop().close()
     subprocess.check_call([Path(sys.executable).with_name("headrace"), "cache", "drop", name])
+
+
+def drop(name, *jobs):
+    for job in jobs:
+        job.close()
+    subprocess.check_call([Path(sys.executable).with_name("headrace"), "cache", "drop", name])
+
+
+def until_it_evicts(name, run, most=200):
+    """Runs epochs until the segment has evicted something."""
+    for _ in range(most):
+        run()
+        if about(name)["evicted"]:
+            return
+    raise AssertionError("nothing was evicted")
+
+
+def test_a_sampler_that_repeats_evicts_on_a_name(data):
+    """One job alone, as in a private cache: what its sampler draws next is kept."""
+    name, budget = f"draws{os.getpid()}", data.total // 2
+    kept = f"shm:{name}?size={budget}&form=encoded"
+    job = DataLoader(data, 8, sampler=weighted(), cache=kept)
+    plain = DataLoader(data, 8, sampler=weighted())
+    assert "once it is full those that all who use it use next" in job.explain()
+    orders, reads, stock = [], [], weighted()
+
+    def run():
+        batches, read = epoch(job)
+        assert same(batches, epoch(plain)[0])
+        orders.append(list(stock))
+        reads.append(read)
+
+    until_it_evicts(name, run)
+    assert about(name)["orders"] == 1
+    begun = len(reads)
+    for _ in range(6):
+        run()
+    best = belady(data.sizes, orders, budget, begun)
+    assert best <= sum(reads[begun:]) <= 1.5 * best
+    assert about(name)["used_bytes"] <= budget
+    drop(name, job), plain.close()
+
+
+@pytest.mark.parametrize("other", ["shuffle", "weighted"])
+def test_a_sampler_and_another_job_on_one_name(data, other):
+    """Each job has a thread of its own, and its own epochs."""
+    name = f"two{os.getpid()}"
+    kept = f"shm:{name}?size={data.total // 2}&form=encoded"
+    order = {"shuffle": True, "seed": 2} if other == "shuffle" else {"sampler": weighted(seed=9)}
+    jobs = [DataLoader(data, 8, sampler=weighted(), cache=kept), DataLoader(data, 8, cache=kept, **order)]
+    seen = []
+
+    def run():
+        for batches in zip(*jobs, strict=True):
+            seen.append([len(labels) for _, labels in batches])
+        if about(name)["orders"] == 2:
+            seen.append("both")
+
+    until_it_evicts(name, run)
+    for _ in range(3):
+        run()
+    assert "both" in seen
+    drop(name, *jobs)
+
+
+def test_jobs_with_one_sampler_are_one_order(data):
+    """A sampler that uses each sample once, with the same generator in both: nothing is evicted."""
+    name = f"one{os.getpid()}"
+    kept = f"shm:{name}?size={data.total // 2}&form=encoded"
+    jobs = [
+        DataLoader(data, 8, sampler=SubsetRandomSampler(range(PHOTOGRAPHS), generator(4)), cache=kept)
+        for _ in range(2)
+    ]
+    for _ in range(6):
+        for _ in zip(*jobs, strict=True):
+            pass
+    assert about(name)["refused"] > 0  # it is full
+    assert about(name)["evicted"] == 0 and about(name)["orders"] == 0
+    drop(name, *jobs)

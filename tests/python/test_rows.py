@@ -194,6 +194,28 @@ def test_caches_do_not_depend_on_rows(dataset, tmp_path):
                     check(target, i)
 
 
+def test_slots_have_room_for_the_largest_sample(pairs):
+    """A slot's size is of the most rows that a sample has, is told, and stays with stand-ins."""
+    few = [{"boxes": np.zeros((2, 4)), "labels": [1, 2]}] * COUNT
+    many = [*few[1:], {"boxes": np.zeros((102, 4)), "labels": [3] * 102}]
+    missing = [*pairs[:-2], (pairs[0][0].parent / "missing.jpg", 0), pairs[-1]]
+    sizes = []
+    for rows in (None, few, many):
+        dataset = headrace.ImageList(missing, RECIPE, rows=rows)
+        with DataLoader(dataset, 6, shuffle=True, on_error="skip", max_bad_share=0.5) as loader:
+            for epoch in range(3):
+                before = loader.stats()["slot_bytes"]
+                assert sum(len(images) for images, *_ in loader) == COUNT
+                assert loader.stats()["slot_bytes"] == before or not epoch
+            assert loader.stats()["grown_slots"] == 0
+            sizes.append(loader.stats()["slot_bytes"])
+    plain, two, most = sizes
+    row = 4 * 4 + 8
+    assert two - plain >= 6 * 2 * row and most - two >= 6 * 100 * row
+    # twice: as they are written, and without gaps
+    assert most - two <= 2 * 6 * 100 * row + 4096
+
+
 def test_names_and_collate_fn(dataset):
     with DataLoader(dataset, 4, names=("pixel_values", "labels")) as loader:
         batch = next(iter(loader))

@@ -4,6 +4,9 @@ from preparing, because cold segments fetch all their objects and warm ones none
 from __future__ import annotations
 
 import io
+import json
+import re
+from array import array
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from PIL import Image
 from stalls_scripts import measure
 
 import headrace
+from headrace import _core
 
 torch = pytest.importorskip("torch")
 
@@ -70,6 +74,34 @@ def test_a_bucket(store, tmp_path, opener, url):
         if segment["phase"] in read:
             assert segment["expected_bytes"] > 0
             read[segment["phase"]] += segment["read_bytes"]
+            assert segment["verified"] is True, segment["reason"]
     # what a cold segment asked for last may come within the next one
     assert 4 * read["warm"] < read["cold"]
     assert "warm" in {drain["phase"] for drain in record["drains"]}, record["notes"]
+    # the store answers after 20 ms, however fast the machine is
+    depths = record["storage"]["depths"]
+    assert [one["depth"] for one in depths] == [1, 4, 16, 64, 256], record["notes"]
+    assert depths[0]["reads_per_s"] <= 50 and all(one["bytes_per_s"] > 0 for one in depths)
+    result = _core.Stalls.analyse([json.dumps(record)])
+    # a busy machine widens the intervals: then no figure is said
+    assert re.match("Training waits (.* for the network|for data for a share)", result.sentence)
+
+
+def test_a_rate_of_samples(store, tmp_path):
+    """Samples that run out are asked for again; what cannot be measured is refused."""
+    with with_keys(f"http://127.0.0.1:{store[1]}"):
+        samples = headrace.ImageFolder("s3://birds/train").core
+        rate = _core.storage_measure_samples(samples, array("q", [7]), 4, 0.2)
+        assert rate["reads"] > 1 and not rate["exhausted"] and not rate["failed"]
+        assert rate["bytes"] == rate["reads"] * samples.sample_bytes(7)
+        with pytest.raises(IndexError, match=f"index {SAMPLES} at position 1"):
+            _core.storage_measure_samples(samples, array("q", [0, SAMPLES]), 1, 0.1)
+        (store[0] / "train/a/2.jpg").rename(tmp_path / "2.jpg")
+        try:
+            with pytest.raises(OSError, match="none of 1 samples could be read; .*no such object"):
+                _core.storage_measure_samples(samples, array("q", [1]), 1, 0.1)
+        finally:
+            (tmp_path / "2.jpg").rename(store[0] / "train/a/2.jpg")
+    files = headrace.ImageFolder(str(store[0] / "train")).core
+    with pytest.raises(NotImplementedError, match="not at URLs"):
+        _core.storage_measure_samples(files, array("q", [0]), 1, 0.1)

@@ -177,6 +177,63 @@ def test_a_private_cache_converts_where_it_repays(clips):
     cached.close()
 
 
+def test_auto_converts_nothing_at_once(clips):
+    """A cache that evicts stages nothing: it keeps what it reads, unless a form was asked for."""
+    dataset = headrace.AudioFolder(clips, features())
+    for form, most in (("auto", 0), ("waveform", 16)):
+        draw = torch.utils.data.WeightedRandomSampler([1.0] * 16, 64)
+        options = {"shuffle": False, "sampler": draw, "cache": "64MiB", "cache_form": form}
+        running = loader(dataset, **options)
+        taken(running), taken(running)
+        stats = running.stats()
+        assert stats["cache_hits"] > 0 and stats["cache_waveforms"] <= most
+        assert (stats["cache_waveforms"] > 0) == (form == "waveform")
+        running.close()
+
+
+def nearly(truth, found):
+    """Whether batches are those of waveforms of 16 bits: near, and not the same."""
+    errors = [(x - u).abs().max() for (x, y), (u, v) in zip(truth, found, strict=True)]
+    assert all(torch.equal(y, v) for (_, y), (_, v) in zip(truth, found))
+    return 0 < max(errors) < 1.6e-5
+
+
+@pytest.mark.parametrize("kind", ["private", "kept", "disk"])
+def test_waveform16_in_caches(clips, tmp_path, kind):
+    """What was converted is that of a pack of this form, bit for bit."""
+    dataset = headrace.AudioFolder(clips, stereo())
+    pack = tmp_path / "small.hrpack"
+    headrace.pack(headrace.AudioFolder(clips), pack, form="waveform16", rate=16000)
+    plain, packed = taken(loader(dataset)), taken(loader(headrace.Pack(pack, stereo())))
+    place = {"private": "64MiB", "kept": f"shm:small-{os.getpid()}?size=64MiB",
+             "disk": f"disk:{tmp_path / 'cache'}?size=64MiB"}[kind]  # fmt: skip
+    options = {"cache": place, "cache_form": "waveform16", "epochs": 40}
+    with loader(dataset, **options) as cached:
+        assert len(taken(cached)) == len(plain)
+        assert converted(cached, 16) == 16
+        cached.set_epoch(0)
+        found = taken(cached)
+    assert same(found, packed) and nearly(plain, found)
+
+
+def test_waveform16_on_hosts(clips):
+    """Servers give items of 16 bits, and those of 32 bits have other keys."""
+    dataset = headrace.AudioFolder(clips, stereo())
+    ((truth, _),) = taken(loader(dataset, batch_size=16, shuffle=False, seed=11))
+    with Servers(Memcached() for _ in range(2)) as servers:
+        for form, is_read, most in (
+            ("waveform", True, 0),
+            ("waveform16", True, 1.6e-5),
+            ("waveform16", False, 1.6e-5),
+            ("waveform", False, 0),
+        ):
+            with Ranks(dataset, servers, cache=servers.text(form=form)) as ranks:
+                batches = [batch for part in ranks.epoch() for batch in part]
+                assert (ranks.stats()["bytes_read"] > 0) == is_read
+            error = max((x - truth[index]).abs().max() for x, _, index in batches)
+            assert error <= most and (error > 0 or is_read or not most), form
+
+
 def test_refused_forms(clips):
     dataset = headrace.AudioFolder(clips, features())
     with pytest.raises(ValueError, match="is a form of images"):

@@ -78,6 +78,7 @@ class Soak:
         }
         self.jobs: dict[int, Job] = {}
         self.done = self.stopped = self.ended = self.epochs = self.evicted = 0
+        self.ran_s, self.looked = 0.0, time.monotonic()
 
     def check(self, command: list) -> str:
         result = subprocess.run(
@@ -125,12 +126,19 @@ class Soak:
             time.sleep(self.random.expovariate(1 / 0.08))
             self.kill_one()
             progress.update("kills", self.done, self.kills)
+            self.tick()
             for job in self.jobs.values():
                 job.look()
         progress.done("kills", self.done)
         for job in self.jobs.values():
             job.process.kill()
             self.collect(job)
+
+    def tick(self) -> None:
+        """Counts the seconds that this process ran: a machine that slept, or that stopped all of the
+        soak, is no hang of a job."""
+        now = time.monotonic()
+        self.ran_s, self.looked = self.ran_s + min(now - self.looked, 1), now
 
     def undisturbed(self, spec: str) -> dict:
         """What a cache of that kind holds when nobody is killed."""
@@ -181,7 +189,7 @@ class Job:
     """One worker process; its lines go to files, so that nobody waits for a reader."""
 
     def __init__(self, soak: Soak, name: str) -> None:
-        self.name = name
+        self.name, self.soak = name, soak
         self.out = tempfile.TemporaryFile(dir=soak.scratch)
         self.err = tempfile.TemporaryFile(dir=soak.scratch)
         command = [soak.worker, soak.folder, "run", soak.reference, soak.specs[name],
@@ -191,7 +199,7 @@ class Job:
         self.process = subprocess.Popen(
             [str(c) for c in command], env=soak.environment, stdout=self.out, stderr=self.err
         )
-        self.seen, self.since = 0, time.monotonic()
+        self.seen, self.since = 0, soak.ran_s
 
     def count(self) -> int:
         self.out.seek(0)
@@ -203,7 +211,7 @@ class Job:
 
     def look(self) -> None:
         """Raises where the job hangs."""
-        now, count = time.monotonic(), self.count()
+        now, count = self.soak.ran_s, self.count()
         if count != self.seen or self.process.poll() is not None:
             self.seen, self.since = count, now
         elif now - self.since > HANG_S:

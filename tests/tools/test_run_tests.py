@@ -8,6 +8,7 @@ import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import pytest
 import run_tests
 
 
@@ -136,6 +137,34 @@ def test_a_package_whose_tests_cannot_begin(tmp_path, monkeypatch, capfd):
     assert "no disk" in out and "Python package:   did not run (exit status " in out
 
 
+@pytest.mark.parametrize("option, begun", [("--package", ["Python package"]),
+                                           ("--without-package", ["meson", "tools, examples"])])
+def test_with_and_without_the_package(tmp_path, monkeypatch, option, begun):
+    class Part:
+        logs, processes = [], []
+
+        def __init__(self, title):
+            titles.append(title)
+
+        def join(self, jobs):
+            pass
+
+        def wait(self):
+            pass
+
+        def again(self, environment):
+            return []
+
+        def report(self):
+            return [], True
+
+    titles = []
+    monkeypatch.setattr(run_tests, "start_meson", lambda build, jobs: Part("meson"))
+    monkeypatch.setattr(run_tests, "python_tests", lambda title, *rest: Part(title))
+    monkeypatch.setattr(sys, "argv", ["run_tests.py", "--build", str(tmp_path), option])
+    assert run_tests.main() == 0 and titles == begun
+
+
 def test_pytest_ends_while_the_c_tests_run(tmp_path, monkeypatch):
     """Processes cannot join then: the summary says that the package's tests did not run."""
     (tmp_path / "tests/python").mkdir(parents=True)
@@ -215,7 +244,7 @@ test('race', shell, args: ['-c', once, here / 'race', 'WARNING: ThreadSanitizer:
         return part.report(), again
 
     (lines, good), again = summary()
-    assert not good and [line.split(":")[-1] for line in again] == ["late"]
+    assert not good and [line.split(":")[-1].strip() for line in again] == ["late"]
     assert lines[0] == "C and command:    1 passed, 1 failed, 0 skipped" and len(lines) == 2
     (source / "late").unlink()
     (lines, good), again = summary()

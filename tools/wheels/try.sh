@@ -121,6 +121,7 @@ done
 [ -z "${ROOT:-}" ] || in_other_root
 
 if [ ! -x "$venv/bin/python" ] || ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
+    [ "${1:-}" != --suite ] || fail "no torch in $venv, which the tests need: make package, or VENV="
     echo "try: no torch in $venv: that part is left out"
     exit
 fi

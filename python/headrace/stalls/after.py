@@ -29,6 +29,8 @@ PARTS = 4  # a drain on all cores is measured in parts, for an interval
 MOST_COLD_PARTS = 8
 LEAST_TURNS = 4  # of a warm drain; a turn is one batch from each worker
 DEPTHS = (1, 4, 16, 32)
+REQUESTS = (256, 64, 16, 4, 1)  # in flight to a store; 256 are the most that a loader has
+MOST_MEASURED = 1 << 16  # samples that a store is asked for, again and again
 DEPTH_S = 1.5
 LEAD_IN_S = 0.5  # not measured: after idling, a disk may be faster than it can sustain
 PAUSED_S = 1.5
@@ -219,7 +221,10 @@ class _Drain:
 
 
 def storage(measurement: Measurement) -> dict[str, Any] | None:
-    """Measures the rates of reading whole files at several queue depths, and from memory."""
+    """Measures the rates of reading whole files at several queue depths, and from memory; or those
+    of a store."""
+    if measurement.source.store():
+        return _store(measurement)
     files = list(measurement.findings.files)
     if not files:
         return None
@@ -237,21 +242,41 @@ def storage(measurement: Measurement) -> dict[str, Any] | None:
         except OSError as error:
             measurement.findings.note(f"storage was not measured: {error}")
             break
-        steady = rate["steady_bytes_per_s"]
-        depths.append(
-            {
-                "depth": depth,
-                "bytes_per_s": steady,
-                "reads_per_s": rate["reads_per_s"] * steady / rate["bytes_per_s"],
-                "parts": rate["parts"],
-            }
-        )
+        depths.append(_depth_of(depth, dict(rate)))
     measurement.progress.say("storage, one read after another with pauses", None)
     return {
         "depths": depths,
         "paused_bytes_per_s": _paused(files, depths),
         "saved_bytes": _saved(files, depths),
         "memory_bytes_per_s": _memory_rate(files[:500]),
+    }
+
+
+def _store(m: Measurement) -> dict[str, Any]:
+    """Measures the rates of a store, at several numbers of requests in flight: first the most, for
+    which the client has found how many the link repays."""
+    depths = []
+    chosen = m.source.some(MOST_MEASURED)
+    for depth in REQUESTS:
+        m.progress.say(f"the network, {depth} requests in flight", None)
+        try:
+            if not depths:
+                m.source.measure(chosen, depth, LEAD_IN_S)
+            rate = m.source.measure(chosen, depth, DEPTH_S)
+        except (OSError, ValueError) as error:
+            m.findings.note(f"the network was not measured: {error}")
+            break
+        depths.append(_depth_of(depth, rate))
+    return {"depths": depths[::-1]}
+
+
+def _depth_of(depth: int, rate: dict[str, Any]) -> dict[str, Any]:
+    steady = rate["steady_bytes_per_s"]
+    return {
+        "depth": depth,
+        "bytes_per_s": steady,
+        "reads_per_s": rate["reads_per_s"] * steady / rate["bytes_per_s"],
+        "parts": rate["parts"],
     }
 
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 import copy
 import itertools
 import os
+import random
 import re
 import time
 import warnings
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -118,6 +120,14 @@ class Source:
 
     def keep(self, chosen: IndexSet) -> None:
         """Brings the samples of a set at URLs into memory, for a warm segment."""
+
+    def some(self, most: int) -> Any:
+        """Returns the indices of up to ``most`` samples of the dataset, at random."""
+        raise NotImplementedError
+
+    def measure(self, chosen: Any, depth: int, seconds: float) -> dict[str, Any]:
+        """Measures how fast the store delivers samples, with so many requests in flight."""
+        raise NotImplementedError
 
     def release(self, files: list[str]) -> None:
         """Releases this process' mappings of files, which would keep them in memory. Workers with
@@ -573,6 +583,14 @@ class Headrace(_Indexed):
     def read(self) -> counters.Reading:
         now = super().read()
         return replace(now, read_bytes=self._loader.stats()["object_bytes"]) if self.store() else now
+
+    def some(self, most: int) -> Any:
+        samples = range(len(self._loader._source))
+        return array("q", random.Random(0).sample(samples, min(most, len(samples))))
+
+    def measure(self, chosen: Any, depth: int, seconds: float) -> dict[str, Any]:
+        source = self._loader._source
+        return dict(_core.storage_measure_samples(source, chosen, depth, seconds))
 
     def keep(self, chosen: IndexSet) -> None:
         if self.store():

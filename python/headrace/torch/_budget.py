@@ -123,10 +123,21 @@ class Budgeted(OnHosts):
         """Returns the native loader if this process has one; else None."""
         return None if self._closed or self._pid != os.getpid() else self._core
 
+    def _is_asked(self) -> bool:
+        """Returns whether the cache may ask what the sampler gives: it is shared by loaders of this
+        process, by jobs or by ranks. An order whose ranks use each sample once evicts nothing."""
+        text, feed = self._options["cache"], self._feed
+        if self._budget is not None and self.world_size == 1:
+            return True
+        if not text or "agent" in self._options or feed is None:
+            return False
+        if self.world_size > 1:
+            return _is_in_memory(text) and _ahead.repeats(feed.source)
+        return text.startswith("shm:")
+
     def _expect(self, core: Any, position: int) -> None:
         feed = self._feed
-        evicts = self._budget is not None and self.world_size == 1
-        if feed is None or not evicts or not _ahead.is_known(feed.source):
+        if feed is None or not self._is_asked() or not _ahead.is_known(feed.source):
             return
         if self._ahead_of_sampler is None:
             cut = feed.source if feed.batched else feed
@@ -158,12 +169,17 @@ class Budgeted(OnHosts):
             return line if known else f"{line}; of {name} it knows the batches in preparation"
         if "agent" in self._options or not text:
             return ""
-        if text.startswith("shm:") and feed is None:
+        if known and feed is not None and self._is_asked() and _ahead.repeats(feed.source):
+            return (
+                "the cache keeps the samples that came first, and once it is full those that all who "
+                "use it use next"
+            )
+        if text.startswith("shm:") and known:
             return (
                 "the cache keeps the samples that came first, and once it is full and jobs with "
                 "other orders use it, those that all of them use next"
             )
-        if known or not _is_private(text):
+        if known or not _is_in_memory(text):
             return ""
         return (
             "the cache keeps the samples that came first, because it is not known what "
@@ -173,3 +189,7 @@ class Budgeted(OnHosts):
 
 def _is_private(text: str) -> bool:
     return ":" not in text
+
+
+def _is_in_memory(text: str) -> bool:
+    return _is_private(text) or text.startswith("shm:")

@@ -57,7 +57,8 @@ class PadOrTrim(_OfSounds):
     """The first frames of each clip; a shorter clip is extended with zeros.
 
     Args:
-        frames: how many, at the rate that the sound has here.
+        frames: how many, at the rate that the sound has here. Loaders need a ``Resample`` before it,
+            or features after it: they say which rate.
     """
 
     def __init__(self, frames: int) -> None:

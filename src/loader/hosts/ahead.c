@@ -146,6 +146,7 @@ static int store_locked(struct hr_loader *l, struct hr__job *job)
     struct hr__pending_store *store = hr__alloc(HR__TAG_LOADER, 1, sizeof *store);
     if (!store)
         return 0;
+    hr__hosting_learn(l, job, job->ahead);
     store->index = job->ahead;
     store->seen = job->seen;
     store->bytes = read->bytes;

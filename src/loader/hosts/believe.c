@@ -8,10 +8,34 @@
  * is the same file. Otherwise the content decides: a digest of parts of the file (dataset/stamp.h),
  * which a process computes once for each file, as long as the file's stamp stays the same.
  */
+#include "base/error.h"
 #include "dataset/pair.h"
 #include "loader/hosts/inside.h"
 
 #include <errno.h>
+
+/* Returns non-zero if the sample is an object of a list, whose stamp its read or its item tells.
+ * One item does not tell those of an image and a mask. */
+static int is_learned(const struct hr_loader *l, uint64_t index)
+{
+    return !l->dataset->masks && hr__dataset_is_unlisted(l->dataset, index);
+}
+
+void hr__hosting_learn(struct hr_loader *l, const struct hr__job *job, uint64_t index)
+{
+    const struct hr__read *read = &job->sample.read;
+    char name[256];
+    if (!is_learned(l, index) || hr__sample_learn(&job->sample, l->dataset, index) ||
+        read->version || atomic_exchange(&l->hosting->is_warned, 1))
+        return;
+    hr__printable(name, sizeof name, read->path ? read->path : "an object");
+    hr__log(
+        HR_LOG_WARNING,
+        "%s is not kept on hosts, nor are others like it, and each epoch asks for them again: "
+        "its server sends no strong ETag, so nothing tells whether an object has changed. Use a "
+        "bucket, a pack, or a server that sends ETags",
+        name);
+}
 
 enum hr__asking hr__hosting_look(const struct hr_loader *l, const struct hr__cluster *cluster,
                                  uint64_t index, struct hr__stamp *stamp,
@@ -20,7 +44,10 @@ enum hr__asking hr__hosting_look(const struct hr_loader *l, const struct hr__clu
     int is_exact = hr__host_key_is_exact(l->dataset, index);
     *stamp = (struct hr__stamp){.bytes = 0};
     *item = (struct hr__peer_item){.bytes = NULL};
-    if (!is_exact && hr__stamp_now(stamp, l->dataset, index))
+    int r = is_exact ? 0 : hr__stamp_now(stamp, l->dataset, index);
+    if (r == -ENODATA && is_learned(l, index))
+        *stamp = (struct hr__stamp){.bytes = 0}; /* the item tells the stamp */
+    else if (r)
         return HR__ASK_NOT;
     if (hr__host_key(item->key, &cluster->digest, l->dataset, index, stamp))
         return HR__ASK_NEVER;
@@ -56,6 +83,11 @@ int hr__hosting_is_believed(const struct hr_loader *l, struct hr__cluster *clust
     if (hr__host_key_is_exact(l->dataset, index) ||
         (stamp->change && stamp->change == item->change))
         return 1;
+    /* the first of the run to read it told its version, which holds from then on */
+    if (is_learned(l, index) && !stamp->change) {
+        (void)hr__dataset_learn(l->dataset, index, (int64_t)item->source_bytes, item->change);
+        return hr__dataset_change(l->dataset, index) == item->change;
+    }
     uint64_t content = content_of(l, cluster, index, stamp);
     return content && content == item->content;
 }

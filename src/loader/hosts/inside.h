@@ -180,6 +180,7 @@ struct hr__hosting {
     size_t ahead_count, ahead_at;
     uint64_t ahead_number; /* number of that batch */
     uint64_t ahead_next;   /* number of the next batch to search */
+    atomic_int is_warned;  /* of objects without versions */
     uint64_t missed;       /* items of this epoch that servers did not have */
 
     struct hr__tier_meter meters[HR__TIERS];
@@ -217,6 +218,9 @@ void hr__cluster_ask(struct hr_loader *l, struct hr__cluster *cluster);
 enum hr__asking hr__hosting_look(const struct hr_loader *l, const struct hr__cluster *cluster,
                                  uint64_t index, struct hr__stamp *stamp,
                                  struct hr__peer_item *item);
+
+/* Notes the version of an object of a list that was just read. Warns of the first that has none. */
+void hr__hosting_learn(struct hr_loader *l, const struct hr__job *job, uint64_t index);
 
 /* Returns non-zero if an item that was found was made from the file as it is now. `stamp` is the
  * one of the lookup. Without the lock; may read part of the file. */

@@ -182,7 +182,7 @@ static int learn_sizes(const struct hr_loader *l, struct hr__cluster *cluster,
         return hr__fail(error, -ENOMEM, "out of memory for the sizes of %" PRIu64 " samples",
                         cluster->samples);
     for (uint64_t i = 0; i < cluster->samples; i++) {
-        int64_t bytes = hr__dataset_kept_bytes(l->dataset, i);
+        int64_t bytes = hr__host_bytes(l->dataset, i);
         sizes[i] = bytes < 0 ? TYPICAL_BYTES : bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes;
     }
     cluster->sizes = sizes;
@@ -209,6 +209,15 @@ static uint32_t disk_charge_of(int64_t bytes)
                : (uint32_t)(bytes + DISK_UNIT - 1) / DISK_UNIT * DISK_UNIT;
 }
 
+/* Bytes that a sample is expected to need. */
+static int64_t kept_bytes(const struct hr_loader *l, uint64_t index)
+{
+    int64_t bytes = hr__host_bytes(l->dataset, index);
+    /* hosts do not keep masks of lists (believe.c) */
+    int may_come = !l->dataset->masks && hr__dataset_is_unlisted(l->dataset, index);
+    return bytes < 0 && may_come ? (int64_t)TYPICAL_BYTES : bytes;
+}
+
 /* What a placement is made of. */
 struct placing {
     struct hr__placement_host *hosts;
@@ -229,8 +238,7 @@ static int place_on_disks(const struct hr_loader *l, struct placing *p,
     for (int i = 0; i < p->wish.host_count; i++)
         p->hosts[i].budget_bytes = budget_bytes;
     for (uint64_t i = 0; i < p->wish.samples; i++)
-        p->charges[i] =
-            owners[i] == HR__NOBODY ? disk_charge_of(hr__dataset_kept_bytes(l->dataset, i)) : 0;
+        p->charges[i] = owners[i] == HR__NOBODY ? disk_charge_of(kept_bytes(l, i)) : 0;
     return hr__placement_create(out, &p->wish, error);
 }
 
@@ -245,7 +253,7 @@ static int assign(struct hr_loader *l, struct hr__cluster *cluster, struct placi
             .budget_bytes = cluster->hosts.hosts[i].budget_bytes,
         };
     for (uint64_t i = 0; i < cluster->samples; i++)
-        p->charges[i] = charge_of(cluster, hr__dataset_kept_bytes(l->dataset, i));
+        p->charges[i] = charge_of(cluster, kept_bytes(l, i));
     int r = hr__placement_create(&memory, &p->wish, error);
     if (!r)
         r = place_on_disks(l, p, memory, &disks, error);
@@ -311,6 +319,8 @@ static int meet(struct hr_loader *l, struct hr__cluster *cluster, const struct h
     if (r)
         return r;
     h->meetings++;
+    if (!cluster->placement) /* no key was made yet */
+        cluster->digest.run = found.number;
     pthread_mutex_lock(&l->lock);
     int *before = cluster->host_of_rank;
     cluster->host_of_rank = found.host_of_rank;

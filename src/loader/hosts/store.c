@@ -147,7 +147,9 @@ void hr__hosting_offer(struct hr__thread *self, struct hr__job *job, uint64_t in
     struct hr__read *read = &job->sample.read;
     uint16_t owner = deal->owners[index];
     if (owner == HR__NOBODY && h->disk)
-        h->disk->offer(self, job, index, cost);
+        h->disk->offer(self, job, index, cost); /* learns for itself */
+    else if (job->tier == HR__TIER_STORAGE)
+        hr__hosting_learn(l, job, index);
     if (owner == HR__NOBODY || job->tier != HR__TIER_STORAGE ||
         !hr__peers_is_up(deal->cluster->peers, owner) || hr__job_join(l, job))
         return;

@@ -119,7 +119,8 @@ static void ask(const struct hr_loader *l, struct hr__group *g)
         uint64_t index = (uint64_t)job->batch->indices[job->place];
         struct hr__stamp *stamp = &g->stamps[i];
         g->asking[i] = hr__hosting_look(l, g->cluster, index, stamp, &g->items[i]);
-        job->seen = g->asking[i] == HR__ASK ? hr__stamp_digest(stamp) : 0;
+        int is_known = g->asking[i] == HR__ASK && (stamp->bytes || stamp->change);
+        job->seen = is_known ? hr__stamp_digest(stamp) : 0;
         if (g->asking[i] == HR__ASK)
             at[n++] = i;
     }

@@ -102,7 +102,8 @@ static void take_kind(struct hr__model *model)
     if (s->workers > 0 && s->batches_ahead < 1)
         s->batches_ahead = s->loader == HR__LOADER_HEADRACE ? HR__STALLS_AHEAD : 2 * s->workers;
     s->batch_size = stalls->batch_size > 0 ? stalls->batch_size : 1;
-    s->fetches_ahead = s->loader == HR__LOADER_HEADRACE && s->workers > 0 ? HR__STALLS_FETCHES : 0;
+    s->fetches_ahead =
+        s->loader == HR__LOADER_HEADRACE && s->workers > 0 ? hr__headrace_depth(stalls) : 0;
 }
 
 /* ---- storage ---- */
@@ -148,7 +149,8 @@ void hr__model_storage(const struct hr__model *model, int depth, double factor,
     double mean_bytes = hr__values_mean(model->sizes, system->bytes.count);
     double transfer_s = mean_bytes / fastest * slower;
     system->storage_bytes_per_s = fastest / slower;
-    system->storage_latency_s = latency * curve->latency_factor * slower;
+    system->storage_latency_s =
+        latency * curve->latency_factor * (hr__is_at_urls(model->stalls) ? curve->factor : slower);
     /* A throttle saves up an allowance for a fixed time, whatever its rate. Storage that saves
      * nothing while a reader pauses was only faster by chance after it idled. */
     double saved_s = curve->saved_s * mean_bytes * slower;
@@ -249,10 +251,11 @@ static int try_loader(const struct hr__model *model, double value, double *batch
 static int try_storage(const struct hr__model *model, double value, double *batch_s,
                        struct hr_error *error)
 {
-    struct hr__system s = model->system;
-    s.missing = model->cold_missing;
-    hr__model_storage(model, hr__reads_in_flight(&s), 1 / value, &s);
-    return simulate(&s, batch_s, error);
+    struct hr__model m = *model;
+    m.system.missing = model->cold_missing;
+    m.storage.factor *= value;
+    hr__model_storage(&m, hr__reads_in_flight(&m.system), 1, &m.system);
+    return simulate(&m.system, batch_s, error);
 }
 
 /* Returns whether training computes on the cores, so that it notices the loader on them. */

@@ -5,6 +5,7 @@
  * A cache that never evicts misses 1 - x. The kernel's page cache evicts what an epoch still needs:
  * shuffled epochs are simulated (storage/page_lists.h).
  */
+#include "stalls/model/inside.h"
 #include "stalls/model/predict.h"
 
 #include "base/error.h"
@@ -141,6 +142,8 @@ static int set_missing(const struct hr__model *model, const struct hr_stalls_cha
     } else if (!asked && !change->page_cache && own_bytes > 0 &&
                change->loader == HR_STALLS_LOADER_SAME) {
         x = share_of(model, own_bytes, 1);
+    } else if (!asked && !own && hr__is_at_urls(model->stalls)) {
+        x = 0; /* without a cache of the loader's, each epoch asks the store */
     } else if (!asked) {
         evicts = change->page_cache || !own;
         x = share_of(model, model->available_bytes, evicts ? 1 : growth);
@@ -167,6 +170,21 @@ static int set_missing(const struct hr__model *model, const struct hr_stalls_cha
     return 0;
 }
 
+/* Says where a prediction rests on more than was measured. */
+static void doubt_storage(const struct hr__storage_curve *curve, int depth,
+                          struct hr__changed *changed)
+{
+    int last = curve->count - 1;
+    if (last < 0) {
+        assume(changed, "storage is as fast as the cold epoch shows, at least");
+    } else if (depth > curve->depths[last].depth && last > 0 &&
+               curve->depths[last].bytes_per_s > 1.1 * curve->depths[last - 1].bytes_per_s) {
+        changed->extrapolated = 1;
+        assume(changed, "%d reads in flight, more than the %d that were measured", depth,
+               curve->depths[last].depth);
+    }
+}
+
 static int set_storage(const struct hr__model *model, const struct hr_stalls_change *change,
                        struct hr__changed *changed, struct hr_error *error)
 {
@@ -182,20 +200,16 @@ static int set_storage(const struct hr__model *model, const struct hr_stalls_cha
                             ? ", and the samples read no files"
                             : ": measure again where the files can be dropped from memory (not "
                               "tmpfs), with --data DIR where the loader does not name its files");
-    int depth = hr__reads_in_flight(s), last = curve->count - 1;
+    int depth = hr__reads_in_flight(s);
     hr__model_storage(model, depth, factor, s);
     if (change->storage_bytes_per_s > 0) {
         factor = change->storage_bytes_per_s / s->storage_bytes_per_s;
         hr__model_storage(model, depth, factor, s);
     }
-    if (last < 0) {
-        assume(changed, "storage is as fast as the cold epoch shows, at least");
-    } else if (depth > curve->depths[last].depth && last > 0 &&
-               curve->depths[last].bytes_per_s > 1.1 * curve->depths[last - 1].bytes_per_s) {
-        changed->extrapolated = 1;
-        assume(changed, "%d reads in flight, more than the %d that were measured", depth,
-               curve->depths[last].depth);
-    }
+    if (factor != 1 && hr__is_at_urls(model->stalls))
+        assume(changed, "only the link is %.3g times as fast: the store answers as late as before",
+               factor);
+    doubt_storage(curve, depth, changed);
     return 0;
 }
 
@@ -267,7 +281,7 @@ static int set_headrace(const struct hr__model *model, const struct hr_stalls_ch
     s->loader = HR__LOADER_HEADRACE;
     s->workers = default_threads(s->cores, s->ranks);
     s->batches_ahead = HR__STALLS_AHEAD;
-    s->fetches_ahead = HR__STALLS_FETCHES;
+    s->fetches_ahead = hr__headrace_depth(model->stalls);
     s->delay_s = s->batch_cpu_s = 0;
     s->missing_cpu_s = fmax(0, encoded->cpu_s - item->cpu_s) + (change->page_cache ? 0 : read_s);
     return 0;
@@ -281,7 +295,7 @@ static void set_workers(const struct hr__model *model, int workers, struct hr__c
         s->batches_ahead = workers * (each > 0 ? each : 1);
     } else {
         s->batches_ahead = s->batches_ahead > 0 ? s->batches_ahead : HR__STALLS_AHEAD;
-        s->fetches_ahead = HR__STALLS_FETCHES;
+        s->fetches_ahead = hr__headrace_depth(model->stalls);
     }
     s->workers = workers;
     if (model->stalls->loader == HR__LOADER_OTHER)

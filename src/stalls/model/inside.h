@@ -70,4 +70,11 @@ HR_NODISCARD int hr__stalls_advise(struct hr_stalls *stalls, struct hr_error *er
 double hr__mean_bytes(const struct hr_stalls *stalls);
 double hr__dataset_bytes(const struct hr_stalls *stalls);
 
+/* Returns whether the samples are at URLs: no memory of this machine keeps them, but a loader's
+ * cache (rates.c). */
+bool hr__is_at_urls(const struct hr_stalls *stalls);
+
+/* Returns the most reads that one rank of Headrace's loader keeps in flight (rates.c). */
+int hr__headrace_depth(const struct hr_stalls *stalls);
+
 #endif

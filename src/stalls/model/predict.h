@@ -8,7 +8,6 @@
 #include "stalls/model/model.h"
 
 #define HR__STALLS_BATCHES     200    /* simulated per prediction */
-#define HR__STALLS_FETCHES     64     /* reads that Headrace's loader keeps in flight */
 #define HR__STALLS_AHEAD       2      /* batches it prepares ahead by default */
 #define HR__STALLS_SAMPLES_MAX 200000 /* simulated, over all ranks of a host */
 
@@ -54,7 +53,8 @@ HR_NODISCARD int hr__model_open(struct hr__model *model, const struct hr_stalls 
                                 struct hr_error *error);
 void hr__model_clear(struct hr__model *model);
 
-/* Sets a system's storage for `depth` reads in flight, `factor` times as fast as measured. */
+/* Sets a system's storage for `depth` reads in flight, `factor` times as fast as measured. Of a
+ * store only the link gets faster: answers are as late as before. */
 void hr__model_storage(const struct hr__model *model, int depth, double factor,
                        struct hr__system *system);
 

@@ -17,8 +17,9 @@
 
 #include <string.h>
 
-/* Reads that one rank of Headrace's loader keeps in flight. */
-#define HEADRACE_DEPTH 64
+/* Reads that one rank of Headrace's loader keeps in flight, of files and of objects. */
+#define HEADRACE_READS    64
+#define HEADRACE_REQUESTS 256
 /* Share of the expected bytes that a cold drain must have read. */
 #define REALLY_READ 0.9
 /* Share of the warm rate below which a cold rate is limited by storage. */
@@ -58,10 +59,24 @@ double hr__dataset_bytes(const struct hr_stalls *s)
     return bytes > 0 && isfinite(bytes) ? bytes : NAN;
 }
 
+bool hr__is_at_urls(const struct hr_stalls *s)
+{
+    static const char *const schemes[] = {"s3", "gs", "http", "https"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
+        found |= !strcmp(s->filesystem, schemes[i]);
+    return found;
+}
+
+int hr__headrace_depth(const struct hr_stalls *s)
+{
+    return hr__is_at_urls(s) ? HEADRACE_REQUESTS : HEADRACE_READS;
+}
+
 /* Returns how many reads the loader keeps in flight on a host, over the ranks present. */
 static int loader_depth(const struct hr_stalls *s, const struct hr__host_record *host)
 {
-    int each = s->loader == HR__LOADER_HEADRACE                  ? HEADRACE_DEPTH
+    int each = s->loader == HR__LOADER_HEADRACE                  ? hr__headrace_depth(s)
                : s->loader == HR__LOADER_TORCH && s->workers > 0 ? s->workers
                                                                  : 1;
     int ranks = 0;

@@ -68,14 +68,12 @@ static const char *storage_word(const struct hr_stalls *s)
 {
     static const char *const network[] = {"nfs",  "cifs", "smb",  "ceph", "lustre",
                                           "gpfs", "9p",   "fuse", "afs",  "glusterfs"};
-    static const char *const store[] = {"s3", "gs", "http"}; /* of a URL */
     static const char *const disk[] = {"ext", "xfs", "btrfs", "zfs", "f2fs", "jfs", "bcachefs"};
+    if (hr__is_at_urls(s))
+        return "the network";
     for (size_t i = 0; i < sizeof network / sizeof network[0]; i++)
         if (!strncmp(s->filesystem, network[i], strlen(network[i])))
             return "network storage";
-    for (size_t i = 0; i < sizeof store / sizeof store[0]; i++)
-        if (!strncmp(s->filesystem, store[i], strlen(store[i])))
-            return "the network";
     for (size_t i = 0; i < sizeof disk / sizeof disk[0]; i++)
         if (!strncmp(s->filesystem, disk[i], strlen(disk[i])))
             return "the disk";
@@ -244,6 +242,8 @@ static int fits(const struct hr_stalls *s, double *available)
         return -1;
     if (s->loader_cache_bytes >= bytes)
         return 1;
+    if (hr__is_at_urls(s))
+        *available = isnan(s->loader_cache_bytes) ? INFINITY : s->loader_cache_bytes;
     if (isinf(*available))
         return -1;
     return *available >= bytes;
@@ -254,16 +254,22 @@ static void say_other(struct words *w, const struct hr_stalls *s, const struct e
 {
     double available, bytes = hr__dataset_bytes(s);
     int fit = fits(s, &available);
+    bool is_store = hr__is_at_urls(s);
     if (fit > 0) {
         say(w, " That holds once the dataset's ");
         say_bytes(w, bytes);
-        say(w, " are in memory; the first epoch, read from storage, ");
+        say(w, " are in %s; the first epoch, read from %s, ",
+            is_store ? "the loader's cache" : "memory", is_store ? storage_word(s) : "storage");
+    } else if (fit == 0 && is_store && !(available > 0)) {
+        say(w, " That holds for every epoch, because the loader has no cache; with the dataset's ");
+        say_bytes(w, bytes);
+        say(w, " in one, training ");
     } else if (fit == 0) {
         say(w, " That holds with files from storage: of the dataset's ");
         say_bytes(w, bytes);
         say(w, ", ");
         say_bytes(w, available);
-        say(w, " fit in memory");
+        say(w, is_store ? " fit into the loader's cache" : " fit in memory");
         if (isfinite(s->now_waits))
             say(w, ", which leaves about %d %% of waiting by the model", percent(s->now_waits));
         say(w, "; with all files there, training ");

@@ -3,6 +3,7 @@
  * person, and the model tries each; for cache, workers, cores and disks it finds the smallest
  * sufficient amount. Only waiting that was measured with certainty justifies a change.
  */
+#include "stalls/model/inside.h"
 #include "stalls/model/predict.h"
 
 #include "base/error.h"
@@ -160,7 +161,8 @@ static void disk(const struct hr__model *model, int amount, struct hr_stalls_cha
 static void name_disk(const struct hr__model *model, const struct hr_stalls_change *change,
                       char *text, size_t room)
 {
-    snprintf(text, room, "storage %.0f times as fast", change->storage_factor);
+    const char *what = hr__is_at_urls(model->stalls) ? "a network" : "storage";
+    snprintf(text, room, "%s %.0f times as fast", what, change->storage_factor);
 }
 
 static int core_least(const struct hr__model *model)

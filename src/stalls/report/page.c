@@ -10,6 +10,7 @@
 #include "report/assets.h"
 #include "report/format.h"
 #include "report/parts.h"
+#include "stalls/model/inside.h"
 #include "stalls/report/assets.h"
 #include "stalls/report/page_data.h"
 #include "stalls/report/tables.h"
@@ -254,7 +255,11 @@ static void rates(struct stalls_page *p)
         return;
     }
     const struct stalls_figure f = {"chart-storage", "Storage over reads in flight",
-                                    "Whole files of this dataset, read around the page cache.",
+                                    hr__is_at_urls(p->stalls)
+                                        ? "Objects of this dataset, or ranges of them, as the "
+                                          "store sends them."
+                                        : "Whole files of this dataset, read around the page "
+                                          "cache.",
                                     " low", &p->tables[HR__TABLE_STORAGE]};
     figure(p, &f);
 }

@@ -69,7 +69,8 @@ static void fill_shares(struct hr__table *t, const struct hr_stalls *s, int phas
 {
     const char *const names[] = {"computing", "copying to the GPU",
                                  s->network ? "waiting for its loader" : "waiting for preparation",
-                                 "waiting for storage"};
+                                 hr__is_at_urls(s) ? "waiting for the network"
+                                                   : "waiting for storage"};
     const struct hr_interval *share =
         phase == HR_STALLS_COLD ? s->summary.share : s->summary.warm_share;
     const char *mark = s->summary.measured[phase] || s->network ? "" : ", not verified";
@@ -220,6 +221,8 @@ static void fill_rates(struct hr__table *t, const struct hr_stalls *s)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *what = s->on_cpu ? rows[i].cpu : rows[i].gpu;
         bool files = !s->network && !s->reads_no_files;
+        if (rows[i].phase == HR_STALLS_COLD && hr__is_at_urls(s))
+            what = "training, from the store";
         if (rows[i].phase == HR_STALLS_WARM && !files)
             what = s->network ? "training, over the network" : "training, with its loader";
         add_rate(t, what, m->rate[rows[i].phase],
@@ -231,7 +234,10 @@ static void fill_rates(struct hr__table *t, const struct hr_stalls *s)
     snprintf(name, sizeof name, "preparation alone, %d %s (P)", m->cores,
              plural(m->cores, "core", "cores"));
     add_rate(t, name, m->prepare_rate, "");
-    add_rate(t, "storage alone, as this loader reads (F)", m->fetch_rate, "");
+    add_rate(t,
+             hr__is_at_urls(s) ? "the store alone, as this loader asks (F)"
+                               : "storage alone, as this loader reads (F)",
+             m->fetch_rate, "");
 }
 
 /* ---- the loader alone, storage, Headrace's cost ---- */
@@ -614,6 +620,10 @@ void hr__tables_make(struct hr__table tables[HR__TABLES], const struct hr_stalls
         hr__table_begin(&tables[i], heads[i].title, heads[i].columns);
     tables[HR__TABLE_RUN].flexible = 1;
     tables[HR__TABLE_UNVERIFIED].flexible = 1;
+    if (hr__is_at_urls(s)) {
+        tables[HR__TABLE_COLD].title = "An epoch over the network";
+        tables[HR__TABLE_STORAGE].title = "The store";
+    }
     if (s->network)
         tables[HR__TABLE_WARM].title = "An epoch over the network";
     else if (s->reads_no_files)

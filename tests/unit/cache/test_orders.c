@@ -200,6 +200,94 @@ static void test_one_order(void **state)
     end_run(&run);
 }
 
+/* ---- jobs of different speeds ---- */
+
+#define FASTER 4
+#define EPOCHS 8 /* of the fast job */
+
+/* Two jobs whose uses alternate in the stream become a slow one and one that is FASTER times as
+ * fast, which goes through all of its epochs meanwhile. Returns by use who makes it. */
+static uint8_t *slow_down(struct policies_stream *s)
+{
+    uint64_t all = s->wish.samples * EPOCHS, at = 0;
+    uint32_t *slot = policies_array(2 * all, sizeof *slot);
+    uint32_t *last = policies_array(s->slots, sizeof *last);
+    uint8_t *job = policies_array(2 * all, 1);
+    for (uint64_t n = 0; n < all; n++)
+        for (uint64_t j = 0; j < (n % FASTER ? 1 : 2); j++) {
+            job[at] = j == 1;
+            slot[at++] = s->slot[j ? 2 * (n / FASTER) + 1 : 2 * n];
+        }
+    hr__free(s->slot);
+    s->slot = slot;
+    s->uses = at;
+    s->phase_count = 1;
+    s->phases[0].ends = at;
+    memset(last, 0xff, s->slots * sizeof *last);
+    while (at-- > 0) {
+        s->next[at] = last[slot[at]];
+        last[slot[at]] = (uint32_t)at;
+    }
+    hr__free(last);
+    return job;
+}
+
+/* Tells what a job uses from its `done`th use on, in this epoch and the next one. */
+static void tell_own(struct orders_run *run, const uint8_t *jobs, uint8_t job, uint64_t use,
+                     uint64_t done)
+{
+    const struct policies_stream *s = &run->stream;
+    uint64_t n = s->wish.samples, ends = (done / n + 1) * n;
+    hr__store_begin_uses(run->stores[job]);
+    for (; use < s->uses && done < ends + n; use++) {
+        if (jobs[use] != job)
+            continue;
+        if (done == ends)
+            hr__store_end_uses(run->stores[job]);
+        hr__store_add_use(run->stores[job], sample_at(s, use));
+        done++;
+    }
+    if (done <= ends)
+        hr__store_end_uses(run->stores[job]);
+}
+
+/* The users' clocks are merged by their speeds, which are measured. */
+static void test_different_speeds(void **state)
+{
+    struct orders_run run;
+    make_run(&run, 12, 2, EPOCHS);
+    uint8_t *jobs = slow_down(&run.stream);
+    uint64_t done[2] = {0, 0};
+    for (uint64_t use = 0; use < run.stream.uses; use++) {
+        uint8_t job = jobs[use];
+        struct hr__store *store = run.stores[job];
+        struct hr__cache_progress at = {.order = job + 1u,
+                                        .stream = job + 1u,
+                                        .position = done[job],
+                                        .samples = run.stream.wish.samples};
+        set_ns += MS;
+        hr__store_note_place(store, &at);
+        if (hr__store_asks(store) &&
+            (!hr__store_tells(store) || done[job] % run.stream.wish.samples == 0))
+            tell_own(&run, jobs, job, use, done[job]);
+        if (hr__store_tells(store))
+            hr__store_use(store, sample_at(&run.stream, use));
+        get(&run, store, sample_at(&run.stream, use));
+        done[job]++;
+    }
+    const struct hr__store_orders *o = &run.stores[0]->orders;
+    assert_int_equal(o->count, 2);
+    double faster = o->counted[1].use_ns / o->counted[0].use_ns;
+    double over = (double)run.read / (double)policies_reads(&run.stream, "belady", run.budget);
+    print_message("a job %.2f times as fast as another: %.3f times what Belady's rule reads\n",
+                  faster, over);
+    assert_true(faster > 0.8 * FASTER && faster < 1.25 * FASTER);
+    assert_true(over < 1.2);
+    fixture_audit(hr__store_segment(run.stores[0]));
+    hr__free(jobs);
+    end_run(&run);
+}
+
 /* ---- users that come, stand still and go ---- */
 
 #define SAMPLES UINT64_C(600)
@@ -337,6 +425,35 @@ static void test_an_epoch_apart(void **state)
     look(stores, 1);
     assert_int_equal(hr__store_asks(stores[0]), 1);
     close_stores(stores, 2, 5);
+}
+
+/* One order that repeats samples evicts, too. */
+static void test_one_order_that_repeats(void **state)
+{
+    struct hr__store *stores[1];
+    open_stores(stores, 1, 13);
+    begin_telling(stores, 1);
+    assert_int_equal(offer_next(stores[0], 0, 3, 5), 0);
+    struct hr__cache_progress at = {.order = 1, .stream = 1, .samples = SAMPLES, .repeats = 1};
+    hr__store_note_place(stores[0], &at);
+    look(stores, 1);
+    assert_int_equal(hr__store_asks(stores[0]), 1);
+    hr__store_begin_uses(stores[0]);
+    for (uint64_t n = 0; n < 3 * SAMPLES; n++)
+        hr__store_add_use(stores[0], of_order(0, n / 3));
+    hr__store_end_uses(stores[0]);
+    for (uint64_t n = 0; n < 9; n++) {
+        hr__store_use(stores[0], of_order(0, n / 3));
+        look(stores, 1);
+    }
+    assert_int_equal(offer_next(stores[0], 0, 3, 5), 5);
+    assert_int_equal(hr__segment_orders(hr__store_segment(stores[0])), 1);
+    at.repeats = 0;
+    hr__store_note_place(stores[0], &at);
+    look(stores, 1);
+    assert_int_equal(hr__store_asks(stores[0]), 0);
+    fixture_audit(hr__store_segment(stores[0]));
+    close_stores(stores, 1, 13);
 }
 
 /* An item that is used in place when evicting begins is not whole afterwards; a copy is. Once all
@@ -592,6 +709,8 @@ int main(void)
         cmocka_unit_test(test_two_orders),
         cmocka_unit_test(test_four_orders),
         cmocka_unit_test(test_one_order),
+        cmocka_unit_test(test_different_speeds),
+        cmocka_unit_test(test_one_order_that_repeats),
         cmocka_unit_test(test_who_counts),
         cmocka_unit_test(test_an_epoch_apart),
         cmocka_unit_test(test_items_in_use),

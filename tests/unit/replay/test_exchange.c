@@ -209,8 +209,9 @@ static void kept_by_the_host(void **state)
     hr_replay_destroy(&r);
 }
 
-/* The trace's own all-reduce of 1 MB took 300 us; the gradients have 2 MB. */
-static void exchange_of_the_trace(void **state)
+/* The trace's own all-reduce of 1 MB took 300 us, as much as the gradient has. more: arguments of
+ * another one before it, of 250 kB and 120 us; NULL: there is none. */
+static struct hr_replay *exchange_trace(const char *more)
 {
     struct trace_text *t = calloc(1, sizeof *t);
     trace_add(t, "user_annotation", "ProfilerStep#0", "1", 0, 720, "");
@@ -222,7 +223,10 @@ static void exchange_of_the_trace(void **state)
     trace_call(t, "cudaLaunchKernel", 2, 23, 2);
     trace_add(t, "kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "20", 210, 300,
               "\"device\": 0, \"stream\": 20, \"correlation\": 2, \"In msg nelems\": 250000, "
-              "\"dtype\": \"Float\", \"Group size\": 2");
+              "\"dtype\": \"Float\", \"Group size\": 2, \"Process Group Name\": \"0\", "
+              "\"Process Group Description\": \"default_pg\", \"Process Group Ranks\": \"[0, 1]\"");
+    if (more)
+        trace_add(t, "kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "20", 80, 120, more);
     trace_call(t, "cudaEventRecord", 5, 29.2, 0.2);
     trace_call(t, "cudaStreamWaitEvent", 6, 29.5, 0.2);
     trace_add(t, "cuda_sync", "Stream Wait Event", "7", 29.5, 0.2,
@@ -232,7 +236,12 @@ static void exchange_of_the_trace(void **state)
     trace_add(t, "user_annotation", "Optimizer.step#SGD.step", "1", 30, 10, "");
     add_work(t, "aten::add_", "", 3, 510);
     trace_call(t, "cudaDeviceSynchronize", 9, 55, 556);
-    struct hr_replay *r = trace_open(t, 0.9);
+    return trace_open(t, 0.9);
+}
+
+static void exchange_of_the_trace(void **state)
+{
+    struct hr_replay *r = exchange_trace(NULL);
     double alone = with(r, "gpu x1", NULL, NULL);
     assert_int_equal(refused(r, DDP, NULL, "on several ranks already"), -ENODATA);
     /* The exchange as in the trace: 300 us after 210; then half of it. */
@@ -241,6 +250,68 @@ static void exchange_of_the_trace(void **state)
     /* The optimizer's kernel of 100 us is beside the stream, but still follows the exchange. */
     assert_float_equal(with(r, "overlap-optimizer", NULL, NULL), alone, 1);
     hr_replay_destroy(&r);
+}
+
+/* All-reduces of two sizes tell what each costs, 60 us, and what each byte costs. */
+static void exchange_of_several_sizes(void **state)
+{
+    struct hr_replay *r = exchange_trace(
+        "\"device\": 0, \"stream\": 20, \"In msg nelems\": 62500, \"dtype\": \"Float\", "
+        "\"Group size\": 2, \"Process Group Name\": \"0\"");
+    double alone = with(r, "gpu x1", NULL, NULL);
+    assert_float_equal(with(r, "bucket=1MB", NULL, NULL), alone, 1);
+    assert_float_equal(with(r, "compress ratio=0.5", NULL, NULL), alone - 120, 1);
+    assert_float_equal(with(r, "compress ratio=0.5 rounds=2", NULL, NULL), alone - 60, 1);
+    hr_replay_destroy(&r);
+}
+
+/* Which of several groups exchanges gradients is not known, and the report names them. */
+static void exchange_of_several_groups(void **state)
+{
+    char *text;
+    struct hr_error error = {0};
+    struct hr_replay *r = exchange_trace(
+        "\"device\": 0, \"stream\": 20, \"In msg nelems\": 62500, \"dtype\": \"Float\", "
+        "\"Group size\": 4, \"Process Group Name\": \"1\", \"Process Group Description\": "
+        "\"tensor_parallel\", \"Process Group Ranks\": \"[0, 2, 4, 6]\"");
+    assert_int_equal(refused(r, "bucket=1MB", NULL,
+                             "all-reduces of group 'tensor_parallel' (ranks [0, 2, 4, 6]) and of "
+                             "group 'default_pg' (ranks [0, 1]): which of them"),
+                     -ENODATA);
+    assert_int_equal(hr_replay_report_text(r, NULL, 0, 2000, &text, &error), 0);
+    assert_non_null(strstr(text, "by process group: group 'default_pg' (ranks [0, 1]) 1, group "
+                                 "'tensor_parallel' (ranks [0, 2, 4, 6]) 1."));
+    hr_replay_free(text);
+    hr_replay_destroy(&r);
+}
+
+/* Advice tries what changes an exchange where the trace has one. */
+static void advice_on_an_exchange(void **state)
+{
+    static const char *const tried[] = {"bucket=5MB",         "bucket=100MB",
+                                        "compress ratio=0.5", "loss-tolerance p=0.01 packet=9000",
+                                        "overlap-optimizer",  "launch-overhead x0.5",
+                                        "recompute",          "link x2"};
+    char *text, line[100];
+    struct hr_error error = {0};
+    struct hr_replay *r = exchange_trace(NULL);
+    assert_int_equal(hr_replay_report_json(r, NULL, 0, &text, &error), 0);
+    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++) {
+        snprintf(line, sizeof line, "\"what\": \"%s\",\n   \"assumes\"", tried[i]);
+        if (!strstr(text, line))
+            fail_msg("%s is not tried in %s", tried[i], text);
+    }
+    assert_non_null(strstr(text,
+                           "\"what\": \"ddp\",\n   \"why\": \"the trace is of a run on several "
+                           "ranks already"));
+    hr_replay_free(text);
+    hr_replay_destroy(&r);
+    r = training(1, SHAPE);
+    assert_int_equal(hr_replay_report_text(r, NULL, 0, 2000, &text, &error), 0);
+    assert_non_null(strstr(text, "ddp: needs the run that you plan"));
+    hr_replay_free(text);
+    hr_replay_destroy(&r);
+    assert_int_equal(hr__allocated(HR__TAG_REPLAY), 0);
 }
 
 int main(void)
@@ -253,6 +324,9 @@ int main(void)
         cmocka_unit_test(words_of_a_command_line),
         cmocka_unit_test(kept_by_the_host),
         cmocka_unit_test(exchange_of_the_trace),
+        cmocka_unit_test(exchange_of_several_sizes),
+        cmocka_unit_test(exchange_of_several_groups),
+        cmocka_unit_test(advice_on_an_exchange),
     };
     return cmocka_run_group_tests_name("exchange", tests, NULL, NULL);
 }

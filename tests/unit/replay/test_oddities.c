@@ -201,31 +201,38 @@ static void without_flows(void **state)
 /* ---- ranks in files ---- */
 
 /* Writes the trace of a rank into a folder: its times count from a base, and its collective takes
- * as long as it waits for the later rank, plus 50. */
-static void write_rank_with(const char *folder, int rank, int ranks, const char *file,
-                            const char *collective)
+ * as long as it waits for the later rank, plus 50. info: more of distributedInfo; group: more of
+ * the collective's arguments. */
+static void write_rank_of(const char *folder, int rank, int ranks, const char *file,
+                          const char *collective, const char *info, const char *group)
 {
     char path[256], text[2048];
-    int late = 100 * rank;
-    int n =
-        snprintf(text, sizeof text,
-                 "{\"schemaVersion\": 1, \"baseTimeNanoseconds\": 17254%d2000000000000, "
-                 "\"distributedInfo\": {\"backend\": \"nccl\", \"rank\": %d, \"world_size\": %d}, "
-                 "\"traceEvents\": [\n"
-                 "{\"ph\": \"X\", \"cat\": \"user_annotation\", \"name\": \"ProfilerStep#5\", "
-                 "\"pid\": 1, \"tid\": 1, \"ts\": %d.250, \"dur\": 400},\n"
-                 "{\"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaLaunchKernelExC\", "
-                 "\"pid\": 1, \"tid\": 1, \"ts\": %d.250, \"dur\": 10, \"args\": {\"correlation\": "
-                 "1}},\n"
-                 "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"ncclDevKernel_%s_Sum_f32"
-                 "_RING_LL\", \"pid\": 0, \"tid\": 20, \"ts\": %d.250, \"dur\": %d, \"args\": "
-                 "{\"device\": 0, \"stream\": 20, \"correlation\": 1, \"Group size\": 2, "
-                 "\"In msg nelems\": 1024, \"dtype\": \"BFloat16\"}}]}",
-                 rank, rank, ranks, 7000 * rank, 7000 * rank + 10 + late, collective,
-                 7000 * rank + 30 + late, 150 - late);
+    int late = rank > 0 ? 100 : 0;
+    int n = snprintf(
+        text, sizeof text,
+        "{\"schemaVersion\": 1, \"baseTimeNanoseconds\": 17254%d2000000000000, "
+        "\"distributedInfo\": {\"backend\": \"nccl\", \"rank\": %d, \"world_size\": %d%s}, "
+        "\"traceEvents\": [\n"
+        "{\"ph\": \"X\", \"cat\": \"user_annotation\", \"name\": \"ProfilerStep#5\", "
+        "\"pid\": 1, \"tid\": 1, \"ts\": %d.250, \"dur\": 400},\n"
+        "{\"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaLaunchKernelExC\", "
+        "\"pid\": 1, \"tid\": 1, \"ts\": %d.250, \"dur\": 10, \"args\": {\"correlation\": "
+        "1}},\n"
+        "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"ncclDevKernel_%s_Sum_f32"
+        "_RING_LL\", \"pid\": 0, \"tid\": 20, \"ts\": %d.250, \"dur\": %d, \"args\": "
+        "{\"device\": 0, \"stream\": 20, \"correlation\": 1, %s"
+        "\"In msg nelems\": 1024, \"dtype\": \"BFloat16\"}}]}",
+        rank, rank, ranks, info, 7000 * rank, 7000 * rank + 10 + late, collective,
+        7000 * rank + 30 + late, 150 - late, group);
     assert_in_range(n, 1, sizeof text - 1);
     snprintf(path, sizeof path, "%s/%s", folder, file);
     test_write(path, text, (size_t)n);
+}
+
+static void write_rank_with(const char *folder, int rank, int ranks, const char *file,
+                            const char *collective)
+{
+    write_rank_of(folder, rank, ranks, file, collective, "", "\"Group size\": 2, ");
 }
 
 static void write_rank(const char *folder, int rank, int ranks, const char *file)
@@ -309,8 +316,59 @@ static void ranks_of_several_groups(void **state)
     for (int rank = 0; rank < 3; rank++)
         write_rank(folder, rank, 3, files[rank]);
     assert_int_equal(hr_replay_open(&replay, paths, 1, NULL, &error), -EINVAL);
-    assert_non_null(strstr(error.message, "is of a group of 2 ranks, and there are 3 traces"));
+    assert_non_null(strstr(error.message, "is of a group with 2 ranks, and there are 3 traces"));
     remove_all(folder, files);
+}
+
+#define PAIR                                                                                       \
+    "\"Process Group Name\": \"1\", \"Process Group Description\": \"tp\", "                       \
+    "\"Process Group Ranks\": \"[0, 1]\", \"Group size\": 2, "
+#define WORLD "\"Process Group Name\": \"0\", \"Process Group Ranks\": \"[0, 1, 2]\", "
+#define CONFIG                                                                                     \
+    ", \"pg_count\": 2, \"pg_config\": [{\"pg_name\": \"0\", \"pg_desc\": \"default_pg\", "        \
+    "\"backend_config\": \"cuda:nccl\", \"pg_size\": 3, \"ranks\": [0, 1, 2]}, 7, {\"pg_name\": "  \
+    "\"1\", \"pg_desc\": \"tp\", \"pg_size\": 2, \"ranks\": [0, 1]}]"
+
+/* Groups have the names that Kineto writes, in distributedInfo and with each collective; ranks that
+ * are in several are refused, and what is known is said. */
+static void groups_by_name(void **state)
+{
+    static const char *const files[] = {"a.json", "b.json", "c.json", NULL};
+    static const struct {
+        const char *info, *first, *others, *words;
+    } cases[] = {
+        {CONFIG, WORLD, WORLD, NULL},
+        {"", WORLD, WORLD, NULL},
+        {CONFIG, PAIR, PAIR, "which is of group 'tp' (ranks [0, 1]) with 2 ranks, and there are 3"},
+        {"", PAIR, PAIR, "which is of group 'tp' (ranks [0, 1]) with 2 ranks, and there are 3"},
+        {"", WORLD, "\"Process Group Name\": \"7\", ",
+         "of group '7' in its window where the first one has "
+         "'ncclDevKernel_AllReduce_Sum_f32_RING_LL' of group '0' (ranks [0, 1, 2])"},
+        /* collectives that do not say their group, as gloo's never do */
+        {CONFIG, "", "",
+         "does not say its process group, and the run has group 'tp' (ranks [0, "
+         "1]) with 2 ranks"},
+    };
+    char folder[] = "/tmp/headrace-ranks-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    const char *paths[] = {folder};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct hr_replay *replay;
+        struct hr_error error = {0};
+        for (int rank = 0; rank < 3; rank++)
+            write_rank_of(folder, rank, 3, files[rank], "AllReduce", cases[i].info,
+                          rank ? cases[i].others : cases[i].first);
+        int code = hr_replay_open(&replay, paths, 1, NULL, &error);
+        if (code != (cases[i].words ? -EINVAL : 0))
+            fail_msg("case %zu: %s", i, error.message);
+        if (cases[i].words && !strstr(error.message, cases[i].words))
+            fail_msg("%s", error.message);
+        if (!code)
+            assert_int_equal(replay->graph.counts.joined, 3);
+        hr_replay_destroy(&replay);
+    }
+    remove_all(folder, files);
+    assert_int_equal(hr__allocated(HR__TAG_REPLAY), 0);
 }
 
 /* Two ranks of a run of four: what was transfer still holds waiting, and the report says so. */
@@ -345,6 +403,7 @@ int main(void)
         cmocka_unit_test(without_flows),
         cmocka_unit_test(a_folder_of_ranks),
         cmocka_unit_test(ranks_that_do_not_belong_together),
+        cmocka_unit_test(groups_by_name),
         cmocka_unit_test(ranks_of_several_groups),
         cmocka_unit_test(some_of_the_ranks),
     };

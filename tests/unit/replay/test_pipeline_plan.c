@@ -84,11 +84,11 @@ static void test_recomputation_costs_a_forward_pass(void **state)
     struct hr_plan *p = plan(EQUAL, &o);
     assert_true(near(p->choices->step_s, 4 * 8));
     /* Held: 4 inputs, of the network on the first stage; beside them one microbatch's passes. */
-    assert_true(near(p->bytes[0].activations, 4 * 50000 + 1000000));
-    assert_true(near(p->bytes[1].activations, 3 * 100000 + 1000000));
-    assert_true(near(p->bytes[0].weights, 2 * 10e6));
-    assert_true(near(p->bytes[0].gradients, 10e6));
-    assert_true(near(p->bytes[0].state, 20e6));
+    assert_true(near(p->choices->bytes[0].activations, 4 * 50000 + 1000000));
+    assert_true(near(p->choices->bytes[1].activations, 3 * 100000 + 1000000));
+    assert_true(near(p->choices->bytes[0].weights, 2 * 10e6));
+    assert_true(near(p->choices->bytes[0].gradients, 10e6));
+    assert_true(near(p->choices->bytes[0].state, 20e6));
     hr_plan_destroy(&p);
 }
 
@@ -215,6 +215,49 @@ static void test_memory_decides_what_is_planned(void **state)
     assert_int_equal(hr_plan_count(p), 0);
     assert_int_equal(p->refused_count, 1);
     assert_string_equal(p->refused->reason, "stage 1 needs 45.8 MiB of 45.8 MiB");
+    assert_int_equal(p->considered, 1);
+    assert_int_equal(p->full, 1);
+    hr_plan_destroy(&p);
+}
+
+/* Every plan says what each of its stages holds; with 1F1B, d - s microbatches on stage s. */
+static void test_each_plan_says_the_memory_of_its_stages(void **state)
+{
+    char path[64];
+    struct hr_error error = {0};
+    struct hr_plan_options o = options_of(4, 8);
+    o.memory_bytes = 100000000;
+    struct hr_plan *p = plan(EQUAL, &o);
+    json_t *all = json_loads(hr_plan_json(p), 0, NULL), *plans = json_object_get(all, "plans");
+    size_t i;
+    json_t *one;
+    assert_true(json_array_size(plans) > 3);
+    json_array_foreach(plans, i, one)
+    {
+        const struct hr__choice *c = &p->choices[i];
+        json_t *gpus = json_object_get(one, "gpus");
+        assert_int_equal(json_array_size(gpus), c->devices);
+        for (int d = 0; d < c->devices; d++) {
+            assert_true(hr__device_total(&c->bytes[d]) <= c->memory_bytes);
+            if (c->schedule == HR_PLAN_1F1B && c->microbatches >= c->devices)
+                assert_int_equal(json_integer_value(json_object_get(json_array_get(gpus, (size_t)d),
+                                                                    "microbatches")),
+                                 c->devices - d);
+        }
+        assert_true(near(hr__device_total(&c->bytes[c->fullest]), c->memory_bytes));
+    }
+    json_decref(all);
+    shown_make_path(path);
+    assert_int_equal(hr_plan_write_text(p, path, 100, &error), 0);
+    const char *text = strstr(shown_read(path), "what the GPU of each stage holds");
+    assert_non_null(text);
+    assert_non_null(strstr(text, "1f1b with 4 stages"));
+    hr_plan_destroy(&p);
+    o.memory_bytes = 60000000; /* some do not fit */
+    p = plan(EQUAL, &o);
+    assert_true(p->full > 0 && p->full <= p->considered - p->fit);
+    assert_int_equal(hr_plan_write_text(p, path, 100, &error), 0);
+    assert_non_null(strstr(shown_read(path), "more memory than a GPU has"));
     hr_plan_destroy(&p);
 }
 
@@ -365,6 +408,7 @@ int main(void)
         cmocka_unit_test(test_the_slowest_stage_is_as_fast_as_can_be),
         cmocka_unit_test(test_divisions_are_those_of_trying_all),
         cmocka_unit_test(test_memory_decides_what_is_planned),
+        cmocka_unit_test(test_each_plan_says_the_memory_of_its_stages),
         cmocka_unit_test(test_what_a_schedule_needs_is_said),
         cmocka_unit_test(test_the_first_plan_is_the_fastest),
         cmocka_unit_test(test_a_plan_is_shown),

@@ -209,6 +209,56 @@ static void what_ifs(void **state)
     }
 }
 
+/* Each what-if says what it assumes and where that is from, and is tried by advice or says what a
+ * user must give. */
+static void sources(void **state)
+{
+    for (size_t i = 0; i < hr__what_if_count; i++) {
+        const struct hr__what_if *w = &hr__what_ifs[i];
+        if (!w->assumes || !w->source || strlen(w->assumes) < 20 || strlen(w->source) < 20)
+            fail_msg("%s: what it assumes, or the source of that, is missing", w->name);
+        assert_int_equal(w->assumes[strlen(w->assumes) - 1], '.');
+        assert_true(!strncmp(w->example, w->name, strlen(w->name)));
+        assert_int_equal(!w->tried[0], !!w->needs);
+        for (int k = 0; k < 2 && w->tried[k]; k++)
+            assert_ptr_equal(hr__what_if_find(w->tried[k], NULL), w);
+    }
+}
+
+/* Without a what-if, each of the table is in the report: what it brings, or why it was not tried.
+ */
+static void advice_leaves_nothing_out(void **state)
+{
+    char *text;
+    struct hr_error error = {0};
+    assert_int_equal(hr_replay_report_json(replay, NULL, 0, &text, &error), 0);
+    json_t *all = json_loads(text, 0, NULL);
+    hr_replay_free(text);
+    for (size_t i = 0; i < hr__what_if_count; i++) {
+        size_t found = 0, k;
+        const char *lists[] = {"what_ifs", "not_tried"};
+        for (int l = 0; l < 2; l++) {
+            json_t *one;
+            json_array_foreach(json_object_get(all, lists[l]), k, one)
+            {
+                const char *what = json_string_value(json_object_get(one, "what"));
+                const char *why = json_string_value(json_object_get(one, l ? "why" : "source"));
+                assert_true(why && *why);
+                found += hr__what_if_find(what, &error) == &hr__what_ifs[i];
+            }
+        }
+        if (!found)
+            fail_msg("%s is neither tried nor said to be left out", hr__what_ifs[i].name);
+    }
+    json_decref(all);
+    assert_int_equal(hr_replay_report_text(replay, NULL, 0, 2000, &text, &error), 0);
+    assert_non_null(strstr(text, "\nNot tried:\n"));
+    assert_non_null(strstr(text, "kernels:REGEX x0.5, ops:REGEX x0.5, layer:REGEX x0.5, "));
+    assert_non_null(strstr(text, "gpu x2: the critical path is then "));
+    assert_non_null(strstr(text, " Source: definition: "));
+    hr_replay_free(text);
+}
+
 static void reports(void **state)
 {
     static const char *const two[] = {"kernels:relu x0.5", "remove:gemm"};
@@ -364,6 +414,64 @@ static void waiting_for_data(void **state)
     hr_replay_destroy(&own);
 }
 
+/* A wait outside operators leaves the operators' share as it is, and is named as a wait; the same
+ * operator elsewhere is not. */
+static void waiting_outside_operators(void **state)
+{
+    struct trace_text *t = calloc(1, sizeof *t);
+    struct hr_error error = {0};
+    char *text;
+    trace_add(t, "user_annotation", "ProfilerStep#0", "1", 0, 400, "");
+    trace_add(t, "user_annotation", "enumerate(DataLoader)#_SingleProcess", "1", 0, 200, "");
+    trace_op(t, "aten::stack", 160, 40);
+    trace_op(t, "aten::stack", 200, 60);
+    trace_op(t, "aten::mm", 260, 100);
+    struct hr_replay *own = trace_open(t, 0.05);
+    assert_int_equal(hr_replay_report_text(own, NULL, 0, 400, &text, &error), 0);
+    assert_non_null(strstr(text, "waiting for data 50.0 %, operators on the CPU 40.0 %, Python "
+                                 "(outside operators) 10.0 %."));
+    hr_replay_free(text);
+    assert_int_equal(hr_replay_report_json(own, NULL, 0, &text, &error), 0);
+    json_t *all = json_loads(text, 0, NULL);
+    json_t *names = json_object_get(all, "critical_path_names"), *one;
+    const char *kinds[3] = {"", "", ""};
+    size_t i, stacks = 0;
+    json_array_foreach(names, i, one)
+    {
+        if (!strcmp(json_string_value(json_object_get(one, "name")), "aten::stack") && stacks < 3)
+            kinds[stacks++] = json_string_value(json_object_get(one, "kind"));
+    }
+    assert_int_equal(stacks, 2);
+    assert_string_equal(kinds[0], "operators");
+    assert_string_equal(kinds[1], "data");
+    one = json_object_get(all, "bottleneck");
+    assert_string_equal(json_string_value(json_object_get(one, "kind")), "data");
+    assert_non_null(strstr(json_string_value(json_object_get(one, "name")), "DataLoader"));
+    json_decref(all);
+    hr_replay_free(text);
+    hr_replay_destroy(&own);
+}
+
+/* Iterations that differ are said to do so. */
+static void uneven_iterations(void **state)
+{
+    for (int longest = 120; longest <= 150; longest += 30) {
+        struct trace_text *t = calloc(1, sizeof *t);
+        struct hr_error error = {0};
+        char *text;
+        trace_add(t, "user_annotation", "ProfilerStep#0", "1", 0, 100, "");
+        trace_op(t, "aten::mm", 0, 100);
+        trace_add(t, "user_annotation", "ProfilerStep#1", "1", 100, longest, "");
+        trace_op(t, "aten::mm", 100, longest);
+        struct hr_replay *own = trace_open(t, 0.05);
+        assert_int_equal(hr_replay_report_text(own, NULL, 0, 400, &text, &error), 0);
+        assert_int_equal(!strstr(text, "The iterations take from 100 us to 150 us: "),
+                         longest == 120);
+        hr_replay_free(text);
+        hr_replay_destroy(&own);
+    }
+}
+
 static void times_without_bounds(void **state)
 {
     struct hr_replay_scenario *s = make();
@@ -382,11 +490,15 @@ int main(void)
         cmocka_unit_test(scaling_and_removing),
         cmocka_unit_test(inserting),
         cmocka_unit_test(what_ifs),
+        cmocka_unit_test(sources),
+        cmocka_unit_test(advice_leaves_nothing_out),
         cmocka_unit_test(reports),
         cmocka_unit_test(usual_latencies_are_the_check),
         cmocka_unit_test(fused_on_the_cpu),
         cmocka_unit_test(amp_of_tensor_cores),
         cmocka_unit_test(waiting_for_data),
+        cmocka_unit_test(waiting_outside_operators),
+        cmocka_unit_test(uneven_iterations),
         cmocka_unit_test(removed_waits),
         cmocka_unit_test(times_without_bounds),
     };
