@@ -279,7 +279,7 @@ class Results(CliCase):
         with open("/dev/full", "w") as full:
             for words in (["report", "run.hrm"], ["report", "run.hrm", "--json"], ["diff", "run.hrm", "run.hrm"]):
                 found = subprocess.run([os.environ["HEADRACE_EXE"], "memory", *words], stdout=full,
-                                       stderr=subprocess.PIPE, env=self.env, cwd=self.root, timeout=60)
+                                       stderr=subprocess.PIPE, env=self.env, cwd=self.root, timeout=600)
                 self.assertEqual(found.returncode, 3)
                 self.assertTrue(found.stderr)
 

@@ -22,7 +22,7 @@ import forked
 import headrace
 from headrace.torch import DataLoader
 
-LIMIT_S = 90.0  # limit for one wait: anything longer hangs
+LIMIT_S = 600.0  # limit for one wait: anything longer hangs
 
 
 def wait_until(condition, what: str, limit_s: float = LIMIT_S):

@@ -27,6 +27,7 @@ import forked
 # A shell's background jobs ignore it, and so would what tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+LEAN = str(Path(__file__).with_name("lean"))
 IMAGENET = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
 
 
@@ -73,6 +74,9 @@ def private_cache(tmp_path_factory):
     # The observer of operators takes seconds to compile: once for all sessions.
     os.environ.setdefault("HEADRACE_MEMORY_OBSERVER", os.path.join(
         tempfile.gettempdir(), f"headrace-tests-observer-{os.getuid()}"))
+    # New Pythons import less of torch.
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [LEAN, *filter(None, [os.environ.get("PYTHONPATH")])])
     for name in list(os.environ):
         if name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "HEADRACE_HOST") or (
             name.startswith(("OMPI_", "PMI_", "SLURM_"))

@@ -34,7 +34,9 @@ class Zygote:
                 [sys.executable, str(ZYGOTE), str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={**(environment or os.environ), "OMP_NUM_THREADS": "1"},
+                # Scripts that are forked from it have all of torch.
+                env={**(environment or os.environ), "OMP_NUM_THREADS": "1",
+                     "HEADRACE_TEST_WHOLE_TORCH": "1"},
             )
         atexit.register(self.close)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 import forked
+from conftest import LEAN
 
 MAKE = """
 import json, os, sys
@@ -34,24 +35,26 @@ def tell(rank, epochs, **more):
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 
 
-def run_script(tmp_path, folder, code, command, ranks=2):
-    """Returns each rank's report, and the output."""
+def run_script(tmp_path, folder, code, command=None, ranks=2):
+    """Runs it in so many processes that are forked as ranks, or by a command. Returns each rank's
+    report, and the output."""
     script = tmp_path / "train.py"
     script.write_text(MAKE + code)
-    done = forked.run(
-        [*command, str(script), str(folder), str(tmp_path)],
-        timeout=400,
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(Path(__file__).parents[2] / "tools"),
-            "OMP_NUM_THREADS": "1",
-            "CUDA_VISIBLE_DEVICES": "",
-        },
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([LEAN, str(Path(__file__).parents[2] / "tools")]),
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    words = [*(command or [sys.executable]), str(script), str(folder), str(tmp_path)]
+    if command is None and ranks > 1:
+        ended = forked.run_ranks(ranks, words, cwd=tmp_path, env=environment)
+    else:
+        ended = [forked.run(words, cwd=tmp_path, env=environment)]
+    for one in ended:
+        assert one.returncode == 0, one.stderr[-4000:]
     told = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(ranks)]
-    return told, done.stdout + done.stderr
+    return told, "".join(one.stdout + one.stderr for one in ended)
 
 
 def loader_of(kind, folder, seed):

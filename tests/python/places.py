@@ -8,16 +8,6 @@ from pathlib import Path
 
 from headrace import _core
 
-# Imports torch without its compiler, which torch.optim imports only to say what is not to be
-# compiled: 1.4 s of CPU in each process. For scripts that neither compile nor use DDP.
-TORCH = """
-import types, torch
-torch._dynamo = sys.modules["torch._dynamo"] = types.ModuleType("torch._dynamo")
-torch._dynamo.disable = lambda function, *_, **__: function
-torch._dynamo.graph_break = torch._dynamo.set_stance = lambda *_, **__: None
-"""
-
-
 class Place:
     """``common`` begins each script."""
 

@@ -146,7 +146,7 @@ def measure(
     fresh: bool = False,
     command: tuple[str, ...] = (),
     ranks: int = 0,
-    timeout: float = 300,  # anything longer hangs
+    timeout: float = 600,  # anything longer hangs
     **settings: Any,
 ) -> Measured:
     """Runs the prelude and ``body`` as a script under the probe: in a process forked from one that

@@ -118,7 +118,7 @@ class Store:
     def ask(self, method, path, data=None):
         request = urllib.request.Request(f"{self.open}/{urllib.parse.quote(path)}", data=data,
                                          method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=600) as answer:
             return answer.read()
 
     def put(self, path, data=b""):

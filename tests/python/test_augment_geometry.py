@@ -94,9 +94,16 @@ def test_affine_has_torchvisions_pixels(v2, mode, fill):
         assert_same(ours(image, [step], (height, width)), expected, mode)
 
 
-@pytest.mark.parametrize("fill", FILLS, ids=str)
-@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
-@pytest.mark.parametrize("expand", [False, True])
+# Each pair of two of them; the long ones are the other triples.
+@pytest.mark.parametrize(
+    ("mode", "fill", "expand"),
+    [
+        pytest.param(mode, fill, expand, marks=[pytest.mark.long] if (m + f + expand) % 2 else [])
+        for m, mode in enumerate(["nearest", "bilinear"])
+        for f, fill in enumerate(FILLS)
+        for expand in (False, True)
+    ],
+)
 def test_rotation_has_torchvisions_pixels(v2, mode, fill, expand):
     rng = np.random.default_rng(2)
     angles = [0.0, 90.0, 180.0, 270.0, -90.0, 450.0, 45.0, *rng.uniform(-400, 400, 3)]
@@ -172,7 +179,7 @@ def test_perspective_moves_whole_corners(v2):
     assert len(made & possible) >= 0.97 * len(made)
 
 
-@pytest.mark.parametrize("scale", [0.5, 1.0])
+@pytest.mark.parametrize("scale", [0.5, pytest.param(1.0, marks=pytest.mark.long)])
 def test_perspective_is_distributed_like_torchvisions(v2, scale):
     """A mask of what is inside: its mean area, and how often nothing happens."""
     image = torch.full((3, 40, 60), 255, dtype=torch.uint8)

@@ -77,9 +77,18 @@ def style(interpolation, fill):
     }
 
 
-@pytest.mark.parametrize(("interpolation", "fill"), STYLES)
-@pytest.mark.parametrize("magnitude", [0, 9, 30])
-def test_rand_augment(auto, interpolation, fill, magnitude):
+# Each style, and each magnitude; the long ones are the other pairs.
+@pytest.mark.parametrize(
+    ("number", "magnitude"),
+    [
+        pytest.param(number, magnitude, marks=[pytest.mark.long] if number != place else [])
+        for place, magnitude in enumerate((0, 9, 30, 9))
+        for number in range(len(STYLES))
+        if number == place or place < 3
+    ],
+)
+def test_rand_augment(auto, number, magnitude):
+    interpolation, fill = STYLES[number]
     image = dull(64, 45)
     tensor = tensor_of(image)
     theirs = auto.RandAugment(1, magnitude, interpolation=interpolation, fill=fill)
@@ -203,6 +212,7 @@ def test_aug_mix_of_one_chain(auto):
     assert max(weights) > 0.9
 
 
+@pytest.mark.long
 def test_aug_mix_keeps_the_mean_and_differs(auto):
     """Against torchvision's own: mean and deviation of the change, over many draws."""
     image = dull(48, 48)

@@ -28,11 +28,9 @@ def scripts():
         sys.path.remove(str(BENCH))
 
 
-@pytest.mark.parametrize(
-    "name", ["plain_files", pytest.param("prefetch_thread", marks=pytest.mark.long)]
-)
-def test_a_script(scripts, tmp_path, name):
-    script = scripts.Script(name, str(tmp_path))
+@pytest.mark.long
+def test_a_script(scripts, tmp_path):
+    script = scripts.Script("prefetch_thread", str(tmp_path))
     before = script.contents()
     result, printed = script.analyse(2)
     assert result is not None, printed

@@ -22,7 +22,7 @@ import forked
 import headrace
 from headrace import CachedDataset
 
-from conftest import COUNT, run_python
+from conftest import COUNT, run_forked, run_python
 from counted import Files, Numbers, calls, make_negative, right, segments
 
 
@@ -381,7 +381,7 @@ def test_frozen_augmentation_is_warned_of_by_worker_processes(tmp_path):
         "with headrace.CachedDataset(Mine(), '1MiB') as cached:\n"
         "    epochs = [batch for _ in range(2) for batch in DataLoader(cached, 4, num_workers=1)]\n"
     )
-    done = run_python(code)
+    done = run_forked(code)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("samples of __main__.Mine seem to be random") == 1
 
@@ -740,12 +740,10 @@ def test_a_dataset_that_leaves_its_loader_out(images):
         assert cached[0] == 5
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_files_in_worker_processes(folder, tmp_path, method):
+def test_files_in_worker_processes(folder, tmp_path):
     files = Files(folder, tmp_path / "calls")
     with CachedDataset(files, "64MiB") as cached:
-        workers = 2 if method == "fork" else 1  # a spawned one imports torch in each epoch
-        loader = DataLoader(cached, None, num_workers=workers, multiprocessing_context=method)
+        loader = DataLoader(cached, None, num_workers=2)
         for _ in range(2):
             for i, (data, target) in enumerate(loader):
                 assert data == Path(files.samples[i][0]).read_bytes() and target == i

@@ -239,7 +239,7 @@ def worker_loader(dataset, context="fork", **more):
     )
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.long)])
 def test_a_torch_loader_can_read_the_dataset(folder, context):
     """Worker processes, forked and spawned, read through a decoder of their own."""
     dataset = headrace.ImageFolder(folder, T.CenterCrop(24))

@@ -169,7 +169,7 @@ def test_png_files_become_planes(tmp_path):
             for pixels, labels in batches[1:]:
                 assert torch.equal(batches[0][0], pixels) and torch.equal(batches[0][1], labels)
     for loader, planes in zip(loaders[2:], (9, None, 0), strict=True):
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600
         while loader.stats()["cache_waiting"] and time.monotonic() < deadline:
             time.sleep(0.01)
         assert planes is None or loader.stats()["cache_planes"] == planes

@@ -1,5 +1,5 @@
-"""Ranks and epochs under torchrun, started as its users do: over the ranks each sample comes once an
-epoch, and epochs differ. The files beside this one have the frameworks."""
+"""Ranks and epochs of scripts, started by torchrun and as torchrun starts them: over the ranks each
+sample comes once an epoch, and epochs differ. The files beside this one have the frameworks."""
 
 from conftest import COUNT
 from frameworks import TORCHRUN, run_script
@@ -32,12 +32,12 @@ torch.distributed.destroy_process_group()
     assert "not initialised" not in said
 
 
-def test_torchrun_without_torch_distributed(folder, tmp_path):
+def test_without_torch_distributed(folder, tmp_path):
     """RANK and WORLD_SIZE count, and every process logs that."""
     code = """
 epochs = [[i for *_, index in loader for i in index.tolist()] for _ in range(2)]
 tell(os.environ["RANK"], epochs)
 """
-    told, said = run_script(tmp_path, folder, code, TORCHRUN)
+    told, said = run_script(tmp_path, folder, code)
     check(told, 2)
     assert said.count("because of RANK and WORLD_SIZE") == 2

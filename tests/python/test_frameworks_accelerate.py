@@ -11,7 +11,6 @@ from torch.utils.data import BatchSampler, RandomSampler, WeightedRandomSampler
 from conftest import COUNT
 from frameworks import (
     RATE,
-    TORCHRUN,
     curves_agree,
     loader_of,
     loss_for_curves,
@@ -369,8 +368,7 @@ tell(accelerator.process_index, whole, again=again, weights=weights, resumed=wei
 def test_a_script_that_is_resumed(folder, tmp_path, ranks):
     """Over the ranks, each sample comes once an epoch; epochs differ; the resumed run is the same bit
     for bit; metrics see each sample once."""
-    command = TORCHRUN if ranks == 2 else [sys.executable]
-    told, _ = run_script(tmp_path, folder, TRAIN, command, ranks)
+    told, _ = run_script(tmp_path, folder, TRAIN, ranks=ranks)
     for rank in told:
         assert rank["resumed"] == rank["weights"] == told[0]["weights"]
         done = 3 * 4

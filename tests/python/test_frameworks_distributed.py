@@ -1,4 +1,4 @@
-"""The DataLoader under DistributedDataParallel and FSDP2, on two ranks of torchrun, and in steps that
+"""The DataLoader under DistributedDataParallel and FSDP2, on two ranks, and in steps that
 torch.compile has compiled."""
 
 import pytest
@@ -7,7 +7,7 @@ import torch
 import headrace
 import headrace.transforms as T
 from conftest import COUNT
-from frameworks import TORCHRUN, run_script
+from frameworks import run_script
 from headrace.torch import DataLoader
 
 # Runs each wrapped model three times: with our loader; again from a state within an epoch; and with
@@ -81,7 +81,7 @@ torch.distributed.destroy_process_group()
 
 @pytest.fixture(scope="module")
 def told(folder, tmp_path_factory):
-    return run_script(tmp_path_factory.mktemp("ranks"), folder, SCRIPT, TORCHRUN)[0]
+    return run_script(tmp_path_factory.mktemp("ranks"), folder, SCRIPT)[0]
 
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])

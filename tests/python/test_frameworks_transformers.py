@@ -11,7 +11,6 @@ import headrace.transforms as T
 from conftest import COUNT
 from frameworks import (
     RATE,
-    TORCHRUN,
     curves_agree,
     loader_of,
     loss_for_curves,
@@ -180,7 +179,7 @@ tell(trainer.args.process_index, epochs, again=sum(again.seen, []), indices=indi
 @pytest.mark.long
 def test_two_ranks(folder, tmp_path):
     code = f"sys.path.insert(0, {str(__file__).rpartition('/')[0]!r})" + TWO_RANKS
-    told, _ = run_script(tmp_path, folder, code, TORCHRUN)
+    told, _ = run_script(tmp_path, folder, code)
     for rank in told:
         assert rank["weights"][0] == rank["weights"][1] == told[0]["weights"][0]
         assert rank["again"] == rank["epochs"][1][12:] + rank["epochs"][2]

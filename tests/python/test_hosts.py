@@ -80,7 +80,7 @@ def check(truth, ranks, epoch, start=0, size=4):
                 assert torch.equal(image, right) and label == its_label
 
 
-def until(ranks, truth, epoch, condition, limit_s=90):
+def until(ranks, truth, epoch, condition, limit_s=600):
     """Reads epochs from `epoch` on, each of which must be right, until the condition holds."""
     deadline = time.monotonic() + limit_s
     for number in itertools.count(epoch):

@@ -38,7 +38,7 @@ def run(command, **environment):
         command,
         capture_output=True,
         text=True,
-        timeout=2 * LIMIT_S,
+        timeout=LIMIT_S,
         env={**ENVIRONMENT, **environment},
         cwd=ROOT,
         check=False,

@@ -46,13 +46,12 @@ class Training:
 if __name__ == "__main__":
     training = Training()
 """
-WHOLE = MODULES + "import torch\n" + TRAINING
 
 
 class Place(places.Place):
     """The launcher in a working directory."""
 
-    common = MODULES + places.TORCH + TRAINING
+    common = MODULES + "import torch\n" + TRAINING
 
     def start(self, *words: str, command: list[str] | None = None) -> subprocess.Popen:
         command = command or [sys.executable, "train.py"]
@@ -102,9 +101,9 @@ def test_a_training(place):
         """
         losses = [training.step() for _ in range(12)]
         print(losses, [p.double().sum().item() for p in training.model.parameters()])
-        """,
-        common=WHOLE,
+        """
     )
+    place.environment["HEADRACE_TEST_WHOLE_TORCH"] = "1"
     plain = subprocess.run(
         [sys.executable, "train.py"], cwd=place.work, env=place.environment, capture_output=True,
         text=True, timeout=600,
@@ -142,8 +141,7 @@ def test_two_ranks(place):
         for _ in range(3):
             training.step()
         torch.distributed.destroy_process_group()
-        """,
-        common=WHOLE,
+        """
     )
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = [sys.executable, *torchrun, "train.py"]

@@ -162,7 +162,7 @@ def test_workers_end_when_the_script_is_killed(tmp_path):
         process.kill()
     pids = [int(name) for name in os.listdir(tmp_path)]
     assert len(pids) == 2
-    end = time.monotonic() + 120
+    end = time.monotonic() + 600
     while any(Path(f"/proc/{pid}").exists() and not is_zombie(pid) for pid in pids):
         assert time.monotonic() < end
         time.sleep(0.2)

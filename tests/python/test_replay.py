@@ -294,6 +294,7 @@ def test_record_as_json(place):
     assert {scenario.task(task)["bytes"] for task in gradients} >= {20 * 30 * 4, 30 * 4}
 
 
+@pytest.mark.long
 def test_record_ranks(place):
     """Under torchrun: a trace of each rank, joined by their collectives of gloo."""
     place.script(

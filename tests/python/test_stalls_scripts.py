@@ -371,8 +371,7 @@ SUBCLASSES = {
 
 @pytest.mark.parametrize(
     ("kind", "workers"),
-    [*((kind, i % 2) for i, kind in enumerate(SUBCLASSES))]
-    + [pytest.param(kind, 1 - i % 2, marks=LONG) for i, kind in enumerate(SUBCLASSES)],
+    [(kind, i % 2) for i, kind in enumerate(SUBCLASSES)],
 )
 def test_loaders_of_ones_own(tmp_path, kind, workers):
     """Batches reach the script through its own class's code."""

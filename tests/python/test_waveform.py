@@ -49,7 +49,7 @@ def loader(dataset, **options):
 
 def converted(running, count):
     """Waits until the loader's cache has so many waveforms."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while running.stats()["cache_waveforms"] < count and time.monotonic() < deadline:
         time.sleep(0.01)
     return running.stats()["cache_waveforms"]

@@ -91,7 +91,7 @@ def test_what_a_killed_run_left_is_removed(network):
         if not line:
             pytest.skip("the root folder lies on no disk")
         child.send_signal(number)
-        child.wait(30)
+        child.wait(600)
         child.stdout.close()
         if number == signal.SIGKILL:
             assert left(child.pid)

@@ -58,8 +58,8 @@ static void test_time(void **state)
     struct hr__peer_lookup lookup = {NULL};
     struct addrinfo *list;
     const struct timespec pause = {0, 5 * MS};
-    int r = look(&lookup, "localhost", 0, &list), calls = 1;
-    for (; r == -ETIMEDOUT && calls < 4000; calls++) {
+    int r = look(&lookup, "localhost", 0, &list);
+    while (r == -ETIMEDOUT) {
         assert_non_null(lookup.pending);
         nanosleep(&pause, NULL);
         r = look(&lookup, "localhost", 0, &list);
@@ -88,9 +88,9 @@ static void test_stop(void **state)
 static int nothing_left(void **state)
 {
     const struct timespec pause = {0, 5 * MS};
-    for (int i = 0; i < 4000 && hr__allocated(HR__TAG_CACHE); i++)
+    while (hr__allocated(HR__TAG_CACHE))
         nanosleep(&pause, NULL);
-    return hr__allocated(HR__TAG_CACHE) ? -1 : 0;
+    return 0;
 }
 
 int main(void)
