@@ -7,13 +7,14 @@
  * end. One has an index for INDEXED items (10 million) and holds ITEMS (1 million) small ones, so
  * that lookups miss the processor's caches as with a large dataset, and checksums cost almost
  * nothing. The other has items of an image's size, for which a hit with its checksum and XXH3 alone
- * over the same bytes are measured. Keys come in random order, rounds alternate, and the medians
- * are printed as one line of JSON. A hit counts as copied unless its bytes are in the segment's
- * arena.
+ * over the same bytes are measured. A third one is full and has half of EVICTED samples (1
+ * million), of which two users with orders of their own decide what to evict. Keys come in random
+ * order, rounds alternate, and the medians are printed as one line of JSON. A hit counts as copied
+ * unless its bytes are in the segment's arena.
  */
 #include "base/clock.h"
 #include "cache/directory.h"
-#include "cache/store.h"
+#include "cache/store_inside.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,7 +22,15 @@
 #include <string.h>
 #include <xxhash.h>
 
-enum { ROUNDS = 9, LARGE_ITEMS = 4000, LARGE_BYTES = 86000, SMALL_BYTES = 64, LOOKUPS = 400000 };
+enum {
+    ROUNDS = 9,
+    LARGE_ITEMS = 4000,
+    LARGE_BYTES = 86000,
+    SMALL_BYTES = 64,
+    LOOKUPS = 400000,
+    EVICTED = 1000000,
+    DECISIONS = 100000
+};
 
 struct cache_hit_bench {
     struct hr__store *store;
@@ -72,7 +81,8 @@ static void fill(struct cache_hit_bench *b)
                                         .piece_count = 1,
                                         .length = b->length,
                                         .source_bytes = b->length,
-                                        .form = HR_FORM_ENCODED};
+                                        .form = HR_FORM_ENCODED,
+                                        .sample = (uint32_t)i + 1};
         if (!hr__store_offer(b->store, &offer))
             die("an item", "refused");
     }
@@ -111,6 +121,48 @@ static double checksums(const struct cache_hit_bench *b, uint64_t lookups,
     if (sum == 42) /* use the sums, so that they are computed */
         fputs("", stderr);
     return ns;
+}
+
+/* Two users of a full segment, with orders of their own, of which each tells an epoch. */
+static void make_orders(struct cache_hit_bench *b, struct cache_hit_bench *other)
+{
+    struct cache_hit_bench *both[] = {b, other};
+    for (int user = 0; user < 2; user++) {
+        struct hr__store *store = both[user]->store;
+        struct hr__cache_progress at = {.stream = 1u + (unsigned)user, .samples = EVICTED};
+        hr__store_note_place(store, &at);
+        hr__store_begin_uses(store);
+        for (uint64_t i = 0; i < EVICTED; i++)
+            hr__store_add_use(store, i * (user ? 611953 : 746773) % EVICTED);
+        hr__store_end_uses(store);
+    }
+    uint64_t now_ns = hr__now_ns();
+    atomic_store(&b->store->is_full, 1);
+    for (int looks = 0; looks < 3; looks++) {
+        hr__store_use(b->store, (uint64_t)looks);
+        hr__store_use(other->store, (uint64_t)looks);
+        hr__store_look_around(b->store, now_ns += 100000000);
+    }
+    if (b->store->orders.count != 2)
+        die("two users", "do not count");
+}
+
+/* Returns the CPU nanoseconds of finding one item to evict. */
+static double decisions(struct hr__store *store)
+{
+    uint64_t start = hr__thread_cpu_ns();
+    for (int i = 0; i < DECISIONS; i++) {
+        struct hr__victim victim;
+        hr__store_next_begin(store);
+        double next = hr__store_next_use(store, (uint64_t)i);
+        if (!hr__store_find_victim(store, &victim) || victim.when < 0 || next < 0)
+            die("an item to evict", "not found");
+        /* As if it had been evicted. */
+        for (int v = 0; v < HR__VICTIMS; v++)
+            if (store->orders.victims[v].index == victim.index)
+                store->orders.victims[v] = (struct hr__victim){.when = -1};
+    }
+    return (double)(hr__thread_cpu_ns() - start) / DECISIONS;
 }
 
 static int compare(const void *a, const void *b)
@@ -163,6 +215,7 @@ int main(int argc, char **argv)
     struct cache_hit_bench small = {.items = argc > 2 ? strtoull(argv[2], NULL, 10) : 1000000,
                                     .length = SMALL_BYTES};
     uint64_t indexed = argc > 3 ? strtoull(argv[3], NULL, 10) : 10000000;
+    struct cache_hit_bench full = {.items = EVICTED / 2, .length = SMALL_BYTES}, other = full;
     struct cache_hit_bench large = {.items = LARGE_ITEMS, .length = LARGE_BYTES};
     if (!small.items || small.items > indexed)
         die("ITEMS", "there must be some, and not more than INDEXED");
@@ -171,26 +224,34 @@ int main(int argc, char **argv)
     uint64_t slots = small.segment->layout.index_slots;
     fill(&small);
     fill(&large);
+    make(&full, "full", EVICTED);
+    make(&other, "full", EVICTED);
+    fill(&full);
+    make_orders(&full, &other);
 
     struct hr__key *few = make_keys(&small, LOOKUPS), *many = make_keys(&large, LARGE_ITEMS);
     const uint8_t **bytes = find_bytes(&large, LARGE_ITEMS, many);
-    double hit[ROUNDS], whole[ROUNDS], sum[ROUNDS];
+    double hit[ROUNDS], whole[ROUNDS], sum[ROUNDS], decide[ROUNDS];
     small.copied = large.copied = 0;
     for (int r = 0; r < ROUNDS; r++) {
         hit[r] = hits(&small, LOOKUPS, few);
         whole[r] = hits(&large, LARGE_ITEMS, many);
         sum[r] = checksums(&large, LARGE_ITEMS, bytes);
+        decide[r] = decisions(full.store);
     }
     printf("{\"hit_us\": %.4f, \"hit_with_checksum_us\": %.4f, \"checksum_us\": %.4f, "
            "\"item_bytes\": %d, \"copied\": %llu, \"items\": %llu, \"indexed\": %llu, "
-           "\"index_bytes_per_item\": %.2f}\n",
+           "\"index_bytes_per_item\": %.2f, \"decision_us\": %.4f}\n",
            median(hit) / 1e3, median(whole) / 1e3, median(sum) / 1e3, LARGE_BYTES,
            (unsigned long long)(small.copied + large.copied), (unsigned long long)small.items,
-           (unsigned long long)indexed, (double)slots * sizeof(struct hr__entry) / (double)indexed);
+           (unsigned long long)indexed, (double)slots * sizeof(struct hr__entry) / (double)indexed,
+           median(decide) / 1e3);
     free(few);
     free(many);
     free(bytes);
     hr__store_destroy(&small.store);
     hr__store_destroy(&large.store);
+    hr__store_destroy(&full.store);
+    hr__store_destroy(&other.store);
     return 0;
 }

@@ -12,7 +12,7 @@
 
 #include <errno.h>
 
-/* How many random items a decision adds at least to those that earlier ones found to be used late,
+/* How many items a decision adds at least to those that earlier ones found to be used late,
  * and how many entries of the index it looks at for them at most. */
 #define DRAWN     16
 #define LOOKED_AT 64
@@ -43,29 +43,30 @@ static void note_victim(struct hr__store_orders *o, const struct hr__victim *ite
         o->victims[soonest] = *item;
 }
 
-/* Looks at some random entries, and notes their items. Returns how many there were. What is in no
- * cache of the processor is fetched for all of them at once. */
+/* Looks at some entries that follow a random one, and notes their items. Returns how many there
+ * were. The items of neighbours in the index are as random as any. Entries are fetched into the
+ * processor's caches when the decision before this one ends, and next uses for all items at once.
+ */
 static int look_at_some(struct hr__store *store)
 {
     struct hr__store_orders *o = &store->orders;
     const struct hr__segment *s = store->segment;
-    uint64_t indices[AT_ONCE];
     struct hr__victim items[AT_ONCE];
+    uint64_t index = o->from;
     int count = 0;
-    for (int i = 0; i < AT_ONCE; i++) {
-        indices[i] = (uint64_t)hr__random_u32(&o->random) * s->layout.index_slots >> 32;
-        __builtin_prefetch(&s->entries[indices[i]]);
-    }
-    for (int i = 0; i < AT_ONCE; i++) {
-        uint64_t word = atomic_load_explicit(&s->entries[indices[i]].word, memory_order_relaxed);
+    for (int i = 0; i < AT_ONCE; i++, index = index + 1 == s->layout.index_slots ? 0 : index + 1) {
+        uint64_t word = atomic_load_explicit(&s->entries[index].word, memory_order_relaxed);
         struct hr__word now = hr__word_unpack(word);
         if (now.state != HR__ENTRY_FINAL)
             continue;
-        items[count++] = (struct hr__victim){.index = indices[i], .word = word};
+        items[count++] = (struct hr__victim){.index = index, .word = word};
         for (unsigned j = 0; now.reserve && now.reserve <= s->layout.index_slots && j < o->count;
              j++)
             __builtin_prefetch((const void *)&o->counted[j].next[now.reserve - 1]);
     }
+    o->from = (uint64_t)hr__random_u32(&o->random) * s->layout.index_slots >> 32;
+    for (uint64_t i = 0; i < AT_ONCE && o->from + i < s->layout.index_slots; i++)
+        __builtin_prefetch(&s->entries[o->from + i]);
     for (int i = 0; i < count; i++) {
         items[i].when = when_used(store, &items[i]);
         note_victim(o, &items[i]);
@@ -73,8 +74,7 @@ static int look_at_some(struct hr__store *store)
     return count;
 }
 
-/* Finds an item that is used late. Returns 0 if there is none. */
-static int find_victim(struct hr__store *store, struct hr__victim *out)
+int hr__store_find_victim(struct hr__store *store, struct hr__victim *out)
 {
     struct hr__store_orders *o = &store->orders;
     for (unsigned i = 0; i < HR__VICTIMS; i++)
@@ -128,7 +128,7 @@ static int make_room(struct hr__store *store, const struct hr__store_offer *offe
     hr__store_next_begin(store);
     double next = hr__store_next_use(store, offer->sample - UINT64_C(1));
     for (int i = 0; i < VICTIMS_MOST && !hr__blocks_have(&now, offer->length); i++) {
-        if (!find_victim(store, &victim) || victim.when <= next || !evict(s, &victim))
+        if (!hr__store_find_victim(store, &victim) || victim.when <= next || !evict(s, &victim))
             return 0;
         now = hr__segment_books(s);
     }
@@ -145,10 +145,12 @@ int hr__store_make_room(struct hr__store *store, const struct hr__store_offer *o
     if (!offer->sample || !atomic_load(&store->is_asked) || offer->length > s->layout.arena_bytes)
         return 0;
     pthread_mutex_lock(&o->looking);
-    if (o->evicting && !o->no_blocks) {
+    if (o->evicting && (!o->no_blocks_ns || hr__now_ns() - o->no_blocks_ns > HR__REFUSED_NS)) {
         int r = hr__blocks_set_up(s, why);
-        o->no_blocks = r == -ENOSPC || r == -ENOMEM || r == -EOVERFLOW;
-        is_news = o->no_blocks && *why;
+        int is_refused = r == -ENOSPC || r == -ENOMEM || r == -EOVERFLOW;
+        o->no_blocks_ns = is_refused ? hr__now_ns() : 0;
+        is_news = is_refused && *why && !o->is_warned;
+        o->is_warned |= is_news;
         made = !r && make_room(store, offer);
     }
     pthread_mutex_unlock(&o->looking);

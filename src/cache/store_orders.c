@@ -47,10 +47,14 @@ static int has_future(struct hr__store *store)
     struct hr__store_orders *o = &store->orders;
     struct hr__segment *s = store->segment;
     struct hr_error error;
-    if (!o->own && !atomic_load(&o->is_mute) &&
-        (s->slot >= HR__SEGMENT_TELLERS || hr__directory_make_room(s, 0, 0, take_memory, NULL) ||
-         hr__future_order_create(&o->own, &o->future, s->layout.index_slots, &error)))
-        atomic_store(&o->is_mute, 1);
+    if (s->slot >= HR__SEGMENT_TELLERS)
+        atomic_store(&o->mute_ns, HR__MUTE);
+    else if (!o->own &&
+             (hr__directory_make_room(s, 0, 0, take_memory, NULL) ||
+              hr__future_order_create(&o->own, &o->future, s->layout.index_slots, &error)))
+        atomic_store(&o->mute_ns, hr__now_ns());
+    else
+        atomic_store(&o->mute_ns, 0);
     return o->own != NULL;
 }
 
@@ -132,8 +136,9 @@ void hr__store_use(struct hr__store *store, uint64_t sample)
 
 int hr__store_asks(const struct hr__store *store)
 {
+    uint64_t mute_ns = atomic_load_explicit(&store->orders.mute_ns, memory_order_relaxed);
     return atomic_load_explicit(&store->is_asked, memory_order_relaxed) &&
-           !atomic_load_explicit(&store->orders.is_mute, memory_order_relaxed);
+           (!mute_ns || (mute_ns != HR__MUTE && hr__now_ns() - mute_ns > HR__REFUSED_NS));
 }
 
 int hr__store_tells(const struct hr__store *store)

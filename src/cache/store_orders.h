@@ -48,21 +48,29 @@ struct hr__victim {
 
 #define HR__VICTIMS 8
 
+/* After so long, memory that was refused is asked for again. */
+#define HR__REFUSED_NS UINT64_C(5000000000)
+#define HR__MUTE       UINT64_MAX
+
 struct hr__store_orders {
     pthread_mutex_t telling; /* guards the future of this user; before the directory's */
     struct hr__future future;
     struct hr__future_order *own;
-    uint32_t base;       /* number of the first use of this epoch */
-    _Atomic int is_mute; /* there is no memory for it, or no place */
+    uint32_t base;            /* number of the first use of this epoch */
+    _Atomic uint64_t mute_ns; /* when there was no memory for it; 0: there was; HR__MUTE: there is
+                                 no place for this user, ever */
 
     pthread_mutex_t looking; /* guards what is below; before the lock of transactions */
     uint64_t looked_ns;
     struct hr__teller tellers[HR__SEGMENT_TELLERS];
     struct hr__counted counted[HR__SEGMENT_TELLERS];
-    unsigned count; /* of `counted` */
-    int evicting;   /* they have more than one order, or one that repeats samples */
-    int no_blocks;  /* there is no memory for their numbers: nothing is evicted */
+    unsigned count;        /* of `counted` */
+    int evicting;          /* they have more than one order, or one that repeats samples */
+    uint64_t no_blocks_ns; /* when there was no memory for their numbers, without which nothing is
+                              evicted; 0: there was */
+    int is_warned;         /* of that */
     struct hr__random random;
+    uint64_t from;                          /* the entry at which the next look begins */
     struct hr__victim victims[HR__VICTIMS]; /* the latest of those that were looked at */
 };
 
@@ -79,6 +87,10 @@ unsigned hr__segment_orders(const struct hr__segment *segment);
  * nanoseconds one of them uses a sample, from 0 on. */
 void hr__store_next_begin(struct hr__store *store);
 double hr__store_next_use(const struct hr__store *store, uint64_t sample);
+
+/* store_evict.c: finds an item that is used late. Returns 0 if there is none. Under
+ * orders.looking, after hr__store_next_begin. */
+int hr__store_find_victim(struct hr__store *store, struct hr__victim *out);
 
 /* Returns non-zero if this user is to tell its uses; if it does so. */
 int hr__store_asks(const struct hr__store *store);

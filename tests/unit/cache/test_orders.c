@@ -508,7 +508,7 @@ static void test_no_memory_for_an_order(void **state)
         hr__store_end_uses(stores[0]);
         assert_true(stores[0]->orders.own || !hr__store_tells(stores[0]));
         hr__store_use(stores[0], 1);
-        atomic_store(&stores[0]->orders.is_mute, 0);
+        atomic_store(&stores[0]->orders.mute_ns, 0);
         hr__future_order_destroy(&stores[0]->orders.own);
     }
     close_stores(stores, 2, 7);
