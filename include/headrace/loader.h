@@ -221,12 +221,13 @@ HR_API HR_NODISCARD int hr_loader_push(struct hr_loader *loader, const int64_t *
 HR_API HR_NODISCARD int hr_loader_push_end(struct hr_loader *loader, struct hr_error *error);
 
 /*
- * External order: tells a loader whose cache evicts (cache_evicts, cache_of) the `count` samples
- * that will be pushed, in order, as far as they are known: the first `first` in this epoch, the
- * others in later ones. Call it after start_epoch or restore, before the first push; without it,
- * batches are known from their push on. Nothing but the choice of what the cache keeps depends on
- * it. Does nothing with any other cache. Errors: -ERANGE: an index is outside the dataset; -EINVAL:
- * no external_order, no epoch was started, or more in this epoch than in all; -ECHILD.
+ * External order: tells a loader whose cache evicts (cache_evicts, cache_of), or may do so because
+ * others share it (shm:, ranks of a host), the `count` samples that will be pushed, in order, as
+ * far as they are known: the first `first` in this epoch, the others in later ones. Call it after
+ * start_epoch or restore, before the first push; without it, batches are known from their push on.
+ * Nothing but the choice of what the cache keeps depends on it. Does nothing with any other cache.
+ * Errors: -ERANGE: an index is outside the dataset; -EINVAL: no external_order, no epoch was
+ * started, or more in this epoch than in all; -ECHILD.
  */
 HR_API HR_NODISCARD int hr_loader_expect(struct hr_loader *loader, const int64_t *indices,
                                          size_t count, size_t first, struct hr_error *error);

@@ -14,9 +14,9 @@
 
 /* How many items a decision adds at least to those that earlier ones found to be used late,
  * and how many entries of the index it looks at for them at most. */
-#define DRAWN     16
+#define DRAWN     8
 #define LOOKED_AT 64
-#define AT_ONCE   32 /* of these */
+#define AT_ONCE   20 /* of these */
 
 /* How many items are evicted at most to make room for one. */
 #define VICTIMS_MOST 64
