@@ -104,21 +104,22 @@ def test_exchange_of_gradients(trace):
     assert sizes == {64 * 64 * 4, 64 * 4, 64 * 8 * 4, 8 * 4}
     assert scenario.task(scenario.select(kinds=["untraced"])[0])["bytes"] == -1
     whole = (64 * 64 + 64 + 64 * 8 + 8) * 4
-    scenario.apply("ddp ranks=2 link=1MB/s")  # one bucket, 2 (2 - 1) / 2 of the bytes
+    # One bucket, 2 (2 - 1) / 2 of the bytes. It takes two seconds, more than the steps on a busy machine.
+    scenario.apply("ddp ranks=2 link=0.01MB/s")
     ddp = scenario.predict()
     alone = replay.scenario().predict()["iteration_s"]
-    assert ddp["iteration_s"] == pytest.approx(alone + whole / 1e6, rel=0.05)
+    assert ddp["iteration_s"] == pytest.approx(alone + whole / 1e4, rel=0.05)
     assert ddp["critical_path"]["collective"] > 0.5
     scenario.apply("compress ratio=0.5")
     half = scenario.predict()["iteration_s"]
-    assert half == pytest.approx(ddp["iteration_s"] - whole / 2e6, rel=1e-6)
+    assert half == pytest.approx(ddp["iteration_s"] - whole / 2e4, rel=1e-6)
     scenario.apply("recompute")
     assert scenario.predict()["iteration_s"] > half
     by_hand = replay.scenario()
     each = len(gradients) // STEPS
     for last in gradients[each - 1 :: each]:
         following = [t for t in by_hand.select(phases=["optimizer"]) if t > last]
-        by_hand.insert(int(whole * 1e3), after=[last], before=following[:1], channel="link")
+        by_hand.insert(int(whole * 1e5), after=[last], before=following[:1], channel="link")
     assert by_hand.predict()["iteration_s"] == pytest.approx(ddp["iteration_s"], rel=0.05)
     with pytest.raises(ValueError, match="share a CPU thread"):
         replay.scenario().apply("overlap-optimizer")
