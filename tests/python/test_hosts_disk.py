@@ -75,7 +75,8 @@ def test_a_disk_that_is_full(plain, truth, servers, tmp_path):  # noqa: F811
         first = ranks.stats()["bytes_read"]
         check(truth, ranks.epoch(), 1, size=SIZE)
         second = ranks.stats()["bytes_read"] - first
-    assert first == total and 0 < second < total * 3 // 5
+    # Memory holds a fifth of it and the disks two; where the next image does not fit, some room is left.
+    assert first == total and total * 2 // 5 <= second < total * 7 // 10
 
 
 def test_exact_keeps_what_each_host_reads(plain, truth, servers, tmp_path):  # noqa: F811
