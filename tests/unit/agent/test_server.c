@@ -593,6 +593,8 @@ static void test_death(void **state)
         assert_int_equal(peer_take(&p, 16, 1), 16);
         if (!fork()) {
             close(ready[1]);
+            close(STDOUT_FILENO); /* whoever reads these waits for their end */
+            close(STDERR_FILENO);
             sleep(30);
             _exit(0);
         }
