@@ -16,6 +16,7 @@ from buckets import (KEY, SECRET, Proxy, answer, certificate_for, rclone_server,
 from headrace import ImageFolder, SampleError
 from headrace import transforms as T
 from headrace.torch import DataLoader
+from object_store import proxy  # noqa: F401
 
 SMALL = T.Compose([T.Resize((32, 32)), T.ToTensor()])
 SAMPLES = 24
@@ -34,13 +35,6 @@ def store(tmp_path_factory):
         path.write_bytes(file.getvalue())
     with rclone_server(folder) as port:
         yield folder / "birds", port
-
-
-@pytest.fixture
-def proxy(store):
-    one = Proxy(store[1])
-    yield one
-    one.close()
 
 
 @pytest.fixture
